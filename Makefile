@@ -1,0 +1,70 @@
+# Everything a machine with Python 3.11, make and a C++ compiler needs; see `make help`.
+PYTHON ?= python3
+VENV   := .venv
+RUN    := $(VENV)/bin/python
+PIP    := $(RUN) -m pip --disable-pip-version-check --quiet
+LOCKED := $(PIP) install --constraint requirements/lock.txt
+
+TORCH       := 2.13.0
+MMCV        := 2.1.0
+TORCHVISION := 0.15.2
+# mmcv's wheel fits one torch and one Python only, so its place is named after both and shared by all clones.
+CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mm_metrics_plugin
+WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-$(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+JOBS   := $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: help demo test lint bench clean
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC in the log (about 2 minutes)
+	@$(RUN) tools/demo.py
+
+test: $(VENV)/.tests ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
+	$(RUN) -m pytest
+
+lint: $(VENV)/.tests ## ruff and mypy
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+bench: $(VENV)/.bench ## measure beside the peers, in one run, as ratios
+	$(RUN) -m benchmarks
+
+clean: ## remove the environment and everything generated (the compiled mmcv stays in its cache)
+	rm -rf $(VENV) build dist *.egg-info work_dirs demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- environments: each stamp stands for one layer, installed on top of the one before -------------------------------
+
+$(VENV)/.demo: setup.py requirements/runtime.txt requirements/demo.txt requirements/lock.txt
+	@echo "Setting up $(VENV) with torch $(TORCH), mmengine and scikit-learn (about 90 s) ..."
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@$(LOCKED) --requirement requirements/demo.txt --requirement requirements/runtime.txt setuptools wheel
+	@$(LOCKED) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(WHEELS)/.built: | $(VENV)/.demo
+	@echo "Compiling mmcv $(MMCV) for torch $(TORCH) (once; about 8 minutes on 2 cores) ..."
+	@$(LOCKED) setuptools wheel ninja psutil
+	@mkdir -p $(WHEELS)
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" MMCV_WITH_OPS=1 FORCE_CUDA=0 MAX_JOBS=$(JOBS) CFLAGS="-O1 -g0" \
+	    $(PIP) wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir $(WHEELS) mmcv==$(MMCV)
+	@touch $@
+
+$(VENV)/.stack: $(VENV)/.demo $(WHEELS)/.built requirements/stack.txt
+	@echo "Installing mmcv, mmdet and mmpretrain ..."
+	@$(PIP) install --no-deps --no-index $(WHEELS)/mmcv-*.whl
+	@$(PIP) install --no-deps torchvision==$(TORCHVISION)
+	@$(LOCKED) --requirement requirements/stack.txt addict packaging pyyaml yapf
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.stack requirements/tests.txt
+	@echo "Installing the test tools ..."
+	@$(LOCKED) --requirement requirements/tests.txt
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.tests requirements/bench.txt
+	@echo "Installing the peers ..."
+	@$(LOCKED) --requirement requirements/bench.txt
+	@touch $@

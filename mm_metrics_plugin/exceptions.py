@@ -1,0 +1,22 @@
+"""Everything this package raises or warns on its own account."""
+
+from __future__ import annotations
+
+
+class MetricInputError(ValueError):
+    """A sample holds something no metric can be computed from.
+
+    The message names the sample or image, the field, what was expected and what was found.
+    """
+
+
+class ResultFileError(ValueError):
+    """A file is damaged or is not of the kind it was taken for. The message names the file and the place in it."""
+
+
+class UnsafePickleError(ResultFileError):
+    """A pickle asks for something that reading data never needs. Nothing of it was run."""
+
+
+class UndefinedMetricWarning(UserWarning):
+    """A value has no definition on this data (such as the AUC of a class without samples) and is NaN."""

@@ -1,0 +1,43 @@
+"""Installs mm_metrics_plugin. Tools' settings are in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+
+def requirements(name):
+    """The requirement lines of ``requirements/<name>.txt``, comments left out."""
+    lines = (HERE / "requirements" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+version = re.search(r'__version__ = "(.+)"', (HERE / "mm_metrics_plugin" / "version.py").read_text(encoding="utf-8")).group(1)
+
+setup(
+    name="mm_metrics_plugin",
+    version=version,
+    description="Exact classification and detection metrics for OpenMMLab: right by default, reproducible on request",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.8",
+    packages=find_packages(include=["mm_metrics_plugin", "mm_metrics_plugin.*"]),
+    package_data={"mm_metrics_plugin": ["py.typed"]},
+    install_requires=requirements("runtime"),
+    extras_require={
+        "mmdet": ["mmdet>=3.0"],
+        "mmpretrain": ["mmpretrain>=1.0"],
+        "tests": requirements("tests"),
+    },
+    entry_points={"console_scripts": ["mm-metrics = mm_metrics_plugin.cli:main"]},
+    classifiers=[
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.8",
+        "Programming Language :: Python :: 3.11",
+        "License :: OSI Approved :: Apache Software License",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+)
