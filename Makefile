@@ -5,15 +5,16 @@ RUN    := $(VENV)/bin/python
 PIP    := $(RUN) -m pip --disable-pip-version-check --quiet
 LOCKED := $(PIP) install --constraint requirements/lock.txt
 
-TORCH       := 2.13.0
-MMCV        := 2.1.0
-TORCHVISION := 0.15.2
+locked       = $(shell sed -n 's/^$(1)==//p' requirements/lock.txt)
+TORCH       := $(call locked,torch)
+MMCV        := $(call locked,mmcv)
+TORCHVISION := $(call locked,torchvision)
 # mmcv's wheel fits one torch and one Python only, so its place is named after both and shared by all clones.
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mm_metrics_plugin
 WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-$(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
 JOBS   := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench lock clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -30,6 +31,11 @@ lint: $(VENV)/.tests ## ruff and mypy
 
 bench: $(VENV)/.bench ## measure beside the peers, in one run, as ratios
 	$(RUN) -m benchmarks
+
+lock: $(VENV)/.bench ## write the installed versions to requirements/lock.txt, the set the tests run on
+	(echo "# The versions everything was tested with, on Python 3.11; written by make lock."; echo "setuptools<81"; \
+	 $(RUN) -m pip freeze --exclude-editable | sed -E 's/^mmcv @ .*/mmcv==$(MMCV)/; s/\+cpu$$//') > requirements/lock.new
+	mv requirements/lock.new requirements/lock.txt
 
 clean: ## remove the environment and everything generated (the compiled mmcv stays in its cache)
 	rm -rf $(VENV) build dist *.egg-info work_dirs demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
@@ -55,8 +61,9 @@ $(WHEELS)/.built: | $(VENV)/.demo
 $(VENV)/.stack: $(VENV)/.demo $(WHEELS)/.built requirements/stack.txt
 	@echo "Installing mmcv, mmdet and mmpretrain ..."
 	@$(PIP) install --no-deps --no-index $(WHEELS)/mmcv-*.whl
-	@$(PIP) install --no-deps torchvision==$(TORCHVISION)
-	@$(LOCKED) --requirement requirements/stack.txt addict packaging pyyaml yapf
+	@# Its metadata wants an older torch, but it imports and works; newer ones do not, on a torch without CUDA.
+	@$(PIP) install --no-deps torchvision==$(TORCHVISION) 2>/dev/null
+	@$(LOCKED) --requirement requirements/stack.txt
 	@touch $@
 
 $(VENV)/.tests: $(VENV)/.stack requirements/tests.txt

@@ -1,0 +1,1 @@
+"""The ``mm-metrics`` command."""

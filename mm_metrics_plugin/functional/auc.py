@@ -1,0 +1,327 @@
+"""Area under the ROC or the precision-recall curve, exact or from histograms.
+
+Exact values come from mid-ranks: sort a column once, find the positives in it by binary search, and add up integers.
+That is written here rather than taken from scikit-learn because it is many times as fast (``make bench``) and gives
+the same digits in whatever order the samples come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+from scipy.special import digamma
+
+from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
+from mm_metrics_plugin.functional.columns import map_columns, working_dtype
+
+CURVES = ("roc", "pr")
+
+
+def _roc_auc(ranked: np.ndarray, positives: np.ndarray) -> float:
+    """Mid-rank AUC of sorted scores and the sorted scores of the positives among them."""
+    num_positives = len(positives)
+    num_negatives = len(ranked) - num_positives
+    if not num_positives or not num_negatives:
+        return float("nan")
+    # left + right + 1 is twice the mid-rank: integers, so the order of the samples cannot matter.
+    left = np.searchsorted(ranked, positives, side="left")
+    right = np.searchsorted(ranked, positives, side="right")
+    twice_ranks = int(left.sum()) + int(right.sum()) + num_positives
+    return (twice_ranks - num_positives * (num_positives + 1)) / (2 * num_positives * num_negatives)
+
+
+def _average_precision(ranked: np.ndarray, positives: np.ndarray) -> float:
+    """Mean over the positives of the precision at their own score, ties taken together."""
+    if not len(positives):
+        return float("nan")
+    found = len(positives) - np.searchsorted(positives, positives, side="left")
+    taken = len(ranked) - np.searchsorted(ranked, positives, side="left")
+    return float(np.mean(found / taken))
+
+
+def roc_points(ranked: np.ndarray, positives: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ROC curve's corners as counts.
+
+    Args:
+        ranked: All scores, ascending.
+        positives: The scores of the positives, ascending.
+
+    Returns:
+        Distinct scores in descending order, and how many negatives and positives score at least as much.
+
+    Example:
+        >>> thresholds, fp, tp = roc_points(np.array([0.1, 0.35, 0.4, 0.8]), np.array([0.35, 0.8]))
+        >>> thresholds.tolist(), fp.tolist(), tp.tolist()
+        ([0.8, 0.4, 0.35, 0.1], [0, 1, 1, 2], [1, 1, 2, 2])
+    """
+    first = np.ones(len(ranked), dtype=bool)
+    np.not_equal(ranked[1:], ranked[:-1], out=first[1:])
+    starts = np.flatnonzero(first)[::-1]
+    thresholds = ranked[starts]
+    tp = len(positives) - np.searchsorted(positives, thresholds, side="left")
+    return thresholds, len(ranked) - starts - tp, tp
+
+
+def _partial_auc(ranked: np.ndarray, positives: np.ndarray, max_fpr: float) -> float:
+    """McClish's standardised area up to ``max_fpr``: 0.5 for chance, 1 for perfect."""
+    num_positives = len(positives)
+    num_negatives = len(ranked) - num_positives
+    if not num_positives or not num_negatives:
+        return float("nan")
+    _, fp, tp = roc_points(ranked, positives)
+    fpr = np.concatenate([[0.0], fp / num_negatives])
+    tpr = np.concatenate([[0.0], tp / num_positives])
+    stop = np.searchsorted(fpr, max_fpr, side="right")
+    last = np.interp(max_fpr, fpr[stop - 1 : stop + 1], tpr[stop - 1 : stop + 1])
+    fpr, tpr = np.append(fpr[:stop], max_fpr), np.append(tpr[:stop], last)
+    area = float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1])) / 2)
+    chance = max_fpr**2 / 2
+    return 0.5 * (1 + (area - chance) / (max_fpr - chance))
+
+
+def _measure(curve: str, max_fpr: Optional[float]) -> Callable[[np.ndarray, np.ndarray], float]:
+    if curve == "pr":
+        return _average_precision
+    if max_fpr is None or max_fpr == 1:
+        return _roc_auc
+    return lambda ranked, positives: _partial_auc(ranked, positives, max_fpr)
+
+
+def _members(labels: np.ndarray, num_classes: int) -> List[np.ndarray]:
+    """The samples of each class."""
+    order = np.argsort(labels, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(labels, minlength=num_classes))[:-1])
+
+
+def one_vs_rest_auc(
+    blocks: Sequence[np.ndarray], labels: np.ndarray, *, curve: str = "roc", max_fpr: Optional[float] = None
+) -> np.ndarray:
+    """The AUC of every class against all others.
+
+    Args:
+        blocks: The scores, as consecutive blocks of rows; each has one column a class.
+        labels: The class of each row.
+        curve: ``'roc'``, or ``'pr'`` for average precision.
+        max_fpr: With ``'roc'``, the standardised partial area up to this false positive rate.
+
+    Returns:
+        float64 values, NaN for a class without positives (or, under ``'roc'``, without negatives).
+
+    Example:
+        >>> scores = np.array([[0.8, 0.2], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
+        >>> one_vs_rest_auc([scores], np.array([0, 0, 1, 1]))
+        array([0.75, 0.75])
+    """
+    measure = _measure(curve, max_fpr)
+    members = _members(labels, blocks[0].shape[1])
+
+    def value(index: int, column: np.ndarray) -> float:
+        positives = np.sort(column[members[index]])
+        column.sort()
+        return measure(column, positives)
+
+    return np.array(map_columns(value, blocks), dtype=np.float64)
+
+
+def micro_auc(
+    blocks: Sequence[np.ndarray], labels: np.ndarray, *, curve: str = "roc", max_fpr: Optional[float] = None
+) -> float:
+    """The AUC of all (sample, class) decisions thrown together. Arguments as in :func:`one_vs_rest_auc`.
+
+    Example:
+        >>> micro_auc([np.array([[0.9, 0.1], [0.4, 0.6]])], np.array([0, 1]))
+        1.0
+    """
+    dtype = working_dtype(blocks)
+    ranked = np.concatenate([block.ravel() for block in blocks]).astype(dtype, copy=False)
+    positives = ranked[np.arange(len(labels)) * blocks[0].shape[1] + labels]
+    ranked.sort()
+    return _measure(curve, max_fpr)(ranked, np.sort(positives))
+
+
+def one_vs_one_auc(blocks: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
+    """The AUC of every ordered pair of classes.
+
+    Entry (a, b) is the AUC of class a's score between the samples of a and those of b; the diagonal, and pairs
+    with an absent class, are NaN.
+
+    Example:
+        >>> scores = np.array([[0.8, 0.2], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
+        >>> one_vs_one_auc([scores], np.array([0, 0, 1, 1]))
+        array([[ nan, 0.75], [0.75,  nan]])
+    """
+    num_classes = blocks[0].shape[1]
+    members = _members(labels, num_classes)
+    support = np.bincount(labels, minlength=num_classes)
+
+    def row(index: int, column: np.ndarray) -> np.ndarray:
+        positives = np.sort(column[members[index]])
+        # Twice the positives above each sample, a tie counting half: integers below 2^53, so the sums are exact.
+        below = np.searchsorted(positives, column, side="left") + np.searchsorted(positives, column, side="right")
+        twice = np.bincount(labels, weights=2 * len(positives) - below, minlength=num_classes)
+        values = divide(twice, 2 * support * len(positives))
+        values[index] = np.nan
+        return values
+
+    return np.stack(map_columns(row, blocks))
+
+
+def average_pairs(pairs: np.ndarray, support: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """The two directions of each unordered pair averaged, and how many samples each pair holds.
+
+    Example:
+        >>> average_pairs(np.array([[np.nan, 0.5], [0.7, np.nan]]), np.array([3, 2]))
+        (array([0.6]), array([5]))
+    """
+    first, second = np.triu_indices(len(pairs), k=1)
+    return (pairs[first, second] + pairs[second, first]) / 2, support[first] + support[second]
+
+
+def binned_auc(positives: np.ndarray, totals: np.ndarray, *, curve: str = "roc") -> Tuple[np.ndarray, np.ndarray]:
+    """The AUC from histograms, and a bound on its distance from the exact one.
+
+    Within a bin, positives and negatives count as tied. The exact value cannot be further away than if every bin
+    were ordered in the best or in the worst way.
+
+    Args:
+        positives: How many positives fall in each bin (last axis, ascending scores).
+        totals: How many samples of either kind do.
+        curve: ``'roc'`` or ``'pr'``.
+
+    Returns:
+        Values and bounds, each of the shape of ``positives`` without its last axis; NaN where undefined.
+
+    Example:
+        >>> value, bound = binned_auc(np.array([0, 1, 1]), np.array([1, 2, 1]))
+        >>> float(value), float(bound)
+        (0.875, 0.125)
+    """
+    positives = np.asarray(positives, dtype=np.int64)
+    negatives = np.asarray(totals, dtype=np.int64) - positives
+    num_positives, num_negatives = positives.sum(axis=-1), negatives.sum(axis=-1)
+    # Counts of strictly higher bins.
+    above = num_positives[..., None] - np.cumsum(positives, axis=-1)
+    if curve == "roc":
+        pairs = num_positives.astype(np.float64) * num_negatives
+        twice = (negatives.astype(np.float64) * (2 * above + positives)).sum(axis=-1)
+        tied = (positives.astype(np.float64) * negatives).sum(axis=-1)
+        return divide(twice, 2 * pairs), divide(tied, 2 * pairs)
+    false_above = num_negatives[..., None] - np.cumsum(negatives, axis=-1)
+    found = above + positives
+    wrong = false_above + negatives
+    value = divide(np.nansum(positives * divide(found, found + wrong), axis=-1), num_positives)
+    best = divide(np.nansum(positives * divide(found, found + false_above), axis=-1), num_positives)
+    # The worst order puts a bin's negatives first: the i-th positive then stands at (above+i) of (above+i+wrong).
+    harmonic = digamma(found + wrong + 1.0) - digamma(above + wrong + 1.0)
+    worst = divide((positives - wrong * harmonic).sum(axis=-1), num_positives)
+    return value, np.maximum(np.maximum(best - value, value - worst), 0.0)
+
+
+@dataclass(frozen=True)
+class AUCResult:
+    """An AUC, what it is the mean of, and how sure it is.
+
+    Attributes:
+        value: The average asked for; NaN for ``average=None``.
+        per_class: One value a class, NaN where undefined; empty where only a micro average was asked for.
+        support: How many samples each class has.
+        error: Bound on the distance of ``value`` from the exact one; 0 for exact values.
+    """
+
+    value: float
+    per_class: np.ndarray
+    support: np.ndarray
+    error: float = 0.0
+
+    @property
+    def classes_averaged(self) -> int:
+        """How many classes have a value."""
+        return int((~np.isnan(self.per_class)).sum())
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The result as plain Python values."""
+        return {
+            "value": self.value,
+            "error": self.error,
+            "per_class": self.per_class.tolist(),
+            "support": self.support.tolist(),
+        }
+
+    def __str__(self) -> str:
+        bound = f" (within {self.error:.2g})" if self.error else ""
+        return f"AUC {self.value:.6f}{bound} over {self.classes_averaged} of {len(self.support)} classes"
+
+
+def score_auc(
+    blocks: Sequence[np.ndarray],
+    labels: np.ndarray,
+    *,
+    average: Optional[str] = "macro",
+    curve: str = "roc",
+    multi_class: str = "ovr",
+    max_fpr: Optional[float] = None,
+    absent: str = "skip",
+    classwise: bool = True,
+) -> AUCResult:
+    """The exact AUC of scores.
+
+    Args:
+        blocks: The scores as consecutive blocks of rows (one block for a plain matrix), one column a class.
+        labels: The class of each row.
+        average: ``'macro'``, ``'weighted'`` (by support), ``'micro'`` or None.
+        curve: ``'roc'`` or ``'pr'``.
+        multi_class: ``'ovr'``, each class against the rest, or ``'ovo'``, every pair of classes.
+        max_fpr: Standardised partial area up to this false positive rate.
+        absent: What becomes of classes without a value: ``'skip'``, ``'nan'`` or ``'error'``.
+        classwise: Whether values per class are wanted where the average does not need them.
+
+    Example:
+        >>> scores = np.array([[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
+        >>> print(score_auc([scores], np.array([0, 0, 1, 1])))
+        AUC 0.750000 over 2 of 2 classes
+    """
+    support = np.bincount(labels, minlength=blocks[0].shape[1])
+    if multi_class == "ovo":
+        pairs = one_vs_one_auc(blocks, labels)
+        values, sizes = average_pairs(pairs, support)
+        weights = sizes if average == "weighted" else None
+        both = (pairs + pairs.T) / 2
+        per_class = divide(np.nansum(both, axis=1), (~np.isnan(both)).sum(axis=1))
+        return AUCResult(mean_over_classes(values, weights=weights, absent=absent), per_class, support)
+    if average == "micro":
+        per_class = one_vs_rest_auc(blocks, labels, curve=curve, max_fpr=max_fpr) if classwise else np.array([])
+        return AUCResult(micro_auc(blocks, labels, curve=curve, max_fpr=max_fpr), per_class, support)
+    per_class = one_vs_rest_auc(blocks, labels, curve=curve, max_fpr=max_fpr)
+    return AUCResult(_average(per_class, support, average, absent), per_class, support)
+
+
+def histogram_auc(
+    positives: np.ndarray,
+    totals: np.ndarray,
+    *,
+    average: Optional[str] = "macro",
+    curve: str = "roc",
+    absent: str = "skip",
+) -> AUCResult:
+    """The AUC of histograms (classes, bins), with its certified error. Options as in :func:`score_auc`.
+
+    Example:
+        >>> result = histogram_auc(np.array([[0, 2], [2, 0]]), np.array([[1, 3], [3, 1]]))
+        >>> result.value, result.error
+        (0.5, 0.25)
+    """
+    support = positives.sum(axis=-1)
+    per_class, bounds = binned_auc(positives, totals, curve=curve)
+    if average == "micro":
+        value, bound = binned_auc(positives.sum(axis=0), totals.sum(axis=0), curve=curve)
+        return AUCResult(float(value), per_class, support, float(bound))
+    value = _average(per_class, support, average, absent)
+    return AUCResult(value, per_class, support, _average(bounds, support, average, absent))
+
+
+def _average(values: np.ndarray, support: np.ndarray, average: Optional[str], absent: str) -> float:
+    if average is None:
+        return float("nan")
+    return mean_over_classes(values, weights=support if average == "weighted" else None, absent=absent)

@@ -1,0 +1,291 @@
+"""Detections and objects of many images, laid flat: one row a box, and a column that says of which image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, List, Optional, Sequence, Type, TypeVar
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricInputError
+
+BOX_FORMATS = ("xyxy", "xywh")
+
+_R = TypeVar("_R", bound="_Rows")
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Columns of equal length. The first is the image of each row."""
+
+    image: np.ndarray
+    boxes: np.ndarray
+
+    def _columns(self) -> List[str]:
+        return [item.name for item in fields(self) if isinstance(getattr(self, item.name), np.ndarray)]
+
+    def __post_init__(self) -> None:
+        boxes = _floats(self.boxes)
+        if boxes.size == 0:
+            boxes = boxes.reshape(0, 4)
+        object.__setattr__(self, "boxes", boxes)
+        object.__setattr__(self, "image", np.asarray(self.image, dtype=np.int64))
+        if getattr(self, "box_format") not in BOX_FORMATS:  # noqa: B009 (a field of both subclasses)
+            raise ValueError(f"'box_format' must be one of {BOX_FORMATS} (found {getattr(self, 'box_format')!r})")
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    def take(self: _R, rows: np.ndarray) -> _R:
+        """The chosen rows (indices or a mask)."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in self._columns()})
+
+    def images(self: _R, start: int, stop: int) -> _R:
+        """The rows of the images from ``start`` up to ``stop``, renumbered from 0."""
+        chosen = self.take((self.image >= start) & (self.image < stop))
+        return replace(chosen, image=chosen.image - start)
+
+    @classmethod
+    def concatenate(cls: Type[_R], parts: Sequence[_R]) -> _R:
+        """The rows of all parts, one after the other; image numbers stay as they are."""
+        first = parts[0]
+        for part in parts:
+            if getattr(part, "box_format") != getattr(first, "box_format"):  # noqa: B009
+                raise ValueError("parts with boxes in different formats cannot be joined")
+            if part._columns() != first._columns():
+                raise ValueError("parts with and without areas cannot be joined")
+        return replace(
+            first, **{name: np.concatenate([getattr(part, name) for part in parts]) for name in first._columns()}
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Detections(_Rows):
+    """What a detector found.
+
+    Args:
+        image: (N,) number of the image of each detection, from 0. Any order will do.
+        boxes: (N, 4) in pixels. float32 and float64 are kept as they are.
+        scores: (N,) confidence.
+        labels: (N,) class index.
+        box_format: ``'xyxy'`` (left, top, right, bottom) or ``'xywh'`` (left, top, width, height).
+
+    Example:
+        >>> found = Detections([0, 1], [[0, 0, 10, 10], [5, 5, 9, 9]], [0.9, 0.4], [2, 0])
+        >>> len(found), found.images(1, 2).labels.tolist()
+        (2, [0])
+    """
+
+    scores: np.ndarray
+    labels: np.ndarray
+    box_format: str = "xyxy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "scores", _floats(self.scores))
+        object.__setattr__(self, "labels", np.asarray(self.labels, dtype=np.int64))
+
+    @classmethod
+    def empty(cls) -> Detections:
+        """No detections."""
+        return cls(*(np.empty(0) for _ in range(4)))
+
+
+@dataclass(frozen=True, eq=False)
+class Objects(_Rows):
+    """What is really there.
+
+    Args:
+        image: (M,) number of the image of each object, from 0.
+        boxes: (M, 4) in pixels.
+        labels: (M,) class index.
+        crowd: (M,) True where an object makes a detection neither right nor wrong: COCO's ``iscrowd``, VOC's
+            ``difficult``, mmdet's ``ignored_instances``. None: nowhere.
+        area: (M,) area that decides between small, medium and large (COCO annotations carry the area of the
+            mask). None: width times height.
+        box_format: ``'xyxy'`` or ``'xywh'``.
+
+    Example:
+        >>> there = Objects([0, 0], [[0, 0, 10, 10], [5, 5, 9, 9]], [2, 0], crowd=[False, True])
+        >>> len(there), int(there.crowd.sum())
+        (2, 1)
+    """
+
+    labels: np.ndarray
+    crowd: np.ndarray = None  # type: ignore[assignment]
+    area: Optional[np.ndarray] = None
+    box_format: str = "xyxy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        crowd = np.zeros(len(self.image), dtype=bool) if self.crowd is None else np.asarray(self.crowd, dtype=bool)
+        object.__setattr__(self, "labels", np.asarray(self.labels, dtype=np.int64))
+        object.__setattr__(self, "crowd", crowd)
+        if self.area is not None:
+            object.__setattr__(self, "area", np.asarray(self.area, dtype=np.float64))
+
+    @classmethod
+    def empty(cls) -> Objects:
+        """No objects."""
+        return cls(*(np.empty(0) for _ in range(3)))
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionBatch:
+    """Detections and objects of the same images.
+
+    Args:
+        detections: What was found.
+        objects: What is there.
+        num_images: How many images, those without any box included.
+
+    Example:
+        >>> batch = DetectionBatch.from_images(
+        ...     boxes=[[[0, 0, 10, 10]], []], scores=[[0.9], []], labels=[[1], []],
+        ...     object_boxes=[[[0, 0, 10, 9]], [[2, 2, 4, 4]]], object_labels=[[1], [0]])
+        >>> batch.num_images, len(batch.detections), len(batch.objects), len(batch.images(0, 1).objects)
+        (2, 1, 2, 1)
+        >>> DetectionBatch.concatenate([batch, batch]).objects.image
+        array([0, 1, 2, 3])
+    """
+
+    detections: Detections
+    objects: Objects
+    num_images: int
+
+    @classmethod
+    def from_images(
+        cls,
+        *,
+        boxes: Sequence[Any],
+        scores: Sequence[Any],
+        labels: Sequence[Any],
+        object_boxes: Sequence[Any],
+        object_labels: Sequence[Any],
+        object_crowd: Optional[Sequence[Any]] = None,
+        object_area: Optional[Sequence[Any]] = None,
+        box_format: str = "xyxy",
+        object_box_format: str = "xyxy",
+        names: Optional[Sequence[Any]] = None,
+    ) -> DetectionBatch:
+        """Lays per-image arrays flat.
+
+        Raises:
+            MetricInputError: The arrays of an image differ in length; the message names image and field.
+        """
+        found = _flat({"scores": scores, "labels": labels}, boxes, "boxes", names)
+        truth = {"object labels": object_labels, "object crowd": object_crowd, "object area": object_area}
+        there = _flat({key: value for key, value in truth.items() if value is not None}, object_boxes, "object boxes", names)
+        return cls(
+            Detections(found["image"], found["boxes"], found["scores"], found["labels"], box_format=box_format),
+            Objects(
+                there["image"],
+                there["object boxes"],
+                there["object labels"],
+                crowd=there.get("object crowd"),
+                area=there.get("object area"),
+                box_format=object_box_format,
+            ),
+            len(boxes),
+        )
+
+    def images(self, start: int, stop: int) -> DetectionBatch:
+        """The images from ``start`` up to ``stop``, renumbered from 0."""
+        stop = min(stop, self.num_images)
+        return DetectionBatch(self.detections.images(start, stop), self.objects.images(start, stop), stop - start)
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[DetectionBatch]) -> DetectionBatch:
+        """All images, one batch after the other, renumbered."""
+        sizes = [batch.num_images for batch in batches]
+        starts = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+        found = [replace(b.detections, image=b.detections.image + start) for b, start in zip(batches, starts)]
+        there = [replace(b.objects, image=b.objects.image + start) for b, start in zip(batches, starts)]
+        return cls(Detections.concatenate(found), Objects.concatenate(there), starts[-1])
+
+
+def check_rows(rows: _Rows, *, num_classes: int, names: Optional[Sequence[Any]] = None) -> int:
+    """Raises if no metric can be computed from the rows, else counts the boxes that have no area.
+
+    Args:
+        rows: :class:`Detections` or :class:`Objects`.
+        num_classes: Labels must be below it.
+        names: Names of the images for the message; their numbers by default.
+
+    Returns:
+        How many boxes have no area or are inverted. They overlap nothing.
+
+    Raises:
+        MetricInputError: Columns differ in length, a number is NaN or infinite, a label or image number is out of range.
+
+    Example:
+        >>> check_rows(Objects([0], [[4, 4, 4, 9]], [0]), num_classes=1)
+        1
+        >>> check_rows(Detections([0], [[0, 0, 1, 1]], [np.nan], [0]), num_classes=1, names=["cat.jpg"])
+        Traceback (most recent call last):
+        mm_metrics_plugin.exceptions.MetricInputError: 'scores' of image 'cat.jpg' must be finite (found nan)
+    """
+    prefix = "object " if isinstance(rows, Objects) else ""
+    labels: np.ndarray = getattr(rows, "labels")  # noqa: B009 (a field of both subclasses)
+    if rows.boxes.ndim != 2 or rows.boxes.shape[1] != 4:
+        raise MetricInputError(f"'{prefix}boxes' must have shape (N, 4) (found {rows.boxes.shape})")
+    for name in rows._columns():
+        column = getattr(rows, name)
+        if len(column) != len(rows):
+            raise MetricInputError(f"'{prefix}{name}' must have {len(rows)} rows, one a box (found {len(column)})")
+        if column.dtype.kind == "f":
+            # The sum is finite unless an element is not, or it overflows: only then look at every element.
+            if np.isfinite(column.sum()):
+                continue
+            bad = ~np.isfinite(column)
+            if bad.any():
+                row = int(np.argmax(bad.reshape(len(column), -1).any(axis=1)))
+                value = column[row].ravel()[np.argmax(~np.isfinite(column[row].ravel()))]
+                raise MetricInputError(
+                    f"'{prefix}{name}' of image {_name(rows, row, names)} must be finite (found {float(value)})"
+                )
+    if len(rows):
+        if labels.min() < 0 or labels.max() >= num_classes:
+            row = int(np.argmax((labels < 0) | (labels >= num_classes)))
+            raise MetricInputError(
+                f"'{prefix}labels' of image {_name(rows, row, names)} must be between 0 and {num_classes - 1} "
+                f"(found {int(labels[row])})"
+            )
+        if rows.image.min() < 0:
+            raise MetricInputError(f"'{prefix}image' must not be negative (found {int(rows.image.min())})")
+    sides = rows.boxes[:, 2:]
+    if getattr(rows, "box_format") == "xyxy":  # noqa: B009
+        return int(np.count_nonzero((sides[:, 0] <= rows.boxes[:, 0]) | (sides[:, 1] <= rows.boxes[:, 1])))
+    return int(np.count_nonzero((sides[:, 0] <= 0) | (sides[:, 1] <= 0)))
+
+
+def _name(rows: _Rows, row: int, names: Optional[Sequence[Any]]) -> str:
+    image = int(rows.image[row])
+    return repr(names[image]) if names is not None and 0 <= image < len(names) else str(image)
+
+
+def _floats(values: Any) -> np.ndarray:
+    """Float32 and float64 stay; anything else becomes the narrowest of the two that holds it."""
+    array = np.asarray(values)
+    if array.dtype in (np.float32, np.float64):
+        return array
+    return array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+
+
+def _flat(columns: Any, boxes: Sequence[Any], box_field: str, names: Optional[Sequence[Any]]) -> Any:
+    lengths = [len(value) for value in boxes]
+    flat = {"image": np.repeat(np.arange(len(lengths)), lengths)}
+    for field, values in {box_field: boxes, **columns}.items():
+        found = [len(value) for value in values]
+        if found != lengths:
+            if len(found) != len(lengths):
+                raise MetricInputError(f"'{field}' must be given for {len(lengths)} images (found {len(found)})")
+            image = next(i for i, (a, b) in enumerate(zip(found, lengths)) if a != b)
+            name = repr(names[image]) if names is not None else image
+            raise MetricInputError(
+                f"'{field}' of image {name} must have {lengths[image]} rows, one a box (found {found[image]})"
+            )
+        # An empty list has no shape or dtype of its own and must not widen those of the others.
+        parts = [np.asarray(value) for value, length in zip(values, lengths) if length]
+        flat[field] = np.concatenate(parts) if parts else np.empty(0)
+    return flat

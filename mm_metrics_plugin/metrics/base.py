@@ -1,0 +1,137 @@
+"""A metric that adds up as it goes and gives the same number on any number of processes."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from mmengine.dist import get_dist_info, is_main_process
+from mmengine.evaluator import BaseMetric
+
+from mm_metrics_plugin.exceptions import UndefinedMetricWarning
+from mm_metrics_plugin.metrics.distributed import add_up, share_error
+from mm_metrics_plugin.states.base import State, merge_all
+from mm_metrics_plugin.states.batch import Batch
+
+
+class StreamingMetric(BaseMetric):
+    """The base of every metric here: it never keeps the data set, and never counts padding.
+
+    A subclass writes three methods: :meth:`empty_state`, :meth:`read` (samples to arrays) and :meth:`compute`
+    (state to named numbers). It gets streaming, exact evaluation on several processes, and errors that reach all.
+
+    ``results`` holds the state of everything up to the last batch, and the last batch itself. The batch waits
+    because its last sample may be padding: samplers give sample ``i`` of rank ``r`` the place
+    ``i * world_size + r``, and places from ``size`` on repeat the first samples to make the ranks equally long.
+
+    Args:
+        collect_device: Accepted for mmengine's sake. States travel on the device of the process group's backend.
+        prefix: Stands before every key; the class's ``default_prefix`` if None.
+    """
+
+    def __init__(self, collect_device: str = "cpu", prefix: Optional[str] = None) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        self._seen = 0
+        self._warned: List[str] = []
+
+    @abstractmethod
+    def empty_state(self) -> State:
+        """A state that has seen nothing."""
+
+    @abstractmethod
+    def read(self, samples: Sequence[Mapping]) -> Batch:
+        """The arrays of a batch of samples (at least one), checked; they must not share memory with the samples."""
+
+    @abstractmethod
+    def compute(self, state: State) -> Dict[str, float]:
+        """The numbers by key, the headline first. An empty state gives NaN."""
+
+    def process(self, data_batch: Any, data_samples: Sequence[Mapping]) -> None:
+        """Takes in one batch of samples; mmengine calls it."""
+        batch = self.read(data_samples) if len(data_samples) else None
+        if not self.results:
+            self.results.append(self.empty_state())
+        if batch is not None:
+            self._flush()
+            self.results.append(batch)
+            self._seen += len(data_samples)
+
+    def _flush(self) -> None:
+        """Adds the waiting batch, if there is one, to the state."""
+        if len(self.results) > 1:
+            self.results[0].update(*self.results.pop().columns)
+
+    def compute_metrics(self, results: List[Any]) -> Dict[str, float]:
+        """The numbers of whatever states and waiting batches are handed over."""
+        states = [part if isinstance(part, State) else self.empty_state().update(*part.columns) for part in results]
+        found = self.compute(merge_all(states) if states else self.empty_state())
+        return {key: float(value) for key, value in found.items()}
+
+    def evaluate(self, size: int) -> Dict[str, float]:
+        """The numbers of the whole data set, the same on every process; mmengine calls it.
+
+        Args:
+            size: How many samples the data set has.
+        """
+        try:
+            state, samples, error = None, 0, None
+            try:
+                state, samples = self._local(size)
+            except Exception as caught:  # it is raised on every rank below
+                error = caught
+            state, total = add_up(state, samples, error)
+            self._check_total(total, size)
+            metrics: Dict[str, float] = {}
+            if is_main_process():
+                try:
+                    found = self.compute_metrics([state])
+                    metrics = {f"{self.prefix}/{key}" if self.prefix else key: value for key, value in found.items()}
+                except Exception as caught:  # likewise
+                    error = caught
+            return share_error(error, metrics)
+        finally:
+            self.results.clear()
+            self._seen = 0
+
+    def _local(self, size: int) -> Tuple[State, int]:
+        """What this process has added up, padding left out, and of how many samples."""
+        rank, world_size = get_dist_info()
+        samples = self._seen
+        if len(self.results) > 1 and (samples - 1) * world_size + rank >= size > 0 and world_size > 1:
+            self.results[1] = self.results[1].without_last()
+            samples -= 1
+        self._flush()
+        return (self.results[0] if self.results else self.empty_state()), samples
+
+    def _check_total(self, total: int, size: int) -> None:
+        world_size = get_dist_info()[1]
+        if world_size > 1 and total != size and size % world_size and is_main_process():
+            warnings.warn(
+                f"{type(self).__name__} saw {total} samples of a data set of {size} on {world_size} processes, so it "
+                "cannot tell which samples were padding and may have counted some twice; use a data set size that "
+                "the number of processes divides, or a sampler with round_up=False"
+            )
+
+    # --- help for subclasses ---
+
+    def sample_name(self, sample: Mapping, index: int) -> str:
+        """How messages speak of the ``index``-th sample of the batch being read: its place in the data set, its file."""
+        rank, world_size = get_dist_info()
+        name = f"sample {(self._seen + index) * world_size + rank}"
+        path = sample.get("img_path") if isinstance(sample, Mapping) else None
+        return f"{name} ({path})" if path else name
+
+    def class_names(self, num_classes: int) -> List[str]:
+        """The data set's names of the classes where it has as many, else their numbers; never one twice."""
+        names = [str(name) for name in (self.dataset_meta or {}).get("classes") or ()]
+        if len(names) != num_classes:
+            return [str(index) for index in range(num_classes)]
+        return [name if names.count(name) == 1 else f"{name}_{index}" for index, name in enumerate(names)]
+
+    def warn_undefined(self, what: str, reason: str, classes: Sequence[str]) -> None:
+        """Announces, once for each ``what``, that it has no value for these classes."""
+        if classes and what not in self._warned:
+            self._warned.append(what)
+            named = ", ".join(classes[:10]) + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
+            warnings.warn(f"{what} is undefined for {named}: {reason}", UndefinedMetricWarning)

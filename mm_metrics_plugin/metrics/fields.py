@@ -1,0 +1,125 @@
+"""From data samples to arrays: one stack a field, one copy from the device a batch."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from mm_metrics_plugin.exceptions import MetricInputError
+
+SampleName = Callable[[int], str]
+
+
+def field_of(sample: Mapping, field: str, name: str) -> Any:
+    """The value of a field; ``'a.b'`` looks for ``b`` inside ``a``.
+
+    Raises:
+        MetricInputError: The sample has no such field.
+    """
+    value: Any = sample
+    for part in field.split("."):
+        if not isinstance(value, Mapping) and hasattr(value, part):
+            value = getattr(value, part)
+        elif part in value:
+            value = value[part]
+        else:
+            found = ", ".join(sorted(str(key) for key in value.keys())) or "nothing"
+            raise MetricInputError(f"{name} must have a field '{field}' (found {found})")
+    return value
+
+
+def stack_fields(samples: Sequence[Mapping], fields: Sequence[str], name: SampleName) -> List[np.ndarray]:
+    """One array a field, its first axis the samples.
+
+    Args:
+        samples: The samples of one batch, at least one.
+        fields: The fields to read. Values may be tensors on any device, arrays or numbers.
+        name: Tells how to speak of a sample.
+
+    Raises:
+        MetricInputError: A field is missing, or its shape differs between samples.
+    """
+    return to_host([_stack([field_of(sample, field, name(i)) for i, sample in enumerate(samples)], field, name)
+                    for field in fields])
+
+
+def _stack(values: List[Any], field: str, name: SampleName) -> Any:
+    if all(isinstance(value, torch.Tensor) for value in values):
+        same = all(value.shape == values[0].shape for value in values)
+        if same and all(value.dtype == values[0].dtype for value in values):
+            return torch.stack([value.detach() for value in values])
+    elif any(isinstance(value, torch.Tensor) for value in values):
+        values = [value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value)) for value in values]
+        return _stack(values, field, name)
+    else:
+        values = [np.asarray(value) for value in values]
+        same = all(value.shape == values[0].shape for value in values)
+        if same:
+            return np.stack(values)
+    if same:  # tensors of several dtypes: the widest holds them all
+        widest = values[0].dtype
+        for value in values:
+            widest = torch.promote_types(widest, value.dtype)
+        return torch.stack([value.detach().to(widest) for value in values])
+    odd = next(i for i, value in enumerate(values) if value.shape != values[0].shape)
+    raise MetricInputError(
+        f"'{field}' of {name(odd)} must have the shape of the samples before it, {tuple(values[0].shape)} "
+        f"(found {tuple(values[odd].shape)})"
+    )
+
+
+def to_host(values: Sequence[Any]) -> List[np.ndarray]:
+    """NumPy arrays of the values, tensors that lie on a device fetched in a single copy.
+
+    bfloat16, which NumPy does not have, becomes float32.
+    """
+    values = [value.float() if getattr(value, "dtype", None) is torch.bfloat16 else value for value in values]
+    away = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor) and value.device.type != "cpu"]
+    if len(away) > 1:
+        # Wide elements first, so that every array stays aligned in the bytes that are fetched together.
+        away.sort(key=lambda i: -values[i].element_size())
+        packed = torch.cat([values[i].contiguous().view(-1).view(torch.uint8) for i in away]).cpu()
+        start = 0
+        for i in away:
+            stop = start + values[i].numel() * values[i].element_size()
+            values[i] = packed[start:stop].view(values[i].dtype).view(values[i].shape)
+            start = stop
+    return [value.cpu().numpy() if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def first_bad(good: np.ndarray) -> int:
+    """The row of the first value that is not good."""
+    return int(np.flatnonzero(~good.reshape(len(good), -1).all(axis=1))[0])
+
+
+def check_finite(values: np.ndarray, field: str, name: SampleName) -> None:
+    """Raises MetricInputError for the first sample with a NaN or an infinity."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = first_bad(finite)
+        flat = values[row].reshape(-1)
+        index = int(np.flatnonzero(~np.isfinite(flat))[0])
+        raise MetricInputError(f"'{field}' of {name(row)} must be finite (found {flat[index]} at index {index})")
+
+
+def read_labels(values: np.ndarray, field: str, num_classes: int, name: SampleName) -> np.ndarray:
+    """One class index a sample, as int64.
+
+    Raises:
+        MetricInputError: A sample has several labels, one that is no whole number or one outside the classes.
+    """
+    flat = values.reshape(len(values), -1)
+    if flat.shape[1] != 1:
+        raise MetricInputError(f"'{field}' of {name(0)} must be one label (found {flat.shape[1]} values)")
+    labels = flat[:, 0]
+    good = (labels >= 0) & (labels < num_classes)
+    if labels.dtype.kind == "f":
+        good &= labels == np.floor(labels)
+    if not good.all():
+        row = first_bad(good)
+        raise MetricInputError(
+            f"'{field}' of {name(row)} must be a class index from 0 to {num_classes - 1} (found {labels[row]})"
+        )
+    return labels.astype(np.int64)

@@ -1,0 +1,1 @@
+"""Results into things people read. Nothing is computed here."""
