@@ -1,0 +1,321 @@
+"""Checks that any streaming metric must pass, for this package's metrics and for yours.
+
+    from mm_metrics_plugin.testing import MetricCase, check_metric
+
+    def test_my_metric():
+        check_metric(MetricCase(name="mine", build=MyMetric, samples=make_samples, reference=expected))
+
+Each check raises AssertionError with what was expected and what came. The functions given to a case must be importable
+(module level), because real processes are started.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import pickle
+import tempfile
+import traceback
+import warnings
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from mmengine.dataset import DefaultSampler
+from mmengine.evaluator import BaseMetric, Evaluator
+from torch import distributed, multiprocessing
+
+from mm_metrics_plugin.exceptions import UndefinedMetricWarning
+
+Samples = List[Dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class MetricCase:
+    """A metric with data to try it on.
+
+    Attributes:
+        name: What the case is called.
+        build: Makes the metric.
+        samples: Makes a number of samples from a random generator.
+        reference: The expected values of samples, by key without prefix; may leave keys out. Written independently
+            of the metric.
+        tolerance: Allowed relative difference between ways of feeding the same samples: 0 for states of counts or
+            scores, 1e-12 for sums of floats.
+        reference_tolerance: Allowed difference from the reference, absolute and relative.
+        order_matters: Whether the order and the batches of the samples are part of the definition. Several processes
+            are then compared with one whose batches are as large as theirs together, and only with padding (without
+            it the processes may have different numbers of batches).
+        classes: The data set's class names, if the metric needs them.
+    """
+
+    name: str
+    build: Callable[[], BaseMetric]
+    samples: Callable[[np.random.Generator, int], Samples]
+    reference: Callable[[Samples], Mapping[str, float]]
+    tolerance: float = 0.0
+    reference_tolerance: float = 1e-12
+    order_matters: bool = False
+    classes: Optional[Sequence[str]] = None
+
+    def metric(self) -> BaseMetric:
+        """A new metric that knows the class names."""
+        metric = self.build()
+        metric.dataset_meta = {} if self.classes is None else {"classes": list(self.classes)}
+        return metric
+
+    def draw(self, count: int, seed: int = 0) -> Samples:
+        """Samples that are the same for the same seed."""
+        return self.samples(np.random.default_rng(seed), count)
+
+
+def evaluate(metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, size: Optional[int] = None) -> Dict:
+    """The numbers of the samples, fed in batches. Undefined ones are NaN and not warned of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        for start in range(0, len(samples), batch_size):
+            metric.process(None, samples[start : start + batch_size])
+        return metric.evaluate(len(samples) if size is None else size)
+
+
+def assert_same(found: Mapping[str, float], expected: Mapping[str, float], tolerance: float, what: str) -> None:
+    """Raises AssertionError unless keys and values agree; NaN equals NaN."""
+    if list(found) != list(expected):
+        raise AssertionError(f"{what}: keys {list(found)} differ from {list(expected)}")
+    _assert_values(found, expected, tolerance, what)
+
+
+def _assert_values(found: Mapping[str, float], expected: Mapping[str, float], tolerance: float, what: str) -> None:
+    for key, value in expected.items():
+        same = found[key] == value or (math.isnan(found[key]) and math.isnan(value))
+        if not same and not (tolerance and math.isclose(found[key], value, rel_tol=tolerance, abs_tol=tolerance)):
+            raise AssertionError(f"{what}: {key} is {found[key]!r}, expected {value!r}")
+
+
+def check_reference(case: MetricCase) -> None:
+    """The metric gives what the reference gives."""
+    for seed, count in enumerate((64, 33)):
+        samples = case.draw(count, seed)
+        metric = case.metric()
+        found = evaluate(metric, samples)
+        prefix = f"{metric.prefix}/" if metric.prefix else ""
+        expected = {prefix + key: value for key, value in case.reference(samples).items()}
+        if not expected:
+            raise AssertionError(f"{case.name}: the reference gives no value")
+        _assert_values(found, expected, case.reference_tolerance, f"{case.name} against its reference")
+
+
+def check_values(case: MetricCase) -> None:
+    """Every value is a plain float, and no name hides one from the log."""
+    for key, value in evaluate(case.metric(), case.draw(40)).items():
+        if type(value) is not float:
+            raise AssertionError(f"{case.name}: {key} is a {type(value).__name__}, expected a plain float")
+        if "loss" in key or "time" in key:
+            raise AssertionError(f"{case.name}: mmengine would log {key} as a mean over a window")
+
+
+def check_batches(case: MetricCase) -> None:
+    """However the samples are cut into batches, and in whatever order they come, the numbers are the same."""
+    samples = case.draw(41)
+    expected = evaluate(case.metric(), samples, batch_size=41)
+    for batch_size in (1, 5, 40):
+        if not case.order_matters:
+            found = evaluate(case.metric(), samples, batch_size=batch_size)
+            assert_same(found, expected, case.tolerance, f"{case.name} in batches of {batch_size}")
+    if not case.order_matters:
+        order = np.random.default_rng(1).permutation(len(samples))
+        found = evaluate(case.metric(), [samples[index] for index in order])
+        assert_same(found, expected, case.tolerance, f"{case.name} in another order")
+
+
+def check_reuse(case: MetricCase) -> None:
+    """A second evaluation, a deep copy and a pickled copy all give the numbers of a new metric."""
+    first, second = case.draw(30, seed=1), case.draw(31, seed=2)
+    expected = evaluate(case.metric(), second)
+    metric = case.metric()
+    evaluate(metric, first)
+    assert_same(evaluate(metric, second), expected, 0.0, f"{case.name} in its second evaluation")
+    half = case.metric()
+    half.process(None, second[:7])
+    for made, how in ((copy.deepcopy(half), "deep-copied"), (pickle.loads(pickle.dumps(half)), "pickled")):
+        for start in range(7, len(second), 7):
+            made.process(None, second[start : start + 7])
+        assert_same(made.evaluate(len(second)), expected, 0.0, f"{case.name} {how} half-way")
+
+
+def check_offline(case: MetricCase) -> None:
+    """mmengine's offline evaluation gives the same numbers."""
+    samples = case.draw(23)
+    expected = evaluate(case.metric(), samples, batch_size=4)
+    evaluator = Evaluator(case.metric())
+    assert_same(
+        evaluator.offline_evaluate(samples, chunk_size=4), expected, case.tolerance, f"{case.name} evaluated offline"
+    )
+
+
+def check_inputs_unchanged(case: MetricCase) -> None:
+    """The samples are as they were, and changing them afterwards changes no number."""
+    samples = case.draw(12)
+    before = copy.deepcopy(samples)
+    expected = evaluate(case.metric(), before, batch_size=4)
+    metric = case.metric()
+    for start in range(0, len(samples), 4):
+        metric.process(None, samples[start : start + 4])
+        if not _equal(samples[start : start + 4], before[start : start + 4]):
+            raise AssertionError(f"{case.name} changed its input")
+        for leaf in _tensors(samples[start : start + 4]):
+            leaf.zero_()
+    assert_same(metric.evaluate(len(samples)), expected, 0.0, f"{case.name} after its input was overwritten")
+
+
+def check_memory(case: MetricCase) -> None:
+    """``results`` never holds more than a state and the batch that waits."""
+    metric = case.metric()
+    samples = case.draw(20)
+    for sample in samples:
+        metric.process(None, [sample])
+        if not 1 <= len(metric.results) <= 2:
+            raise AssertionError(f"{case.name} keeps {len(metric.results)} results")
+    metric.evaluate(len(samples))
+    if metric.results:
+        raise AssertionError(f"{case.name} keeps results after the evaluation")
+
+
+LOCAL_CHECKS: Tuple[Callable[[MetricCase], None], ...] = (
+    check_reference,
+    check_values,
+    check_batches,
+    check_reuse,
+    check_offline,
+    check_inputs_unchanged,
+    check_memory,
+)
+
+
+def check_metric(case: MetricCase, world_sizes: Sequence[int] = (2, 3)) -> None:
+    """Runs every check on one case, real processes included."""
+    for check in LOCAL_CHECKS:
+        check(case)
+    for world_size in world_sizes:
+        check_processes([case], world_size)
+
+
+# --- real processes -------------------------------------------------------------------------------------------------
+
+SIZES = (24, 25, 23, 3, 1)
+
+
+def check_processes(cases: Sequence[MetricCase], world_size: int, sizes: Sequence[int] = SIZES) -> None:
+    """Real gloo processes give the numbers of one process.
+
+    For data set sizes that the number of processes divides and that it does not (down to fewer samples than
+    processes), with samplers that pad and that do not.
+    """
+    jobs = [
+        (case, size, round_up)
+        for case in cases
+        for size in sizes
+        for round_up in (True, False)
+        if round_up or not case.order_matters
+    ]
+    for job, outcomes in zip(jobs, run_processes(world_size, _evaluate_share, jobs)):
+        case, size, round_up = job
+        expected = evaluate(case.metric(), case.draw(size), batch_size=4 * world_size if case.order_matters else 7)
+        for rank, found in enumerate(outcomes):
+            what = f"{case.name}, {size} samples, round_up={round_up}, rank {rank} of {world_size}"
+            assert_same(found, expected, case.tolerance, what)
+
+
+def _evaluate_share(job: Tuple[MetricCase, int, bool]) -> Dict[str, float]:
+    case, size, round_up = job
+    samples = case.draw(size)
+    share = [samples[index] for index in DefaultSampler(samples, shuffle=False, round_up=round_up)]
+    return evaluate(case.metric(), share, batch_size=4, size=size)
+
+
+def run_processes(
+    world_size: int, function: Callable[[Any], Any], jobs: Sequence[Any], *, timeout: float = 60.0
+) -> List[List[Any]]:
+    """Runs ``function(job)`` for each job on every rank of a gloo group; returns, for each job, the ranks' values.
+
+    Args:
+        world_size: How many processes to start.
+        function: What each rank runs; importable.
+        jobs: Its arguments, one call each, in order.
+        timeout: Seconds after which a collective gives up.
+
+    Raises:
+        RuntimeError: A rank failed; the message holds its traceback.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        context = multiprocessing.get_context("spawn")
+        processes = [
+            context.Process(target=_rank_main, args=(rank, world_size, folder, function, list(jobs), timeout))
+            for rank in range(world_size)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        outcomes = []
+        for rank in range(world_size):
+            outcome = Path(folder) / f"rank{rank}.pkl"
+            if not outcome.exists():
+                raise RuntimeError(f"rank {rank} ended with exit code {processes[rank].exitcode} and no result")
+            values, failure = pickle.loads(outcome.read_bytes())
+            if failure is not None:
+                raise RuntimeError(f"rank {rank} failed:\n{failure}")
+            outcomes.append(values)
+    return [list(values) for values in zip(*outcomes)]
+
+
+def _rank_main(
+    rank: int, world_size: int, folder: str, function: Callable[[Any], Any], jobs: List[Any], timeout: float
+) -> None:
+    torch.set_num_threads(1)
+    values: List[Any] = []
+    failure = None
+    try:
+        distributed.init_process_group(
+            "gloo",
+            init_method=f"file://{folder}/rendezvous",
+            rank=rank,
+            world_size=world_size,
+            timeout=timedelta(seconds=timeout),
+        )
+        values = [function(job) for job in jobs]
+    except Exception:
+        failure = traceback.format_exc()
+    part = Path(folder) / f"rank{rank}.part"
+    part.write_bytes(pickle.dumps((values, failure)))
+    os.replace(part, Path(folder) / f"rank{rank}.pkl")
+    if failure is None:
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+# --- small things ---------------------------------------------------------------------------------------------------
+
+
+def _tensors(value: Any) -> List[Any]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [leaf for item in value for leaf in _tensors(item)] if isinstance(value, (list, tuple)) else []
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, torch.Tensor):
+        return left.dtype == right.dtype and torch.equal(left, right)
+    if isinstance(left, np.ndarray):
+        return left.dtype == right.dtype and np.array_equal(left, right)
+    if isinstance(left, Mapping):
+        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return bool(left == right)

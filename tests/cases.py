@@ -1,0 +1,129 @@
+"""Every metric of the package, once or more, with samples and a reference that we did not write.
+
+``tests/test_all_metrics.py`` runs every check of ``mm_metrics_plugin.testing`` over all of them, and fails when a
+registered metric is missing here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from mm_metrics_plugin import SingleLabelAUC
+from mm_metrics_plugin.testing import MetricCase
+
+NUM_CLASSES = 4
+NAMES = ("cat", "dog", "bird", "fish")
+
+
+# --- single-label classification ---
+
+
+def single_label(generator, count, *, dtype=torch.float32):
+    """Softmax scores rounded to two digits, so that many tie; every class occurs from 4 samples on."""
+    labels = np.concatenate([np.arange(NUM_CLASSES), generator.integers(0, NUM_CLASSES, count)])[:count]
+    logits = generator.normal(size=(count, NUM_CLASSES))
+    logits[np.arange(count), labels] += 1
+    scores = np.round(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True), 2)
+    return [
+        dict(
+            pred_score=torch.tensor(score, dtype=dtype),
+            pred_label=torch.tensor([int(score.argmax())]),
+            gt_label=torch.tensor([int(label)]),
+            sample_idx=index,
+        )
+        for index, (score, label) in enumerate(zip(scores, labels))
+    ]
+
+
+def single_label_decided(generator, count):
+    return [{k: v for k, v in sample.items() if k != "pred_score"} for sample in single_label(generator, count)]
+
+
+def scores_of(samples):
+    return np.stack([sample["pred_score"].double().numpy() for sample in samples])
+
+
+def labels_of(samples):
+    return np.array([int(sample["gt_label"]) for sample in samples])
+
+
+def one_hot(labels):
+    return np.eye(NUM_CLASSES)[labels]
+
+
+def normalised_auc(samples, **options):
+    """scikit-learn insists on rows that sum to one; class by class it does not."""
+    average = options.pop("average", "macro")
+    scores, truth = scores_of(samples), one_hot(labels_of(samples))
+    return {"auc": roc_auc_score(truth, scores, average=average, **options)}
+
+
+def auc_per_class(samples):
+    values = roc_auc_score(one_hot(labels_of(samples)), scores_of(samples), average=None)
+    return {f"auc_{name}": value for name, value in zip(NAMES, values)}
+
+
+def partial_auc(samples):
+    scores, truth = scores_of(samples), one_hot(labels_of(samples))
+    return {"auc": np.mean([roc_auc_score(truth[:, c], scores[:, c], max_fpr=0.3) for c in range(NUM_CLASSES)])}
+
+
+def average_precision(samples):
+    return {"auc": average_precision_score(one_hot(labels_of(samples)), scores_of(samples), average="macro")}
+
+
+def hard_auc(samples):
+    return {"auc": roc_auc_score(one_hot(labels_of(samples)), one_hot([int(s["pred_label"]) for s in samples]))}
+
+
+def thresholded_auc(samples):
+    scores, truth = scores_of(samples), one_hot(labels_of(samples))
+    decided = one_hot(scores.argmax(axis=1))
+    return {
+        f"auc_thr-{thr:.2f}": roc_auc_score(truth, decided * (scores.max(axis=1, keepdims=True) > thr))
+        for thr in (0.3, 0.5)
+    }
+
+
+def last_batches(samples, batch_size=7):
+    recent = samples[(len(samples) - 1) // batch_size * batch_size - batch_size :]
+    present = np.unique(labels_of(recent))
+    values = roc_auc_score(one_hot(labels_of(recent))[:, present], scores_of(recent)[:, present], average=None)
+    return {**normalised_auc(samples), "batch_auc": np.mean(values)}
+
+
+AUC_CASES = [
+    MetricCase("auc", SingleLabelAUC, single_label, normalised_auc),
+    MetricCase(
+        "auc-half",
+        SingleLabelAUC,
+        partial(single_label, dtype=torch.float16),
+        normalised_auc,
+    ),
+    MetricCase(
+        "auc-weighted",
+        partial(SingleLabelAUC, average="weighted"),
+        single_label,
+        partial(normalised_auc, average="weighted"),
+    ),
+    MetricCase(
+        "auc-micro", partial(SingleLabelAUC, average="micro"), single_label, partial(normalised_auc, average="micro")
+    ),
+    MetricCase("auc-per-class", partial(SingleLabelAUC, average=None), single_label, auc_per_class, classes=NAMES),
+    MetricCase("auc-partial", partial(SingleLabelAUC, max_fpr=0.3), single_label, partial_auc),
+    MetricCase("auc-pr", partial(SingleLabelAUC, curve="pr"), single_label, average_precision),
+    # Scores of two digits never share one of 65,536 bins unless they are equal, so here binned is exact.
+    MetricCase("auc-binned", partial(SingleLabelAUC, num_thresholds=1 << 16), single_label, normalised_auc),
+    MetricCase(
+        "auc-binned-pr", partial(SingleLabelAUC, num_thresholds=1 << 16, curve="pr"), single_label, average_precision
+    ),
+    MetricCase("auc-decided", partial(SingleLabelAUC, num_classes=NUM_CLASSES), single_label_decided, hard_auc),
+    MetricCase("auc-thresholds", partial(SingleLabelAUC, thrs=(0.3, 0.5)), single_label, thresholded_auc),
+    MetricCase("auc-slide", partial(SingleLabelAUC, slide_steps=2), single_label, last_batches, order_matters=True),
+]
+
+CASES = [*AUC_CASES]
