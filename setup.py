@@ -14,7 +14,9 @@ def requirements(name):
     return [line for line in lines if line and not line.startswith("#")]
 
 
-version = re.search(r'__version__ = "(.+)"', (HERE / "mm_metrics_plugin" / "version.py").read_text(encoding="utf-8")).group(1)
+version = re.search(
+    r'__version__ = "(.+)"', (HERE / "mm_metrics_plugin" / "version.py").read_text(encoding="utf-8")
+).group(1)
 
 setup(
     name="mm_metrics_plugin",

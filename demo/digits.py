@@ -27,9 +27,7 @@ class Digits(Dataset):
 
     def __init__(self, train: bool) -> None:
         data = load_digits()
-        parts = train_test_split(
-            data.data / 16, data.target, test_size=1 / 3, random_state=0, stratify=data.target
-        )
+        parts = train_test_split(data.data / 16, data.target, test_size=1 / 3, random_state=0, stratify=data.target)
         inputs, labels = (parts[0], parts[2]) if train else (parts[1], parts[3])
         self.inputs = torch.tensor(inputs, dtype=torch.float32)
         self.labels = torch.tensor(labels)

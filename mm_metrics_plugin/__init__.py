@@ -18,6 +18,7 @@ __all__ = ["MetricInputError", "ResultFileError", "UndefinedMetricWarning", "Uns
 
 # Looked for, not tried: an error inside an installed torch or mmengine must be seen, not swallowed.
 if find_spec("torch") is not None and find_spec("mmengine") is not None:
-    from mm_metrics_plugin.metrics import SingleLabelAUC, StreamingMetric
+    from mm_metrics_plugin import metrics
+    from mm_metrics_plugin.metrics import *  # noqa: F403  # exactly the names of metrics.__all__, which is one list
 
-    __all__ += ["SingleLabelAUC", "StreamingMetric"]
+    __all__ += metrics.__all__

@@ -148,7 +148,7 @@ def check_reuse(case: MetricCase) -> None:
 
 
 def check_offline(case: MetricCase) -> None:
-    """mmengine's offline evaluation gives the same numbers."""
+    """Mmengine's offline evaluation gives the same numbers."""
     samples = case.draw(23)
     expected = evaluate(case.metric(), samples, batch_size=4)
     evaluator = Evaluator(case.metric())

@@ -115,11 +115,11 @@ def mmdet_overlap(common: np.ndarray, area: np.ndarray, area_2: np.ndarray) -> n
     return common / np.maximum(area + area_2 - common, _SMALLEST_UNION)
 
 
-# --- orders ------------------------------------------------------------------------------------------------------------
+# --- orders -----------------------------------------------------------------------------------------------------------
 
 
 def stable_order(*keys: np.ndarray) -> np.ndarray:
-    """Rows by the first key ascending, then the second, and so on, then as they stand (``np.lexsort`` reversed, faster).
+    """Rows by the first key ascending, then the second, and so on, then as they stand.
 
     Sorts digit by digit in 16 bits, where NumPy's stable sort is a radix sort.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, List, Optional, Sequence, Type, TypeVar
+from typing import Any, Sequence, TypeVar
 
 import numpy as np
 
@@ -14,14 +14,15 @@ BOX_FORMATS = ("xyxy", "xywh")
 _R = TypeVar("_R", bound="_Rows")
 
 
-@dataclass(frozen=True, eq=False)
 class _Rows:
-    """Columns of equal length. The first is the image of each row."""
+    """What detections and objects have in common: columns of equal length, one row a box."""
 
     image: np.ndarray
     boxes: np.ndarray
+    labels: np.ndarray
+    box_format: str
 
-    def _columns(self) -> List[str]:
+    def _columns(self) -> list[str]:
         return [item.name for item in fields(self) if isinstance(getattr(self, item.name), np.ndarray)]
 
     def __post_init__(self) -> None:
@@ -30,8 +31,8 @@ class _Rows:
             boxes = boxes.reshape(0, 4)
         object.__setattr__(self, "boxes", boxes)
         object.__setattr__(self, "image", np.asarray(self.image, dtype=np.int64))
-        if getattr(self, "box_format") not in BOX_FORMATS:  # noqa: B009 (a field of both subclasses)
-            raise ValueError(f"'box_format' must be one of {BOX_FORMATS} (found {getattr(self, 'box_format')!r})")
+        if self.box_format not in BOX_FORMATS:
+            raise ValueError(f"'box_format' must be one of {BOX_FORMATS} (found {self.box_format!r})")
 
     def __len__(self) -> int:
         return len(self.image)
@@ -46,11 +47,11 @@ class _Rows:
         return replace(chosen, image=chosen.image - start)
 
     @classmethod
-    def concatenate(cls: Type[_R], parts: Sequence[_R]) -> _R:
+    def concatenate(cls: type[_R], parts: Sequence[_R]) -> _R:
         """The rows of all parts, one after the other; image numbers stay as they are."""
         first = parts[0]
         for part in parts:
-            if getattr(part, "box_format") != getattr(first, "box_format"):  # noqa: B009
+            if part.box_format != first.box_format:
                 raise ValueError("parts with boxes in different formats cannot be joined")
             if part._columns() != first._columns():
                 raise ValueError("parts with and without areas cannot be joined")
@@ -76,6 +77,8 @@ class Detections(_Rows):
         (2, [0])
     """
 
+    image: np.ndarray
+    boxes: np.ndarray
     scores: np.ndarray
     labels: np.ndarray
     box_format: str = "xyxy"
@@ -88,7 +91,8 @@ class Detections(_Rows):
     @classmethod
     def empty(cls) -> Detections:
         """No detections."""
-        return cls(*(np.empty(0) for _ in range(4)))
+        nothing = np.empty(0)
+        return cls(nothing, nothing, nothing, nothing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +115,11 @@ class Objects(_Rows):
         (2, 1)
     """
 
+    image: np.ndarray
+    boxes: np.ndarray
     labels: np.ndarray
     crowd: np.ndarray = None  # type: ignore[assignment]
-    area: Optional[np.ndarray] = None
+    area: np.ndarray | None = None
     box_format: str = "xyxy"
 
     def __post_init__(self) -> None:
@@ -127,7 +133,8 @@ class Objects(_Rows):
     @classmethod
     def empty(cls) -> Objects:
         """No objects."""
-        return cls(*(np.empty(0) for _ in range(3)))
+        nothing = np.empty(0)
+        return cls(nothing, nothing, nothing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,11 +169,11 @@ class DetectionBatch:
         labels: Sequence[Any],
         object_boxes: Sequence[Any],
         object_labels: Sequence[Any],
-        object_crowd: Optional[Sequence[Any]] = None,
-        object_area: Optional[Sequence[Any]] = None,
+        object_crowd: Sequence[Any] | None = None,
+        object_area: Sequence[Any] | None = None,
         box_format: str = "xyxy",
         object_box_format: str = "xyxy",
-        names: Optional[Sequence[Any]] = None,
+        names: Sequence[Any] | None = None,
     ) -> DetectionBatch:
         """Lays per-image arrays flat.
 
@@ -175,7 +182,9 @@ class DetectionBatch:
         """
         found = _flat({"scores": scores, "labels": labels}, boxes, "boxes", names)
         truth = {"object labels": object_labels, "object crowd": object_crowd, "object area": object_area}
-        there = _flat({key: value for key, value in truth.items() if value is not None}, object_boxes, "object boxes", names)
+        there = _flat(
+            {key: value for key, value in truth.items() if value is not None}, object_boxes, "object boxes", names
+        )
         return cls(
             Detections(found["image"], found["boxes"], found["scores"], found["labels"], box_format=box_format),
             Objects(
@@ -204,7 +213,7 @@ class DetectionBatch:
         return cls(Detections.concatenate(found), Objects.concatenate(there), starts[-1])
 
 
-def check_rows(rows: _Rows, *, num_classes: int, names: Optional[Sequence[Any]] = None) -> int:
+def check_rows(rows: _Rows, *, num_classes: int, names: Sequence[Any] | None = None) -> int:
     """Raises if no metric can be computed from the rows, else counts the boxes that have no area.
 
     Args:
@@ -216,7 +225,7 @@ def check_rows(rows: _Rows, *, num_classes: int, names: Optional[Sequence[Any]] 
         How many boxes have no area or are inverted. They overlap nothing.
 
     Raises:
-        MetricInputError: Columns differ in length, a number is NaN or infinite, a label or image number is out of range.
+        MetricInputError: Columns differ in length, a number is NaN or infinite, a label is out of range.
 
     Example:
         >>> check_rows(Objects([0], [[4, 4, 4, 9]], [0]), num_classes=1)
@@ -226,7 +235,7 @@ def check_rows(rows: _Rows, *, num_classes: int, names: Optional[Sequence[Any]] 
         mm_metrics_plugin.exceptions.MetricInputError: 'scores' of image 'cat.jpg' must be finite (found nan)
     """
     prefix = "object " if isinstance(rows, Objects) else ""
-    labels: np.ndarray = getattr(rows, "labels")  # noqa: B009 (a field of both subclasses)
+    labels: np.ndarray = rows.labels
     if rows.boxes.ndim != 2 or rows.boxes.shape[1] != 4:
         raise MetricInputError(f"'{prefix}boxes' must have shape (N, 4) (found {rows.boxes.shape})")
     for name in rows._columns():
@@ -235,8 +244,9 @@ def check_rows(rows: _Rows, *, num_classes: int, names: Optional[Sequence[Any]] 
             raise MetricInputError(f"'{prefix}{name}' must have {len(rows)} rows, one a box (found {len(column)})")
         if column.dtype.kind == "f":
             # The sum is finite unless an element is not, or it overflows: only then look at every element.
-            if np.isfinite(column.sum()):
-                continue
+            with np.errstate(all="ignore"):
+                if np.isfinite(column.sum()):
+                    continue
             bad = ~np.isfinite(column)
             if bad.any():
                 row = int(np.argmax(bad.reshape(len(column), -1).any(axis=1)))
@@ -254,12 +264,12 @@ def check_rows(rows: _Rows, *, num_classes: int, names: Optional[Sequence[Any]] 
         if rows.image.min() < 0:
             raise MetricInputError(f"'{prefix}image' must not be negative (found {int(rows.image.min())})")
     sides = rows.boxes[:, 2:]
-    if getattr(rows, "box_format") == "xyxy":  # noqa: B009
+    if rows.box_format == "xyxy":
         return int(np.count_nonzero((sides[:, 0] <= rows.boxes[:, 0]) | (sides[:, 1] <= rows.boxes[:, 1])))
     return int(np.count_nonzero((sides[:, 0] <= 0) | (sides[:, 1] <= 0)))
 
 
-def _name(rows: _Rows, row: int, names: Optional[Sequence[Any]]) -> str:
+def _name(rows: _Rows, row: int, names: Sequence[Any] | None) -> str:
     image = int(rows.image[row])
     return repr(names[image]) if names is not None and 0 <= image < len(names) else str(image)
 
@@ -272,9 +282,9 @@ def _floats(values: Any) -> np.ndarray:
     return array.astype(np.float32 if array.dtype == np.float16 else np.float64)
 
 
-def _flat(columns: Any, boxes: Sequence[Any], box_field: str, names: Optional[Sequence[Any]]) -> Any:
+def _flat(columns: Any, boxes: Sequence[Any], box_field: str, names: Sequence[Any] | None) -> Any:
     lengths = [len(value) for value in boxes]
-    flat = {"image": np.repeat(np.arange(len(lengths)), lengths)}
+    flat: dict[str, np.ndarray] = {"image": np.repeat(np.arange(len(lengths)), lengths)}
     for field, values in {box_field: boxes, **columns}.items():
         found = [len(value) for value in values]
         if found != lengths:

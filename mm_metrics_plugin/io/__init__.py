@@ -1,1 +1,1 @@
-"""Files that somebody else wrote, read safely."""
+"""Files that somebody else wrote: read without running anything in them, checked, and laid out as arrays."""

@@ -19,6 +19,7 @@ class _Notice(NamedTuple):
     """What a process tells the others before any array travels."""
 
     samples: int
+    blank: Optional[State]
     layout: _Layout
     error: Optional[BaseException]
 
@@ -54,7 +55,8 @@ def share_error(error: Optional[BaseException], payload: Any = None) -> Any:
 def add_up(state: Optional[State], samples: int, error: Optional[BaseException]) -> Tuple[Optional[State], int]:
     """The state and the number of samples of all processes together, on each of them.
 
-    Only shapes and dtypes travel as objects. Summed arrays are reduced one dtype at a time, so that counts never
+    Only settings, shapes and dtypes travel as objects. A process without samples cannot know settings that are learned
+    from samples, so it takes them from one that has some. Summed arrays are reduced one dtype at a time, so that counts never
     pass through a float; concatenated ones are gathered in rank order.
 
     Args:
@@ -64,10 +66,9 @@ def add_up(state: Optional[State], samples: int, error: Optional[BaseException])
     """
     arrays = {} if state is None else state.arrays()
     layout = {key: None if value is None else (value.dtype.str, value.shape) for key, value in arrays.items()}
-    notices = [
-        _Notice(*notice)
-        for notice in all_gather_object((samples, layout, None if error is None else portable(error)))
-    ]
+    blank = None if state is None else state.empty()
+    notice = _Notice(samples, blank, layout, None if error is None else portable(error))
+    notices: List[_Notice] = all_gather_object(notice)
     if error is not None:
         raise error
     for notice in notices:
@@ -76,11 +77,14 @@ def add_up(state: Optional[State], samples: int, error: Optional[BaseException])
     total = sum(notice.samples for notice in notices)
     if state is None or len(notices) == 1:
         return state, total
-    layouts = [notice.layout for notice in notices]
+    if total and not samples:
+        state = next(notice.blank for notice in notices if notice.samples)
+        arrays = state.arrays()
+    layouts = [notice.layout if notice.samples or not total else dict.fromkeys(state.reductions) for notice in notices]
     combined: Dict[str, Optional[np.ndarray]] = {}
     reduced: Dict[Tuple[str, str], List[str]] = {}
     for key, reduction in state.reductions.items():
-        known = [(rank, layout[key]) for rank, layout in enumerate(layouts) if layout[key] is not None]
+        known = [(rank, layout[key]) for rank, layout in enumerate(layouts) if layout[key]]
         if not known:
             combined[key] = None
             continue

@@ -41,8 +41,12 @@ def stack_fields(samples: Sequence[Mapping], fields: Sequence[str], name: Sample
     Raises:
         MetricInputError: A field is missing, or its shape differs between samples.
     """
-    return to_host([_stack([field_of(sample, field, name(i)) for i, sample in enumerate(samples)], field, name)
-                    for field in fields])
+    return to_host(
+        [
+            _stack([field_of(sample, field, name(i)) for i, sample in enumerate(samples)], field, name)
+            for field in fields
+        ]
+    )
 
 
 def _stack(values: List[Any], field: str, name: SampleName) -> Any:

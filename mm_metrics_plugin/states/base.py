@@ -222,7 +222,9 @@ class StateGroup(State):
 
     def arrays(self) -> Dict[str, Optional[np.ndarray]]:
         """The members' arrays as ``member.array``."""
-        return {f"{name}.{key}": value for name, member in self.members.items() for key, value in member.arrays().items()}
+        return {
+            f"{name}.{key}": value for name, member in self.members.items() for key, value in member.arrays().items()
+        }
 
     def with_arrays(self, arrays: Dict[str, Optional[np.ndarray]]) -> StateGroup:
         """A group whose members hold ``arrays``."""

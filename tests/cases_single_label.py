@@ -1,0 +1,87 @@
+"""Cases of the metrics of samples with one true class."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+NUM_CLASSES = 4
+NAMES = ("cat", "dog", "bird", "fish")
+
+
+def single_label(generator, count, *, dtype=torch.float32):
+    """Softmax scores rounded to two digits, so that many tie; every class occurs from 4 samples on."""
+    labels = np.concatenate([np.arange(NUM_CLASSES), generator.integers(0, NUM_CLASSES, count)])[:count]
+    logits = generator.normal(size=(count, NUM_CLASSES))
+    logits[np.arange(count), labels] += 1
+    scores = np.round(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True), 2)
+    return [
+        dict(
+            pred_score=torch.tensor(score, dtype=dtype),
+            pred_label=torch.tensor([int(score.argmax())]),
+            gt_label=torch.tensor([int(label)]),
+            sample_idx=index,
+        )
+        for index, (score, label) in enumerate(zip(scores, labels))
+    ]
+
+
+def single_label_decided(generator, count):
+    return [{k: v for k, v in sample.items() if k != "pred_score"} for sample in single_label(generator, count)]
+
+
+def scores_of(samples):
+    return np.stack([sample["pred_score"].double().numpy() for sample in samples])
+
+
+def labels_of(samples):
+    return np.array([int(sample["gt_label"]) for sample in samples])
+
+
+def one_hot(labels):
+    return np.eye(NUM_CLASSES)[labels]
+
+
+def normalised_auc(samples, **options):
+    """scikit-learn insists on rows that sum to one; class by class it does not."""
+    average = options.pop("average", "macro")
+    scores, truth = scores_of(samples), one_hot(labels_of(samples))
+    return {"auc": roc_auc_score(truth, scores, average=average, **options)}
+
+
+def auc_per_class(samples):
+    values = roc_auc_score(one_hot(labels_of(samples)), scores_of(samples), average=None)
+    return {f"auc_{name}": value for name, value in zip(NAMES, values)}
+
+
+def partial_auc(samples):
+    scores, truth = scores_of(samples), one_hot(labels_of(samples))
+    return {"auc": np.mean([roc_auc_score(truth[:, c], scores[:, c], max_fpr=0.3) for c in range(NUM_CLASSES)])}
+
+
+def average_precision(samples):
+    return {"auc": average_precision_score(one_hot(labels_of(samples)), scores_of(samples), average="macro")}
+
+
+def hard_auc(samples):
+    return {"auc": roc_auc_score(one_hot(labels_of(samples)), one_hot([int(s["pred_label"]) for s in samples]))}
+
+
+def thresholded_auc(samples):
+    scores, truth = scores_of(samples), one_hot(labels_of(samples))
+    decided = one_hot(scores.argmax(axis=1))
+    return {
+        f"auc_thr-{thr:.2f}": roc_auc_score(truth, decided * (scores.max(axis=1, keepdims=True) > thr))
+        for thr in (0.3, 0.5)
+    }
+
+
+def last_batches(samples, batch_size=7):
+    recent = samples[(len(samples) - 1) // batch_size * batch_size - batch_size :]
+    present = np.unique(labels_of(recent))
+    values = roc_auc_score(one_hot(labels_of(recent))[:, present], scores_of(recent)[:, present], average=None)
+    return {**normalised_auc(samples), "batch_auc": np.mean(values)}
+
+
+AUC_
