@@ -539,7 +539,20 @@ def _table() -> List[Callable[[Machine, int], int]]:
         "BINSTRING": _python2,
         "SHORT_BINSTRING": _python2,
     }
-    refused = ["OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4", "PERSID", "POP", "POP_MARK", "DUP", "NEXT_BUFFER", "READONLY_BUFFER"]
+    refused = [
+        "OBJ",
+        "NEWOBJ",
+        "NEWOBJ_EX",
+        "EXT1",
+        "EXT2",
+        "EXT4",
+        "PERSID",
+        "POP",
+        "POP_MARK",
+        "DUP",
+        "NEXT_BUFFER",
+        "READONLY_BUFFER",
+    ]
     for name in refused:
         known[name] = _refuse(name)
     for name, handler in known.items():

@@ -123,8 +123,7 @@ def _array(machine: Machine, content: Any, dtype: Any, shape: Any, order: str) -
         raise Damaged(f"an array of {count} values of {dtype.itemsize} bytes comes with {len(content)} bytes")
     machine.charge(ARRAY_COST + len(content))
     if dtype.kind == "U" and content:
-        points = np.frombuffer(content, dtype.newbyteorder("=") and np.dtype("u4").newbyteorder(dtype.byteorder))
-        if points.max() > 0x10FFFF:
+        if np.frombuffer(content, np.dtype("u4").newbyteorder(dtype.byteorder)).max() > 0x10FFFF:
             raise Damaged("an array of text holds what is no character")
     return np.ndarray(shape, dtype, content or None, order=order)
 
