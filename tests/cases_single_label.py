@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
+
+from mm_metrics_plugin import SingleLabelAUC
+from mm_metrics_plugin.testing import MetricCase
 
 NUM_CLASSES = 4
 NAMES = ("cat", "dog", "bird", "fish")
@@ -84,4 +89,32 @@ def last_batches(samples, batch_size=7):
     return {**normalised_auc(samples), "batch_auc": np.mean(values)}
 
 
-AUC_
+AUC_CASES = [
+    MetricCase("auc", SingleLabelAUC, single_label, normalised_auc),
+    MetricCase(
+        "auc-half",
+        SingleLabelAUC,
+        partial(single_label, dtype=torch.float16),
+        normalised_auc,
+    ),
+    MetricCase(
+        "auc-weighted",
+        partial(SingleLabelAUC, average="weighted"),
+        single_label,
+        partial(normalised_auc, average="weighted"),
+    ),
+    MetricCase(
+        "auc-micro", partial(SingleLabelAUC, average="micro"), single_label, partial(normalised_auc, average="micro")
+    ),
+    MetricCase("auc-per-class", partial(SingleLabelAUC, average=None), single_label, auc_per_class, classes=NAMES),
+    MetricCase("auc-partial", partial(SingleLabelAUC, max_fpr=0.3), single_label, partial_auc),
+    MetricCase("auc-pr", partial(SingleLabelAUC, curve="pr"), single_label, average_precision),
+    # Scores of two digits never share one of 65,536 bins unless they are equal, so here binned is exact.
+    MetricCase("auc-binned", partial(SingleLabelAUC, num_thresholds=1 << 16), single_label, normalised_auc),
+    MetricCase(
+        "auc-binned-pr", partial(SingleLabelAUC, num_thresholds=1 << 16, curve="pr"), single_label, average_precision
+    ),
+    MetricCase("auc-decided", partial(SingleLabelAUC, num_classes=NUM_CLASSES), single_label_decided, hard_auc),
+    MetricCase("auc-thresholds", partial(SingleLabelAUC, thrs=(0.3, 0.5)), single_label, thresholded_auc),
+    MetricCase("auc-slide", partial(SingleLabelAUC, slide_steps=2), single_label, last_batches, order_matters=True),
+]

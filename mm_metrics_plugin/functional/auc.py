@@ -315,8 +315,8 @@ def histogram_auc(
     support = positives.sum(axis=-1)
     per_class, bounds = binned_auc(positives, totals, curve=curve)
     if average == "micro":
-        value, bound = binned_auc(positives.sum(axis=0), totals.sum(axis=0), curve=curve)
-        return AUCResult(float(value), per_class, support, float(bound))
+        pooled, bound = binned_auc(positives.sum(axis=0), totals.sum(axis=0), curve=curve)
+        return AUCResult(float(pooled), per_class, support, float(bound))
     value = _average(per_class, support, average, absent)
     return AUCResult(value, per_class, support, _average(bounds, support, average, absent))
 

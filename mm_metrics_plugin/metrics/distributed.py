@@ -78,13 +78,14 @@ def add_up(state: Optional[State], samples: int, error: Optional[BaseException])
     if state is None or len(notices) == 1:
         return state, total
     if total and not samples:
-        state = next(notice.blank for notice in notices if notice.samples)
+        state = next(notice.blank for notice in notices if notice.samples and notice.blank is not None)
         arrays = state.arrays()
-    layouts = [notice.layout if notice.samples or not total else dict.fromkeys(state.reductions) for notice in notices]
-    combined: Dict[str, Optional[np.ndarray]] = {}
+    combined: Dict[str, Any] = {}
     reduced: Dict[Tuple[str, str], List[str]] = {}
     for key, reduction in state.reductions.items():
-        known = [(rank, layout[key]) for rank, layout in enumerate(layouts) if layout[key]]
+        # A process without samples may hold a state of another kind, so what it says of its arrays is not asked.
+        entries = [notice.layout[key] if notice.samples else None for notice in notices]
+        known = [(rank, entry) for rank, entry in enumerate(entries) if entry is not None]
         if not known:
             combined[key] = None
             continue
@@ -99,7 +100,7 @@ def add_up(state: Optional[State], samples: int, error: Optional[BaseException])
                 )
         value = arrays[key]
         if reduction == CONCAT:
-            lengths = [0 if layout[key] is None else layout[key][1][0] for layout in layouts]
+            lengths = [0 if entry is None else entry[1][0] for entry in entries]
             combined[key] = _gather(value, dtype, first_shape[1:], lengths)
         else:
             if value is None:
