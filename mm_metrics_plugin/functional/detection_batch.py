@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, Sequence, TypeVar
 
 import numpy as np
@@ -23,7 +23,10 @@ class _Rows:
     box_format: str
 
     def _columns(self) -> list[str]:
-        return [item.name for item in fields(self) if isinstance(getattr(self, item.name), np.ndarray)]
+        return [name for name, value in vars(self).items() if isinstance(value, np.ndarray)]
+
+    def _with(self: _R, **columns: np.ndarray) -> _R:
+        return type(self)(**{**vars(self), **columns})
 
     def __post_init__(self) -> None:
         boxes = _floats(self.boxes)
@@ -39,12 +42,12 @@ class _Rows:
 
     def take(self: _R, rows: np.ndarray) -> _R:
         """The chosen rows (indices or a mask)."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in self._columns()})
+        return self._with(**{name: getattr(self, name)[rows] for name in self._columns()})
 
     def images(self: _R, start: int, stop: int) -> _R:
         """The rows of the images from ``start`` up to ``stop``, renumbered from 0."""
         chosen = self.take((self.image >= start) & (self.image < stop))
-        return replace(chosen, image=chosen.image - start)
+        return chosen._with(image=chosen.image - start)
 
     @classmethod
     def concatenate(cls: type[_R], parts: Sequence[_R]) -> _R:
@@ -55,8 +58,8 @@ class _Rows:
                 raise ValueError("parts with boxes in different formats cannot be joined")
             if part._columns() != first._columns():
                 raise ValueError("parts with and without areas cannot be joined")
-        return replace(
-            first, **{name: np.concatenate([getattr(part, name) for part in parts]) for name in first._columns()}
+        return first._with(
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in first._columns()}
         )
 
 
@@ -208,8 +211,8 @@ class DetectionBatch:
         """All images, one batch after the other, renumbered."""
         sizes = [batch.num_images for batch in batches]
         starts = np.concatenate([[0], np.cumsum(sizes)]).tolist()
-        found = [replace(b.detections, image=b.detections.image + start) for b, start in zip(batches, starts)]
-        there = [replace(b.objects, image=b.objects.image + start) for b, start in zip(batches, starts)]
+        found = [b.detections._with(image=b.detections.image + start) for b, start in zip(batches, starts)]
+        there = [b.objects._with(image=b.objects.image + start) for b, start in zip(batches, starts)]
         return cls(Detections.concatenate(found), Objects.concatenate(there), starts[-1])
 
 
