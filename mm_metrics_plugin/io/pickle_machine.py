@@ -21,8 +21,9 @@ Names = Mapping[Tuple[str, str], "StandIn"]
 
 CONTAINER_COST = 64  # bytes of an empty list, dict or tuple, about
 SET_COST = 256
-BASE_BUDGET = 64 << 20
+BASE_BUDGET = 32 << 20
 BUDGET_PER_BYTE = 4
+MOST_MARKS = 256
 LONGEST_INTEGER = 1024  # bytes
 LONGEST_LINE = 4096  # of a number or name written as text
 MOST_ODD_KEYS = 20_000  # keys that are not text: their hashes can be made to collide, which costs the square of this
@@ -53,6 +54,9 @@ class StandIn:
     """
 
     __slots__ = ("make", "meaning", "name")
+    name: str
+    make: Optional[Callable[..., Any]]
+    meaning: Any
 
     def __init__(self, name: str, make: Optional[Callable[..., Any]] = None, meaning: Any = None) -> None:
         for slot, value in (("name", name), ("make", make), ("meaning", meaning)):
@@ -76,7 +80,7 @@ class InMaking:
 
 
 class Machine:
-    """Reads one pickle out of ``data``.
+    r"""Reads one pickle out of ``data``.
 
     Args:
         data (bytes): The file.
@@ -89,7 +93,7 @@ class Machine:
         ([1], 5)
     """
 
-    __slots__ = ("budget", "data", "memo", "names", "odd_keys", "outer", "persistent", "source", "stack")
+    __slots__ = ("asked", "budget", "data", "memo", "names", "odd_keys", "outer", "persistent", "source", "stack")
 
     def __init__(
         self, data: bytes, names: Names, source: str, persistent: Optional[Callable[[Any], Any]] = None
@@ -103,6 +107,7 @@ class Machine:
         self.memo: List[Any] = []
         self.budget = BASE_BUDGET + BUDGET_PER_BYTE * len(data)
         self.odd_keys = 0
+        self.asked: Dict[StandIn, int] = {}  # where each name came last
 
     def load(self, at: int = 0) -> Tuple[Any, int]:
         """Run from ``at`` to STOP.
@@ -121,6 +126,8 @@ class Machine:
                         raise Damaged("the pickle stops inside an open mark")
                     return value, at + 1
                 at = handlers[code](self, at + 1)
+        except ResultFileError as error:  # of a pickle inside this one
+            raise type(error)(f"{error} (which stands before byte {at} of the file)") from None
         except Forbidden as error:
             raise UnsafePickleError(
                 f"{self.source}: {error}, at byte {at}; result data never needs it, and nothing in the file was run"
@@ -139,7 +146,7 @@ class Machine:
         if self.budget < 0:
             raise Damaged("it unfolds to far more data than the file holds")
 
-    # -- the parts opcodes are made of ---------------------------------------------------------------------------
+    # -- the parts opcodes are made of -----------------------------------------------------------------------------
 
     def _take(self, at: int, length: int) -> bytes:
         end = at + length
@@ -162,15 +169,16 @@ class Machine:
         self.stack = self.outer.pop()
         return items
 
-    def _find(self, module: Any, name: Any) -> StandIn:
+    def _find(self, module: Any, name: Any, at: int) -> StandIn:
         found = self.names.get((module, name)) if type(module) is str and type(name) is str else None
         if found is None:
             raise Forbidden(f"it asks for {_shown(module)}.{_shown(name)}")
+        self.asked[found] = at - 1
         return found
 
     def _recall(self, index: int) -> None:
-        if index < 0:
-            raise IndexError
+        if not 0 <= index < len(self.memo):
+            raise Damaged(f"memo slot {index} is empty")
         value = self.memo[index]
         if isinstance(value, InMaking):
             value = value.built
@@ -202,7 +210,7 @@ class Machine:
         if self.odd_keys > MOST_ODD_KEYS:
             raise Damaged(f"more than {MOST_ODD_KEYS} keys are not text")
 
-    # -- opcodes: each takes the position after its code and returns the position after its argument -----------------
+    # -- opcodes: each takes the position after its code and returns the position after its argument ---------------
 
     def _proto(self, at: int) -> int:
         if at != 1 and self.data[at - 2] != 46:  # at the start, or after the STOP of the pickle before
@@ -294,7 +302,8 @@ class Machine:
         return self._push(bytearray(self._take(at + 8, length)), at + 8 + length)
 
     def _mark(self, at: int) -> int:
-        self.charge(CONTAINER_COST)
+        if len(self.outer) >= MOST_MARKS:
+            raise Damaged(f"more than {MOST_MARKS} containers are open at once")
         self.outer.append(self.stack)
         self.stack = []
         return at
@@ -320,6 +329,7 @@ class Machine:
         return at
 
     def _tuple(self, at: int) -> int:
+        self.charge(CONTAINER_COST)
         return self._push(tuple(self._since_mark()), at)
 
     def _empty_list(self, at: int) -> int:
@@ -327,6 +337,7 @@ class Machine:
         return self._push([], at)
 
     def _list(self, at: int) -> int:
+        self.charge(CONTAINER_COST)
         return self._push(self._since_mark(), at)
 
     def _append(self, at: int) -> int:
@@ -418,11 +429,11 @@ class Machine:
     def _global(self, at: int) -> int:
         module, middle = self._line(at)
         name, end = self._line(middle)
-        return self._push(self._find(str(module, "utf-8"), str(name, "utf-8")), end)
+        return self._push(self._find(str(module, "utf-8"), str(name, "utf-8"), at), end)
 
     def _stack_global(self, at: int) -> int:
         name = self.stack.pop()
-        return self._push(self._find(self.stack.pop(), name), at)
+        return self._push(self._find(self.stack.pop(), name, at), at)
 
     def _reduce(self, at: int) -> int:
         stack = self.stack

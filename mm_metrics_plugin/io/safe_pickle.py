@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple, Union
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
-from mm_metrics_plugin.io.pickle_machine import InMaking, Machine, StandIn
+from mm_metrics_plugin.io.pickle_machine import Machine, StandIn
 from mm_metrics_plugin.io.stand_ins import NAMES
 
 DEEPEST = 64
@@ -55,7 +57,7 @@ def read_pickle(path: Union[str, os.PathLike[str]], *, trust: bool = False) -> A
 
 
 def loads(data: bytes, source: str = "pickle") -> Any:
-    """Like :func:`read_pickle`, for bytes already in memory.
+    r"""Like :func:`read_pickle`, for bytes already in memory.
 
     Args:
         data (bytes): The whole pickle.
@@ -65,21 +67,36 @@ def loads(data: bytes, source: str = "pickle") -> Any:
         >>> import numpy, pickle
         >>> loads(pickle.dumps({"scores": numpy.array([0.5])}))
         {'scores': array([0.5])}
-        >>> loads(b"cos\\nsystem\\n(S'ls'\\ntR.")
+        >>> loads(b"cos\nsystem\n(Vls\ntR.")
         Traceback (most recent call last):
         mm_metrics_plugin.exceptions.UnsafePickleError: pickle: it asks for os.system, at byte 0; ...
     """
     if data[:4] == b"PK\x03\x04":
-        raise ResultFileError(f"{source}: is a zip archive, such as torch.save writes (expected a pickle)")
-    value, end = Machine(data, NAMES, source).load()
+        raise ResultFileError(
+            f"{source}: is a zip archive by its byte 0, such as torch.save writes (expected a pickle)"
+        )
+    if data[:1] in (b"[", b"{"):
+        raise ResultFileError(f"{source}: looks like JSON by its byte 0 (expected a pickle)")
+    machine = Machine(data, NAMES, source)
+    with _collector_paused():
+        value, end = machine.load()
     if end != len(data):
         raise ResultFileError(f"{source}: {len(data) - end} bytes follow the end of the pickle, at byte {end}")
-    _check_data(value, source)
+    stray = _check_nesting(value, f"{source}: lists or dicts are nested deeper than {DEEPEST} levels, by byte {end}")
+    if stray is not None:
+        what, at = (stray.name, machine.asked[stray]) if isinstance(stray, StandIn) else ("an unfinished value", end)
+        raise UnsafePickleError(
+            f"{source}: {what} stands where data belongs, at byte {at}; nothing in the file was run"
+        )
     return value
 
 
-def _check_data(value: Any, source: str) -> None:
-    """Refuse a value that still holds stand-ins, or whose nesting would exhaust whoever walks it."""
+def _check_nesting(value: Any, too_deep: str) -> Any:
+    """Refuse a value whose nesting would exhaust whoever walks it.
+
+    Returns:
+        object: Whatever in it is no data, such as a stand-in that was never called; None if there is none.
+    """
     heights: Dict[int, int] = {}  # of the containers seen to the end; shared ones are walked once
     path: List[Tuple[Any, Iterator[Any], int]] = []
     child: Any = value
@@ -90,15 +107,13 @@ def _check_data(value: Any, source: str) -> None:
             known = heights.get(id(child))
             if known is None:
                 if len(path) >= DEEPEST:
-                    raise ResultFileError(f"{source}: lists or dicts are nested deeper than {DEEPEST} levels")
+                    raise ResultFileError(too_deep)
                 path.append((child, iter(child.values() if isinstance(child, dict) else child), height))
                 height = 0
             else:
                 height = max(height, known)
         elif kind not in _LEAVES and not isinstance(child, (np.ndarray, np.generic, np.dtype)):
-            what = child.name if isinstance(child, StandIn) else "an unfinished value"
-            error = UnsafePickleError if isinstance(child, (StandIn, InMaking)) else ResultFileError
-            raise error(f"{source}: {what} stands where data belongs; nothing in the file was run")
+            return child
         while path:
             container, children, outer = path[-1]
             try:
@@ -108,10 +123,22 @@ def _check_data(value: Any, source: str) -> None:
                 path.pop()
                 heights[id(container)] = height + 1
                 if len(path) + height + 1 > DEEPEST:
-                    raise ResultFileError(f"{source}: lists or dicts are nested deeper than {DEEPEST} levels") from None
+                    raise ResultFileError(too_deep) from None
                 height = max(outer, height + 1)
         else:
-            return
+            return None
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No cycle can arise while only data is made, so the collector would only look at the same objects again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _run(data: bytes, source: str) -> Any:

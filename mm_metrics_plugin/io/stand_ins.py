@@ -6,7 +6,7 @@ import math
 import re
 import struct
 from collections import OrderedDict
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ LONGEST_STORAGE_HEADER = 4096
 MOST_DIMENSIONS = 32
 _PLAIN_DTYPE = re.compile(r"b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[SU][1-9][0-9]{0,6}")
 
-# -- plain containers ----------------------------------------------------------------------------------------------------
+# -- plain containers ----------------------------------------------------------------------------------------------
 
 
 def _encode(machine: Machine, text: Any, encoding: Any) -> bytes:
@@ -37,7 +37,9 @@ def _encode(machine: Machine, text: Any, encoding: Any) -> bytes:
     return text.encode("latin1")
 
 
-def _bytes(machine: Machine) -> bytes:
+def _bytes(machine: Machine, *arguments: Any) -> bytes:
+    if arguments:  # only the empty bytes are written like this
+        raise Forbidden(f"it calls bytes with a {type(arguments[0]).__name__}")
     return b""
 
 
@@ -77,7 +79,7 @@ def _ordered_dict(machine: Machine) -> OrderedDict:
     return OrderedDict()
 
 
-# -- NumPy ---------------------------------------------------------------------------------------------------------------
+# -- NumPy ---------------------------------------------------------------------------------------------------------
 
 _NDARRAY = StandIn("numpy.ndarray")
 
@@ -112,7 +114,7 @@ def _whole_numbers(what: str, values: Any) -> Tuple[int, ...]:
     return values
 
 
-def _array(machine: Machine, content: Any, dtype: Any, shape: Any, order: str) -> np.ndarray:
+def _array(machine: Machine, content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
     """An array over ``content``, which it does not copy."""
     if not isinstance(dtype, np.dtype):
         raise Damaged(f"an array has a {type(dtype).__name__} for its dtype")
@@ -122,10 +124,13 @@ def _array(machine: Machine, content: Any, dtype: Any, shape: Any, order: str) -
     if count * dtype.itemsize != len(content):
         raise Damaged(f"an array of {count} values of {dtype.itemsize} bytes comes with {len(content)} bytes")
     machine.charge(ARRAY_COST + len(content))
-    if dtype.kind == "U" and content:
-        if np.frombuffer(content, np.dtype("u4").newbyteorder(dtype.byteorder)).max() > 0x10FFFF:
-            raise Damaged("an array of text holds what is no character")
+    if dtype.kind == "U" and content and _code_points(content, dtype).max() > 0x10FFFF:
+        raise Damaged("an array of text holds what is no character")
     return np.ndarray(shape, dtype, content or None, order=order)
+
+
+def _code_points(content: Any, dtype: np.dtype) -> np.ndarray:
+    return np.frombuffer(content, np.dtype("u4").newbyteorder(dtype.byteorder))
 
 
 class _ArrayInMaking(InMaking):
@@ -151,11 +156,11 @@ def _frombuffer(machine: Machine, content: Any, dtype: Any, shape: Any, order: A
     return _array(machine, content, dtype, shape, order)
 
 
-def _scalar(machine: Machine, dtype: Any, content: Any) -> np.generic:
+def _scalar(machine: Machine, dtype: Any, content: Any) -> Any:
     return _array(machine, content, dtype, (), "C")[()]
 
 
-# -- torch: a storage is bytes, a tensor is a view of them -------------------------------------------------------------------
+# -- torch: a storage is bytes, a tensor is a view of them ---------------------------------------------------------
 
 
 class _Kind:
@@ -339,11 +344,11 @@ def _size(machine: Machine, lengths: Any) -> Tuple[int, ...]:
     return _whole_numbers("size", lengths)
 
 
-# -- the list of names -------------------------------------------------------------------------------------------------------
+# -- the list of names ---------------------------------------------------------------------------------------------
 
 
 def _names() -> Dict[Tuple[str, str], StandIn]:
-    makers = {
+    makers: Dict[Tuple[str, str], Callable[..., Any]] = {
         ("_codecs", "encode"): _encode,
         ("collections", "OrderedDict"): _ordered_dict,
         ("torch", "Size"): _size,
