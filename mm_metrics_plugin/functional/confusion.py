@@ -1,0 +1,289 @@
+"""From a confusion matrix, or counts per class, to every number people read off it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Dict, Sequence, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Precision, recall, F-score and specificity: arrays with one value a class, or one average each."""
+
+    precision: Any
+    recall: Any
+    f_score: Any
+    specificity: Any
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The rates as plain Python values."""
+        return {field.name: np.asarray(getattr(self, field.name)).tolist() for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class CountsResult:
+    """What follows from true and false positives and negatives of each class.
+
+    Attributes:
+        tp: Samples of the class that were given to it; one value a class, int64, like the next three.
+        fp: Samples of other classes that were given to it.
+        fn: Samples of the class that were not given to it.
+        tn: All other samples.
+        per_class: The rates of each class, the background's last where there is one.
+        macro: Means over the classes that have a value.
+        micro: Rates of the counts of all classes added up.
+        weighted: Means over the classes that have a value, weighted by support.
+        f_of_means: The F-score of macro precision and macro recall, which is not the mean of the F-scores.
+        background: Whether the last class is the background, which no mean includes.
+    """
+
+    tp: np.ndarray
+    fp: np.ndarray
+    fn: np.ndarray
+    tn: np.ndarray
+    per_class: Rates
+    macro: Rates
+    micro: Rates
+    weighted: Rates
+    f_of_means: float
+    background: bool
+
+    @property
+    def support(self) -> np.ndarray:
+        """How many samples of each class there are."""
+        return self.tp + self.fn
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """How many samples were given to each class."""
+        return self.tp + self.fp
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The result as plain Python values."""
+        return {
+            field.name: value.to_dict() if isinstance(value, Rates) else np.asarray(value).tolist()
+            for field in fields(self)
+            for value in (getattr(self, field.name),)
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{'':<10}{'precision':>10}{'recall':>10}{'F':>10}{'specificity':>13}"]
+        for name in ("macro", "micro", "weighted"):
+            rates = getattr(self, name)
+            lines.append(
+                f"{name:<10}{rates.precision:>10.4f}{rates.recall:>10.4f}{rates.f_score:>10.4f}{rates.specificity:>13.4f}"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ConfusionResult(CountsResult):
+    """What follows from a whole confusion matrix.
+
+    Attributes:
+        matrix: The matrix itself: rows truth, columns prediction.
+        accuracy: The share of the diagonal.
+        balanced_accuracy: The mean recall of the classes that have samples, whatever ``empty`` is.
+        mcc: Matthews' correlation coefficient for any number of classes.
+        kappa: Cohen's kappa.
+        kappa_linear: Cohen's kappa with disagreement weighted by the distance of the classes.
+        kappa_quadratic: The same with the squared distance.
+    """
+
+    matrix: np.ndarray
+    accuracy: float
+    balanced_accuracy: float
+    mcc: float
+    kappa: float
+    kappa_linear: float
+    kappa_quadratic: float
+
+    def __str__(self) -> str:
+        return (
+            f"{super().__str__()}\naccuracy {self.accuracy:.4f}, balanced {self.balanced_accuracy:.4f}, "
+            f"MCC {self.mcc:.4f}, kappa {self.kappa:.4f}"
+        )
+
+
+def f_score(precision: float, recall: float, *, beta: float = 1.0) -> float:
+    """The weighted harmonic mean of a precision and a recall; 0 if both are 0.
+
+    Example:
+        >>> round(f_score(0.95018367938121, 0.664406462586606), 12)
+        0.782004250882
+    """
+    if precision == 0 and recall == 0:
+        return 0.0
+    return float((1 + beta**2) * precision * recall / (beta**2 * precision + recall))
+
+
+def _rates(counts: Sequence[np.ndarray], beta: float, empty: float) -> Rates:
+    tp, fp, fn, tn = counts
+
+    def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+        value = divide(numerator, denominator)
+        return np.where(np.isnan(value), empty, value)
+
+    squared = beta**2
+    return Rates(
+        precision=ratio(tp, tp + fp),
+        recall=ratio(tp, tp + fn),
+        f_score=ratio((1 + squared) * tp, (1 + squared) * tp + squared * fn + fp),
+        specificity=ratio(tn, tn + fp),
+    )
+
+
+def _each(rates: Rates, weights: Any, used: slice) -> Rates:
+    return Rates(*(mean_over_classes(getattr(rates, field.name)[used], weights=weights) for field in fields(rates)))
+
+
+def _counts_fields(counts: Sequence[np.ndarray], beta: float, empty: float, background: bool) -> Dict[str, Any]:
+    tp, fp, fn, tn = counts
+    used = slice(None, -1) if background else slice(None)
+    per_class = _rates(counts, beta, empty)
+    pooled = _rates([count[used].sum() for count in counts], beta, empty)
+    macro = _each(per_class, None, used)
+    return dict(
+        tp=tp,
+        fp=fp,
+        fn=fn,
+        tn=tn,
+        per_class=per_class,
+        macro=macro,
+        micro=Rates(*(float(getattr(pooled, field.name)) for field in fields(pooled))),
+        weighted=_each(per_class, (tp + fn)[used], used),
+        f_of_means=f_score(macro.precision, macro.recall, beta=beta),
+        background=background,
+    )
+
+
+def counts_report(
+    tp: np.ndarray,
+    fp: np.ndarray,
+    fn: np.ndarray,
+    tn: np.ndarray,
+    *,
+    beta: float = 1.0,
+    empty: float = float("nan"),
+    background: bool = False,
+) -> CountsResult:
+    """Everything that counts per class say.
+
+    Args:
+        tp: True positives, one count a class, like the next three.
+        fp: False positives.
+        fn: False negatives.
+        tn: True negatives.
+        beta: How many times as much recall weighs as precision in the F-score.
+        empty: The value of a rate whose denominator is 0. NaN leaves the class out of the means; mmpretrain takes 0,
+            PaddleRec 1.
+        background: Whether the last class is the background, which no mean includes.
+
+    Example:
+        >>> counts = np.array([1, 1, 0, 1]), np.array([0, 1, 0, 0]), np.array([0, 0, 1, 0]), np.array([3, 2, 3, 3])
+        >>> counts_report(*counts, empty=1).macro.precision, counts_report(*counts, empty=0).macro.precision
+        (0.875, 0.625)
+        >>> round(counts_report(*counts).macro.precision, 6)
+        0.833333
+    """
+    counts = [np.asarray(count, dtype=np.int64) for count in (tp, fp, fn, tn)]
+    return CountsResult(**_counts_fields(counts, beta, empty, background))
+
+
+def class_counts(matrix: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """True positives, false positives, false negatives and true negatives of each class.
+
+    Args:
+        matrix: As in :func:`confusion_report`.
+
+    Example:
+        >>> tp, fp, fn, tn = class_counts(np.array([[2, 1], [0, 3]]))
+        >>> tp.tolist(), fp.tolist(), fn.tolist(), tn.tolist()
+        ([2, 3], [0, 1], [1, 0], [3, 2])
+    """
+    matrix = np.asarray(matrix)
+    if matrix.ndim != 2 or matrix.shape[1] - matrix.shape[0] not in (0, 1) or matrix.dtype.kind not in "iu":
+        raise MetricInputError(
+            "a confusion matrix must hold whole numbers and be square, or have one column more for samples without a "
+            f"decision (found shape {matrix.shape}, {matrix.dtype})"
+        )
+    matrix = matrix.astype(np.int64, copy=False)
+    tp = matrix.diagonal().copy()
+    fp = matrix.sum(axis=0)[: len(tp)] - tp
+    fn = matrix.sum(axis=1) - tp
+    return tp, fp, fn, matrix.sum() - tp - fp - fn
+
+
+def confusion_report(
+    matrix: np.ndarray, *, beta: float = 1.0, empty: float = float("nan"), background: bool = False
+) -> ConfusionResult:
+    """Everything that a confusion matrix says.
+
+    Cells of the background count as false positives and false negatives of the other classes, but its own rates are
+    in no mean. Accuracy, MCC and kappa see the whole matrix. Samples without a decision are a prediction of their
+    own; the weighted kappas, which need to know how far from the truth a prediction is, are then undefined.
+
+    Args:
+        matrix: Whole numbers (classes, classes): rows truth, columns prediction. A column more, at the end, counts
+            samples for which nothing was decided: false negatives that are nobody's false positive.
+        beta: How many times as much recall weighs as precision in the F-score.
+        empty: The value of a rate whose denominator is 0. NaN leaves the class out of the means; mmpretrain takes 0,
+            PaddleRec 1.
+        background: Whether the last class is the background.
+
+    Raises:
+        MetricInputError: The matrix has another shape, or no whole numbers.
+
+    Example:
+        >>> result = confusion_report(np.array([[2, 1], [0, 3]]))
+        >>> result.accuracy == 5 / 6, result.macro.precision, result.per_class.recall.round(3).tolist()
+        (True, 0.875, [0.667, 1.0])
+        >>> print(result)
+                   precision    recall         F  specificity
+        macro         0.8750    0.8333    0.8286       0.8333
+        micro         0.8333    0.8333    0.8333       0.8333
+        weighted      0.8750    0.8333    0.8286       0.8333
+        accuracy 0.8333, balanced 0.8333, MCC 0.7071, kappa 0.6667
+    """
+    counts = class_counts(matrix)
+    matrix = np.asarray(matrix).astype(np.int64, copy=False)
+    tp, _, fn, _ = counts
+    used = slice(None, -1) if background else slice(None)
+    return ConfusionResult(
+        **_counts_fields(counts, beta, empty, background),
+        matrix=matrix,
+        accuracy=float(divide(tp.sum(), matrix.sum())),
+        balanced_accuracy=mean_over_classes(divide(tp, tp + fn)[used]),
+        **_agreement(matrix),
+    )
+
+
+def _agreement(matrix: np.ndarray) -> Dict[str, Any]:
+    """MCC and the kappas; NaN where one class holds all of the truth or all of the predictions."""
+    # Python's integers have no largest one: products of pixel counts pass 2^63.
+    truth, predicted = [int(n) for n in matrix.sum(axis=1)], [int(n) for n in matrix.sum(axis=0)]
+    total = sum(truth)
+    chance = sum(a * b for a, b in zip(truth, predicted))
+    covariance = int(matrix.trace()) * total - chance
+    spread = (total**2 - sum(n * n for n in truth)) * (total**2 - sum(n * n for n in predicted))
+    undecided = matrix.shape[1] > matrix.shape[0] and predicted[-1] > 0
+    classes = np.arange(len(matrix), dtype=np.float64)
+    distance = np.abs(classes[:, None] - classes)
+    square = matrix[:, : len(matrix)]
+
+    def weighted_kappa(weights: np.ndarray) -> float:
+        expected = np.array(truth, dtype=np.float64) @ weights @ np.array(predicted[: len(matrix)], dtype=np.float64)
+        found = float((weights * square).sum()) * total
+        return 1 - found / expected if expected > 0 and not undecided else float("nan")
+
+    return dict(
+        mcc=covariance / spread**0.5 if spread > 0 else float("nan"),
+        kappa=covariance / (total**2 - chance) if total**2 > chance else float("nan"),
+        kappa_linear=weighted_kappa(distance),
+        kappa_quadratic=weighted_kappa(distance**2),
+    )

@@ -1,0 +1,70 @@
+"""A confusion matrix that adds up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mm_metrics_plugin.states.base import SUM, State
+
+
+class ConfusionState(State):
+    """How often each true class was taken for each class, or for none.
+
+    Args:
+        num_classes: How many classes there are, the background included.
+        num_rules: How many rules of decision are counted side by side, each in a matrix of its own.
+
+    Example:
+        >>> state = ConfusionState(2).update(np.array([0, 0, 1, 1]), np.array([0, 1, 1, -1]))
+        >>> state.matrix.tolist()
+        [[1, 1, 0], [0, 1, 1]]
+    """
+
+    reductions = {"counts": SUM}
+    # (rules, truth, prediction), the predictions one to the right: the first column is "no decision", so that a
+    # prediction of -1 needs no care.
+    counts: np.ndarray
+
+    def __init__(self, num_classes: int, num_rules: int = 1) -> None:
+        self.num_classes = num_classes
+        self.num_rules = num_rules
+        super().__init__()
+
+    def update(self, truth: np.ndarray, predicted: np.ndarray) -> ConfusionState:
+        """Counts true classes (samples) and predicted ones (samples) or (samples, rules); -1 is no decision."""
+        rows = truth.astype(np.int64)
+        if predicted.ndim == 2:
+            rows = rows[:, None] + np.arange(self.num_rules) * self.num_classes
+        cells = rows * (self.num_classes + 1)
+        cells += predicted
+        cells += 1
+        counts = self._room()
+        if cells.size < counts.size // 8:
+            # A matrix of 1,000 classes is far larger than a batch: nothing of its size may be made for one.
+            np.add.at(counts.reshape(-1), cells.reshape(-1), 1)
+        else:
+            counts += np.bincount(cells.reshape(-1), minlength=counts.size).reshape(counts.shape)
+        return self
+
+    def add_matrix(self, matrix: np.ndarray) -> ConfusionState:
+        """Adds a ready matrix (classes, classes), or with one column more for "no decision"."""
+        counts = self._room()[0]
+        counts[:, 1:] += matrix[:, : self.num_classes]
+        if matrix.shape[1] > self.num_classes:
+            counts[:, 0] += matrix[:, self.num_classes]
+        return self
+
+    def _room(self) -> np.ndarray:
+        if self.counts is None:
+            self.counts = np.zeros((self.num_rules, self.num_classes, self.num_classes + 1), dtype=np.int64)
+        return self.counts
+
+    @property
+    def matrices(self) -> np.ndarray:
+        """One matrix a rule, (rules, classes, classes + 1): rows truth, columns prediction, "no decision" last."""
+        return np.roll(self._room(), -1, axis=2)
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The matrix of the first rule."""
+        return self.matrices[0]
