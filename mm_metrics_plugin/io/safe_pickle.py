@@ -131,7 +131,7 @@ def _check_nesting(value: Any, too_deep: str) -> Any:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """No cycle can arise while only data is made, so the collector would only look at the same objects again."""
+    """Data holds no cycles (they are refused), so the collector would only look at the same objects over again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -140,7 +140,11 @@ class _ArrayInMaking(InMaking):
         if type(state) is not tuple or len(state) != 5 or type(state[3]) not in (bool, int):
             raise Damaged("the state of an array is not a version, shape, dtype, order and content")
         _, shape, dtype, fortran, content = state
-        return _array(machine, content, dtype, shape, "F" if fortran else "C")
+        array = _array(machine, content, dtype, shape, "F" if fortran else "C")
+        if not array.dtype.isnative:  # NumPy, too, turns it round here, and only here
+            machine.charge(array.nbytes)
+            array = array.astype(array.dtype.newbyteorder("="))
+        return array
 
 
 def _reconstruct(machine: Machine, kind: Any, shape: Any, code: Any) -> _ArrayInMaking:
@@ -302,7 +306,9 @@ def _tensor(machine: Machine, storage: Any, kind: _Kind, offset: Any, size: Any,
     steps = tuple([step * itemsize for step in stride])
     values: np.ndarray = np.ndarray(size, kind.dtype, storage.content, storage.start + offset * itemsize, steps)
     if kind.widen:
-        return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        wide = values.astype(np.uint32)
+        wide <<= np.uint32(16)
+        return wide.view(np.float32)
     return values
 
 

@@ -1,0 +1,126 @@
+"""Hostile files: nothing runs, and each is refused in time, within memory, with the place named."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from tests.hostile import corpus
+
+SECONDS = 2  # these two are promises of the reader, not measurements
+MEGABYTES = 256
+
+# Reads every file of the corpus in one process whose memory is capped and whose every audited event is written down.
+SCRIPT = """
+import copyreg, json, os, resource, sys, time
+from pathlib import Path
+from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.io.safe_pickle import read_pickle
+
+folder, megabytes = Path(sys.argv[1]), int(sys.argv[2])
+copyreg.add_extension("os", "system", 240)
+copyreg._extension_cache[240] = os.system  # as it would be after any use of that code
+size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (megabytes << 20),) * 2)
+events, reports = [], {}
+sys.addaudithook(lambda event, arguments: events.append((event, str(arguments)[:200])))
+for path in sorted(folder.iterdir()):
+    events.clear()
+    start = time.perf_counter()
+    try:
+        read_pickle(path)
+        outcome, message = "read", ""
+    except BaseException as error:
+        outcome, message = type(error).__name__, str(error)
+    seconds = time.perf_counter() - start
+    reports[path.name] = (outcome, message, seconds, list(events))
+print(json.dumps(reports))
+"""
+
+
+@pytest.fixture(scope="module")
+def canary(tmp_path_factory):
+    return tmp_path_factory.mktemp("canary") / "ran"
+
+
+@pytest.fixture(scope="module")
+def files(canary):
+    return corpus(str(canary))
+
+
+@pytest.fixture(scope="module")
+def reports(files, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    for name, data in files.items():
+        (folder / f"{name}.pkl").write_bytes(data)
+    command = [sys.executable, "-c", SCRIPT, str(folder), str(MEGABYTES)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_corpus_covers_every_way_and_every_protocol(files, reports):
+    assert len(files) >= 60
+    assert {f"os.system-{protocol}" for protocol in range(6)} <= set(files)
+    assert len(reports) == len(files)
+
+
+def test_each_is_refused_with_the_place(reports):
+    for name, (outcome, message, _, _) in reports.items():
+        assert outcome in ("ResultFileError", "UnsafePickleError"), (name, outcome, message)
+        assert " byte " in message, (name, message)
+        assert name in message
+        assert "\n" not in message and "\x1b" not in message
+
+
+@pytest.mark.parametrize(
+    ("start", "forbidden"),
+    [
+        ("os.system", "os.system"),
+        ("posix.system", "posix.system"),
+        ("builtins.eval", "eval"),
+        ("dotted-name", "collections._sys.modules"),
+        ("prefix", "numpy.testing._private.utils.runstring"),
+        ("numpy.size", "numpy.size"),
+        ("inst", "os.system"),
+        ("nested-load", "os.system"),
+        ("extension", "EXT"),
+        ("newobj", "NEWOBJ"),
+        ("build-on-function", "_codecs.encode"),
+        ("persistent-id", "PERSID"),
+        ("object-array", "O8"),
+        ("function-as-result", "collections.OrderedDict"),
+    ],
+)
+def test_what_asks_to_run_something_is_named(reports, start, forbidden):
+    chosen = {name: report for name, report in reports.items() if name.startswith(start)}
+    assert len(chosen) >= 6
+    for name, (outcome, message, _, _) in chosen.items():
+        assert outcome == "UnsafePickleError", name
+        assert forbidden in message, (name, message)
+
+
+def test_nothing_runs_but_the_opening_of_the_file(reports, canary):
+    for name, (_, _, _, events) in reports.items():
+        assert [event for event, _ in events] == ["open"], (name, events)
+        assert name in events[0][1]
+    assert not canary.exists()
+
+
+def test_each_is_refused_in_time(reports):
+    slowest = max(reports, key=lambda name: reports[name][2])
+    assert reports[slowest][2] <= SECONDS, slowest
+
+
+def test_the_corpus_would_run_under_plain_pickle(files, canary):
+    """The files are as dangerous as they claim; else refusing them would show nothing."""
+    for name in ("os.system-0", "os.system-2", "os.system-5", "builtins.eval-4", "nested-load-in-storage-id-3"):
+        assert not canary.exists()
+        try:
+            pickle.loads(files[name])
+        except Exception as error:
+            assert name.startswith("nested"), (name, error)
+        assert canary.exists(), name
+        canary.unlink()

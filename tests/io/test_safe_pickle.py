@@ -1,0 +1,296 @@
+"""Good files read as pickle.load reads them, to the last bit; damaged ones end in one kind of error."""
+
+import ast
+import pickle
+import random
+import subprocess
+import sys
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
+from mm_metrics_plugin.io import safe_pickle, stand_ins
+from mm_metrics_plugin.io.pickle_machine import Machine
+from mm_metrics_plugin.io.safe_pickle import loads, read_pickle
+from tests.hostile import storage_bytes
+
+PROTOCOLS = range(6)
+TORCH_DTYPES = [
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "bool",
+    "complex64",
+    "complex128",
+    "uint16",
+    "uint32",
+    "uint64",
+]
+NUMPY_DTYPES = [
+    "?",
+    "i1",
+    "u1",
+    "<i2",
+    ">i2",
+    "<u2",
+    "<i4",
+    ">u4",
+    "<i8",
+    ">i8",
+    "u8",
+    "f2",
+    "<f4",
+    ">f4",
+    "<f8",
+    ">f8",
+    "g",
+    "F",
+    "D",
+    "G",
+    "S3",
+    "U4",
+    ">U4",
+]
+
+
+def same(ours, theirs):
+    """Equal in type, dtype, shape and every bit, walking containers; tensors count as the arrays they hold."""
+    if isinstance(theirs, torch.Tensor):
+        theirs = theirs.detach()
+        theirs = (theirs.float() if theirs.dtype == torch.bfloat16 else theirs).numpy()
+    if isinstance(theirs, torch.Size):
+        theirs = tuple(theirs)
+    if isinstance(theirs, (np.ndarray, np.generic)):
+        return (
+            type(ours) is type(theirs)
+            and ours.dtype == theirs.dtype
+            and ours.shape == theirs.shape
+            and (np.asarray(ours) == np.asarray(theirs)).all()
+        )
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(theirs, dict):
+        return list(ours) == list(theirs) and all(same(ours[key], theirs[key]) for key in theirs)
+    if isinstance(theirs, (list, tuple)):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return ours == theirs
+
+
+def image(seed, count=3):
+    rng = np.random.default_rng(seed)
+    return {
+        "img_id": seed,
+        "img_path": f"val/{seed}.jpg",
+        "ori_shape": (480, 640),
+        "scale_factor": (1.5, 1.5),
+        "pred_instances": {
+            "bboxes": torch.tensor(rng.uniform(0, 100, (count, 4)), dtype=torch.float32),
+            "scores": torch.tensor(rng.uniform(0, 1, count), dtype=torch.float32),
+            "labels": torch.tensor(rng.integers(0, 80, count)),
+        },
+    }
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_results_file_reads_as_pickle_reads_it(protocol, tmp_path):
+    path = tmp_path / "results.pkl"
+    path.write_bytes(pickle.dumps([image(1), image(2, 0), image(3, 300)], protocol))
+    assert same(read_pickle(path), pickle.loads(path.read_bytes()))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
+def test_tensors_of_every_dtype_and_layout(dtype, protocol):
+    values = torch.arange(24).remainder(2 if dtype == "bool" else 120).to(getattr(torch, dtype)).reshape(4, 6)
+    if values.is_complex():
+        values = values * (1 + 2j)
+    tensors = [values, values.T, values[1:, ::2], values[2, 3], values[:0], values[:1].expand(3, 6), values[:, None]]
+    if values.is_floating_point():
+        tensors += [values.clone().requires_grad_(), torch.nn.Parameter(values)]
+    data = pickle.dumps(tensors, protocol)
+    assert same(loads(data), tensors)
+    if dtype not in ("uint16", "uint32", "uint64"):  # torch 2.13 cannot read back what it wrote of these
+        assert same(loads(data), pickle.loads(data))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
+def test_arrays_and_scalars_of_every_dtype_and_layout(dtype, protocol):
+    values = np.arange(24).reshape(4, 6).astype(dtype)
+    arrays = [values, values.T, values[1:, ::2], values[2, 3], values[:0], np.asfortranarray(values), values[1:2, 0]]
+    data = pickle.dumps(arrays, protocol)
+    assert same(loads(data), pickle.loads(data))
+    older = data.replace(b"\x8c\x16numpy._core.multiarray", b"\x8c\x15numpy.core.multiarray")
+    older = older.replace(b"\x8c\x13numpy._core.numeric", b"\x8c\x12numpy.core.numeric")
+    older = older.replace(b"numpy._core.", b"numpy.core.")
+    assert b"_core" not in older
+    if protocol < 4:  # the frames of 4 and 5 would need new lengths
+        assert same(loads(older), pickle.loads(data))
+    else:
+        start = older.index(b"\x95")
+        assert same(loads(older[:start] + older[start + 9 :]), pickle.loads(data))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_plain_values(protocol):
+    value = {
+        "numbers": [0, -1, 255, 256, 65536, -(2**31), 2**31, 2**63, -(2**200), 0.1, float("inf"), 1e-300, 1 + 2j],
+        "text": ["", "é\n\\\0\ud800", "x" * 300, "y" * 70_000],
+        "bytes": [b"", b"a", bytes(range(256)) * 2, bytearray(b"ab"), bytearray()],
+        "truth": (True, False, None),
+        "tuples": ((), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)),
+        "sets": [set(), {1, "a", (1, 2)}, frozenset(), frozenset({b"b", 2.5})],
+        "ordered": OrderedDict([("z", 1), ("a", OrderedDict())]),
+        7: {None: 1, True: 2, 2.5: 3, b"k": 4, (1, "a"): 5},
+        "size": torch.Size([3, 4]),
+    }
+    data = pickle.dumps(value, protocol)
+    assert same(loads(data), pickle.loads(data))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_shared_objects_stay_shared(protocol):
+    shape, tensor, array, inner = (480, 640), torch.ones(3), np.ones(3), {"a": 1}
+    ours = loads(pickle.dumps([[shape, tensor, array, inner]] * 2 + [[shape, tensor, array, inner]], protocol))
+    assert ours[0] is ours[1]
+    assert ours[0] is not ours[2]
+    assert all(first is second for first, second in zip(ours[0], ours[2]))
+
+
+def test_nan_bits_survive():
+    data = np.array([0x7FC00001, 0xFFC12345], np.uint32).view(np.float32)
+    assert loads(pickle.dumps(torch.from_numpy(data), 2)).tobytes() == data.tobytes()
+    assert np.isnan(loads(pickle.dumps(float("nan"))))
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "complex32"])
+def test_a_dtype_that_numpy_lacks_is_named(kind):
+    with pytest.raises(UnsafePickleError, match=f"torch.{kind}"):
+        loads(pickle.dumps(torch.zeros(2).to(getattr(torch, kind))))
+
+
+def test_storages_known_by_their_bytes_are_those_the_machine_reads():
+    """The template is a shortcut: whatever it accepts, the opcode machine must accept with the same answer."""
+    machine = Machine(b"", stand_ins.NAMES, "test")
+    rng = random.Random(0)
+    taken = 0
+    for dtype in TORCH_DTYPES:
+        for count in (0, 1, 255, 256, 70_000):
+            tensor = torch.zeros(count, dtype=getattr(torch, dtype))
+            content = tensor.untyped_storage() if dtype.startswith("uint") and dtype != "uint8" else tensor.storage()
+            content = content.__reduce__()[1][0]
+            head = stand_ins._HEADER.match(content)
+            assert head, dtype
+            for trial in range(30):
+                changed = bytearray(content)
+                if trial:
+                    changed[rng.randrange(head.end())] = rng.randrange(256)
+                try:
+                    fast = stand_ins._load_from_bytes(machine, bytes(changed))
+                except Exception:
+                    continue
+                machine.budget = 1 << 40
+                kind, numel, at = stand_ins._storage_header(machine, bytes(changed))
+                assert (fast.kind, fast.count, fast.start) == (kind, numel, at + 8)
+                taken += 1
+    assert taken > 75  # the unchanged ones at least
+
+
+def test_every_truncation_is_an_error_with_its_offset():
+    for protocol in PROTOCOLS:
+        data = pickle.dumps([image(1), {"array": np.arange(4), "set": {1}, "bytes": b"abc"}], protocol)
+        loads(data)
+        for length in range(len(data)):
+            with pytest.raises(ResultFileError, match=r"\bbyte \d+"):
+                loads(data[:length])
+
+
+def test_ten_thousand_mutations_read_or_end_in_one_kind_of_error():
+    rng = random.Random(20)
+    files = [pickle.dumps([image(1), image(2, 0)], 2), pickle.dumps([image(1, 1), np.arange(4.0), {1}, b"ab"], 4)]
+    files.append(pickle.dumps([np.ones((2, 5), "f4"), np.float32(1), OrderedDict(a=1), np.array(["ab"])], 5))
+    files.append(pickle.dumps([np.ones((2, 5), "f4"), 1.5, "text", {"a": (1, 2)}, torch.ones(2)], 0))
+    read = refused = 0
+    for trial in range(10_000):
+        data = bytearray(files[trial % len(files)])
+        for _ in range(rng.choice((1, 1, 1, 2, 8))):
+            at = rng.randrange(len(data))
+            action = rng.random()
+            if action < 0.6:
+                data[at] = rng.randrange(256)
+            elif action < 0.7:
+                data[at] ^= 1 << rng.randrange(8)
+            elif action < 0.8:
+                del data[at : at + rng.randrange(1, 9)]
+            elif action < 0.9:
+                data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randrange(1, 9)))
+            else:
+                start = rng.randrange(len(data))
+                data[at:at] = data[start : start + rng.randrange(1, 40)]
+        try:
+            value = loads(bytes(data))
+        except ResultFileError as error:
+            assert " byte " in str(error)
+            refused += 1
+        else:
+            pickle.dumps(value)  # a whole value, of nothing but data
+            read += 1
+    assert read > 500
+    assert refused > 2000
+
+
+def test_a_missing_file_and_a_folder(tmp_path):
+    with pytest.raises(ResultFileError, match=r"nothing\.pkl: cannot be read"):
+        read_pickle(tmp_path / "nothing.pkl")
+    with pytest.raises(ResultFileError, match="cannot be read"):
+        read_pickle(tmp_path)
+
+
+def test_trust_uses_plain_pickle_and_says_so(tmp_path):
+    path = tmp_path / "results.pkl"
+    path.write_bytes(pickle.dumps({"path": Path("a"), "tensor": torch.ones(2)}))
+    with pytest.raises(UnsafePickleError, match="pathlib"):
+        read_pickle(path)
+    with pytest.warns(UserWarning, match=r"results\.pkl: read with plain pickle"):
+        value = read_pickle(path, trust=True)
+    assert value["path"] == Path("a")
+    assert isinstance(value["tensor"], torch.Tensor)
+    path.write_bytes(b"\x80\x02N")
+    with pytest.warns(UserWarning), pytest.raises(ResultFileError, match="pickle could not load it"):
+        read_pickle(path, trust=True)
+
+
+def test_the_reader_imports_neither_torch_nor_mmengine(tmp_path):
+    path = tmp_path / "results.pkl"
+    path.write_bytes(pickle.dumps([image(1)], 2))
+    script = (
+        "import importlib.util, sys\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *more: None if name in ('torch', 'mmengine') else find(name, *more)\n"
+        "from mm_metrics_plugin.io.safe_pickle import read_pickle\n"
+        f"assert read_pickle({str(path)!r})[0]['pred_instances']['bboxes'].shape == (3, 4)\n"
+        "assert not {'torch', 'mmengine'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    for module in (safe_pickle, stand_ins, sys.modules[Machine.__module__]):
+        for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.split(".")[0] in ("torch", "mmengine", "importlib")]
+
+
+def test_the_helper_writes_a_storage_as_torch_does():
+    theirs = torch.zeros(4).storage().__reduce__()[1][0]
+    ours = storage_bytes(b"\0" * 16, 4)
+    key = theirs[theirs.index(b"storageq\0") :].split(b"X\x0e\0\0\0")[1][:14]
+    assert theirs.replace(key, b"94410857984480") == ours
