@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from codecs import raw_unicode_escape_decode  # by its name, the codec would be imported at first use
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
@@ -271,7 +272,7 @@ class Machine:
 
     def _unicode_line(self, at: int) -> int:
         text, end = self._line(at, len(self.data))
-        return self._push(str(text, "raw-unicode-escape"), end)
+        return self._push(raw_unicode_escape_decode(text)[0], end)
 
     def _short_binunicode(self, at: int) -> int:
         length = self.data[at]
@@ -472,7 +473,7 @@ def _shown(name: Any) -> str:
     """A name as it can be printed: one line, no control characters, of bounded length."""
     if type(name) is not str:
         return f"<{type(name).__name__}>"
-    text = name.encode("unicode_escape").decode("ascii")
+    text = ascii(name)[1:-1]
     return text if len(text) <= 80 else text[:77] + "..."
 
 
