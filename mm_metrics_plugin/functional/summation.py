@@ -1,0 +1,109 @@
+"""Sums of floats without any rounding, so that no order, batch or process can change a digit.
+
+Every finite float64 is a whole number of 2^-1074. A sum is therefore a whole number too: a very long one, kept in limbs
+of 32 bits that lie in int64, so that limbs of several batches or processes may simply be added.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Iterator, List, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricInputError
+
+# Nothing larger may be summed: there must be room above for the sums.
+LARGEST = 1e300
+# 1074 bits below the point, 1024 above, 64 for the number of values.
+LIMBS = 68
+_POINT = 1074
+# Values that are split together; their sums and the bits that are cut off stay in the processor's cache.
+_BLOCK = 1 << 14
+
+
+def exact_limbs(values: np.ndarray) -> np.ndarray:
+    """The sums over the first axis, as limbs.
+
+    Args:
+        values: Numbers of at most 1e300 in size; the first axis is summed.
+
+    Returns:
+        int64 array of the shape of one row with an axis of ``LIMBS`` at the end. Limbs of several sums may be added.
+
+    Raises:
+        MetricInputError: A value is not finite, or too large.
+
+    Example:
+        >>> limbs = exact_limbs(np.array([1e100, 1.0, -1e100])) + exact_limbs(np.array([0.25]))
+        >>> float(limbs_to_fractions(limbs)[0])
+        1.25
+    """
+    values = np.asarray(values, dtype=np.float64)
+    columns = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=np.int64)))
+    totals = [0] * columns.shape[1]
+    height = max(1, _BLOCK // max(1, len(totals)))
+    for start in range(0, len(columns), height):
+        for sums in _exact_parts(columns[start : start + height]):
+            for index, part in enumerate(sums.tolist()):
+                numerator, denominator = part.as_integer_ratio()
+                totals[index] += numerator << (_POINT + 1 - denominator.bit_length())
+    limbs = np.array([_to_limbs(total) for total in totals], dtype=np.int64)
+    return limbs.reshape(*values.shape[1:], LIMBS)
+
+
+def _exact_parts(rest: np.ndarray) -> Iterator[np.ndarray]:
+    """Sums of the columns' leading bits, then of the bits after them, until none are left; each sum is exact.
+
+    Adding and subtracting a large power of two cuts a value to a multiple of that power's last bit. So many such
+    multiples as there are rows add up without rounding (Rump, Ogita and Oishi, SIAM J. Sci. Comput. 31, 2008).
+    """
+    room = (len(rest) + 2).bit_length()
+    while rest.size:
+        largest = np.abs(rest).max()
+        if largest == 0:
+            return
+        if not largest <= LARGEST:
+            raise MetricInputError(f"values to be summed must be at most {LARGEST:g} in size (found {largest})")
+        cut = np.ldexp(1.0, int(np.frexp(largest)[1]) + room)
+        leading = rest + cut
+        leading -= cut
+        yield leading.sum(axis=0)
+        rest = rest - leading
+
+
+def _to_limbs(total: int) -> np.ndarray:
+    limbs = np.frombuffer(abs(total).to_bytes(4 * LIMBS, "little"), dtype="<u4").astype(np.int64)
+    return limbs if total >= 0 else -limbs
+
+
+def limbs_to_fractions(limbs: np.ndarray) -> List[Fraction]:
+    """The exact sums that limbs stand for; ``float()`` of one is correctly rounded.
+
+    Example:
+        >>> limbs_to_fractions(exact_limbs(np.array([[0.5, 3.0], [0.25, 4.0]])))
+        [Fraction(3, 4), Fraction(7, 1)]
+    """
+    rows = np.asarray(limbs).reshape(-1, LIMBS)
+    return [
+        Fraction(sum(int(row[index]) << (32 * int(index)) for index in np.flatnonzero(row)), 1 << _POINT)
+        for row in rows
+    ]
+
+
+def exact_square(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Squares and what was rounded off them: the sum of the two is the exact square (Veltkamp and Dekker).
+
+    Args:
+        values: float64, each 0 or of a size between 1e-140 and 1e150.
+
+    Example:
+        >>> square, rest = exact_square(np.array([1 + 2.0**-30]))
+        >>> float(square[0] - 1) == 2.0**-29, float(rest[0]) == 2.0**-60
+        (True, True)
+    """
+    square = values * values
+    scaled = values * 134217729.0  # 2^27 + 1 leaves 26 bits in the upper half
+    upper = scaled - (scaled - values)
+    lower = values - upper
+    return square, ((upper * upper - square) + 2 * upper * lower) + lower * lower
