@@ -112,7 +112,7 @@ def take_in_turn(
     bits: np.ndarray,
     taken: np.ndarray,
     shared: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Every detection in turn takes the first object that is still free: COCO's rule, for many settings at once.
 
     A setting (such as one IoU threshold) is one bit, so that one pass serves up to 64 of them. The turns of all
@@ -127,10 +127,10 @@ def take_in_turn(
         shared: For each object, whether any number of detections may take it (crowds).
 
     Returns:
-        Rows of ``pairs`` that came about, the settings under which they did, and the turn each row belongs to.
+        Rows of ``pairs`` that came about, and the settings under which each did.
     """
     first = group_starts(pairs.detection)
-    turn = _position_in_group(detection_groups[pairs.detection[first]])
+    turn = position_in_group(detection_groups[pairs.detection[first]])
     turn_of_pair = np.repeat(turn, np.diff(np.append(first, len(pairs.detection))))
     order = stable_order(turn_of_pair)
     stops = np.cumsum(np.bincount(turn_of_pair))
@@ -158,8 +158,8 @@ def take_in_turn(
             possible &= ~np.repeat(gain, np.diff(np.append(best, len(row))))
         start = stop
     if not rows:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=bits.dtype), turn_of_pair
-    return order[np.concatenate(rows)], np.concatenate(gained), turn_of_pair
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=bits.dtype)
+    return order[np.concatenate(rows)], np.concatenate(gained)
 
 
 def by_preference(pairs: Pairs, last: np.ndarray) -> Pairs:
@@ -183,7 +183,13 @@ def by_preference(pairs: Pairs, last: np.ndarray) -> Pairs:
     return Pairs(pairs.detection, thing, overlap)
 
 
-def _position_in_group(groups: np.ndarray) -> np.ndarray:
+def position_in_group(groups: np.ndarray) -> np.ndarray:
+    """How many rows of the same group stand before each row of a sorted array.
+
+    Example:
+        >>> position_in_group(np.array([3, 3, 5, 7, 7]))
+        array([0, 1, 0, 0, 1])
+    """
     starts = group_starts(groups)
     return np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
 

@@ -14,7 +14,7 @@ Ties: score descending, then image order, then detection order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Iterator, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from mm_metrics_plugin.functional.assignment import (
     mmdet_pairs,
     take_in_turn,
 )
-from mm_metrics_plugin.functional.boxes import Columns, coco_columns, mmdet_columns, stable_order
+from mm_metrics_plugin.functional.boxes import Columns, coco_columns, group_starts, mmdet_columns, stable_order
 from mm_metrics_plugin.functional.detection_batch import Detections, Objects, check_rows
 
 PROTOCOLS = ("coco", "mmdet", "agnostic")
@@ -284,7 +284,7 @@ def _turns(
     detection_groups = groups[rows]
     for pairs in gathered(coco_pairs(found, there, crowd, first, count, threshold)):
         pairs = by_preference(pairs, crowd)
-        winners, _, _ = take_in_turn(pairs, detection_groups, np.ones(len(pairs.detection), np.uint8), taken, crowd)
+        winners, _ = take_in_turn(pairs, detection_groups, np.ones(len(pairs.detection), np.uint8), taken, crowd)
         matched[rows[pairs.detection[winners]]] = object_rows[pairs.object[winners]]
 
 
@@ -336,9 +336,9 @@ def _best_first(
 ) -> None:
     """Pairs by descending overlap, then in the order of detections, then of objects; each taken if both are free.
 
-    Detections come a block at a time and an object stays with the best pair seen so far; a detection that loses its
-    object to a later block waits for another turn. The order of pairs is strict, so the outcome is that of going
-    through all of them in order, and no more than a block of them is ever held.
+    Reached by proposals: every detection asks the objects it overlaps, the best first, and an object keeps the best
+    that asked; who is turned away asks on. The order of pairs is strict, so that ends with the same pairs as going
+    through all of them in order, and only a block of them is held at a time.
     """
     found, there, crowd, rows, object_rows, first, count = _prepare(
         detections, objects, rows, object_rows, detections.image, objects.image
@@ -348,36 +348,45 @@ def _best_first(
     waiting = np.arange(len(rows))
     while len(waiting):
         found_now: Columns = tuple(column[waiting] for column in found)  # type: ignore[assignment]
-        losers = []
+        outdone = []
         for pairs in gathered(coco_pairs(found_now, there, crowd, first[waiting], count[waiting], iou_threshold)):
-            pairs = pairs._replace(detection=waiting[pairs.detection])
-            tied_but_first = (pairs.overlap == held[pairs.object]) & (pairs.detection < holder[pairs.object])
-            better = np.flatnonzero((pairs.overlap > held[pairs.object]) | tied_but_first)
-            pairs = Pairs(*(column[better] for column in pairs))
-            for owner, thing, overlap in _mutual(pairs, len(rows), len(holder)):
-                losers.append(holder[thing])
-                holder[thing], held[thing] = owner, overlap
-        waiting = np.sort(np.concatenate(losers)) if losers else np.empty(0, dtype=np.int64)
-        waiting = waiting[waiting < len(rows)]
+            outdone.append(_propose(pairs._replace(detection=waiting[pairs.detection]), holder, held, len(rows)))
+        waiting = np.sort(np.concatenate(outdone)) if outdone else np.empty(0, dtype=np.int64)
     taken = np.flatnonzero(holder < len(rows))
     matched[rows[holder[taken]]] = object_rows[taken]
 
 
-def _mutual(pairs: Pairs, num_detections: int, num_objects: int) -> Iterator[Pairs]:
-    """Round by round the pairs that are the best left for both sides."""
-    order = np.lexsort((pairs.object, pairs.detection, -pairs.overlap))
+def _propose(pairs: Pairs, holder: np.ndarray, held: np.ndarray, nobody: int) -> np.ndarray:
+    """Changes ``holder`` and ``held`` in place; returns the detections of other blocks that lost their object."""
+    hopeful = np.flatnonzero(_beats(*pairs, holder, held))
+    order = hopeful[np.lexsort((pairs.object[hopeful], -pairs.overlap[hopeful], pairs.detection[hopeful]))]
     owner, thing, overlap = (column[order] for column in pairs)
-    best_of_owner = np.empty(num_detections, dtype=np.int64)
-    best_of_thing = np.empty(num_objects, dtype=np.int64)
-    gone_owner = np.zeros(num_detections, dtype=bool)
-    gone_thing = np.zeros(num_objects, dtype=bool)
-    while len(owner):
-        place = np.arange(len(owner))
-        best_of_owner[owner[::-1]] = place[::-1]  # of equal indices the last assignment stays: the first place
-        best_of_thing[thing[::-1]] = place[::-1]
-        wins = np.flatnonzero((best_of_owner[owner] == place) & (best_of_thing[thing] == place))
-        yield Pairs(owner[wins], thing[wins], overlap[wins])
-        gone_owner[owner[wins]] = True
-        gone_thing[thing[wins]] = True
-        left = np.flatnonzero(~(gone_owner[owner] | gone_thing[thing]))
-        owner, thing, overlap = owner[left], thing[left], overlap[left]
+    place = group_starts(owner)  # of the pair each detection asks for next
+    ends = np.append(place[1:], len(owner))
+    block = owner[place]
+    asking = np.arange(len(block))
+    outdone = []
+    while len(asking):
+        asked = place[asking]
+        place[asking] += 1
+        heard = asking[_beats(owner[asked], thing[asked], overlap[asked], holder, held)]
+        asked = place[heard] - 1
+        best = heard[np.lexsort((owner[asked], -overlap[asked], thing[asked]))]
+        winner = best[group_starts(thing[place[best] - 1])]
+        won = place[winner] - 1
+        losers = holder[thing[won]]
+        losers = losers[losers < nobody]
+        slot = np.minimum(np.searchsorted(block, losers), len(block) - 1)
+        here = block[slot] == losers
+        outdone.append(losers[~here])
+        holder[thing[won]], held[thing[won]] = owner[won], overlap[won]
+        asking = np.concatenate([np.setdiff1d(asking, winner, assume_unique=True), slot[here]])
+        asking = asking[place[asking] < ends[asking]]
+    return np.concatenate(outdone) if outdone else np.empty(0, dtype=np.int64)
+
+
+def _beats(
+    detection: np.ndarray, thing: np.ndarray, overlap: np.ndarray, holder: np.ndarray, held: np.ndarray
+) -> np.ndarray:
+    """Whether a pair comes before the one its object is in."""
+    return (overlap > held[thing]) | ((overlap == held[thing]) & (detection < holder[thing]))

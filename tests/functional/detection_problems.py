@@ -1,0 +1,175 @@
+"""Random detection problems that are rich in the cases two programs can differ on."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+from pathlib import Path
+
+import mmdet
+import numpy as np
+import torch
+from mmengine.structures import InstanceData
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+
+
+def random_batch(seed, *, crowds=True, odd_boxes=True, ties=True):
+    """A few images on a coarse grid: equal scores, equal IoUs, duplicates, crowds, empty images, few or many classes."""
+    random = np.random.default_rng(seed)
+    num_classes = int(random.choice([1, 2, 3, 80]))
+    num_images = int(random.integers(1, 7))
+    grid = (
+        int(random.choice([1, 1, 4, 1000])) if ties else 10**6
+    )  # whole pixels often, so that IoUs tie and meet thresholds exactly
+    found, there = [], []
+    for _ in range(num_images):
+        objects = _boxes(random, 0 if random.random() < 0.2 else int(random.integers(1, 9)), grid)
+        object_labels = random.integers(0, num_classes, len(objects))
+        number = 0 if random.random() < 0.2 else int(random.integers(1, 25))
+        boxes, labels = _boxes(random, number, grid), random.integers(0, num_classes, number)
+        if len(objects) and number:
+            near = random.random(number) < 0.75
+            chosen = random.integers(0, len(objects), number)
+            moved = objects[chosen] + np.round(random.normal(0, 1.5, (number, 4)) * grid) / grid
+            boxes = np.where(near[:, None], moved, boxes)
+            labels = np.where(near & (random.random(number) < 0.7), object_labels[chosen], labels)
+            if odd_boxes and random.random() < 0.3:
+                boxes[0] = objects[0][[2, 3, 0, 1]]  # inverted
+                boxes[-1, 2] = boxes[-1, 0]  # no width
+            if ties and random.random() < 0.3:
+                boxes[number // 2 :] = boxes[: number - number // 2]  # duplicates
+        scores = np.round(random.random(number), int(random.choice([1, 6])))
+        crowd = random.random(len(objects)) < (0.25 if crowds else 0)
+        found.append((boxes.astype(np.float32), scores.astype(np.float32), labels))
+        there.append((objects, object_labels, crowd))
+    batch = DetectionBatch.from_images(
+        boxes=[item[0] for item in found],
+        scores=[item[1] for item in found],
+        labels=[item[2] for item in found],
+        object_boxes=[item[0] for item in there],
+        object_labels=[item[1] for item in there],
+        object_crowd=[item[2] for item in there],
+    )
+    return batch, num_classes
+
+
+def _boxes(random, number, grid):
+    corner = random.integers(0, 40 * grid, (number, 2)) / grid
+    sides = random.integers(4 * grid, 150 * grid if random.random() < 0.2 else 20 * grid, (number, 2)) / grid
+    return np.concatenate([corner, corner + sides], axis=1)
+
+
+def shuffled_rows(rows, seed):
+    """The same rows in another order that keeps the order within each image."""
+    random = np.random.default_rng(seed)
+    return rows.take(np.argsort(random.permutation(int(rows.image.max(initial=0)) + 1)[rows.image], kind="stable"))
+
+
+def stock_tool():
+    """mmdet's own ``confusion_matrix.py``, from the installed wheel."""
+    path = Path(mmdet.__file__).parent / ".mim" / "tools" / "analysis_tools" / "confusion_matrix.py"
+    spec = importlib.util.spec_from_file_location("stock_confusion_matrix", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class StockDataset:
+    """What the stock tool asks of a data set."""
+
+    def __init__(self, batch, num_classes):
+        self.metainfo = {"classes": tuple(str(index) for index in range(num_classes))}
+        self._infos = []
+        for index in range(batch.num_images):
+            objects = batch.objects.images(index, index + 1)
+            self._infos.append(
+                {
+                    "instances": [
+                        {"bbox": box, "bbox_label": label, "ignore_flag": int(crowd)}
+                        for box, label, crowd in zip(
+                            objects.boxes.tolist(), objects.labels.tolist(), objects.crowd.tolist()
+                        )
+                    ]
+                }
+            )
+
+    def __len__(self):
+        return len(self._infos)
+
+    def get_data_info(self, index):
+        return self._infos[index]
+
+
+def stock_results(batch):
+    """Predictions as ``tools/test.py --out`` leaves them."""
+    results = []
+    for index in range(batch.num_images):
+        found = batch.detections.images(index, index + 1)
+        instances = InstanceData(
+            bboxes=torch.from_numpy(found.boxes),
+            scores=torch.from_numpy(found.scores),
+            labels=torch.from_numpy(found.labels),
+        )
+        results.append({"pred_instances": instances})
+    return results
+
+
+def coco_eval(batch, num_classes, *, min_score=None, evaluator=COCOeval, api=COCO):
+    """pycocotools on the batch, fed as mmdet's ``CocoMetric`` feeds it. ids count rows from 1."""
+    objects, found = batch.objects, batch.detections
+    area = (objects.boxes[:, 2] - objects.boxes[:, 0]) * (objects.boxes[:, 3] - objects.boxes[:, 1])
+    area = area if objects.area is None else objects.area
+    truth = {
+        "images": [{"id": index} for index in range(batch.num_images)],
+        "categories": [{"id": index, "name": str(index)} for index in range(num_classes)],
+        "annotations": [
+            {
+                "id": row + 1,
+                "image_id": image,
+                "category_id": label,
+                "bbox": [box[0], box[1], box[2] - box[0], box[3] - box[1]],
+                "iscrowd": int(crowd),
+                "area": size,
+            }
+            for row, (image, label, box, crowd, size) in enumerate(
+                zip(
+                    objects.image.tolist(),
+                    objects.labels.tolist(),
+                    objects.boxes.tolist(),
+                    objects.crowd.tolist(),
+                    area.tolist(),
+                )
+            )
+        ],
+    }
+    predictions = [
+        {
+            "image_id": image,
+            "category_id": label,
+            "bbox": [box[0], box[1], box[2] - box[0], box[3] - box[1]],
+            "score": score,
+        }
+        for image, label, box, score in zip(
+            found.image.tolist(), found.labels.tolist(), found.boxes.tolist(), found.scores.tolist()
+        )
+        if min_score is None or np.float32(score) >= np.float32(min_score)
+    ]
+    with contextlib.redirect_stdout(io.StringIO()):
+        gt = api()
+        gt.dataset = truth
+        gt.createIndex()
+        dt = gt.loadRes(predictions) if predictions else api()
+        if not predictions:
+            dt.dataset = {**truth, "annotations": []}
+            dt.createIndex()
+        evaluation = evaluator(gt, dt, "bbox")
+    return evaluation
+
+
+def empty_batch(num_images=1):
+    """Images without anything."""
+    return DetectionBatch(Detections.empty(), Objects.empty(), num_images)

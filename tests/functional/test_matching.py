@@ -1,0 +1,337 @@
+"""Matching, beside mmdet's own tool, pycocotools and supervision."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tracemalloc
+
+import numpy as np
+import pytest
+import supervision
+
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional import assignment
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.matching import PROTOCOLS, match
+from tests.functional.detection_problems import (
+    StockDataset,
+    coco_eval,
+    empty_batch,
+    random_batch,
+    stock_results,
+    stock_tool,
+)
+
+TOOL = stock_tool()
+SEEDS = range(300)
+
+
+def _stock_matrix(batch, num_classes, score_threshold, iou_threshold):
+    with contextlib.redirect_stdout(io.StringIO()):
+        return TOOL.calculate_confusion_matrix(
+            StockDataset(batch, num_classes), stock_results(batch), score_threshold, None, iou_threshold
+        )
+
+
+def _thresholds(seed):
+    return [0.3, 0.0, 0.5][seed % 3], [0.5, 0.5, 0.75, 0.3][seed % 4]
+
+
+@pytest.mark.parametrize("block", [None, 3])
+def test_mmdet_equals_the_stock_tool_cell_by_cell(block, monkeypatch):
+    if block:
+        monkeypatch.setattr(assignment, "PAIRS_AT_ONCE", block)
+    busy = 0
+    for seed in SEEDS:
+        batch, num_classes = random_batch(seed)
+        score_threshold, iou_threshold = _thresholds(seed)
+        result = match(
+            batch.detections,
+            batch.objects,
+            num_classes=num_classes,
+            protocol="mmdet",
+            score_threshold=score_threshold,
+            iou_threshold=iou_threshold,
+        )
+        expected = _stock_matrix(batch, num_classes, score_threshold, iou_threshold)
+        np.testing.assert_array_equal(result.matrix, expected, err_msg=f"seed {seed}")
+        assert result.matrix[:-1].sum() == result.objects + result.objects_counted_again
+        assert result.matrix[:, :-1].sum() == result.detections + result.detections_counted_again
+        busy += result.duplicates > 0
+    assert busy > 50  # the problems do hold what the protocols differ on
+
+
+def _coco_flags(batch, num_classes, score_threshold, iou_threshold):
+    """True positives, ignored detections and matched objects of pycocotools' ``evaluateImg``."""
+    rows = np.flatnonzero(batch.detections.scores >= np.float32(score_threshold))
+    evaluation = coco_eval(batch, num_classes, min_score=score_threshold)
+    evaluation.params.iouThrs = np.array([iou_threshold])
+    evaluation.params.maxDets = [10**6]
+    with contextlib.redirect_stdout(io.StringIO()):
+        evaluation.evaluate()
+    # pycocotools also skips unmatched detections of negative area, that is inverted ones; here they are wrong.
+    sides = batch.detections.boxes[:, 2:] - batch.detections.boxes[:, :2]
+    inverted = sides[:, 0] * sides[:, 1] < 0
+    tp, ignored = np.zeros(len(batch.detections), bool), np.zeros(len(batch.detections), bool)
+    matched = np.full(len(batch.detections), -1)
+    for image in evaluation.evalImgs:
+        if image is None or image["aRng"] != evaluation.params.areaRng[0] or not image["dtIds"]:
+            continue
+        row = rows[np.array(image["dtIds"]) - 1]
+        ids, skipped = image["dtMatches"][0].astype(int), image["dtIgnore"][0].astype(bool)
+        tp[row], ignored[row], matched[row] = (ids > 0) & ~skipped, skipped, ids - 1
+    return tp, ignored & ~inverted, matched
+
+
+@pytest.mark.parametrize("block", [None, 3])
+def test_coco_equals_evaluate_img(block, monkeypatch):
+    if block:  # many blocks must give what one gives
+        monkeypatch.setattr(assignment, "PAIRS_AT_ONCE", block)
+        monkeypatch.setattr(assignment, "KEPT_AT_ONCE", block)
+    ignored_seen = confusions = 0
+    for seed in SEEDS:
+        batch, num_classes = random_batch(seed)
+        score_threshold, iou_threshold = _thresholds(seed)
+        result = match(
+            batch.detections,
+            batch.objects,
+            num_classes=num_classes,
+            score_threshold=score_threshold,
+            iou_threshold=iou_threshold,
+        )
+        tp, ignored, matched = _coco_flags(batch, num_classes, score_threshold, iou_threshold)
+        np.testing.assert_array_equal(result.tp, tp, err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(result.ignored, ignored, err_msg=f"seed {seed}")
+        in_class = tp | ignored
+        np.testing.assert_array_equal(result.matched_object[in_class], matched[in_class], err_msg=f"seed {seed}")
+        expected = np.bincount(batch.detections.labels[tp], minlength=num_classes)
+        np.testing.assert_array_equal(np.diag(result.matrix)[:-1], expected)
+        ignored_seen += ignored.any()
+        confusions += (result.matrix[:-1, :-1].sum() - expected.sum()) > 0
+    assert ignored_seen > 50 and confusions > 50
+
+
+@pytest.mark.parametrize("protocol", ["coco", "agnostic"])
+def test_rows_sum_to_objects_and_columns_to_detections(protocol):
+    for seed in SEEDS:
+        batch, num_classes = random_batch(seed)
+        result = match(batch.detections, batch.objects, num_classes=num_classes, protocol=protocol)
+        regular = batch.objects.labels[~batch.objects.crowd]
+        np.testing.assert_array_equal(
+            result.matrix[:-1].sum(axis=1), np.bincount(regular, minlength=num_classes), err_msg=f"seed {seed}"
+        )
+        np.testing.assert_array_equal(
+            result.matrix[:, :-1].sum(axis=0), np.bincount(batch.detections.labels[result.used], minlength=num_classes)
+        )
+        assert result.matrix[-1, -1] == 0
+        assert result.detections + result.detections_ignored + result.detections_below_threshold == len(
+            batch.detections
+        )
+        assert result.objects + result.objects_ignored == len(batch.objects)
+        taken = result.matched_object[result.used & (result.matched_object >= 0)]
+        assert len(np.unique(taken)) == len(taken)
+
+
+def test_leftover_pairs_across_classes_do_not_remain():
+    for seed in SEEDS:
+        batch, num_classes = random_batch(seed)
+        result = match(batch.detections, batch.objects, num_classes=num_classes)
+        free_objects = np.setdiff1d(np.flatnonzero(~batch.objects.crowd), result.matched_object)
+        free = result.used & (result.matched_object < 0)
+        again = match(batch.detections.take(free), batch.objects.take(free_objects), num_classes=num_classes)
+        assert (again.matched_object < 0).all()
+
+
+def _greedy_by_overlap(batch, iou_threshold):
+    """The definition of ``agnostic`` by brute force: all pairs in order, each taken if both are free."""
+    found, objects = batch.detections, batch.objects
+    used = found.scores >= np.float32(0.3)
+    matched = np.full(len(found), -1)
+    pairs = []
+    for row in np.flatnonzero(used):
+        for thing in np.flatnonzero((objects.image == found.image[row]) & ~objects.crowd):
+            iou = supervision.box_iou_batch(objects.boxes[[thing]], found.boxes[[row]].astype(float))[0, 0]
+            if iou >= iou_threshold:
+                pairs.append((-iou, -found.scores[row], row, thing))
+    for _, _, row, thing in sorted(pairs):
+        if matched[row] < 0 and thing not in matched:
+            matched[row] = thing
+    return matched
+
+
+@pytest.mark.parametrize("block", [None, 2])
+def test_agnostic_equals_its_definition(block, monkeypatch):
+    if block:
+        monkeypatch.setattr(assignment, "PAIRS_AT_ONCE", block)
+        monkeypatch.setattr(assignment, "KEPT_AT_ONCE", block)
+    for seed in range(200):
+        batch, num_classes = random_batch(seed, odd_boxes=False)
+        result = match(batch.detections, batch.objects, num_classes=num_classes, protocol="agnostic")
+        expected = _greedy_by_overlap(batch, 0.5)
+        np.testing.assert_array_equal(
+            np.where(result.used, result.matched_object, -1), expected, err_msg=f"seed {seed}"
+        )
+
+
+def test_agnostic_equals_supervision_where_there_is_one_class():
+    """supervision prefers pairs of the same class and takes IoU > threshold; with one class only the latter is left."""
+    compared = 0
+    for seed in SEEDS:
+        batch, _ = random_batch(seed, crowds=False, ties=False)
+        found, objects = batch.detections, batch.objects
+        predictions, targets = [], []
+        for image in range(batch.num_images):
+            a, b = found.image == image, objects.image == image
+            predictions.append(np.c_[found.boxes[a], np.zeros(a.sum()), found.scores[a]].astype(np.float64))
+            targets.append(np.c_[objects.boxes[b], np.zeros(b.sum())])
+        below = float(np.nextafter(0.5, 0))
+        peer = supervision.ConfusionMatrix.from_tensors(predictions, targets, ["thing"], 0.3 + 1e-6, below)
+        kept = found.take(found.scores >= 0.3 + 1e-6)
+        one = match(
+            Detections(kept.image, kept.boxes, kept.scores, kept.labels * 0),
+            Objects(objects.image, objects.boxes, objects.labels * 0),
+            num_classes=1,
+            protocol="agnostic",
+            score_threshold=0,
+        )
+        np.testing.assert_array_equal(one.matrix, peer.matrix, err_msg=f"seed {seed}")
+        compared += one.matrix[0, 0] > 0
+    assert compared > 100
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_order_of_images_and_names_of_classes_change_nothing(protocol):
+    for seed in range(100):
+        batch, num_classes = random_batch(seed)
+        random = np.random.default_rng(seed)
+        result = match(batch.detections, batch.objects, num_classes=num_classes, protocol=protocol)
+
+        images = random.permutation(batch.num_images)
+        found = Detections(
+            images[batch.detections.image], batch.detections.boxes, batch.detections.scores, batch.detections.labels
+        )
+        there = Objects(images[batch.objects.image], batch.objects.boxes, batch.objects.labels, batch.objects.crowd)
+        moved = match(found, there, num_classes=num_classes, protocol=protocol)
+        np.testing.assert_array_equal(moved.matrix, result.matrix)
+
+        classes = random.permutation(num_classes)
+        found = Detections(
+            batch.detections.image, batch.detections.boxes, batch.detections.scores, classes[batch.detections.labels]
+        )
+        there = Objects(batch.objects.image, batch.objects.boxes, classes[batch.objects.labels], batch.objects.crowd)
+        renamed = match(found, there, num_classes=num_classes, protocol=protocol)
+        where = np.append(classes, num_classes)
+        np.testing.assert_array_equal(renamed.matrix[np.ix_(where, where)], result.matrix)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_images_one_by_one_add_up_to_all_at_once(protocol):
+    for seed in range(50):
+        batch, num_classes = random_batch(seed)
+        whole = match(batch.detections, batch.objects, num_classes=num_classes, protocol=protocol)
+        parts = [batch.images(index, index + 1) for index in range(batch.num_images)]
+        summed = sum(match(p.detections, p.objects, num_classes=num_classes, protocol=protocol).matrix for p in parts)
+        np.testing.assert_array_equal(summed, whole.matrix)
+        joined = DetectionBatch.concatenate(parts)
+        again = match(joined.detections, joined.objects, num_classes=num_classes, protocol=protocol)
+        np.testing.assert_array_equal(again.matrix, whole.matrix)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_nothing_at_all(protocol):
+    batch = empty_batch()
+    result = match(batch.detections, batch.objects, num_classes=2, protocol=protocol)
+    np.testing.assert_array_equal(result.matrix, np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_empty_and_inverted_boxes_match_nothing_and_are_counted(protocol):
+    found = Detections([0, 0], [[5, 5, 5, 9], [9, 9, 1, 1]], [0.9, 0.9], [0, 0])
+    there = Objects([0, 0], [[5, 5, 5, 9], [1, 1, 9, 9]], [0, 0])
+    result = match(found, there, num_classes=1, protocol=protocol)
+    np.testing.assert_array_equal(result.matrix, [[0, 2], [2, 0]])
+    assert (result.detections_without_area, result.objects_without_area) == (2, 1)
+
+
+def _one_image(num_detections, num_objects, num_classes, seed=0, spread=300):
+    random = np.random.default_rng(seed)
+    corner = random.random((num_objects, 2)) * spread
+    boxes = np.concatenate([corner, corner + 60], axis=1)
+    near = boxes[random.integers(0, num_objects, num_detections)] + random.normal(0, 8, (num_detections, 4))
+    return DetectionBatch.from_images(
+        boxes=[near.astype(np.float32)],
+        scores=[random.random(num_detections).astype(np.float32)],
+        labels=[random.integers(0, num_classes, num_detections)],
+        object_boxes=[boxes],
+        object_labels=[random.integers(0, num_classes, num_objects)],
+    )
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("crowded", [False, True])
+def test_memory_is_bounded_whatever_one_image_holds(protocol, crowded):
+    """Far apart few of the 20 million pairs overlap, close together most of them do."""
+    spread = 2000 if not crowded else 60 if protocol == "agnostic" else 3
+    batch = _one_image(10_000, 2_000, 2, spread=spread)
+    tracemalloc.start()
+    try:
+        result = match(batch.detections, batch.objects, num_classes=2, protocol=protocol, score_threshold=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 256 * 2**20
+    assert result.matrix.sum() > 10_000 - 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"boxes": [[0, 0, np.nan, 1]]}, r"'boxes' of image 'a.jpg' must be finite \(found nan\)"),
+        ({"scores": [np.inf]}, r"'scores' of image 'a.jpg' must be finite \(found inf\)"),
+        ({"labels": [2]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found 2\)"),
+        ({"labels": [-1]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found -1\)"),
+        ({"scores": [0.5, 0.6]}, r"'scores' must have 1 rows, one a box \(found 2\)"),
+    ],
+)
+def test_bad_detections_are_named(change, message):
+    columns = {"image": [0], "boxes": [[0, 0, 1, 1]], "scores": [0.5], "labels": [0], **change}
+    with pytest.raises(MetricInputError, match=message):
+        match(Detections(**columns), Objects.empty(), num_classes=2, names=["a.jpg"])
+
+
+def test_bad_objects_and_lengths_are_named():
+    with pytest.raises(MetricInputError, match="'object boxes' of image 1 must be finite"):
+        match(Detections.empty(), Objects([1], [[0, 0, np.inf, 1]], [0]), num_classes=2)
+    with pytest.raises(MetricInputError, match=r"'scores' of image 'b' must have 1 rows, one a box \(found 2\)"):
+        DetectionBatch.from_images(
+            boxes=[[], [[0, 0, 1, 1]]],
+            scores=[[], [0.1, 0.2]],
+            labels=[[], [0]],
+            object_boxes=[[], []],
+            object_labels=[[], []],
+            names=["a", "b"],
+        )
+
+
+def test_large_numbers_are_not_taken_for_infinite():
+    boxes = np.array([[0, 0, 3e38, 3e38]], dtype=np.float32)
+    result = match(Detections([0], boxes, [0.9], [0]), Objects.empty(), num_classes=1, protocol="mmdet")
+    assert result.matrix[1, 0] == 1
+
+
+def test_the_input_is_not_changed():
+    batch, num_classes = random_batch(3)
+    before = {name: value.copy() for name, value in vars(batch.detections).items() if isinstance(value, np.ndarray)}
+    for protocol in PROTOCOLS:
+        match(batch.detections, batch.objects, num_classes=num_classes, protocol=protocol)
+    for name, value in before.items():
+        np.testing.assert_array_equal(getattr(batch.detections, name), value)
+
+
+def test_wrong_options():
+    batch = empty_batch()
+    with pytest.raises(ValueError, match="protocol"):
+        match(batch.detections, batch.objects, num_classes=1, protocol="voc")
+    with pytest.raises(ValueError, match="iou_threshold"):
+        match(batch.detections, batch.objects, num_classes=1, iou_threshold=0)
