@@ -8,7 +8,7 @@ the same digits in whatever order the samples come.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 from scipy.special import digamma
@@ -17,6 +17,8 @@ from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
 from mm_metrics_plugin.functional.columns import map_columns, working_dtype
 
 CURVES = ("roc", "pr")
+
+_R = TypeVar("_R")
 
 
 def _roc_auc(ranked: np.ndarray, positives: np.ndarray) -> float:
@@ -91,8 +93,50 @@ def _measure(curve: str, max_fpr: Optional[float]) -> Callable[[np.ndarray, np.n
 
 def _members(labels: np.ndarray, num_classes: int) -> List[np.ndarray]:
     """The samples of each class."""
+    if labels.ndim == 2:
+        return [np.flatnonzero(truth == 1) for truth in labels.T]
     order = np.argsort(labels, kind="stable")
     return np.split(order, np.cumsum(np.bincount(labels, minlength=num_classes))[:-1])
+
+
+def class_support(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """How many samples each class has.
+
+    Example:
+        >>> class_support(np.array([0, 2, 2]), 3).tolist(), class_support(np.array([[1, 0], [1, -1]]), 2).tolist()
+        ([1, 0, 2], [2, 0])
+    """
+    if labels.ndim == 2:
+        return np.count_nonzero(labels == 1, axis=0)
+    return np.bincount(labels, minlength=num_classes)
+
+
+def map_classes(
+    function: Callable[[np.ndarray, np.ndarray], _R], blocks: Sequence[np.ndarray], labels: np.ndarray
+) -> List[_R]:
+    """``function(ranked, positives)`` of every class: its scores of all samples and of its own, both ascending.
+
+    Args:
+        function: What is to be known of a class.
+        blocks: The scores, as consecutive blocks of rows; each has one column a class.
+        labels: The class of each row, or (rows, classes) of 1, 0 and -1, where samples with -1 do not count.
+
+    Example:
+        >>> map_classes(lambda ranked, own: own.tolist(), [np.array([[0.8, 0.2], [0.6, 0.4]])], np.array([0, 0]))
+        [[0.6, 0.8], []]
+    """
+    members = _members(labels, blocks[0].shape[1])
+    # Looked at once: nearly all data ignore nothing, and then no column is copied for it.
+    ignoring = labels.ndim == 2 and bool((labels < 0).any())
+
+    def value(index: int, column: np.ndarray) -> _R:
+        positives = np.sort(column[members[index]])
+        if ignoring:
+            column = column[labels[:, index] >= 0]
+        column.sort()
+        return function(column, positives)
+
+    return map_columns(value, blocks)
 
 
 def one_vs_rest_auc(
@@ -102,7 +146,7 @@ def one_vs_rest_auc(
 
     Args:
         blocks: The scores, as consecutive blocks of rows; each has one column a class.
-        labels: The class of each row.
+        labels: The class of each row, or (rows, classes) of 1, 0 and -1, where samples with -1 do not count.
         curve: ``'roc'``, or ``'pr'`` for average precision.
         max_fpr: With ``'roc'``, the standardised partial area up to this false positive rate.
 
@@ -114,15 +158,7 @@ def one_vs_rest_auc(
         >>> one_vs_rest_auc([scores], np.array([0, 0, 1, 1]))
         array([0.75, 0.75])
     """
-    measure = _measure(curve, max_fpr)
-    members = _members(labels, blocks[0].shape[1])
-
-    def value(index: int, column: np.ndarray) -> float:
-        positives = np.sort(column[members[index]])
-        column.sort()
-        return measure(column, positives)
-
-    return np.array(map_columns(value, blocks), dtype=np.float64)
+    return np.array(map_classes(_measure(curve, max_fpr), blocks, labels), dtype=np.float64)
 
 
 def micro_auc(
@@ -136,7 +172,11 @@ def micro_auc(
     """
     dtype = working_dtype(blocks)
     ranked = np.concatenate([block.ravel() for block in blocks]).astype(dtype, copy=False)
-    positives = ranked[np.arange(len(labels)) * blocks[0].shape[1] + labels]
+    if labels.ndim == 2:
+        flat = labels.reshape(-1)
+        positives, ranked = ranked[flat == 1], ranked[flat >= 0]
+    else:
+        positives = ranked[np.arange(len(labels)) * blocks[0].shape[1] + labels]
     ranked.sort()
     return _measure(curve, max_fpr)(ranked, np.sort(positives))
 
@@ -269,7 +309,7 @@ def score_auc(
 
     Args:
         blocks: The scores as consecutive blocks of rows (one block for a plain matrix), one column a class.
-        labels: The class of each row.
+        labels: The class of each row, or (rows, classes) of 1, 0 and -1, where samples with -1 do not count.
         average: ``'macro'``, ``'weighted'`` (by support), ``'micro'`` or None.
         curve: ``'roc'`` or ``'pr'``.
         multi_class: ``'ovr'``, each class against the rest, or ``'ovo'``, every pair of classes.
@@ -282,7 +322,7 @@ def score_auc(
         >>> print(score_auc([scores], np.array([0, 0, 1, 1])))
         AUC 0.750000 over 2 of 2 classes
     """
-    support = np.bincount(labels, minlength=blocks[0].shape[1])
+    support = class_support(labels, blocks[0].shape[1])
     if multi_class == "ovo":
         pairs = one_vs_one_auc(blocks, labels)
         values, sizes = average_pairs(pairs, support)

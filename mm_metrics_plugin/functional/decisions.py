@@ -14,7 +14,8 @@ def hard_decisions(scores: np.ndarray, *, thresholds: Sequence[float]) -> np.nda
 
     Args:
         scores: One row a sample, one column a class. Of equal scores the first class is the best.
-        thresholds: One column of decisions is made for each.
+        thresholds: One column of decisions is made for each. They are rounded to the scores' precision, so that a
+            float32 score written as 0.3 is not above 0.3.
 
     Returns:
         int64 array (samples, thresholds); -1 where the best score is not above the threshold.
@@ -25,4 +26,46 @@ def hard_decisions(scores: np.ndarray, *, thresholds: Sequence[float]) -> np.nda
     """
     best = scores.argmax(axis=1)
     height = np.take_along_axis(scores, best[:, None], axis=1)
-    return np.where(height > np.asarray(thresholds, dtype=np.float64)[None, :], best[:, None], NO_DECISION)
+    return np.where(height > np.asarray(thresholds, dtype=scores.dtype), best[:, None], NO_DECISION)
+
+
+def label_ranks(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """How many classes stand before the true one: those with a higher score, or the same and a lower index.
+
+    Args:
+        scores: One row a sample, one column a class.
+        labels: The true class of each sample.
+
+    Returns:
+        int64 array (samples); 0 where the true class is the best, so below k where it is among the k best.
+
+    Example:
+        >>> label_ranks(np.array([[0.5, 0.2, 0.3], [0.4, 0.4, 0.2]]), np.array([2, 1])).tolist()
+        [1, 1]
+    """
+    own = scores[np.arange(len(labels)), labels][:, None]
+    before = (scores == own) & (np.arange(scores.shape[1]) < labels[:, None])
+    before |= scores > own
+    return np.count_nonzero(before, axis=1)
+
+
+def top_decisions(scores: np.ndarray, *, k: int) -> np.ndarray:
+    """Which classes are among the k best of their sample; of equal scores the lower index is the better one.
+
+    Args:
+        scores: One row a sample, one column a class.
+        k: From 1 to the number of classes.
+
+    Returns:
+        Boolean array of the shape of ``scores`` with k true values a row.
+
+    Example:
+        >>> top_decisions(np.array([[0.1, 0.4, 0.4, 0.4]]), k=2).tolist()
+        [[False, True, True, False]]
+    """
+    place = scores.shape[1] - k
+    last = np.partition(scores, place, axis=1)[:, place, None]
+    above = scores > last
+    tied = scores == last
+    room = k - np.count_nonzero(above, axis=1)[:, None]
+    return above | (tied & (np.cumsum(tied, axis=1) <= room))

@@ -22,7 +22,7 @@ def bin_scores(scores: np.ndarray, *, num_bins: int) -> np.ndarray:
         num_bins: At least 2.
 
     Returns:
-        int64 array of the same shape.
+        int32 array of the same shape.
 
     Example:
         >>> bin_scores(np.array([0.0, 1e-6, 1e-3, 0.5, 0.999, 1.0]), num_bins=64).tolist()
@@ -31,12 +31,25 @@ def bin_scores(scores: np.ndarray, *, num_bins: int) -> np.ndarray:
     scores = np.asarray(scores)
     if scores.dtype not in (np.float32, np.float64):
         scores = scores.astype(np.float32)
-    upper = scores > 0.5
     # 1 - score is exact for scores above a half, so no two scores change places.
-    distance = np.where(upper, 1 - scores, scores).astype(np.float32, copy=False)
-    position = np.maximum(distance, _SMALLEST).view(np.int32).astype(np.int64)
+    distance = np.minimum(scores, 1 - scores)
+    position = np.maximum(distance, _SMALLEST, dtype=np.float32, casting="same_kind").view(np.int32)
     position -= _LOWEST
-    np.subtract(2 * _HALF, position, out=position, where=upper)
-    position *= num_bins
-    position //= 2 * _HALF + 1
+    np.subtract(2 * _HALF, position, out=position, where=scores > 0.5)
+    position //= 2 * _HALF // num_bins + 1
     return position
+
+
+def bin_edges(num_bins: int) -> np.ndarray:
+    """The lowest score of every bin of :func:`bin_scores`, ascending, as float64.
+
+    Example:
+        >>> edges = bin_edges(3)
+        >>> edges.round(8).tolist(), bin_scores(edges, num_bins=3).tolist()
+        ([0.0, 2.4e-07, 0.99999976], [0, 1, 2])
+    """
+    position = np.minimum(np.arange(num_bins, dtype=np.int64) * (2 * _HALF // num_bins + 1), 2 * _HALF)
+    upper = position > _HALF
+    distance = np.where(upper, 2 * _HALF - position, position) + _LOWEST
+    value = distance.astype(np.int32).view(np.float32).astype(np.float64)
+    return np.where(position == 0, 0.0, np.where(upper, 1 - value, value))

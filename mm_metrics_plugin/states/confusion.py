@@ -68,3 +68,22 @@ class ConfusionState(State):
     def matrix(self) -> np.ndarray:
         """The matrix of the first rule."""
         return self.matrices[0]
+
+
+class TopConfusionState(ConfusionState):
+    """A confusion matrix, and how many samples had their true class among the best ones.
+
+    Example:
+        >>> state = TopConfusionState(2).update(np.array([0, 1]), np.array([0, 0]), np.array([[1, 1], [0, 1]]))
+        >>> state.hits.tolist()
+        [1, 2]
+    """
+
+    reductions = {**ConfusionState.reductions, "hits": SUM}
+    hits: np.ndarray
+
+    def update(self, truth: np.ndarray, predicted: np.ndarray, hits: np.ndarray) -> TopConfusionState:  # type: ignore[override]
+        """Counts as :meth:`ConfusionState.update`, and the hits (samples, rules for a hit)."""
+        super().update(truth, predicted)
+        self.add("hits", np.count_nonzero(hits, axis=0))
+        return self

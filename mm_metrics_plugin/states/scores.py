@@ -25,7 +25,7 @@ class ScoreState(State):
     labels: RowBuffer
 
     def update(self, scores: np.ndarray, labels: np.ndarray) -> ScoreState:
-        """Keeps the scores (samples, classes) and the labels (samples)."""
+        """Keeps the scores (samples, classes) and the labels: (samples), or (samples, classes) of 1, 0 and -1."""
         self.add("scores", scores)
         self.add("labels", labels)
         return self
@@ -84,16 +84,25 @@ class ScoreHistogramState(State):
         super().__init__()
 
     def update(self, scores: np.ndarray, labels: np.ndarray) -> ScoreHistogramState:
-        """Counts the scores (samples, classes), each in [0, 1], and the labels (samples)."""
+        """Counts the scores (samples, classes), each in [0, 1], and the labels.
+
+        Labels are classes (samples), or (samples, classes) of 1, 0 and -1, where scores with -1 are not counted.
+        """
         num_classes = scores.shape[1]
         if self.totals is None:
             self.totals = np.zeros((num_classes, self.num_bins), dtype=np.int64)
             self.positives = np.zeros((num_classes, self.num_bins), dtype=np.int64)
-        cells = bin_scores(scores, num_bins=self.num_bins)
-        cells += np.arange(num_classes) * self.num_bins
-        # In place: the histograms are far larger than a batch, so nothing of their size may be made for one.
-        np.add.at(self.totals.reshape(-1), cells.reshape(-1), 1)
-        np.add.at(self.positives.reshape(-1), cells[np.arange(len(labels)), labels], 1)
+        bins = bin_scores(scores, num_bins=self.num_bins)
+        # Class by class, so that neighbours in memory are counted one after the other. In place: the histograms are
+        # far larger than a batch, so nothing of their size may be made for one.
+        cells = bins.T + (np.arange(num_classes) * self.num_bins)[:, None]
+        if labels.ndim == 2:
+            truth = labels.T
+            np.add.at(self.totals.reshape(-1), cells[truth >= 0], 1)
+            np.add.at(self.positives.reshape(-1), cells[truth == 1], 1)
+        else:
+            np.add.at(self.totals.reshape(-1), cells.reshape(-1), 1)
+            np.add.at(self.positives, (labels, bins[np.arange(len(labels)), labels]), 1)
         return self
 
 
