@@ -1,0 +1,170 @@
+"""Putting what was found beside what is there, image by image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, check_rows
+from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing
+from mm_metrics_plugin.io.results import DetectionResults
+from mm_metrics_plugin.io.tally import Tally
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Detections and objects of the same images.
+
+    Args:
+        batch (DetectionBatch): Both, with images counted in the order of the ground truth.
+        classes (Tuple[str, ...]): Class names in the order of the labels.
+        image_ids (Tuple): Id of each image.
+        image_names (Tuple[str, ...]): File name of each image, "" where unknown.
+        detections (Tally): Detections read, used and dropped.
+        objects (Tally): Objects read, used and dropped.
+        missing_images (int): Images the results do not speak of, taken as without detections.
+    """
+
+    batch: DetectionBatch
+    classes: Tuple[str, ...]
+    image_ids: Tuple[ImageId, ...]
+    image_names: Tuple[str, ...]
+    detections: Tally
+    objects: Tally
+    missing_images: int
+
+    def counts(self) -> Dict[str, Any]:
+        """What was read, used and dropped, as a plain dict.
+
+        Images used and missing add up to those read, as do detections and objects used and dropped.
+        """
+        images = len(self.image_ids)
+        return {
+            "images": {"read": images, "with_results": images - self.missing_images, "missing": self.missing_images},
+            "detections": self.detections.to_dict(),
+            "objects": self.objects.to_dict(),
+        }
+
+
+def join(
+    truth: GroundTruth,
+    results: DetectionResults,
+    *,
+    classes: Optional[Sequence[str]] = None,
+    allow_missing: bool = False,
+) -> Joined:
+    """Join results to the ground truth by image id, or by position where results have no ids (mmdet 2.x).
+
+    Args:
+        truth (GroundTruth): What is there; ``results.truth`` where it came with the results.
+        results (DetectionResults): What was found.
+        classes (Sequence[str], optional): Class names for ground truth that has none.
+        allow_missing (bool): Take images that the results do not speak of as without detections. Default False.
+            COCO results name only images with detections, so none of theirs is missing.
+
+    Raises:
+        ResultFileError: Images are missing, unknown or come twice, or labels are beyond the classes.
+
+    Examples:
+        >>> from mm_metrics_plugin.io.results import results_from_images
+        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
+        >>> results = results_from_images([{"img_id": 7, "pred_instances": found, "gt_instances": found}], "a.pkl")
+        >>> joined = join(results.truth, results, classes=["cat"])
+        >>> joined.batch.num_images, joined.classes, joined.counts()["detections"]
+        (1, ('cat',), {'read': 1, 'used': 1, 'dropped': {}})
+    """
+    place, missing = _places(truth, results, allow_missing)
+    names = _class_names(truth, results, classes)
+    detections = results.detections
+    tally = results.tally
+    if results.category_ids is not None:
+        detections, tally = _by_category(truth, results)
+    detections = replace(detections, image=place[detections.image])
+    for rows, source in ((detections, results.source), (truth.objects, truth.source)):
+        _check_labels(rows.labels, rows.image, names, truth, source)
+        try:
+            check_rows(rows, num_classes=len(names), names=truth.image_ids)
+        except MetricInputError as error:
+            raise ResultFileError(f"{source}: {error}") from None
+    return Joined(
+        batch=DetectionBatch(detections, truth.objects, len(truth.image_ids)),
+        classes=names,
+        image_ids=truth.image_ids,
+        image_names=truth.image_names,
+        detections=tally,
+        objects=truth.tally,
+        missing_images=missing,
+    )
+
+
+def _places(truth: GroundTruth, results: DetectionResults, allow_missing: bool) -> Tuple[np.ndarray, int]:
+    """For every image of the results its number in the ground truth, and how many of the latter have none."""
+    if results.image_ids is None:
+        if results.num_images != len(truth.image_ids):
+            raise ResultFileError(
+                f"{results.source}: has no image ids and must have one entry for each of the {len(truth.image_ids)} "
+                f"images of {truth.source} (found {results.num_images})"
+            )
+        return np.arange(results.num_images), 0
+    number = {image_id: at for at, image_id in enumerate(truth.image_ids)}
+    places: List[int] = [number.get(image_id, -1) for image_id in results.image_ids]
+    place = np.array(places, dtype=np.int64)
+    if (place < 0).any():
+        unknown = [image_id for image_id, at in zip(results.image_ids, places) if at < 0]
+        raise ResultFileError(f"{results.source}: {listing('image', unknown)} not in {truth.source}")
+    counts = np.bincount(place, minlength=len(truth.image_ids))
+    if (counts > 1).any():
+        twice = [truth.image_ids[at] for at in np.flatnonzero(counts > 1)]
+        raise ResultFileError(f"{results.source}: {listing('image', twice)} more than once")
+    absent = np.flatnonzero(counts == 0)
+    if results.dialect == "coco":
+        return place, 0
+    if len(absent) and not allow_missing:
+        missing = [truth.image_ids[at] for at in absent]
+        raise ResultFileError(
+            f"{results.source}: no results for {listing('image', missing)} of {truth.source} "
+            f"(missing images can be allowed, as without detections)"
+        )
+    return place, len(absent)
+
+
+def _class_names(truth: GroundTruth, results: DetectionResults, classes: Optional[Sequence[str]]) -> Tuple[str, ...]:
+    names = truth.classes if truth.classes is not None else tuple(classes or ())
+    if not names:
+        labels = [results.detections.labels, truth.objects.labels]
+        most = max([int(column.max()) + 1 for column in labels if len(column)], default=0)
+        names = tuple(map(str, range(min(max(most, results.num_classes or 0), 1 << 16))))
+    if results.num_classes is not None and results.num_classes != len(names):
+        raise ResultFileError(
+            f"{results.source}: has {results.num_classes} classes where {truth.source} has {len(names)}"
+        )
+    return names
+
+
+def _by_category(truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, Tally]:
+    """Category ids to labels; detections of categories that were not chosen are left out."""
+    if truth.category_ids is None:
+        raise ResultFileError(f"{results.source}: COCO results need COCO ground truth, which {truth.source} is not")
+    label_of = {category_id: label for label, category_id in enumerate(truth.category_ids)}
+    category_ids = results.category_ids or ()
+    known = set(truth.category_ids) | set(truth.unselected_category_ids)
+    unknown = [category_id for category_id in category_ids if category_id not in known]
+    if unknown:
+        raise ResultFileError(f"{results.source}: {listing('category id', unknown)} not in {truth.source}")
+    labels = np.array([label_of.get(category_id, -1) for category_id in category_ids], dtype=np.int64)
+    detections = replace(results.detections, labels=labels[results.detections.labels])
+    keep = detections.labels >= 0
+    return detections.take(keep), results.tally.then("class not chosen", int(np.count_nonzero(~keep)))
+
+
+def _check_labels(labels: np.ndarray, image: np.ndarray, names: Sequence[str], truth: GroundTruth, source: str) -> None:
+    wrong = np.flatnonzero((labels < 0) | (labels >= len(names)))
+    if len(wrong):
+        shown = [f"{int(labels[row])} in image {truth.image_ids[image[row]]!a}" for row in wrong[:10]]
+        raise ResultFileError(
+            f"{source}: {len(wrong)} labels are beyond the {len(names)} classes "
+            f"({', '.join(shown)}{', ...' if len(wrong) > 10 else ''})"
+        )

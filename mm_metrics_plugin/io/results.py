@@ -1,0 +1,348 @@
+"""What a detector found: every dialect of result files, in one layout.
+
+================  ===============================================================================================
+``mmdet``         list of dicts with ``pred_instances`` (mmdet 3.x, mmyolo); ground truth may be inside, as
+                  ``gt_instances`` and ``ignored_instances`` (mmyolo) or ``instances`` (OpenImages, DSDL)
+``mmdet 2``       list of one list of (n, 5) arrays per class, or of tuples of that and masks; no image ids
+``coco``          JSON list of ``image_id``, ``category_id``, ``bbox`` and ``score``
+================  ===============================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.functional.detection_batch import Detections, Objects
+from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId
+from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
+from mm_metrics_plugin.io.safe_pickle import read_pickle
+from mm_metrics_plugin.io.tally import Tally
+
+LEAST_BYTES_PER_BOX = 8  # four numbers of half precision
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionResults:
+    """Detections of many images, laid flat.
+
+    Args:
+        source (str): Name of the file.
+        dialect (str): ``'mmdet'``, ``'mmdet 2'`` or ``'coco'``.
+        num_images (int): Images in the file.
+        image_ids (Tuple, optional): Id of each image; None in ``mmdet 2`` files, which have only an order.
+        detections (Detections): ``image`` counts images in the order of the file. Labels are class indices; in
+            ``coco`` files, positions in ``category_ids``.
+        tally (Tally): Detections read, used and dropped.
+        image_names (Tuple[str, ...]): Path of each image, "" where unknown.
+        image_sizes (np.ndarray): (images, 2) height and width, 0 where unknown.
+        category_ids (Tuple, optional): The category ids of a ``coco`` file.
+        num_classes (int, optional): Number of classes, where the file tells.
+        truth (GroundTruth, optional): The ground truth inside the file, if it is there.
+    """
+
+    source: str
+    dialect: str
+    num_images: int
+    image_ids: Optional[Tuple[ImageId, ...]]
+    detections: Detections
+    tally: Tally
+    image_names: Tuple[str, ...]
+    image_sizes: np.ndarray
+    category_ids: Optional[Tuple[ImageId, ...]] = None
+    num_classes: Optional[int] = None
+    truth: Optional[GroundTruth] = None
+
+
+def read_results(path: Union[str, os.PathLike[str]], *, trust: bool = False) -> DetectionResults:
+    """Read the detections in a ``.pkl`` or ``.json`` file.
+
+    Args:
+        path (str or PathLike): The file.
+        trust (bool): Read a pickle with plain pickle, which runs whatever is in it. Default False.
+
+    Raises:
+        UnsafePickleError: The pickle asks for something that data never needs.
+        ResultFileError: The file is damaged, or is no file of detections.
+
+    Examples:
+        >>> import pickle, tempfile
+        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "results.pkl")
+        ...     _ = path.write_bytes(pickle.dumps([{"img_id": 7, "pred_instances": found}], protocol=2))
+        ...     results = read_results(path)
+        >>> results.dialect, results.image_ids, results.detections.labels, results.tally.used
+        ('mmdet', (7,), array([3]), 1)
+    """
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind == ".json":
+        return _read_coco(read_json(path), path.name)
+    if kind not in (".pkl", ".pickle"):
+        raise ResultFileError(f"{path.name}: results are a .pkl, .pickle or .json file (found {kind or 'no suffix'!r})")
+    content = read_pickle(path, trust=trust)
+    return results_from_images(content, path.name, most_boxes=path.stat().st_size // LEAST_BYTES_PER_BOX)
+
+
+def results_from_images(content: Any, source: str, *, most_boxes: Optional[int] = None) -> DetectionResults:
+    """Lay flat what a result pickle holds.
+
+    Args:
+        content (list): One entry an image.
+        source (str): How messages name it.
+        most_boxes (int, optional): Refuse more boxes than this, before they are copied. A file whose images share
+            one array can name any number of them.
+
+    Examples:
+        >>> one_class = [np.array([[0, 0, 9, 9, 0.5]])]
+        >>> results_from_images([one_class, one_class], "results.pkl").dialect
+        'mmdet 2'
+    """
+    if not isinstance(content, list) or not content:
+        what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
+        raise ResultFileError(f"{source}: must be a list with one entry an image (found {what})")
+    first = content[0]
+    if isinstance(first, dict):
+        return _Images(content, source, most_boxes).read()
+    if isinstance(first, (list, tuple)):
+        return _read_mmdet_2(content, source, most_boxes)
+    raise ResultFileError(
+        f"{source}: image number 0 must be a dict (mmdet 3.x) or a list of arrays (mmdet 2.x) "
+        f"(found {type(first).__name__})"
+    )
+
+
+class _Images:
+    """A list of dicts, one an image, as mmdet 3.x and mmyolo write it."""
+
+    def __init__(self, images: List[Any], source: str, most_boxes: Optional[int]) -> None:
+        self.images = images
+        self.source = source
+        self.most_boxes = most_boxes
+
+    def read(self) -> DetectionResults:
+        images, source = self.images, self.source
+        for number, image in enumerate(images):
+            if type(image) is not dict:
+                raise ResultFileError(f"{source}: image number {number} must be a dict (found {type(image).__name__})")
+        if "pred_instances" not in images[0]:
+            hint = "; these are classification results" if "pred_score" in images[0] else ""
+            raise ResultFileError(f"{source}: image number 0 has no 'pred_instances'{hint}")
+        ids = [image.get("img_id") for image in images]
+        ids = [int(one) if isinstance(one, np.integer) else one for one in ids]
+        self.ids = identities(ids, "img_id", source, "image")
+        found = self._instances("pred_instances", ("bboxes", "scores", "labels"))
+        detections = Detections(found["image"], found["bboxes"], found["scores"], found["labels"])
+        names = tuple(str(image.get("img_path") or "") for image in images)
+        sizes = np.array([_size(image.get("ori_shape")) for image in images], dtype=np.int64)
+        objects = self._truth()
+        truth = None
+        if objects is not None:
+            tally = Tally(len(objects), len(objects))
+            truth = GroundTruth(source, tuple(self.ids), names, sizes, objects, tally)
+        return DetectionResults(
+            source=source,
+            dialect="mmdet",
+            num_images=len(images),
+            image_ids=tuple(self.ids),
+            detections=detections,
+            tally=Tally(len(detections), len(detections)),
+            image_names=names,
+            image_sizes=sizes,
+            truth=truth,
+        )
+
+    def _instances(self, key: str, fields: Sequence[str], optional: bool = False) -> Dict[str, np.ndarray]:
+        """The arrays of one kind of instances of every image, one after the other, and the image of each row."""
+        parts: List[Dict[str, Any]] = []
+        for number, image in enumerate(self.images):
+            part = image.get(key)
+            if type(part) is not dict:
+                if not (optional and part is None):
+                    found = "nothing" if part is None else type(part).__name__
+                    raise self._error(number, key, "must be a dict", found)
+                part = {}
+            parts.append(part)
+        columns = {field: [part.get(field) for part in parts] for field in fields}
+        if optional:  # an InstanceData without fields becomes an empty dict
+            for field, values in columns.items():
+                columns[field] = [_NOTHING[field] if not part else value for part, value in zip(parts, values)]
+        lengths = self._lengths(columns[fields[0]], f"{key}.{fields[0]}")
+        if self.most_boxes is not None and sum(lengths) > self.most_boxes:
+            raise ResultFileError(f"{self.source}: {sum(lengths)} boxes are more than a file of this size can hold")
+        flat = {"image": np.repeat(np.arange(len(lengths)), lengths)}
+        for field, values in columns.items():
+            flat[field] = self._flat(values, lengths, key, field)
+        return flat
+
+    def _lengths(self, values: List[Any], field: str) -> List[int]:
+        try:
+            return [len(value) for value in values]
+        except TypeError:
+            for number, value in enumerate(values):
+                if not hasattr(value, "__len__") or getattr(value, "shape", None) == ():
+                    found = "nothing" if value is None else type(value).__name__
+                    raise self._error(number, field, "must be an array", found) from None
+            raise
+
+    def _flat(self, values: List[Any], lengths: List[int], key: str, field: str) -> np.ndarray:
+        if set(map(type, values)) != {np.ndarray}:
+            values = [self._array(value, number, f"{key}.{field}") for number, value in enumerate(values)]
+        width = (4,) if field == "bboxes" else ()
+        filled = [value for value in values if value.size]
+        if [len(value) for value in values] != lengths or any(value.shape[1:] != width for value in filled):
+            self._refuse_shapes(values, lengths, key, field)
+        if not filled:
+            return np.empty((0, *width), np.int64 if field == "labels" else np.float32)
+        kinds, expected = ("iu", "must be whole numbers") if field == "labels" else ("fiu", "must be numbers")
+        if any(dtype.kind not in kinds for dtype in {value.dtype for value in filled}):
+            for number, value in enumerate(values):
+                if value.size and value.dtype.kind not in kinds:
+                    raise self._error(number, f"{key}.{field}", expected, value.dtype)
+        return np.concatenate(filled)
+
+    def _array(self, value: Any, number: int, field: str) -> np.ndarray:
+        if isinstance(value, (np.ndarray, list, tuple)) or hasattr(value, "__array__"):
+            try:
+                array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise self._error(number, field, "must be an array", str(error)[:80]) from None
+            if array.ndim:
+                return array
+        raise self._error(number, field, "must be an array", "nothing" if value is None else type(value).__name__)
+
+    def _refuse_shapes(self, values: List[np.ndarray], lengths: List[int], key: str, field: str) -> None:
+        for number, (value, length) in enumerate(zip(values, lengths)):
+            name = f"{key}.{field}"
+            if field == "bboxes" and value.ndim == 2 and value.shape[1] in (5, 8) and value.size:
+                raise self._error(
+                    number, name, "must have shape (N, 4); rotated boxes are not supported by this report", value.shape
+                )
+            shape = (length, 4) if field == "bboxes" else (length,)
+            if len(value) != length or (value.size and value.shape != shape):
+                raise self._error(number, name, f"must have shape {shape}", value.shape)
+
+    def _error(self, number: int, field: str, expected: str, found: Any) -> ResultFileError:
+        ids = getattr(self, "ids", None)
+        name = ascii(ids[number]) if ids is not None else f"number {number}"
+        return ResultFileError(f"{self.source}: '{field}' of image {name} {expected} (found {found})")
+
+    def _truth(self) -> Optional[Objects]:
+        images = self.images
+        if any(image.get("gt_instances") for image in images):
+            there = self._instances("gt_instances", ("bboxes", "labels"), optional=True)
+            ignored = self._instances("ignored_instances", ("bboxes", "labels"), optional=True)
+            crowd = np.repeat([False, True], [len(there["image"]), len(ignored["image"])])
+            both = {field: np.concatenate([there[field], ignored[field]]) for field in there}
+            return Objects(both["image"], both["bboxes"], both["labels"], crowd=crowd)
+        if any(type(image.get("instances")) is list for image in images):
+            return self._truth_of_instances()
+        return None
+
+    def _truth_of_instances(self) -> Objects:
+        for number, image in enumerate(self.images):
+            if type(image.get("instances")) is not list:
+                raise self._error(number, "instances", "must be a list", type(image.get("instances")).__name__)
+        lists = [image["instances"] for image in self.images]
+        rows = list(chain.from_iterable(lists))
+        what = "object"
+        boxes = numbers(column(rows, "bbox", self.source, what), "bbox", self.source, what, 4)
+        labels = numbers(column(rows, "bbox_label", self.source, what), "bbox_label", self.source, what)
+        if (labels % 1).any() or (abs(labels) > 1 << 40).any():
+            raise ResultFileError(f"{self.source}: 'bbox_label' of every object must be a whole number")
+        # A group of objects under one box is OpenImages' word for what COCO calls a crowd.
+        crowd = np.array([bool(row.get("ignore_flag")) or bool(row.get("is_group_of")) for row in rows], dtype=bool)
+        return Objects(np.repeat(np.arange(len(lists)), list(map(len, lists))), boxes, labels, crowd=crowd)
+
+
+_NOTHING = {"bboxes": np.empty((0, 4), np.float32), "labels": np.empty(0, np.int64)}
+
+
+def _size(shape: Any) -> Tuple[int, int]:
+    """Height and width; 0 where unknown."""
+    if (
+        isinstance(shape, (tuple, list))
+        and len(shape) >= 2
+        and all(isinstance(side, (int, np.integer)) for side in shape)
+    ):
+        return min(int(shape[0]), 1 << 40), min(int(shape[1]), 1 << 40)
+    return 0, 0
+
+
+def _read_mmdet_2(content: List[Any], source: str, most_boxes: Optional[int]) -> DetectionResults:
+    per_image = [image[0] if type(image) is tuple and image else image for image in content]
+    num_classes = len(per_image[0]) if isinstance(per_image[0], list) else 0
+    for number, image in enumerate(per_image):
+        if type(image) is not list or len(image) != num_classes:
+            found = f"{len(image)} of them" if type(image) is list else type(image).__name__
+            raise ResultFileError(
+                f"{source}: image number {number} must be a list of {num_classes} arrays, one a class (found {found})"
+            )
+    arrays = list(chain.from_iterable(per_image))
+    for number, array in enumerate(arrays):
+        if type(array) is not np.ndarray or array.ndim != 2 or array.shape[1] != 5 or array.dtype.kind != "f":
+            image, label = divmod(number, num_classes)
+            found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+            rotated = isinstance(array, np.ndarray) and array.ndim == 2 and array.shape[1] in (6, 9)
+            hint = "; rotated boxes are not supported by this report" if rotated else ""
+            raise ResultFileError(
+                f"{source}: class {label} of image number {image} must be an array of numbers of shape (n, 5){hint} "
+                f"(found {found})"
+            )
+    lengths = np.array([len(array) for array in arrays], dtype=np.int64)
+    count = int(lengths.sum())
+    if most_boxes is not None and count > most_boxes:
+        raise ResultFileError(f"{source}: {count} boxes are more than a file of this size can hold")
+    rows = np.concatenate(arrays) if arrays else np.empty((0, 5), np.float32)
+    labels = np.tile(np.arange(num_classes), len(per_image))
+    images = np.repeat(np.arange(len(per_image)), num_classes)
+    return DetectionResults(
+        source=source,
+        dialect="mmdet 2",
+        num_images=len(per_image),
+        image_ids=None,
+        detections=Detections(np.repeat(images, lengths), rows[:, :4], rows[:, 4], np.repeat(labels, lengths)),
+        tally=Tally(count, count),
+        image_names=("",) * len(per_image),
+        image_sizes=np.zeros((len(per_image), 2), np.int64),
+        num_classes=num_classes,
+    )
+
+
+def _read_coco(content: Any, source: str) -> DetectionResults:
+    if not isinstance(content, list):
+        hint = "; this is an annotation file" if isinstance(content, dict) and "annotations" in content else ""
+        raise ResultFileError(
+            f"{source}: COCO results are a list of detections (found a {type(content).__name__}{hint})"
+        )
+    what = "detection"
+    image_ids, image = _numbered(identities(column(content, "image_id", source, what), "image_id", source, what))
+    categories = identities(column(content, "category_id", source, what), "category_id", source, what)
+    category_ids, labels = _numbered(categories)
+    boxes = numbers(column(content, "bbox", source, what), "bbox", source, what, 4)
+    scores = numbers(column(content, "score", source, what), "score", source, what)
+    return DetectionResults(
+        source=source,
+        dialect="coco",
+        num_images=len(image_ids),
+        image_ids=tuple(image_ids),
+        detections=Detections(image, boxes, scores, labels, box_format="xywh"),
+        tally=Tally(len(boxes), len(boxes)),
+        image_names=("",) * len(image_ids),
+        image_sizes=np.zeros((len(image_ids), 2), np.int64),
+        category_ids=tuple(category_ids),
+    )
+
+
+def _numbered(values: List[Any]) -> Tuple[List[Any], np.ndarray]:
+    """The different values in order of their first coming, and for every value its number among them."""
+    different = list(dict.fromkeys(values))
+    number = {value: at for at, value in enumerate(different)}
+    return different, np.fromiter(map(number.__getitem__, values), np.int64, len(values))
