@@ -12,6 +12,8 @@ _R = TypeVar("_R")
 
 # 16 float32 are one cache line: a narrower tile would read every line of the matrix more than once.
 TILE_WIDTH = 16
+# Rows transposed at once: their cache lines (64 bytes each) must still be there when the next column asks for them.
+TILE_ROWS = 512
 
 
 def working_dtype(blocks: Sequence[np.ndarray]) -> np.dtype:
@@ -25,8 +27,10 @@ def _tile(blocks: Sequence[np.ndarray], start: int, stop: int, dtype: np.dtype) 
     tile = np.empty((stop - start, sum(len(block) for block in blocks)), dtype=dtype)
     row = 0
     for block in blocks:
-        tile[:, row : row + len(block)] = block[:, start:stop].T
-        row += len(block)
+        for first in range(0, len(block), TILE_ROWS):
+            part = block[first : first + TILE_ROWS, start:stop]
+            tile[:, row : row + len(part)] = part.T
+            row += len(part)
     return tile
 
 

@@ -7,141 +7,47 @@ from typing import Dict, Mapping, Optional, Sequence, Union
 import numpy as np
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.auc import CURVES, AUCResult, histogram_auc, score_auc
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES
 from mm_metrics_plugin.functional.decisions import hard_decisions
-from mm_metrics_plugin.metrics.fields import first_bad
+from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
 from mm_metrics_plugin.metrics.options import check_choice, check_together
+from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State, StateGroup
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.scores import DecisionState, RecentScoreState, ScoreHistogramState, ScoreState
 
 
-@METRICS.register_module()
-class SingleLabelAUC(SingleLabelMetricBase):
-    """Area under the ROC (or precision-recall) curve of the scores, one class against the rest.
+class _AUCMetric(ScoredMetricBase):
+    """What the AUC of one label and that of several have in common: options, results and keys."""
 
-    Keys: ``auc`` first; ``auc_error`` with ``num_thresholds``; ``batch_auc`` with ``slide_steps``;
-    ``classes_averaged`` when it is not all of them; ``auc_<class>`` with ``classwise``. Values lie in 0 to 1.
+    multi_class = "ovr"
 
-    Args:
-        average: ``'macro'``, ``'weighted'`` (by support), ``'micro'``, or None for keys per class only.
-        curve: ``'roc'``, or ``'pr'`` for average precision.
-        multi_class: ``'ovr'``, or ``'ovo'`` for the mean over pairs of classes (Hand and Till).
-        max_fpr: Standardised partial area up to this false positive rate.
-        num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
-            memory, and ``auc_error`` bounds the distance from the exact value.
-        thrs: One or several thresholds: the AUC of the hard decision "best class, if its score is above the
-            threshold" instead of the AUC of the scores. Several give keys ``auc_thr-0.50``.
-        num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score``.
-        absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
-            ``'error'`` raises.
-        classwise: Also one key a class.
-        slide_steps: Also ``batch_auc``, the exact AUC of the last this many batches (of every process; 0: of all).
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'single-label'`` by default.
-
-    Example:
-        >>> import torch
-        >>> metric = SingleLabelAUC()
-        >>> scores = [[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]]
-        >>> samples = [dict(pred_score=torch.tensor(s), gt_label=torch.tensor([y])) for s, y in zip(scores, [0, 0, 1, 1])]
-        >>> metric.process(None, samples)
-        >>> metric.evaluate(size=4)
-        {'single-label/auc': 0.75}
-    """
-
-    def __init__(
+    def _take_options(
         self,
-        average: Optional[str] = "macro",
-        curve: str = "roc",
-        multi_class: str = "ovr",
-        max_fpr: Optional[float] = None,
-        num_thresholds: Optional[int] = None,
-        thrs: Union[float, Sequence[float], None] = None,
-        num_classes: Optional[int] = None,
-        absent: str = "skip",
-        classwise: bool = False,
-        slide_steps: Optional[int] = None,
-        collect_device: str = "cpu",
-        prefix: Optional[str] = None,
+        average: Optional[str],
+        curve: str,
+        max_fpr: Optional[float],
+        num_thresholds: Optional[int],
+        absent: str,
+        classwise: bool,
     ) -> None:
-        super().__init__(num_classes=num_classes, collect_device=collect_device, prefix=prefix)
         check_choice("average", average, ("macro", "micro", "weighted", None))
         check_choice("curve", curve, CURVES)
-        check_choice("multi_class", multi_class, ("ovr", "ovo"))
         check_choice("absent", absent, ABSENT_RULES)
-        plain = curve == "roc" and multi_class == "ovr"
-        check_together(
-            multi_class == "ovr" or (average in ("macro", "weighted") and curve == "roc"),
-            f"multi_class='ovo' goes with average='macro' or 'weighted' and curve='roc' (found {average!r}, {curve!r})",
-        )
-        check_together(max_fpr is None or plain, "max_fpr goes with curve='roc' and multi_class='ovr' only")
+        check_together(max_fpr is None or curve == "roc", "max_fpr goes with curve='roc' only")
         check_together(max_fpr is None or 0 < max_fpr <= 1, f"max_fpr must lie in (0, 1] (found {max_fpr!r})")
-        counted = num_thresholds is not None or thrs is not None
-        check_together(
-            not counted or (multi_class == "ovr" and max_fpr is None),
-            "num_thresholds and thrs go with multi_class='ovr' and without max_fpr",
-        )
-        check_together(num_thresholds is None or thrs is None, "num_thresholds and thrs do not go together")
+        check_together(max_fpr is None or num_thresholds is None, "max_fpr and num_thresholds do not go together")
         check_together(
             num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
         )
-        check_together(slide_steps is None or (thrs is None and slide_steps >= 0), "slide_steps needs scores, not thrs")
         self.average = average
         self.curve = curve
-        self.multi_class = multi_class
         self.max_fpr = max_fpr
         self.num_thresholds = num_thresholds
-        self.thrs = thrs if thrs is None else [float(thr) for thr in np.atleast_1d(thrs)]
         self.absent = absent
         self.classwise = classwise or average is None
-        self.slide_steps = slide_steps
-
-    @property
-    def _decides(self) -> bool:
-        return self.thrs is not None or self._scored is False
-
-    def empty_state(self) -> State:
-        """Scores, their histogram or counts of decisions, as the options ask for."""
-        if self._decides:
-            return DecisionState(self.num_classes or 0)
-        scores: State = ScoreState() if self.num_thresholds is None else ScoreHistogramState(self.num_thresholds)
-        return StateGroup(all=scores, recent=RecentScoreState(self.slide_steps)) if self.slide_steps else scores
-
-    def read(self, samples: Sequence[Mapping]) -> Batch:
-        """Scores and labels, or decisions and labels, of a batch."""
-        if not self.has_scores(samples):
-            return Batch(*self.read_decisions(samples))
-        scores, labels = self.read_scores(samples)
-        if self.thrs is not None:
-            return Batch(hard_decisions(scores, thresholds=self.thrs), labels)
-        if self.num_thresholds is not None:
-            inside = (scores >= 0) & (scores <= 1)
-            if not inside.all():
-                row = first_bad(inside)
-                raise MetricInputError(
-                    f"'pred_score' of {self.namer(samples)(row)} must lie in 0 to 1 for num_thresholds "
-                    f"(found {scores[row][~inside[row]][0]})"
-                )
-        return Batch(scores, labels)
-
-    def compute(self, state: State) -> Dict[str, float]:
-        """The AUC and what belongs to it, by key."""
-        if isinstance(state, DecisionState):
-            results = self._decision_results(state)
-        else:
-            results = {"": self._result(state["all"] if isinstance(state, StateGroup) else state)}
-        metrics: Dict[str, float] = {}
-        for suffix, result in results.items():
-            metrics.update(self._keys(result, suffix))
-        if self.slide_steps == 0:
-            metrics["batch_auc"] = results[""].value
-        elif isinstance(state, StateGroup):
-            metrics["batch_auc"] = self._result(state["recent"]).value
-        return metrics
 
     def _result(self, state: State) -> AUCResult:
         if isinstance(state, ScoreHistogramState):
@@ -165,17 +71,6 @@ class SingleLabelAUC(SingleLabelMetricBase):
             classwise=self.classwise,
         )
 
-    def _decision_results(self, state: DecisionState) -> Dict[str, AUCResult]:
-        many = self.thrs is not None and len(self.thrs) > 1 and (state.right is None or len(state.right) > 1)
-        suffixes = [f"_thr-{thr:.2f}" for thr in self.thrs] if many and self.thrs else [""]
-        if state.support is None:
-            return {suffix: self._nothing() for suffix in suffixes}
-        histograms = zip(*state.histograms())
-        return {
-            suffix: histogram_auc(positives, totals, average=self.average, curve=self.curve, absent=self.absent)
-            for suffix, (positives, totals) in zip(suffixes, histograms)
-        }
-
     def _nothing(self) -> AUCResult:
         """The result of no samples at all."""
         undefined = np.full(self.num_classes or 0, np.nan)
@@ -187,7 +82,7 @@ class SingleLabelAUC(SingleLabelMetricBase):
         if self.average is not None:
             metrics[f"auc{suffix}"] = result.value
         if self.num_thresholds is not None and self.average is not None:
-            metrics[f"auc_error{suffix}"] = result.error
+            metrics[f"area_error{suffix}"] = result.error
         if self.average != "micro" and result.classes_averaged != len(names):
             metrics[f"classes_averaged{suffix}"] = result.classes_averaged
         if self.classwise:
@@ -197,3 +92,182 @@ class SingleLabelAUC(SingleLabelMetricBase):
         if not len(names):
             self.warn_undefined("AUC", "there were no samples", ["the data set"])
         return metrics
+
+
+@METRICS.register_module()
+class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
+    """Area under the ROC (or precision-recall) curve of the scores, one class against the rest.
+
+    Keys: ``auc`` first; ``area_error`` with ``num_thresholds``; ``batch_auc`` with ``slide_steps``;
+    ``classes_averaged`` when it is not all of them; ``auc_<class>`` with ``classwise``. Values lie in 0 to 1.
+
+    Args:
+        average: ``'macro'``, ``'weighted'`` (by support), ``'micro'``, or None for keys per class only.
+        curve: ``'roc'``, or ``'pr'`` for average precision.
+        multi_class: ``'ovr'``, or ``'ovo'`` for the mean over pairs of classes (Hand and Till).
+        max_fpr: Standardised partial area up to this false positive rate.
+        num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
+            memory, and ``area_error`` bounds the distance from the exact value.
+        thrs: One or several thresholds: the AUC of the hard decision "best class, if its score is above the
+            threshold" instead of the AUC of the scores. Several give keys ``auc_thr-0.50``.
+        num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score``.
+        absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
+            ``'error'`` raises.
+        classwise: Also one key a class.
+        slide_steps: Also ``batch_auc``, the exact AUC of the last this many batches (of every process; 0: of all).
+        collect_device: As in mmengine.
+        prefix: As in mmengine; ``'single-label'`` by default.
+
+    Example:
+        >>> import torch
+        >>> metric = SingleLabelAUC()
+        >>> scores = [[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]]
+        >>> labels = [0, 0, 1, 1]
+        >>> samples = [dict(pred_score=torch.tensor(s), gt_label=torch.tensor([y])) for s, y in zip(scores, labels)]
+        >>> metric.process(None, samples)
+        >>> metric.evaluate(size=4)
+        {'single-label/auc': 0.75}
+    """
+
+    def __init__(
+        self,
+        average: Optional[str] = "macro",
+        curve: str = "roc",
+        multi_class: str = "ovr",
+        max_fpr: Optional[float] = None,
+        num_thresholds: Optional[int] = None,
+        thrs: Union[float, Sequence[float], None] = None,
+        num_classes: Optional[int] = None,
+        absent: str = "skip",
+        classwise: bool = False,
+        slide_steps: Optional[int] = None,
+        collect_device: str = "cpu",
+        prefix: Optional[str] = None,
+    ) -> None:
+        super().__init__(num_classes=num_classes, collect_device=collect_device, prefix=prefix)
+        self._take_options(average, curve, max_fpr, num_thresholds, absent, classwise)
+        check_choice("multi_class", multi_class, ("ovr", "ovo"))
+        check_together(
+            multi_class == "ovr" or (average in ("macro", "weighted") and curve == "roc" and max_fpr is None),
+            "multi_class='ovo' goes with average='macro' or 'weighted', curve='roc' and no max_fpr "
+            f"(found {average!r}, {curve!r}, {max_fpr!r})",
+        )
+        check_together(
+            multi_class == "ovr" or (num_thresholds is None and thrs is None),
+            "num_thresholds and thrs go with multi_class='ovr' only",
+        )
+        check_together(
+            thrs is None or (num_thresholds is None and max_fpr is None),
+            "thrs goes neither with num_thresholds nor with max_fpr",
+        )
+        check_together(slide_steps is None or (thrs is None and slide_steps >= 0), "slide_steps needs scores, not thrs")
+        self.multi_class = multi_class
+        self.thrs = thrs if thrs is None else [float(thr) for thr in np.atleast_1d(thrs)]
+        self.slide_steps = slide_steps
+
+    @property
+    def _decides(self) -> bool:
+        return self.thrs is not None or self._scored is False
+
+    def empty_state(self) -> State:
+        """Scores, their histogram or counts of decisions, as the options ask for."""
+        if self._decides:
+            return DecisionState(self.num_classes or 0)
+        scores: State = ScoreState() if self.num_thresholds is None else ScoreHistogramState(self.num_thresholds)
+        return StateGroup(all=scores, recent=RecentScoreState(self.slide_steps)) if self.slide_steps else scores
+
+    def read(self, samples: Sequence[Mapping]) -> Batch:
+        """Scores and labels, or decisions and labels, of a batch."""
+        if not self.has_scores(samples):
+            return Batch(*self.read_decisions(samples))
+        scores, labels = self.read_scores(samples)
+        if self.thrs is not None:
+            return Batch(hard_decisions(scores, thresholds=self.thrs), labels)
+        if self.num_thresholds is not None:
+            self.check_unit(scores, "num_thresholds", samples)
+        return Batch(scores, labels)
+
+    def compute(self, state: State) -> Dict[str, float]:
+        """The AUC and what belongs to it, by key."""
+        if isinstance(state, DecisionState):
+            results = self._decision_results(state)
+        else:
+            results = {"": self._result(state["all"] if isinstance(state, StateGroup) else state)}
+        metrics: Dict[str, float] = {}
+        for suffix, result in results.items():
+            metrics.update(self._keys(result, suffix))
+        if self.slide_steps == 0:
+            metrics["batch_auc"] = results[""].value
+        elif isinstance(state, StateGroup):
+            metrics["batch_auc"] = self._result(state["recent"]).value
+        return metrics
+
+    def _decision_results(self, state: DecisionState) -> Dict[str, AUCResult]:
+        many = self.thrs is not None and len(self.thrs) > 1 and (state.right is None or len(state.right) > 1)
+        suffixes = [f"_thr-{thr:.2f}" for thr in self.thrs] if many and self.thrs else [""]
+        if state.support is None:
+            return {suffix: self._nothing() for suffix in suffixes}
+        histograms = zip(*state.histograms())
+        return {
+            suffix: histogram_auc(positives, totals, average=self.average, curve=self.curve, absent=self.absent)
+            for suffix, (positives, totals) in zip(suffixes, histograms)
+        }
+
+
+@METRICS.register_module()
+class MultiLabelAUC(_AUCMetric, MultiLabelMetricBase):
+    """Area under the ROC (or precision-recall) curve of every class, where a sample may have several classes.
+
+    Reads ``pred_score`` and ``gt_score`` (1, 0, or -1 for what does not count) or a list of classes ``gt_label``.
+    Keys and values as in :class:`SingleLabelAUC`.
+
+    Args:
+        average: ``'macro'``, ``'weighted'`` (by support), ``'micro'``, or None for keys per class only.
+        curve: ``'roc'``, or ``'pr'`` for average precision.
+        max_fpr: Standardised partial area up to this false positive rate.
+        num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
+            memory, and ``area_error`` bounds the distance from the exact value.
+        absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
+            ``'error'`` raises.
+        classwise: Also one key a class.
+        collect_device: As in mmengine.
+        prefix: As in mmengine; ``'multi-label'`` by default.
+
+    Example:
+        >>> import torch
+        >>> metric = MultiLabelAUC()
+        >>> scores, truth = [[0.9, 0.2], [0.3, 0.6], [0.4, 0.7]], [[1, 0], [0, 1], [-1, 0]]
+        >>> samples = [dict(pred_score=torch.tensor(s), gt_score=torch.tensor(t)) for s, t in zip(scores, truth)]
+        >>> metric.process(None, samples)
+        >>> metric.evaluate(size=3)
+        {'multi-label/auc': 0.75}
+    """
+
+    def __init__(
+        self,
+        average: Optional[str] = "macro",
+        curve: str = "roc",
+        max_fpr: Optional[float] = None,
+        num_thresholds: Optional[int] = None,
+        absent: str = "skip",
+        classwise: bool = False,
+        collect_device: str = "cpu",
+        prefix: Optional[str] = None,
+    ) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        self._take_options(average, curve, max_fpr, num_thresholds, absent, classwise)
+
+    def empty_state(self) -> State:
+        """Scores or their histogram."""
+        return ScoreState() if self.num_thresholds is None else ScoreHistogramState(self.num_thresholds)
+
+    def read(self, samples: Sequence[Mapping]) -> Batch:
+        """Scores and truth of a batch."""
+        scores, truth = self.read_scores(samples)
+        if self.num_thresholds is not None:
+            self.check_unit(scores, "num_thresholds", samples)
+        return Batch(scores, truth)
+
+    def compute(self, state: State) -> Dict[str, float]:
+        """The AUC and what belongs to it, by key."""
+        return self._keys(self._result(state), "")

@@ -116,7 +116,7 @@ class StreamingMetric(BaseMetric):
     # --- help for subclasses ---
 
     def sample_name(self, sample: Mapping, index: int) -> str:
-        """How messages speak of the ``index``-th sample of the batch being read: its place in the data set, its file."""
+        """How messages speak of the ``index``-th sample of the batch: its place in the data set, and its file."""
         rank, world_size = get_dist_info()
         name = f"sample {(self._seen + index) * world_size + rank}"
         path = sample.get("img_path") if isinstance(sample, Mapping) else None

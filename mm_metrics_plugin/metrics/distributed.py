@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
-from mmengine.dist import all_gather, all_gather_object, all_reduce, broadcast_object_list
+from mmengine.dist import all_gather, all_gather_object, all_reduce, broadcast_object_list, get_world_size
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.states.base import CONCAT, State
@@ -56,14 +56,18 @@ def add_up(state: Optional[State], samples: int, error: Optional[BaseException])
     """The state and the number of samples of all processes together, on each of them.
 
     Only settings, shapes and dtypes travel as objects. A process without samples cannot know settings that are learned
-    from samples, so it takes them from one that has some. Summed arrays are reduced one dtype at a time, so that counts never
-    pass through a float; concatenated ones are gathered in rank order.
+    from samples, so it takes them from one that has some. Summed arrays are reduced one dtype at a time, so that counts
+    never pass through a float; concatenated ones are gathered in rank order.
 
     Args:
         state: What this process has added up; None if ``error`` is given.
         samples: How many samples that are.
         error: What went wrong on this process. It is raised on all.
     """
+    if get_world_size() == 1:
+        if error is not None:
+            raise error
+        return state, samples
     arrays = {} if state is None else state.arrays()
     layout = {key: None if value is None else (value.dtype.str, value.shape) for key, value in arrays.items()}
     blank = None if state is None else state.empty()
@@ -75,8 +79,8 @@ def add_up(state: Optional[State], samples: int, error: Optional[BaseException])
         if notice.error is not None:
             raise notice.error
     total = sum(notice.samples for notice in notices)
-    if state is None or len(notices) == 1:
-        return state, total
+    if state is None:
+        return None, total
     if total and not samples:
         state = next(notice.blank for notice in notices if notice.samples and notice.blank is not None)
         arrays = state.arrays()

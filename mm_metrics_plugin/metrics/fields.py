@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, Callable, List, Mapping, Sequence
 
 import numpy as np
@@ -12,22 +13,21 @@ from mm_metrics_plugin.exceptions import MetricInputError
 SampleName = Callable[[int], str]
 
 
-def field_of(sample: Mapping, field: str, name: str) -> Any:
-    """The value of a field; ``'a.b'`` looks for ``b`` inside ``a``.
+def field_values(samples: Sequence[Mapping], field: str, name: SampleName) -> List[Any]:
+    """The value of a field in every sample; ``'a.b'`` looks for ``b`` inside ``a``.
 
     Raises:
-        MetricInputError: The sample has no such field.
+        MetricInputError: A sample has no such field.
     """
-    value: Any = sample
+    values: List[Any] = list(samples)
     for part in field.split("."):
-        if not isinstance(value, Mapping) and hasattr(value, part):
-            value = getattr(value, part)
-        elif part in value:
-            value = value[part]
-        else:
-            found = ", ".join(sorted(str(key) for key in value.keys())) or "nothing"
-            raise MetricInputError(f"{name} must have a field '{field}' (found {found})")
-    return value
+        for index, value in enumerate(values):
+            try:
+                values[index] = value[part] if isinstance(value, dict) else getattr(value, part)
+            except (KeyError, AttributeError):
+                found = ", ".join(sorted(str(key) for key in value)) if isinstance(value, Mapping) else type(value)
+                raise MetricInputError(f"{name(index)} must have a field '{field}' (found {found})") from None
+    return values
 
 
 def stack_fields(samples: Sequence[Mapping], fields: Sequence[str], name: SampleName) -> List[np.ndarray]:
@@ -41,37 +41,28 @@ def stack_fields(samples: Sequence[Mapping], fields: Sequence[str], name: Sample
     Raises:
         MetricInputError: A field is missing, or its shape differs between samples.
     """
-    return to_host(
-        [
-            _stack([field_of(sample, field, name(i)) for i, sample in enumerate(samples)], field, name)
-            for field in fields
-        ]
-    )
+    return to_host([_stack(field_values(samples, field, name), field, name) for field in fields])
 
 
 def _stack(values: List[Any], field: str, name: SampleName) -> Any:
-    if all(isinstance(value, torch.Tensor) for value in values):
-        same = all(value.shape == values[0].shape for value in values)
-        if same and all(value.dtype == values[0].dtype for value in values):
-            return torch.stack([value.detach() for value in values])
-    elif any(isinstance(value, torch.Tensor) for value in values):
+    if any(isinstance(value, torch.Tensor) for value in values):
         values = [value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value)) for value in values]
-        return _stack(values, field, name)
     else:
         values = [np.asarray(value) for value in values]
-        same = all(value.shape == values[0].shape for value in values)
-        if same:
-            return np.stack(values)
-    if same:  # tensors of several dtypes: the widest holds them all
-        widest = values[0].dtype
-        for value in values:
-            widest = torch.promote_types(widest, value.dtype)
-        return torch.stack([value.detach().to(widest) for value in values])
-    odd = next(i for i, value in enumerate(values) if value.shape != values[0].shape)
-    raise MetricInputError(
-        f"'{field}' of {name(odd)} must have the shape of the samples before it, {tuple(values[0].shape)} "
-        f"(found {tuple(values[odd].shape)})"
-    )
+    shape = values[0].shape
+    odd = next((index for index, value in enumerate(values) if value.shape != shape), None)
+    if odd is not None:
+        raise MetricInputError(
+            f"'{field}' of {name(odd)} must have the shape of the samples before it, {tuple(shape)} "
+            f"(found {tuple(values[odd].shape)})"
+        )
+    if isinstance(values[0], np.ndarray):
+        return np.stack(values)
+    dtypes = {value.dtype for value in values}
+    if len(dtypes) > 1:  # the widest holds them all
+        widest = reduce(torch.promote_types, dtypes)
+        values = [value.to(widest) for value in values]
+    return torch.stack(values).detach()
 
 
 def to_host(values: Sequence[Any]) -> List[np.ndarray]:

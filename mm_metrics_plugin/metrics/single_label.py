@@ -7,11 +7,11 @@ from typing import Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.fields import SampleName, check_finite, read_labels, stack_fields
+from mm_metrics_plugin.metrics.fields import read_labels, stack_fields
+from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 
 
-class SingleLabelMetricBase(StreamingMetric):
+class SingleLabelMetricBase(ScoredMetricBase):
     """Reads ``pred_score`` and ``gt_label`` (or ``pred_label`` where there are no scores).
 
     Args:
@@ -22,32 +22,15 @@ class SingleLabelMetricBase(StreamingMetric):
     default_prefix = "single-label"
 
     def __init__(self, num_classes: Optional[int] = None, **kwargs: Optional[str]) -> None:
-        super().__init__(**kwargs)  # type: ignore[arg-type]
-        self.num_classes = num_classes
+        super().__init__(num_classes, **kwargs)
         self._scored: Optional[bool] = None
-
-    def namer(self, samples: Sequence[Mapping]) -> SampleName:
-        """Tells how messages speak of the samples of this batch."""
-        return lambda index: self.sample_name(samples[index], index)
 
     def read_scores(self, samples: Sequence[Mapping]) -> Tuple[np.ndarray, np.ndarray]:
         """Scores (samples, classes) and labels of samples that carry ``pred_score``."""
         name = self.namer(samples)
         scores, labels = stack_fields(samples, ["pred_score", "gt_label"], name)
-        if scores.ndim != 2 or scores.dtype.kind not in "fiu":
-            raise MetricInputError(
-                f"'pred_score' of {name(0)} must be one number a class (found shape {scores.shape[1:]}, {scores.dtype})"
-            )
-        if self.num_classes is None:
-            self.num_classes = scores.shape[1]
-        if scores.shape[1] != self.num_classes:
-            raise MetricInputError(
-                f"'pred_score' of {name(0)} must hold {self.num_classes} scores, one a class (found {scores.shape[1]})"
-            )
-        if scores.dtype.kind != "f":
-            scores = scores.astype(np.float64)
-        check_finite(scores, "pred_score", name)
-        return scores, read_labels(labels, "gt_label", self.num_classes, name)
+        scores = self.checked_scores(scores, name)
+        return scores, read_labels(labels, "gt_label", scores.shape[1], name)
 
     def read_decisions(self, samples: Sequence[Mapping]) -> Tuple[np.ndarray, np.ndarray]:
         """Decided classes (samples, 1) and labels of samples that carry only ``pred_label``."""

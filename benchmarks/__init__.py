@@ -1,0 +1,1 @@
+"""Side-by-side measurements with the peers; ``make bench`` or ``python -m benchmarks [name ...]``."""

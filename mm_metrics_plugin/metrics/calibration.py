@@ -1,0 +1,90 @@
+"""How far the scores of a classifier can be taken for probabilities."""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, Optional, Sequence
+
+import numpy as np
+from mmengine.registry import METRICS
+
+from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.functional.calibration import BINNINGS, brier_terms, calibration_error, log_terms
+from mm_metrics_plugin.metrics.options import check_choice, check_together
+from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
+from mm_metrics_plugin.states.base import State
+from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.states.calibration import CalibrationState
+
+
+@METRICS.register_module()
+class CalibrationError(SingleLabelMetricBase):
+    """Expected and maximum calibration error of the best class, Brier score and negative log-likelihood.
+
+    Keys, less being better for all: ``ece``, ``mce``, ``brier`` (added up over the classes, so 0 to 2), ``nll`` (a
+    key with "loss" in it would be logged as a mean over a window). Scores must be probabilities, each in 0 to 1:
+    nothing is made of logits on a guess. Confidences are kept, 5 bytes a sample, so that nothing is approximated.
+
+    Args:
+        num_bins: How many bins the confidences fall in. One on an edge belongs to the lower bin.
+        binning: ``'equal-width'`` on 0 to 1, or ``'equal-mass'`` with the quantiles of the confidences as edges.
+        floor: For ``nll``, probabilities below this count as this. With 0, one true class of probability 0 makes it
+            infinite.
+        collect_device: As in mmengine.
+        prefix: As in mmengine; ``'single-label'`` by default.
+
+    Example:
+        >>> import torch
+        >>> metric = CalibrationError()
+        >>> scores, labels = [[0.75, 0.25], [0.75, 0.25]], [0, 1]
+        >>> samples = [dict(pred_score=torch.tensor(s), gt_label=torch.tensor([y])) for s, y in zip(scores, labels)]
+        >>> metric.process(None, samples)
+        >>> metric.evaluate(size=2)["single-label/ece"]
+        0.25
+    """
+
+    def __init__(
+        self,
+        num_bins: int = 15,
+        binning: str = "equal-width",
+        floor: float = 0.0,
+        collect_device: str = "cpu",
+        prefix: Optional[str] = None,
+    ) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        check_choice("binning", binning, BINNINGS)
+        check_together(num_bins >= 1, f"num_bins must be at least 1 (found {num_bins!r})")
+        check_together(0 <= floor < 1, f"floor must lie in [0, 1) (found {floor!r})")
+        self.num_bins = num_bins
+        self.binning = binning
+        self.floor = floor
+
+    def empty_state(self) -> State:
+        """Confidences, whether they were right, and sums."""
+        return CalibrationState()
+
+    def read(self, samples: Sequence[Mapping]) -> Batch:
+        """The confidence of every sample's best class, whether it is right, and the terms of the two sums."""
+        scores, labels = self.read_scores(samples)
+        self.check_unit(scores, "CalibrationError, as probabilities do", samples)
+        best = scores.argmax(axis=1)
+        return Batch(
+            scores[np.arange(len(best)), best],
+            best == labels,
+            brier_terms(scores, labels),
+            log_terms(scores, labels, floor=self.floor),
+        )
+
+    def compute(self, state: State) -> Dict[str, float]:
+        """The four numbers, by key."""
+        arrays = state.arrays()
+        if arrays["confidence"] is None or not len(arrays["confidence"]):
+            self.warn_undefined("calibration", "there were no samples", ["the data set"])
+            return dict.fromkeys(("ece", "mce", "brier", "nll"), float("nan"))
+        confidence, right = arrays["confidence"], arrays["right"]
+        result = calibration_error(confidence, right, num_bins=self.num_bins, binning=self.binning)  # type: ignore[arg-type]
+        return {
+            "ece": result.ece,
+            "mce": result.mce,
+            "brier": float(divide(arrays["squares"], len(confidence))),  # type: ignore[arg-type]
+            "nll": float(divide(arrays["logs"], len(confidence))),  # type: ignore[arg-type]
+        }

@@ -1,0 +1,118 @@
+"""How far apart the scores of a class and those of the rest lie."""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, Optional, Sequence
+
+import numpy as np
+from mmengine.registry import METRICS
+
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional.averaging import ABSENT_RULES, mean_over_classes
+from mm_metrics_plugin.functional.ks import KSResult, histogram_ks, score_ks
+from mm_metrics_plugin.metrics.options import check_choice, check_together
+from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
+from mm_metrics_plugin.states.base import State
+from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.states.scores import ScoreHistogramState, ScoreState
+
+
+@METRICS.register_module()
+class SingleLabelKS(SingleLabelMetricBase):
+    """Kolmogorov-Smirnov statistic: the largest TPR - FPR of a class against the rest over all thresholds.
+
+    Keys: ``ks`` first, the mean over the classes or that of ``positive_label``; ``ks_threshold`` with
+    ``positive_label``, the score from which on the class is said to be present; ``ks_error`` with ``num_thresholds``;
+    ``ks_<class>`` and ``ks_threshold_<class>`` with ``classwise``; ``classes_in_ks`` when it is not all of them.
+    Values lie in 0 to 1. Of several thresholds that reach the same value the highest is given.
+
+    Args:
+        positive_label: The one class that matters, as in binary problems. Only its scores are kept.
+        num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
+            memory; the exact value is at most ``ks_error`` above.
+        absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
+            ``'error'`` raises.
+        classwise: Also keys per class.
+        collect_device: As in mmengine.
+        prefix: As in mmengine; ``'single-label'`` by default.
+
+    Example:
+        >>> import torch
+        >>> metric = SingleLabelKS(positive_label=1)
+        >>> scores, labels = [0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]
+        >>> samples = [dict(pred_score=torch.tensor([1 - s, s]), gt_label=torch.tensor([y])) for s, y in zip(scores, labels)]
+        >>> metric.process(None, samples)
+        >>> metric.evaluate(size=4)["single-label/ks"]
+        0.5
+    """
+
+    def __init__(
+        self,
+        positive_label: Optional[int] = None,
+        num_thresholds: Optional[int] = None,
+        absent: str = "skip",
+        classwise: bool = False,
+        collect_device: str = "cpu",
+        prefix: Optional[str] = None,
+    ) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        check_choice("absent", absent, ABSENT_RULES)
+        check_together(
+            num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
+        )
+        check_together(
+            positive_label is None or (positive_label >= 0 and not classwise),
+            "positive_label must be a class index, and does not go with classwise",
+        )
+        self.positive_label = positive_label
+        self.num_thresholds = num_thresholds
+        self.absent = absent
+        self.classwise = classwise
+
+    def empty_state(self) -> State:
+        """Scores or their histogram."""
+        return ScoreState() if self.num_thresholds is None else ScoreHistogramState(self.num_thresholds)
+
+    def read(self, samples: Sequence[Mapping]) -> Batch:
+        """Scores and labels of a batch; of one column for ``positive_label``."""
+        scores, labels = self.read_scores(samples)
+        if self.num_thresholds is not None:
+            self.check_unit(scores, "num_thresholds", samples)
+        if self.positive_label is None:
+            return Batch(scores, labels)
+        if self.positive_label >= scores.shape[1]:
+            raise MetricInputError(
+                f"'pred_score' of {self.namer(samples)(0)} must hold a score of class {self.positive_label}, "
+                f"the positive_label (found {scores.shape[1]} scores)"
+            )
+        column = slice(self.positive_label, self.positive_label + 1)
+        return Batch(scores[:, column], (labels == self.positive_label).astype(np.int8)[:, None])
+
+    def compute(self, state: State) -> Dict[str, float]:
+        """The KS and what belongs to it, by key."""
+        result = self._result(state)
+        metrics = {"ks": result.mean(absent=self.absent)}
+        names = self.class_names(len(result.per_class))
+        if self.positive_label is not None:
+            metrics["ks_threshold"] = float(result.thresholds[0]) if len(names) else float("nan")
+            names = [f"class {self.positive_label}"] if len(names) else []
+        if self.num_thresholds is not None:
+            metrics["ks_error"] = mean_over_classes(result.errors, absent=self.absent)
+        if result.classes_averaged != len(names) and self.positive_label is None:
+            metrics["classes_in_ks"] = result.classes_averaged
+        if self.classwise:
+            metrics.update({f"ks_{name}": value for name, value in zip(names, result.per_class)})
+            metrics.update({f"ks_threshold_{name}": value for name, value in zip(names, result.thresholds)})
+        undefined = [names[index] for index in np.flatnonzero(np.isnan(result.per_class))]
+        self.warn_undefined("KS", "the data holds no sample of the class, or no other", undefined)
+        if not len(names):
+            self.warn_undefined("KS", "there were no samples", ["the data set"])
+        return metrics
+
+    def _result(self, state: State) -> KSResult:
+        if isinstance(state, ScoreHistogramState) and state.totals is not None:
+            return histogram_ks(state.positives, state.totals)
+        if isinstance(state, ScoreState) and len(state.labels):
+            return score_ks(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
+        nothing = np.zeros(0)
+        return KSResult(nothing, nothing, nothing.astype(np.int64), nothing)

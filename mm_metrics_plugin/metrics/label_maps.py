@@ -1,0 +1,96 @@
+"""Reads pictures with a prediction and a truth, as mmseg's data samples have them."""
+
+from __future__ import annotations
+
+from typing import Iterator, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional.overlap import count_label_pairs
+from mm_metrics_plugin.metrics.base import StreamingMetric
+from mm_metrics_plugin.metrics.fields import field_values, to_host
+
+Picture = Tuple[str, np.ndarray, np.ndarray]
+
+
+class LabelMapMetricBase(StreamingMetric):
+    """Reads two fields of pictures whose sizes may differ from sample to sample.
+
+    Args:
+        prediction_field: Where a sample has the prediction; a dotted path looks inside.
+        target_field: Where it has the truth.
+        num_classes: How many classes there are; the data set's number by default.
+        ignore_index: Pixels with this truth are left out; None for none.
+        **kwargs: As in :class:`StreamingMetric`.
+    """
+
+    default_prefix = "sem-seg"
+
+    def __init__(
+        self,
+        prediction_field: str,
+        target_field: str,
+        num_classes: Optional[int],
+        ignore_index: Optional[int],
+        **kwargs: Optional[str],
+    ) -> None:
+        super().__init__(**kwargs)  # type: ignore[arg-type]
+        self.prediction_field = prediction_field
+        self.target_field = target_field
+        self.num_classes = num_classes
+        self.ignore_index = ignore_index
+
+    @property
+    def known_classes(self) -> Optional[int]:
+        """How many classes there are, if the option or the data set says so."""
+        return self.num_classes or len((self.dataset_meta or {}).get("classes") or ()) or None
+
+    def pictures(self, samples: Sequence[Mapping]) -> Iterator[Picture]:
+        """The name, the prediction and the truth of every sample of a batch."""
+
+        def name(index: int) -> str:
+            return self.sample_name(samples[index], index)
+
+        values = [*field_values(samples, self.prediction_field, name), *field_values(samples, self.target_field, name)]
+        arrays = to_host([value.detach() if isinstance(value, torch.Tensor) else np.asarray(value) for value in values])
+        for index, (predicted, target) in enumerate(zip(arrays, arrays[len(samples) :])):
+            yield name(index), predicted, target
+
+    def count_pixels(self, picture: Picture, num_classes: int) -> np.ndarray:
+        """The confusion matrix of a picture of labels, ignored pixels left out."""
+        name, predicted, target = picture
+        self.check_same_shape(picture)
+        for field, labels in ((self.prediction_field, predicted), (self.target_field, target)):
+            if labels.dtype.kind not in "iub":
+                raise MetricInputError(f"'{field}' of {name} must hold whole numbers (found {labels.dtype})")
+        counts = count_label_pairs(target, predicted, num_classes=num_classes)
+        ignored = 0 if self.ignore_index is None else int(np.count_nonzero(target == self.ignore_index))
+        if self.ignore_index is not None and 0 <= self.ignore_index < num_classes:
+            counts[self.ignore_index] = 0
+            ignored = 0
+        if counts[-1].sum() != ignored:
+            wanted = f"from 0 to {num_classes - 1}"
+            wanted += "" if self.ignore_index is None else f", or {self.ignore_index} to be ignored"
+            good = ((target >= 0) & (target < num_classes)) | (target == self.ignore_index)
+            raise MetricInputError(
+                f"'{self.target_field}' of {name} must hold class indices {wanted} (found {target[~good][0]})"
+            )
+        if counts[:-1, -1].any():
+            outside = (predicted < 0) | (predicted >= num_classes)
+            outside &= (target != self.ignore_index).reshape(predicted.shape)
+            raise MetricInputError(
+                f"'{self.prediction_field}' of {name} must hold class indices from 0 to {num_classes - 1} "
+                f"(found {predicted[outside][0]})"
+            )
+        return counts[:-1, :-1]
+
+    def check_same_shape(self, picture: Picture) -> None:
+        """Raises MetricInputError unless prediction and truth have the same shape, axes of length one aside."""
+        name, predicted, target = picture
+        if [length for length in predicted.shape if length != 1] != [length for length in target.shape if length != 1]:
+            raise MetricInputError(
+                f"'{self.prediction_field}' of {name} must have the shape of '{self.target_field}', {target.shape} "
+                f"(found {predicted.shape})"
+            )
