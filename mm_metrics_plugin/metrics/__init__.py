@@ -1,6 +1,29 @@
 """The metrics mmengine can build from a config. Importing this package registers them."""
 
-from mm_metrics_plugin.metrics.auc import SingleLabelAUC
+from mm_metrics_plugin.metrics.auc import MultiLabelAUC, SingleLabelAUC
 from mm_metrics_plugin.metrics.base import StreamingMetric
+from mm_metrics_plugin.metrics.calibration import CalibrationError
+from mm_metrics_plugin.metrics.ks import SingleLabelKS
+from mm_metrics_plugin.metrics.overlap import DiceScore, MeanIoU
+from mm_metrics_plugin.metrics.prf import MultiLabelPRF, SingleLabelPRF
+from mm_metrics_plugin.metrics.ranking import PosNegRatio
+from mm_metrics_plugin.metrics.recall import RecallAtK
+from mm_metrics_plugin.metrics.regression import RegressionError
+from mm_metrics_plugin.metrics.running import FieldMean, FieldSum
 
-__all__ = ["SingleLabelAUC", "StreamingMetric"]
+__all__ = [
+    "CalibrationError",
+    "DiceScore",
+    "FieldMean",
+    "FieldSum",
+    "MeanIoU",
+    "MultiLabelAUC",
+    "MultiLabelPRF",
+    "PosNegRatio",
+    "RecallAtK",
+    "RegressionError",
+    "SingleLabelAUC",
+    "SingleLabelKS",
+    "SingleLabelPRF",
+    "StreamingMetric",
+]

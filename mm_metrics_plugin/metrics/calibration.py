@@ -7,7 +7,6 @@ from typing import Dict, Mapping, Optional, Sequence
 import numpy as np
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.calibration import BINNINGS, brier_terms, calibration_error, log_terms
 from mm_metrics_plugin.metrics.options import check_choice, check_together
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
@@ -76,15 +75,14 @@ class CalibrationError(SingleLabelMetricBase):
 
     def compute(self, state: State) -> Dict[str, float]:
         """The four numbers, by key."""
-        arrays = state.arrays()
-        if arrays["confidence"] is None or not len(arrays["confidence"]):
+        confidence, right, squares, logs = state.arrays().values()
+        if confidence is None or not len(confidence):
             self.warn_undefined("calibration", "there were no samples", ["the data set"])
             return dict.fromkeys(("ece", "mce", "brier", "nll"), float("nan"))
-        confidence, right = arrays["confidence"], arrays["right"]
         result = calibration_error(confidence, right, num_bins=self.num_bins, binning=self.binning)  # type: ignore[arg-type]
         return {
             "ece": result.ece,
             "mce": result.mce,
-            "brier": float(divide(arrays["squares"], len(confidence))),  # type: ignore[arg-type]
-            "nll": float(divide(arrays["logs"], len(confidence))),  # type: ignore[arg-type]
+            "brier": squares / len(confidence),  # type: ignore[dict-item, operator]
+            "nll": logs / len(confidence),  # type: ignore[dict-item, operator]
         }

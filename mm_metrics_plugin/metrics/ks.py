@@ -39,8 +39,8 @@ class SingleLabelKS(SingleLabelMetricBase):
     Example:
         >>> import torch
         >>> metric = SingleLabelKS(positive_label=1)
-        >>> scores, labels = [0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]
-        >>> samples = [dict(pred_score=torch.tensor([1 - s, s]), gt_label=torch.tensor([y])) for s, y in zip(scores, labels)]
+        >>> pairs = zip([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        >>> samples = [dict(pred_score=torch.tensor([1 - s, s]), gt_label=torch.tensor([y])) for s, y in pairs]
         >>> metric.process(None, samples)
         >>> metric.evaluate(size=4)["single-label/ks"]
         0.5

@@ -8,7 +8,6 @@ import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.confusion import (
     ConfusionResult,
     CountsResult,
@@ -93,7 +92,7 @@ class _PRFMetric(ScoredMetricBase):
             missing = np.flatnonzero(counts == 0)
             if len(missing):
                 metrics[f"{key}{suffix}"] = len(names) - len(missing)
-                self.warn_undefined(what, reason, [names[index] for index in missing])
+                self.warn_undefined(what, reason, [names[int(index)] for index in missing])
 
 
 @METRICS.register_module()
@@ -155,9 +154,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         self._needs_scores = thrs is not None or bool(self.topk)
         if thrs is None and convention == "mmpretrain":
             thrs = 0.0
-        self.thrs: List[Optional[float]] = (
-            [thrs] if thrs is None or isinstance(thrs, (int, float)) else [*thrs]  # type: ignore[misc]
-        )
+        self.thrs: List[Optional[float]] = [thrs] if thrs is None or isinstance(thrs, (int, float)) else [*thrs]
         check_together(len(self.thrs) > 0, "thrs must name at least one threshold")
         self._limits = [-np.inf if thr is None else float(thr) for thr in self.thrs]
 
@@ -202,8 +199,9 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
             rates = self._rate_keys(report, suffix)
             scalars = {f"{key}{suffix}": getattr(report, key) for key in SCALARS}
             for index, k in enumerate(self.topk):
-                hits = 0 if not samples else state.hits[index * len(matrices) + rule]  # type: ignore[attr-defined]
-                scalars[f"accuracy_top{k}{suffix}"] = float(divide(hits, samples))
+                place = index * len(matrices) + rule
+                hits = state.hits[place] if samples else np.nan  # type: ignore[attr-defined]
+                scalars[f"accuracy_top{k}{suffix}"] = hits / max(samples, 1)
             metrics.update({**rates, **scalars})
             if samples:
                 self._warn_of_agreement(report)
@@ -291,5 +289,5 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
         tp, fp, fn, tn = (nothing if count is None else count for count in state.arrays().values())
         total = int(tp.sum() + fp.sum() + fn.sum() + tn.sum())
         metrics = self._rate_keys(counts_report(tp, fp, fn, tn, beta=self.beta, empty=self._empty(total)), "")
-        metrics["accuracy"] = float(divide(tp.sum() + tn.sum(), total))
+        metrics["accuracy"] = (tp.sum() + tn.sum()) / total if total else float("nan")
         return metrics

@@ -50,7 +50,8 @@ class RecallAtK(SingleLabelMetricBase):
         super().__init__(collect_device=collect_device, prefix=prefix)
         self.topk: Tuple[int, ...] = tuple(int(k) for k in np.atleast_1d(topk))
         check_together(
-            len(self.topk) > 0 and min(self.topk) >= 1, f"topk must hold one k or more, each at least 1 (found {topk!r})"
+            len(self.topk) > 0 and min(self.topk) >= 1,
+            f"topk must hold one k or more, each at least 1 (found {topk!r})",
         )
 
     def empty_state(self) -> State:
