@@ -62,21 +62,13 @@ class LabelMapMetricBase(StreamingMetric):
         """The confusion matrix of a picture of labels, ignored pixels left out."""
         name, predicted, target = picture
         self.check_same_shape(picture)
-        for field, labels in ((self.prediction_field, predicted), (self.target_field, target)):
-            if labels.dtype.kind not in "iub":
-                raise MetricInputError(f"'{field}' of {name} must hold whole numbers (found {labels.dtype})")
+        self._check_whole(predicted, self.prediction_field, name)
+        self._check_whole(target, self.target_field, name)
         counts = count_label_pairs(target, predicted, num_classes=num_classes)
-        ignored = 0 if self.ignore_index is None else int(np.count_nonzero(target == self.ignore_index))
         if self.ignore_index is not None and 0 <= self.ignore_index < num_classes:
             counts[self.ignore_index] = 0
-            ignored = 0
-        if counts[-1].sum() != ignored:
-            wanted = f"from 0 to {num_classes - 1}"
-            wanted += "" if self.ignore_index is None else f", or {self.ignore_index} to be ignored"
-            good = ((target >= 0) & (target < num_classes)) | (target == self.ignore_index)
-            raise MetricInputError(
-                f"'{self.target_field}' of {name} must hold class indices {wanted} (found {target[~good][0]})"
-            )
+        if counts[-1].any():
+            self.check_target(target, name, num_classes)
         if counts[:-1, -1].any():
             outside = (predicted < 0) | (predicted >= num_classes)
             outside &= (target != self.ignore_index).reshape(predicted.shape)
@@ -85,6 +77,21 @@ class LabelMapMetricBase(StreamingMetric):
                 f"(found {predicted[outside][0]})"
             )
         return counts[:-1, :-1]
+
+    def check_target(self, target: np.ndarray, name: str, num_classes: int) -> None:
+        """Raises MetricInputError unless all true labels are classes or to be ignored."""
+        self._check_whole(target, self.target_field, name)
+        good = ((target >= 0) & (target < num_classes)) | (target == self.ignore_index)
+        if not good.all():
+            ignored = "" if self.ignore_index is None else f", or {self.ignore_index} to be ignored"
+            raise MetricInputError(
+                f"'{self.target_field}' of {name} must hold class indices from 0 to {num_classes - 1}{ignored} "
+                f"(found {target[~good][0]})"
+            )
+
+    def _check_whole(self, labels: np.ndarray, field: str, name: str) -> None:
+        if labels.dtype.kind not in "iub":
+            raise MetricInputError(f"'{field}' of {name} must hold whole numbers (found {labels.dtype})")
 
     def check_same_shape(self, picture: Picture) -> None:
         """Raises MetricInputError unless prediction and truth have the same shape, axes of length one aside."""

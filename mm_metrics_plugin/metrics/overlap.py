@@ -208,7 +208,7 @@ class DiceScore(LabelMapMetricBase):
             value = state.dice(smooth=self.smooth)
             self.warn_undefined("Dice", "there were no samples", ["the data set"] if np.isnan(value) else [])
             return {"mDice": value}
-        values = self._per_class(state)
+        values = self._per_class(state)  # type: ignore[arg-type]
         names = self.class_names(len(values))
         metrics: Dict[str, float] = {"mDice": mean_over_classes(values)}
         absent = [names[index] for index in np.flatnonzero(np.isnan(values))]
@@ -219,7 +219,7 @@ class DiceScore(LabelMapMetricBase):
         self.warn_undefined("Dice", "prediction and truth both lack the class", absent or _nothing(names))
         return metrics
 
-    def _per_class(self, state: ExactSumState) -> np.ndarray:  # type: ignore[override]
+    def _per_class(self, state: ExactSumState) -> np.ndarray:
         if state.count is None:
             return np.full(self.known_classes or 0, np.nan)
         if self.over == "sample":
@@ -235,44 +235,43 @@ class DiceScore(LabelMapMetricBase):
             # Without classes, a mask: two labels, of which only the region of ones is of interest.
             intersection, sizes = label_overlap(self.count_pixels(picture, num_classes or 2))
             return (intersection, sizes) if num_classes else (intersection[1:], sizes[1:])
-        scores = self._scores(picture, num_classes)
-        if predicted.shape == target.shape:
-            return soft_overlap(scores, self._numbers(target, name).reshape(scores.shape))
+        scores = self._scores(predicted, name, num_classes)
         if num_classes is None:
             self.check_same_shape(picture)
-            return soft_overlap(scores, self._numbers(target, name).reshape(1, -1))
-        # Counting the labels against themselves checks them.
-        self.count_pixels((name, target, target), num_classes)
+        if num_classes is None or predicted.shape == target.shape:
+            _check_shares(target, self.target_field, name)
+            return soft_overlap(scores, target.reshape(scores.shape))
         if target.size != scores.shape[1]:
             raise MetricInputError(
                 f"'{self.target_field}' of {name} must have the shape of '{self.prediction_field}', {predicted.shape}, "
                 f"or of one of its channels (found {target.shape})"
             )
+        self.check_target(target, name, num_classes)
         return soft_label_overlap(scores, target.reshape(-1), ignore_index=self.ignore_index)
 
-    def _scores(self, picture: Picture, num_classes: Optional[int]) -> np.ndarray:
+    def _scores(self, scores: np.ndarray, name: str, num_classes: Optional[int]) -> np.ndarray:
         """The scores of a sample, (classes, values)."""
-        name, scores, _ = picture
-        scores = self._numbers(scores, name, self.prediction_field)
         if num_classes is not None and (not scores.ndim or len(scores) != num_classes):
             raise MetricInputError(
                 f"'{self.prediction_field}' of {name} must have {num_classes} channels, one a class "
                 f"(found shape {scores.shape})"
             )
         scores = scores.reshape(num_classes or 1, -1)
+        if self.activation == "softmax" and num_classes is None:
+            raise MetricInputError("activation='softmax' needs num_classes=..., because the data set names no classes")
         if self.activation is not None:
+            scores = scores.astype(np.float64)
             scores = expit(scores) if self.activation == "sigmoid" else softmax(scores, axis=0)
-        if not ((scores >= 0) & (scores <= 1)).all():
-            odd = scores[~((scores >= 0) & (scores <= 1))][0]
-            raise MetricInputError(
-                f"'{self.prediction_field}' of {name} must lie in 0 to 1; for logits say activation=... (found {odd})"
-            )
+        _check_shares(scores, self.prediction_field, name, "; for logits say activation=...")
         return scores if self.threshold is None else scores > self.threshold
 
-    def _numbers(self, values: np.ndarray, name: str, field: Optional[str] = None) -> np.ndarray:
-        if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
-            raise MetricInputError(f"'{field or self.target_field}' of {name} must hold finite numbers")
-        return values
+
+def _check_shares(values: np.ndarray, field: str, name: str, advice: str = "") -> None:
+    if values.dtype.kind not in "biuf":
+        raise MetricInputError(f"'{field}' of {name} must hold numbers (found {values.dtype})")
+    good = (values >= 0) & (values <= 1)
+    if not good.all():
+        raise MetricInputError(f"'{field}' of {name} must lie in 0 to 1{advice} (found {values[~good][0]})")
 
 
 def _nothing(names: List[str]) -> List[str]:

@@ -1,0 +1,136 @@
+"""How far predicted numbers are from true ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Dict, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional.summation import LARGEST, exact_limbs, exact_square, limbs_to_fractions
+
+# Squares of larger numbers could not be summed.
+LARGEST_VALUE = 1e149
+
+
+@dataclass(frozen=True)
+class RegressionResult:
+    """The errors of some predictions; NaN where undefined.
+
+    Attributes:
+        mse: Mean squared error.
+        rmse: Its root.
+        mae: Mean absolute error.
+        percentage_error: Mean of the absolute error as a fraction of the target, over the targets that are not 0.
+        r2: Coefficient of determination; undefined if all targets are equal.
+        max_error: The largest absolute error.
+        count: How many values were compared.
+        zero_targets: How many of them have no percentage error.
+    """
+
+    mse: float
+    rmse: float
+    mae: float
+    percentage_error: float
+    r2: float
+    max_error: float
+    count: int
+    zero_targets: int
+
+    def to_dict(self) -> Dict[str, float]:
+        """The result as plain Python numbers."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<18}{value:g}" for name, value in self.to_dict().items())
+
+
+def regression_sums(
+    predicted: np.ndarray, target: np.ndarray, *, percentage_floor: float = 0.0
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What has to be remembered of predictions to know all their errors.
+
+    Args:
+        predicted: Numbers of at most 1e149 in size, in any shape.
+        target: The true numbers, in the same shape.
+        percentage_floor: As in :func:`regression_error`.
+
+    Returns:
+        The sums of squared errors, absolute errors, percentage errors, targets and squared targets, as limbs; the
+        number of values and of those without a percentage error; the largest error and percentage error. The first
+        two of several parts are to be added up, the last to be maximised.
+
+    Example:
+        >>> limbs, counts, largest = regression_sums(np.array([2.0, 3.0]), np.array([1.0, 5.0]))
+        >>> limbs_to_fractions(limbs)[:2], counts.tolist(), largest.tolist()
+        ([Fraction(5, 1), Fraction(3, 1)], [2, 0], [2.0, 1.0])
+    """
+    predicted = np.asarray(predicted, dtype=np.float64).reshape(-1)
+    target = np.asarray(target, dtype=np.float64).reshape(-1)
+    error = np.abs(predicted - target)
+    base = np.maximum(np.abs(target), percentage_floor)
+    defined = base > 0
+    with np.errstate(over="ignore"):
+        percentage = np.divide(error, base, out=np.zeros_like(error), where=defined)
+    square, rest = exact_square(target)
+    percentages = np.where(percentage <= LARGEST, percentage, 0)  # one that overflows is infinite, and so is the mean
+    limbs = np.stack([exact_limbs(values) for values in (error * error, error, percentages, target, square)])
+    if rest.any():
+        limbs[4] += exact_limbs(rest)
+    largest = [values.max() if values.size else -np.inf for values in (error, percentage)]
+    counts = np.array([error.size, error.size - np.count_nonzero(defined)], dtype=np.int64)
+    return limbs, counts, np.array(largest)
+
+
+def regression_result(limbs: np.ndarray, counts: np.ndarray, largest: np.ndarray) -> RegressionResult:
+    """The errors of what :func:`regression_sums` remembers. Arguments are its three results.
+
+    Example:
+        >>> regression_result(*regression_sums(np.array([2.0, 3.0]), np.array([1.0, 5.0]))).mae
+        1.5
+    """
+    count, zero_targets = (int(number) for number in counts)
+    if not count:
+        nothing = math.nan
+        return RegressionResult(nothing, nothing, nothing, nothing, nothing, nothing, 0, 0)
+    squared, absolute, percentage, target, target_squared = limbs_to_fractions(limbs)
+    # Rational arithmetic: sums of squares as large as the squared mean cancel here without losing a digit.
+    spread = target_squared - target * target / count
+    mse = float(squared / count)
+    mean_percentage = float(percentage / (count - zero_targets)) if count > zero_targets else math.nan
+    if largest[1] > LARGEST:
+        mean_percentage = math.inf
+    return RegressionResult(
+        mse=mse,
+        rmse=math.sqrt(mse),
+        mae=float(absolute / count),
+        percentage_error=mean_percentage,
+        r2=float(1 - squared / spread) if spread > 0 else math.nan,
+        max_error=float(largest[0]),
+        count=count,
+        zero_targets=zero_targets,
+    )
+
+
+def regression_error(predicted: np.ndarray, target: np.ndarray, *, percentage_floor: float = 0.0) -> RegressionResult:
+    """All errors of predictions. Means and sums are rounded once, at the end.
+
+    Args:
+        predicted: Numbers of at most 1e149 in size, in any shape.
+        target: The true numbers, in the same shape.
+        percentage_floor: Targets smaller than this count as this large in the percentage error. With 0, targets of 0
+            have none and are left out and counted. Keras takes 1e-7, scikit-learn 2.2e-16.
+
+    Example:
+        >>> print(regression_error(np.array([2.5, 0.0, 2.0, 8.0]), np.array([3.0, -0.5, 2.0, 7.0])))
+        mse               0.375
+        rmse              0.612372
+        mae               0.5
+        percentage_error  0.327381
+        r2                0.948608
+        max_error         1
+        count             4
+        zero_targets      0
+    """
+    return regression_result(*regression_sums(predicted, target, percentage_floor=percentage_floor))
