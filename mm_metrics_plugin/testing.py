@@ -18,20 +18,36 @@ import pickle
 import tempfile
 import traceback
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 from mmengine.dataset import DefaultSampler
 from mmengine.evaluator import BaseMetric, Evaluator
+from mmengine.hooks import CheckpointHook
 from torch import distributed, multiprocessing
 
-from mm_metrics_plugin.exceptions import UndefinedMetricWarning
+from mm_metrics_plugin.exceptions import MetricInputError, UndefinedMetricWarning
 
 Samples = List[Dict[str, Any]]
+
+
+class Damage(NamedTuple):
+    """Something wrong with a sample, and what the message about it must say.
+
+    Attributes:
+        name: What is wrong.
+        spoil: Changes a sample.
+        words: What must stand in the message, besides the sample: at least the field.
+    """
+
+    name: str
+    spoil: Callable[[Dict[str, Any]], Any]
+    words: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,10 @@ class MetricCase:
             are then compared with one whose batches are as large as theirs together, and only with padding (without
             it the processes may have different numbers of batches).
         classes: The data set's class names, if the metric needs them.
+        damages: What may be wrong with a sample, each as a :class:`Damage` or a tuple like it. Must be refused.
+        rules: For which keys (without prefix; patterns with ``*``) more is not better: ``'less'``, or None where
+            neither is better, as for counts.
+        dtypes: The forms in which tensors may come without changing what is computed from their values.
     """
 
     name: str
@@ -61,6 +81,9 @@ class MetricCase:
     reference_tolerance: float = 1e-12
     order_matters: bool = False
     classes: Optional[Sequence[str]] = None
+    damages: Sequence[Tuple[str, Callable[[Dict[str, Any]], Any], Sequence[str]]] = ()
+    rules: Mapping[str, Optional[str]] = field(default_factory=dict)
+    dtypes: Sequence[str] = ("float16", "bfloat16", "float32", "float64", "int32", "numpy")
 
     def metric(self) -> BaseMetric:
         """A new metric that knows the class names."""
@@ -185,6 +208,92 @@ def check_memory(case: MetricCase) -> None:
         raise AssertionError(f"{case.name} keeps results after the evaluation")
 
 
+def check_empty(case: MetricCase) -> None:
+    """Without any sample nothing breaks: every value is NaN (or 0, for counts), and NaN is announced."""
+    metric = case.metric()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        metric.process(None, [])
+        found = metric.evaluate(0)
+    if not found:
+        raise AssertionError(f"{case.name} gives no key for an empty data set")
+    for key, value in found.items():
+        if type(value) is not float or not (math.isnan(value) or value == 0):
+            raise AssertionError(f"{case.name}: {key} of an empty data set is {value!r}, expected NaN or 0")
+    announced = any(issubclass(warning.category, UndefinedMetricWarning) for warning in caught)
+    if any(map(math.isnan, found.values())) and not announced:
+        raise AssertionError(f"{case.name} is NaN for an empty data set and does not warn")
+
+
+def check_single_sample(case: MetricCase) -> None:
+    """One sample alone gives plain floats, and the same ones when an empty batch comes before it."""
+    samples = case.draw(1)
+    expected = evaluate(case.metric(), samples)
+    for key, value in expected.items():
+        if type(value) is not float:
+            raise AssertionError(f"{case.name}: {key} of one sample is a {type(value).__name__}")
+    metric = case.metric()
+    metric.process(None, [])
+    assert_same(evaluate(metric, samples), expected, 0.0, f"{case.name} of one sample after an empty batch")
+
+
+def check_dtypes(case: MetricCase) -> None:
+    """Whatever form the tensors come in, the numbers are those of their values in float64 and int64."""
+    samples = case.draw(30)
+    for form in case.dtypes:
+        if form == "numpy":
+            shaped, plain = _map_tensors(samples, lambda tensor: tensor.numpy()), samples
+        else:
+            dtype = getattr(torch, form)
+            shaped = _map_tensors(samples, lambda tensor, dtype=dtype: _cast(tensor, dtype))  # type: ignore[misc]
+            wide = torch.float64 if dtype.is_floating_point else torch.int64
+            plain = _map_tensors(shaped, lambda tensor, wide=wide: _cast(tensor, wide))  # type: ignore[misc]
+        expected = evaluate(case.metric(), plain)
+        assert_same(evaluate(case.metric(), shaped), expected, case.tolerance, f"{case.name} from {form}")
+
+
+def check_bad_input(case: MetricCase) -> None:
+    """Every damage is refused with a message that names the sample and what the damage asks for."""
+    for name, spoil, words in case.damages:
+        samples = case.draw(8)
+        spoil(samples[5])
+        metric = case.metric()
+        metric.process(None, samples[:4])
+        try:
+            metric.process(None, samples[4:])
+        except MetricInputError as error:
+            for word in ("sample 5", *words):
+                if word not in str(error):
+                    raise AssertionError(f"{case.name}, {name}: '{word}' is not in the message '{error}'") from error
+        else:
+            raise AssertionError(f"{case.name} accepts a sample with {name}")
+
+
+def check_directions(case: MetricCase) -> None:
+    """Mmengine's ``save_best`` guesses no key in the wrong direction."""
+    metric = case.metric()
+    prefix = f"{metric.prefix}/" if metric.prefix else ""
+    for key in evaluate(metric, case.draw(40)):
+        bare = key[len(prefix) :]
+        better = next((rule for pattern, rule in case.rules.items() if fnmatchcase(bare, pattern)), "greater")
+        guess = guessed_rule(key)
+        if guess not in (None, better):
+            raise AssertionError(f"{case.name}: save_best takes {key} for '{guess}', but the rule is {better!r}")
+
+
+def guessed_rule(key: str) -> Optional[str]:
+    """The direction mmengine's ``save_best`` guesses for a key when no ``rule`` is given; None if it refuses.
+
+    Example:
+        >>> guessed_rule("single-label/auc"), guessed_rule("single-label/f1")
+        ('greater', None)
+    """
+    try:
+        return CheckpointHook(save_best=key).rules[0]
+    except ValueError:
+        return None
+
+
 LOCAL_CHECKS: Tuple[Callable[[MetricCase], None], ...] = (
     check_reference,
     check_values,
@@ -193,6 +302,11 @@ LOCAL_CHECKS: Tuple[Callable[[MetricCase], None], ...] = (
     check_offline,
     check_inputs_unchanged,
     check_memory,
+    check_empty,
+    check_single_sample,
+    check_dtypes,
+    check_bad_input,
+    check_directions,
 )
 
 
@@ -307,6 +421,22 @@ def _tensors(value: Any) -> List[Any]:
     if isinstance(value, Mapping):
         value = list(value.values())
     return [leaf for item in value for leaf in _tensors(item)] if isinstance(value, (list, tuple)) else []
+
+
+def _map_tensors(value: Any, function: Callable[[torch.Tensor], Any]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, Mapping):
+        return {key: _map_tensors(item, function) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_map_tensors(item, function) for item in value]
+    return value
+
+
+def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor in another precision, if it is of that kind; truth values stay."""
+    same_kind = tensor.dtype is not torch.bool and tensor.is_floating_point() == dtype.is_floating_point
+    return tensor.to(dtype) if same_kind else tensor
 
 
 def _equal(left: Any, right: Any) -> bool:

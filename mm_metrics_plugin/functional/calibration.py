@@ -100,7 +100,7 @@ def brier_terms(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """
     distance = np.array(scores, dtype=np.float64)
     distance[np.arange(len(labels)), labels] -= 1
-    return np.einsum("ij,ij->i", distance, distance)
+    return np.square(distance, out=distance).sum(axis=1)
 
 
 def log_terms(scores: np.ndarray, labels: np.ndarray, *, floor: float = 0.0) -> np.ndarray:

@@ -66,23 +66,16 @@ class CalibrationError(SingleLabelMetricBase):
         scores, labels = self.read_scores(samples)
         self.check_unit(scores, "CalibrationError, as probabilities do", samples)
         best = scores.argmax(axis=1)
-        return Batch(
-            scores[np.arange(len(best)), best],
-            best == labels,
-            brier_terms(scores, labels),
-            log_terms(scores, labels, floor=self.floor),
-        )
+        terms = np.stack([brier_terms(scores, labels), log_terms(scores, labels, floor=self.floor)], axis=1)
+        return Batch(scores[np.arange(len(best)), best], best == labels, terms)
 
     def compute(self, state: State) -> Dict[str, float]:
         """The four numbers, by key."""
-        confidence, right, squares, logs = state.arrays().values()
+        confidence = state.confidence.to_array()  # type: ignore[attr-defined]
         if confidence is None or not len(confidence):
             self.warn_undefined("calibration", "there were no samples", ["the data set"])
             return dict.fromkeys(("ece", "mce", "brier", "nll"), float("nan"))
-        result = calibration_error(confidence, right, num_bins=self.num_bins, binning=self.binning)  # type: ignore[arg-type]
-        return {
-            "ece": result.ece,
-            "mce": result.mce,
-            "brier": squares / len(confidence),  # type: ignore[dict-item, operator]
-            "nll": logs / len(confidence),  # type: ignore[dict-item, operator]
-        }
+        right = state.right.to_array()  # type: ignore[attr-defined]
+        result = calibration_error(confidence, right, num_bins=self.num_bins, binning=self.binning)
+        brier, nll = state.means()  # type: ignore[attr-defined]
+        return {"ece": result.ece, "mce": result.mce, "brier": brier, "nll": nll}
