@@ -14,6 +14,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.pickle_machine import Machine, StandIn
+from mm_metrics_plugin.io.pickle_opcodes import run
 from mm_metrics_plugin.io.stand_ins import NAMES
 
 DEEPEST = 64
@@ -79,7 +80,7 @@ def loads(data: bytes, source: str = "pickle") -> Any:
         raise ResultFileError(f"{source}: looks like JSON by its byte 0 (expected a pickle)")
     machine = Machine(data, NAMES, source)
     with _collector_paused():
-        value, end = machine.load()
+        value, end = run(machine)
     if end != len(data):
         raise ResultFileError(f"{source}: {len(data) - end} bytes follow the end of the pickle, at byte {end}")
     stray = _check_nesting(value, f"{source}: lists or dicts are nested deeper than {DEEPEST} levels, by byte {end}")

@@ -19,6 +19,7 @@ from mm_metrics_plugin.io.pickle_machine import (
     Machine,
     StandIn,
 )
+from mm_metrics_plugin.io.pickle_opcodes import run
 
 ARRAY_COST = 128  # bytes of an array object without its values, about
 SLOW_STORAGE_COST = 4096  # reading a storage header opcode by opcode costs time rather than memory
@@ -270,7 +271,7 @@ def _storage_header(machine: Machine, content: bytes) -> Tuple[_Kind, int, int]:
     head = content[:LONGEST_STORAGE_HEADER]
     parts, at = [], 0
     for _ in range(5):
-        part, at = Machine(head, _STORAGE_NAMES, source, persistent).load(at)
+        part, at = run(Machine(head, _STORAGE_NAMES, source, persistent), at)
         parts.append(part)
     magic, version, system, claim, keys = parts
     if type(magic) is not int or magic != 0x1950A86A20F9469CFC6C or type(version) is not int or version != 1001:
