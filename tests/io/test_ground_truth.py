@@ -1,0 +1,238 @@
+"""Ground truth read from files alone is what mmdet's own data sets read."""
+
+import json
+
+import numpy as np
+import pytest
+from mmdet.datasets import CocoDataset, XMLDataset
+
+from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.io.ground_truth import read_ground_truth
+
+NAMES = ["zebra", "cat", "dog", "bird"]
+
+
+def coco(seed=0, images=30, annotations=400):
+    """Annotations among which every rule of CocoDataset finds some to leave out."""
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(1000)[:images].tolist()
+    categories = [{"id": number, "name": name} for number, name in zip((90, 3, 17, 4), NAMES)]
+    content = {
+        "images": [{"id": i, "file_name": f"{i}.jpg", "height": 80, "width": 100} for i in ids],
+        "categories": categories,
+        "annotations": [],
+    }
+    for number in range(annotations):
+        box = rng.uniform([-60, -60, 0, 0], [120, 100, 40, 40]).round(2).tolist()
+        if number % 10 == 0:
+            box = [float(int(value)) for value in box]
+        row = {
+            "id": number + 1,
+            "image_id": int(rng.choice(ids)),
+            "category_id": int(rng.choice([90, 3, 17, 4])),
+            "bbox": box,
+            "area": 0 if number % 17 == 0 else box[2] * box[3] * 0.7,
+        }
+        if number % 3:
+            row["iscrowd"] = int(number % 7 == 0)
+        if number % 11 == 0:
+            row["ignore"] = number % 2
+        content["annotations"].append(row)
+    return content
+
+
+def write(tmp_path, content):
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def rows_of(dataset):
+    """The objects of an mmdet data set as rows of image, label, crowd and edges."""
+    rows = []
+    for number in range(len(dataset)):
+        for one in dataset.get_data_info(number)["instances"]:
+            rows.append([number, one["bbox_label"], one["ignore_flag"], *one["bbox"]])
+    return np.array(rows)
+
+
+def our_rows(truth):
+    there = truth.objects
+    boxes = there.boxes.copy()
+    if there.box_format == "xywh":
+        boxes[:, 2:] += boxes[:, :2]
+    rows = np.column_stack([there.image, there.labels, there.crowd, boxes])
+    return rows[np.argsort(there.image, kind="stable")]
+
+
+@pytest.mark.parametrize("classes", [None, ["dog", "zebra"], ["bird", "dog", "cat", "zebra"]])
+def test_coco_is_read_as_mmdet_reads_it(tmp_path, classes, capsys):
+    path = write(tmp_path, coco())
+    dataset = CocoDataset(
+        ann_file=str(path),
+        metainfo={"classes": tuple(classes or NAMES)},
+        data_prefix={"img": ""},
+        test_mode=True,
+        pipeline=[],
+    )
+    truth = read_ground_truth(path, classes=classes)
+    np.testing.assert_array_equal(our_rows(truth), rows_of(dataset))
+    assert list(truth.image_ids) == [dataset.get_data_info(number)["img_id"] for number in range(len(dataset))]
+    assert list(truth.category_ids) == dataset.cat_ids
+    assert truth.classes == tuple(name for name in NAMES if classes is None or name in classes)
+    assert truth.objects.crowd.any()
+    tally = truth.tally.to_dict()
+    assert tally["read"] == 400 == tally["used"] + sum(tally["dropped"].values())
+    assert tally["used"] == len(truth.objects)
+    assert {"marked 'ignore'", "outside the image", "empty or thinner than a pixel"} <= set(tally["dropped"])
+    assert ("class not chosen" in tally["dropped"]) == (classes == ["dog", "zebra"])
+
+
+def test_annotations_of_nothing_listed_are_counted(tmp_path):
+    content = coco(annotations=3)
+    for row in content["annotations"]:
+        row.update(bbox=[1, 1, 5, 5], area=25, ignore=0)
+    content["annotations"][0]["image_id"] = 5555
+    content["annotations"][1]["category_id"] = 5555
+    truth = read_ground_truth(write(tmp_path, content))
+    assert truth.tally.to_dict() == {
+        "read": 3,
+        "used": 1,
+        "dropped": {"image not in the file": 1, "category not in the file": 1},
+    }
+
+
+def test_areas_are_kept(tmp_path):
+    content = coco(annotations=1)
+    content["annotations"][0].update(bbox=[1, 1, 5, 5], area=7.5, ignore=0)
+    assert read_ground_truth(write(tmp_path, content)).objects.area.tolist() == [7.5]
+    del content["annotations"][0]["area"]
+    assert read_ground_truth(write(tmp_path, content)).objects.area.tolist() == [25.0]
+
+
+def test_no_annotations_and_no_images(tmp_path):
+    content = coco(annotations=0)
+    assert len(read_ground_truth(write(tmp_path, content)).objects) == 0
+    content["images"] = []
+    assert read_ground_truth(write(tmp_path, content)).image_ids == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: [], "no COCO annotation file .*found a list, as COCO results are"),
+        (lambda c: {"info": 1}, "no COCO annotation file .*found info"),
+        (lambda c: 3, "no COCO annotation file .*found a int"),
+        (lambda c: {**c, "images": c["images"] + c["images"][:2]}, r"2 image ids come twice \(\d+, \d+\)"),
+        (lambda c: {**c, "annotations": c["annotations"][:3] * 2}, "3 annotation ids come twice"),
+        (lambda c: {**c, "categories": c["categories"] * 2}, "4 category ids come twice"),
+        (lambda c: {**c, "images": [{"id": 1}]}, "image number 0 has no 'height'"),
+        (lambda c: {**c, "annotations": [{"image_id": 1}]}, "annotation number 0 has no 'bbox'"),
+        (lambda c: {**c, "annotations": [5]}, "annotation number 0 must be an object"),
+        (
+            lambda c: {**c, "annotations": [{"id": 1, "bbox": [0, 0, "a", 1]}]},
+            "'bbox' of annotation number 0 .*4 finite",
+        ),
+        (lambda c: {**c, "categories": [{"id": 1}]}, "category number 0 has no 'name'"),
+    ],
+)
+def test_what_is_wrong_with_a_coco_file(tmp_path, change, message):
+    with pytest.raises(ResultFileError, match=f"instances.json: .*{message}"):
+        read_ground_truth(write(tmp_path, change(coco())))
+
+
+def test_a_class_that_is_not_there(tmp_path):
+    path = write(tmp_path, coco())
+    with pytest.raises(
+        ResultFileError, match=r"has no class 'horse'; it has 4 classes .'zebra', 'cat', 'dog', 'bird'."
+    ):
+        read_ground_truth(path, classes=["cat", "horse"])
+    with pytest.raises(ResultFileError, match="list of names"):
+        read_ground_truth(path, classes="cat")
+
+
+# -- VOC -------------------------------------------------------------------------------------------------------------
+
+
+def voc(folder, seed=0, images=12):
+    rng = np.random.default_rng(seed)
+    annotations = folder / "Annotations"
+    annotations.mkdir()
+    names = [f"{number:06d}" for number in rng.permutation(1000)[:images]]
+    for name in names:
+        objects = ""
+        for _ in range(rng.integers(0, 6)):
+            left, top, right, bottom = rng.uniform(1, 200, 4).round(1)
+            difficult = f"<difficult>{rng.integers(0, 2)}</difficult>" if rng.random() < 0.7 else ""
+            objects += (
+                f"<object><name>{rng.choice(NAMES)}</name>{difficult}<bndbox><xmin>{left}</xmin><ymin>{top}</ymin>"
+                f"<xmax>{right}</xmax><ymax>{bottom}</ymax></bndbox></object>"
+            )
+        size = "<size><width>500</width><height>375</height><depth>3</depth></size>"
+        text = f"<annotation><filename>{name}.jpg</filename>{size}{objects}</annotation>"
+        (annotations / f"{name}.xml").write_text(text)
+    (folder / "test.txt").write_text("\n".join(sorted(names)))
+    return annotations
+
+
+@pytest.mark.parametrize("classes", [None, ["dog", "zebra"], ["zebra", "bird", "dog", "cat"]])
+def test_voc_is_read_as_mmdet_reads_it(tmp_path, classes):
+    folder = voc(tmp_path)
+    metainfo = {"classes": tuple(classes or sorted(NAMES))}
+    prefix = {"sub_data_root": str(tmp_path)}
+    dataset = XMLDataset(
+        ann_file=str(tmp_path / "test.txt"), metainfo=metainfo, data_prefix=prefix, test_mode=True, pipeline=[]
+    )
+    truth = read_ground_truth(folder, classes=classes)
+    np.testing.assert_array_equal(our_rows(truth), rows_of(dataset))
+    assert list(truth.image_ids) == [dataset.get_data_info(number)["img_id"] for number in range(len(dataset))]
+    assert truth.image_sizes.tolist() == [[375, 500]] * len(dataset)
+    assert truth.classes == metainfo["classes"]
+    tally = truth.tally.to_dict()
+    assert tally["read"] == tally["used"] + sum(tally["dropped"].values())
+    assert (tally["read"] > tally["used"]) == (classes == ["dog", "zebra"])
+    assert read_ground_truth(tmp_path, classes=classes).image_ids == truth.image_ids  # the folder above will do
+
+
+BOMB = (
+    '<!DOCTYPE a [<!ENTITY x "ha">'
+    + "".join(f'<!ENTITY x{n} "{f"&x{n - 1 if n > 1 else str()};" * 10}">' for n in range(1, 10))
+    + "]><annotation><filename>&x9;</filename></annotation>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "declares a document type"),
+        (
+            '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><annotation>&x;</annotation>',
+            "declares a document type",
+        ),
+        ('<!DOCTYPE a SYSTEM "http://localhost/a.dtd"><annotation/>', "declares a document type"),
+        ("<annotation>", "is not XML"),
+        ("", "is not XML"),
+        ("<annotation><object><name>a</name></object></annotation>", "no name or no bndbox"),
+        (
+            "<annotation><size><width>a</width><height>1</height></size></annotation>",
+            "'width' must be a number .found 'a'",
+        ),
+        ("<annotation><size><width>1</width></size></annotation>", "'height' must be a number .found None"),
+        (
+            "<annotation><object><name>a</name><bndbox><xmin>nan</xmin></bndbox></object></annotation>",
+            "'xmin' must be a number .found 'nan'",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_voc_file(tmp_path, text, message):
+    (tmp_path / "000001.xml").write_text(text)
+    with pytest.raises(ResultFileError, match=f"000001.xml: .*{message}"):
+        read_ground_truth(tmp_path)
+
+
+def test_a_folder_without_annotations(tmp_path):
+    with pytest.raises(ResultFileError, match=r"holds no \.xml files"):
+        read_ground_truth(tmp_path)
+    (tmp_path / "a.txt").write_text("")
+    with pytest.raises(ResultFileError, match=r"COCO \.json file or a folder"):
+        read_ground_truth(tmp_path / "a.txt")
