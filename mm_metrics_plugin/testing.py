@@ -18,7 +18,7 @@ import pickle
 import tempfile
 import traceback
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -329,8 +329,9 @@ def check_processes(cases: Sequence[MetricCase], world_size: int, sizes: Sequenc
     For data set sizes that the number of processes divides and that it does not (down to fewer samples than
     processes), with samplers that pad and that do not.
     """
+    # Damages stay here: they are often lambdas, which no other process can be sent.
     jobs = [
-        (case, size, round_up)
+        (replace(case, damages=()), size, round_up)
         for case in cases
         for size in sizes
         for round_up in (True, False)

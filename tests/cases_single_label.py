@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from mm_metrics_plugin import SingleLabelAUC
-from mm_metrics_plugin.testing import MetricCase
+from mm_metrics_plugin.testing import Damage, MetricCase
 
 NUM_CLASSES = 4
 NAMES = ("cat", "dog", "bird", "fish")
@@ -89,8 +89,19 @@ def last_batches(samples, batch_size=7):
     return {**normalised_auc(samples), "batch_auc": np.mean(values)}
 
 
+DAMAGES = (
+    Damage("a NaN", lambda sample: sample["pred_score"][2:].fill_(np.nan), ["'pred_score'", "nan", "index 2"]),
+    Damage("too few scores", lambda sample: sample.update(pred_score=torch.rand(3)), ["'pred_score'", "(4,)", "(3,)"]),
+    Damage("a label out of range", lambda sample: sample["gt_label"].fill_(9), ["'gt_label'", "0 to 3", "9"]),
+    Damage("a negative label", lambda sample: sample["gt_label"].fill_(-1), ["'gt_label'", "-1"]),
+    Damage("two labels", lambda sample: sample.update(gt_label=torch.tensor([0, 1])), ["'gt_label'", "(2,)"]),
+    Damage("no label", lambda sample: sample.pop("gt_label"), ["'gt_label'", "pred_score"]),
+    Damage("no scores", lambda sample: sample.pop("pred_score"), ["'pred_score'"]),
+)
+RULES = {"classes_averaged*": None, "area_error*": "less"}
+
 AUC_CASES = [
-    MetricCase("auc", SingleLabelAUC, single_label, normalised_auc),
+    MetricCase("auc", SingleLabelAUC, single_label, normalised_auc, damages=DAMAGES),
     MetricCase(
         "auc-half",
         SingleLabelAUC,
@@ -110,7 +121,9 @@ AUC_CASES = [
     MetricCase("auc-partial", partial(SingleLabelAUC, max_fpr=0.3), single_label, partial_auc),
     MetricCase("auc-pr", partial(SingleLabelAUC, curve="pr"), single_label, average_precision),
     # Scores of two digits never share one of 65,536 bins unless they are equal, so here binned is exact.
-    MetricCase("auc-binned", partial(SingleLabelAUC, num_thresholds=1 << 16), single_label, normalised_auc),
+    MetricCase(
+        "auc-binned", partial(SingleLabelAUC, num_thresholds=1 << 16), single_label, normalised_auc, rules=RULES
+    ),
     MetricCase(
         "auc-binned-pr", partial(SingleLabelAUC, num_thresholds=1 << 16, curve="pr"), single_label, average_precision
     ),

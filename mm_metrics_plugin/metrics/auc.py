@@ -73,7 +73,7 @@ class _AUCMetric(ScoredMetricBase):
 
     def _nothing(self) -> AUCResult:
         """The result of no samples at all."""
-        undefined = np.full(self.num_classes or 0, np.nan)
+        undefined = np.full(self.classes_expected(), np.nan)
         return AUCResult(float("nan"), undefined, np.zeros(len(undefined), dtype=np.int64), float("nan"))
 
     def _keys(self, result: AUCResult, suffix: str) -> Dict[str, float]:

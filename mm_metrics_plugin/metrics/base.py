@@ -50,8 +50,9 @@ class StreamingMetric(BaseMetric):
     def process(self, data_batch: Any, data_samples: Sequence[Mapping]) -> None:
         """Takes in one batch of samples; mmengine calls it."""
         batch = self.read(data_samples) if len(data_samples) else None
-        if not self.results:
-            self.results.append(self.empty_state())
+        if not self._seen:
+            # Made anew after empty batches: only samples tell how many classes there are.
+            self.results[:] = [self.empty_state()]
         if batch is not None:
             self._flush()
             self.results.append(batch)

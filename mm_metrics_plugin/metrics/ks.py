@@ -94,8 +94,8 @@ class SingleLabelKS(SingleLabelMetricBase):
         metrics = {"ks": result.mean(absent=self.absent)}
         names = self.class_names(len(result.per_class))
         if self.positive_label is not None:
-            metrics["ks_threshold"] = float(result.thresholds[0]) if len(names) else float("nan")
-            names = [f"class {self.positive_label}"] if len(names) else []
+            metrics["ks_threshold"] = float(result.thresholds[0])
+            names = [f"class {self.positive_label}"]
         if self.num_thresholds is not None:
             metrics["ks_error"] = mean_over_classes(result.errors, absent=self.absent)
         if result.classes_averaged != len(names) and self.positive_label is None:
@@ -114,5 +114,5 @@ class SingleLabelKS(SingleLabelMetricBase):
             return histogram_ks(state.positives, state.totals)
         if isinstance(state, ScoreState) and len(state.labels):
             return score_ks(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
-        nothing = np.zeros(0)
-        return KSResult(nothing, nothing, nothing.astype(np.int64), nothing)
+        nothing = np.full(self.classes_expected() if self.positive_label is None else 1, np.nan)
+        return KSResult(nothing, nothing, np.zeros(len(nothing), dtype=np.int64), nothing)

@@ -161,7 +161,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
     def empty_state(self) -> State:
         """A confusion matrix a threshold."""
         rules = 1 if self._scored is False else len(self.thrs)
-        return (TopConfusionState if self.topk else ConfusionState)(self.num_classes or 0, rules)
+        return (TopConfusionState if self.topk else ConfusionState)(self.classes_expected(), rules)
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
         """True and decided classes of a batch, and whether the true one is among the best."""
@@ -285,7 +285,7 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
 
     def compute(self, state: State) -> Dict[str, float]:
         """The rates of the counts, by key."""
-        nothing = np.zeros(0, dtype=np.int64)
+        nothing = np.zeros(self.classes_expected(), dtype=np.int64)
         tp, fp, fn, tn = (nothing if count is None else count for count in state.arrays().values())
         total = int(tp.sum() + fp.sum() + fn.sum() + tn.sum())
         metrics = self._rate_keys(counts_report(tp, fp, fn, tn, beta=self.beta, empty=self._empty(total)), "")

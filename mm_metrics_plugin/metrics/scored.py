@@ -27,6 +27,10 @@ class ScoredMetricBase(StreamingMetric):
         """Tells how messages speak of the samples of this batch."""
         return lambda index: self.sample_name(samples[index], index)
 
+    def classes_expected(self) -> int:
+        """How many classes there are, as far as anything but samples can tell."""
+        return self.num_classes or len((self.dataset_meta or {}).get("classes") or ())
+
     def checked_scores(self, scores: np.ndarray, name: SampleName) -> np.ndarray:
         """Scores (samples, classes) as floats, all finite, as many a sample as there are classes."""
         if scores.ndim != 2 or scores.dtype.kind not in "fiu":
