@@ -12,6 +12,8 @@ from mm_metrics_plugin.testing import LOCAL_CHECKS, check_processes
 from tests.cases import CASES
 
 
+# Some cases lack a class or hold a target of 0 on purpose; that they are announced is tested elsewhere.
+@pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 @pytest.mark.parametrize("check", LOCAL_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_check(case, check):

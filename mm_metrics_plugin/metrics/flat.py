@@ -14,9 +14,9 @@ from mm_metrics_plugin.metrics.fields import SampleName, field_values, to_host
 from mm_metrics_plugin.states.flat_batch import FlatBatch
 
 
-def shape_of(value: Any) -> List[int]:
-    """The shape of a tensor, array or number without the axes of length one."""
-    return [length for length in np.shape(value) if length != 1]
+def lean_shape(array: Any) -> List[int]:
+    """The shape of a tensor or array without the axes of length one."""
+    return [length for length in array.shape if length != 1]
 
 
 def flat_fields(
@@ -33,15 +33,15 @@ def flat_fields(
     Raises:
         MetricInputError: A field is missing, holds something else than numbers, or differs in shape from the first.
     """
-    read = [field_values(samples, field, name) for field in fields]
+    read = [_arrays(samples, field, name) for field in fields]
     for field, values in zip(fields[1:], read[1:]):
         for index, (first, value) in enumerate(zip(read[0], values)):
-            if shape_of(first) != shape_of(value):
+            if lean_shape(first) != lean_shape(value):
                 raise MetricInputError(
-                    f"'{field}' of {name(index)} must have the shape of '{fields[0]}', {tuple(np.shape(first))} "
-                    f"(found {tuple(np.shape(value))})"
+                    f"'{field}' of {name(index)} must have the shape of '{fields[0]}', {tuple(first.shape)} "
+                    f"(found {tuple(value.shape)})"
                 )
-    lengths = np.array([math.prod(np.shape(value)) for value in read[0]], dtype=np.int64)
+    lengths = np.array([math.prod(value.shape) for value in read[0]], dtype=np.int64)
     columns = to_host([_concatenate(values) for values in read])
     return FlatBatch(
         *(_checked(column, field, lengths, name, largest) for column, field in zip(columns, fields)), lengths=lengths
@@ -49,8 +49,6 @@ def flat_fields(
 
 
 def _checked(column: np.ndarray, field: str, lengths: np.ndarray, name: SampleName, largest: float) -> np.ndarray:
-    if column.dtype.kind not in "biuf":
-        raise MetricInputError(f"'{field}' of {name(0)} must hold numbers (found {column.dtype})")
     column = column.astype(np.float64)
     good = np.abs(column) <= largest
     if not good.all():
@@ -63,7 +61,18 @@ def _checked(column: np.ndarray, field: str, lengths: np.ndarray, name: SampleNa
     return column
 
 
+def _arrays(samples: Sequence[Mapping], field: str, name: SampleName) -> List[Any]:
+    """The field's values as tensors where they are, else as arrays."""
+    values = field_values(samples, field, name)
+    for index, value in enumerate(values):
+        if not isinstance(value, torch.Tensor):
+            values[index] = np.asarray(value)
+            if values[index].dtype.kind not in "biuf":
+                raise MetricInputError(f"'{field}' of {name(index)} must hold numbers (found {value!r})")
+    return values
+
+
 def _concatenate(values: List[Any]) -> Any:
     if not any(isinstance(value, torch.Tensor) for value in values):
-        return np.concatenate([np.ravel(value) for value in values])
+        return np.concatenate([value.reshape(-1) for value in values])
     return torch.cat([torch.as_tensor(value).detach().reshape(-1) for value in values])

@@ -11,6 +11,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.overlap import count_label_pairs
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.fields import field_values, to_host
+from mm_metrics_plugin.metrics.flat import lean_shape
 
 Picture = Tuple[str, np.ndarray, np.ndarray]
 
@@ -96,7 +97,7 @@ class LabelMapMetricBase(StreamingMetric):
     def check_same_shape(self, picture: Picture) -> None:
         """Raises MetricInputError unless prediction and truth have the same shape, axes of length one aside."""
         name, predicted, target = picture
-        if [length for length in predicted.shape if length != 1] != [length for length in target.shape if length != 1]:
+        if lean_shape(predicted) != lean_shape(target):
             raise MetricInputError(
                 f"'{self.prediction_field}' of {name} must have the shape of '{self.target_field}', {target.shape} "
                 f"(found {predicted.shape})"
