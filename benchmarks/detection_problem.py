@@ -23,7 +23,7 @@ class Problem(NamedTuple):
 
 
 def make_problem(
-    num_images: int = 5000, num_classes: int = 80, per_image: int = 100, objects_per_image: float = 7.3, seed: int = 0
+    num_images: int = 5000, num_classes: int = 80, per_image: int = 100, objects_per_image: float = 7.1, seed: int = 0
 ) -> Problem:
     """Every image has ``per_image`` detections, and some images have no object.
 

@@ -11,10 +11,10 @@ from typing import Iterator, NamedTuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.boxes import Columns, group_starts, mmdet_overlap, stable_order
+from mm_metrics_plugin.functional.boxes import Columns, group_starts, mmdet_overlap
 
 PAIRS_AT_ONCE = 1 << 16  # a few arrays of this length fit the cache of a core
-KEPT_AT_ONCE = 1 << 20  # overlapping pairs that wait for their turn: about 30 MB
+KEPT_AT_ONCE = 1 << 18  # overlapping pairs that wait for their turn: a few MB
 
 
 class Pairs(NamedTuple):
@@ -115,8 +115,8 @@ def take_in_turn(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Every detection in turn takes the first object that is still free: COCO's rule, for many settings at once.
 
-    A setting (such as one IoU threshold) is one bit, so that one pass serves up to 64 of them. The turns of all
-    groups run side by side: the best detection of every group, then the second, and so on.
+    A setting (such as one IoU threshold) is one bit, so that one pass serves up to 64 of them. All groups move side
+    by side: in each round the first pair of every group that is still possible under some setting comes about there.
 
     Args:
         pairs: In order of detections, and for each detection in the order in which it prefers its objects.
@@ -129,37 +129,26 @@ def take_in_turn(
     Returns:
         Rows of ``pairs`` that came about, and the settings under which each did.
     """
-    first = group_starts(pairs.detection)
-    turn = position_in_group(detection_groups[pairs.detection[first]])
-    turn_of_pair = np.repeat(turn, np.diff(np.append(first, len(pairs.detection))))
-    order = stable_order(turn_of_pair)
-    stops = np.cumsum(np.bincount(turn_of_pair))
-    owners, objects, bits = pairs.detection[order], pairs.object[order], bits[order]
-    closes = np.where(shared[objects], bits.dtype.type(0), ~bits.dtype.type(0))
-    rows: list[np.ndarray] = []
-    gained: list[np.ndarray] = []
-    start = 0
-    for stop in stops.tolist():
-        possible = bits[start:stop] & ~taken[objects[start:stop]]
-        row = np.arange(start, stop)
-        while True:
-            live = np.flatnonzero(possible)
-            if not len(live):
-                break
-            row, possible = row[live], possible[live]
-            owner = owners[row]
-            best = group_starts(owner)
-            gain, winner = possible[best], row[best]
-            taken[objects[winner]] |= gain & closes[winner]
-            rows.append(winner)
-            gained.append(gain)
-            if len(best) == len(row):
-                break
-            possible &= ~np.repeat(gain, np.diff(np.append(best, len(row))))
-        start = stop
-    if not rows:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=bits.dtype)
-    return order[np.concatenate(rows)], np.concatenate(gained)
+    row = np.arange(len(bits))
+    owner, thing = pairs.detection, pairs.object
+    group = detection_groups[owner]
+    closes = np.where(shared[thing], bits.dtype.type(0), ~bits.dtype.type(0))
+    settled = np.zeros(len(detection_groups), dtype=bits.dtype)
+    rows, gained = [row[:0]], [bits[:0]]
+    bits = bits & ~taken[thing]
+    while True:
+        live = np.flatnonzero(bits != 0)
+        if not len(live):
+            break
+        row, owner, thing, group, bits = row[live], owner[live], thing[live], group[live], bits[live]
+        best = group_starts(group)
+        gain, winner = bits[best], row[best]
+        taken[thing[best]] |= gain & closes[winner]
+        settled[owner[best]] |= gain
+        rows.append(winner)
+        gained.append(gain)
+        bits &= ~(taken[thing] | settled[owner])
+    return np.concatenate(rows), np.concatenate(gained)
 
 
 def by_preference(pairs: Pairs, last: np.ndarray) -> Pairs:

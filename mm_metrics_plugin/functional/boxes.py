@@ -177,7 +177,7 @@ def nms(boxes: np.ndarray, scores: np.ndarray, groups: np.ndarray, *, iou_thresh
 
     Args:
         boxes: (N, 4) edges.
-        scores: (N,) confidence; equal scores in the order given.
+        scores: (N,) confidence; equal scores in the order given (mmcv leaves theirs to chance).
         groups: (N,) integers, such as ``image * num_classes + label``.
         iou_threshold: Overlap above which a box is removed.
 

@@ -297,7 +297,7 @@ def average_precision(records: APRecords, settings: APSettings) -> AveragePrecis
         for bit in range(min(_WORD, num_areas * num_thresholds - word * _WORD)):
             area, threshold = divmod(word * _WORD + bit, num_thresholds)
             one = np.uint64(1) << np.uint64(bit)
-            hits = np.flatnonzero(true & one)
+            hits = np.flatnonzero((true & one) != 0)
             # Recall rises at hits only, and precision peaks there: nothing else need be looked at.
             used = np.concatenate([[0], np.cumsum((ignored & one) == 0)])
             of_class = label[hits]

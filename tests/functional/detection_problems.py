@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import io
 from pathlib import Path
@@ -18,7 +19,7 @@ from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detecti
 
 
 def random_batch(seed, *, crowds=True, odd_boxes=True, ties=True):
-    """A few images on a coarse grid: equal scores, equal IoUs, duplicates, crowds, empty images, few or many classes."""
+    """A few images on a coarse grid: equal scores and IoUs, duplicates, crowds, empty images, few or many classes."""
     random = np.random.default_rng(seed)
     num_classes = int(random.choice([1, 2, 3, 80]))
     num_images = int(random.integers(1, 7))
@@ -70,11 +71,12 @@ def shuffled_rows(rows, seed):
 
 
 def stock_tool():
-    """mmdet's own ``confusion_matrix.py``, from the installed wheel."""
+    """The real ``confusion_matrix.py``, from the installed mmdet."""
     path = Path(mmdet.__file__).parent / ".mim" / "tools" / "analysis_tools" / "confusion_matrix.py"
     spec = importlib.util.spec_from_file_location("stock_confusion_matrix", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    module.ProgressBar = functools.partial(module.ProgressBar, file=io.StringIO())  # it would write to the real stdout
     return module
 
 
@@ -119,7 +121,7 @@ def stock_results(batch):
 
 
 def coco_eval(batch, num_classes, *, min_score=None, evaluator=COCOeval, api=COCO):
-    """pycocotools on the batch, fed as mmdet's ``CocoMetric`` feeds it. ids count rows from 1."""
+    """The evaluation of pycocotools on the batch, fed as mmdet's ``CocoMetric`` feeds it. ids count rows from 1."""
     objects, found = batch.objects, batch.detections
     area = (objects.boxes[:, 2] - objects.boxes[:, 0]) * (objects.boxes[:, 3] - objects.boxes[:, 1])
     area = area if objects.area is None else objects.area
@@ -166,8 +168,7 @@ def coco_eval(batch, num_classes, *, min_score=None, evaluator=COCOeval, api=COC
         if not predictions:
             dt.dataset = {**truth, "annotations": []}
             dt.createIndex()
-        evaluation = evaluator(gt, dt, "bbox")
-    return evaluation
+        return evaluator(gt, dt, "bbox")
 
 
 def empty_batch(num_images=1):

@@ -53,7 +53,7 @@ def test_all_twelve_numbers_equal_pycocotools(block, monkeypatch):
         monkeypatch.setattr(assignment, "PAIRS_AT_ONCE", block)
         monkeypatch.setattr(assignment, "KEPT_AT_ONCE", block)
     undefined = between = 0
-    for seed in range(250):
+    for seed in range(60) if block else range(220):
         batch, num_classes = random_batch(seed)
         if seed % 2:
             batch = _with_areas(batch, seed)
@@ -71,7 +71,7 @@ def test_all_twelve_numbers_equal_pycocotools(block, monkeypatch):
         np.testing.assert_allclose(result.recall, recall.transpose(2, 3, 0, 1), rtol=0, atol=1e-12, equal_nan=True)
         undefined += np.isnan(numbers).any()
         between += 0 < numbers[0] < 1
-    assert undefined > 50 and between > 150
+    assert undefined > 10 and between > 40
 
 
 def test_other_settings_equal_pycocotools():
@@ -130,7 +130,7 @@ def test_boxes_by_width_decide_as_the_annotation_file_does():
     """COCO files hold widths with decimals; left + width rounds, and a rounded width must not move a tie."""
     random = np.random.default_rng(0)
     moved = 0
-    for _ in range(300):
+    for _ in range(60):
         xywh = np.round(random.random((6, 4)) * 50 + 1, 1)
         edges = np.concatenate([xywh[:, :2], xywh[:, :2] + xywh[:, 2:]], axis=1)
         half = xywh.copy()

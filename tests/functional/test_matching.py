@@ -175,7 +175,7 @@ def test_agnostic_equals_its_definition(block, monkeypatch):
 
 
 def test_agnostic_equals_supervision_where_there_is_one_class():
-    """supervision prefers pairs of the same class and takes IoU > threshold; with one class only the latter is left."""
+    """Its matrix prefers pairs of the same class and takes IoU > threshold; with one class only the latter is left."""
     compared = 0
     for seed in SEEDS:
         batch, _ = random_batch(seed, crowds=False, ties=False)
