@@ -1,0 +1,39 @@
+"""A metric of your own, outside the package: how far predicted angles are from the true ones, round the circle."""
+
+import numpy as np
+from mmengine.registry import METRICS
+
+from mm_metrics_plugin import StreamingMetric
+from mm_metrics_plugin.metrics.fields import check_finite, stack_fields
+from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.states.sums import ExactSumState
+
+
+def angle_between(first, second):
+    """The angle between two directions in degrees, 0 to 180."""
+    return np.abs((first - second + 180) % 360 - 180)
+
+
+@METRICS.register_module()
+class AngleError(StreamingMetric):
+    """Key: ``degrees``, the mean error; less is better."""
+
+    default_prefix = "angle"
+
+    def empty_state(self):
+        """What is remembered between batches. Sums without rounding, merged exactly over processes."""
+        return ExactSumState()
+
+    def read(self, samples):
+        """The arrays of a batch, one row a sample; a bad sample is named."""
+        names = [self.sample_name(sample, index) for index, sample in enumerate(samples)]
+        predicted, target = stack_fields(samples, ["pred_angle", "gt_angle"], names.__getitem__)
+        check_finite(predicted, "pred_angle", names.__getitem__)
+        check_finite(target, "gt_angle", names.__getitem__)
+        return Batch(angle_between(predicted.astype(float), target.astype(float)).reshape(-1))
+
+    def compute(self, state):
+        """The numbers by key, from the state of the whole data set."""
+        if not state.count:
+            self.warn_undefined("The error", "there were no samples", ["the data set"])
+        return {"degrees": state.means()[0] if state.count else float("nan")}
