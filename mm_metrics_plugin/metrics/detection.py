@@ -1,0 +1,275 @@
+"""Precision, recall and F1 of detectors, from a confusion matrix with a background row and column."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+import numpy as np
+from mmengine.dist import get_dist_info
+from mmengine.logging import print_log
+from mmengine.registry import METRICS
+
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
+from mm_metrics_plugin.functional.detection import APSettings, average_precision
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
+from mm_metrics_plugin.functional.matching import PROTOCOLS
+from mm_metrics_plugin.functional.scale import overlaps_by_scale
+from mm_metrics_plugin.io.writing import write_csv, write_json
+from mm_metrics_plugin.metrics.base import StreamingMetric
+from mm_metrics_plugin.metrics.instances import read_images
+from mm_metrics_plugin.metrics.options import check_choice, check_together
+from mm_metrics_plugin.states.base import State
+from mm_metrics_plugin.states.detection import DetectionState, ImageBatch
+
+# So many resized images are looked at for objects in the wrong pixels; more would only cost time.
+_SCALE_CHECKED = 64
+
+
+@METRICS.register_module()
+class DetectionPRF(StreamingMetric):
+    """Precision, recall and F1 of a detector at a score threshold, and AP if wanted, from one pass.
+
+    Detections are matched to objects under a named protocol; TP, FP and FN are read off the confusion matrix, in which
+    background is a row and a column but no class of any mean.
+
+    Keys: ``f1`` first, ``precision``, ``recall``, ``f1_of_means`` (of the mean precision and the mean recall),
+    ``micro_f1``, ``micro_precision``, ``micro_recall``, ``tp``, ``fp``, ``fn``; ``mAP``, ``mAP_50``, ``mAP_75`` with
+    ``ap``; ``classes_averaged`` when it is not all; with ``classwise`` the same per class, as ``f1_<class>``.
+
+    Args:
+        score_thr: Detections below it are not used (except for AP, which looks at all).
+        iou_thr: Least overlap for a match.
+        matching: ``'coco'``, ``'mmdet'`` (what mmdet's confusion_matrix.py counts) or ``'agnostic'`` (as ultralytics
+            and supervision).
+        nms_iou_thr: Non-maximum suppression within each class before anything else; None: none.
+        average: ``'macro'``, ``'micro'`` or ``'weighted'`` (by objects), for ``f1``, ``precision`` and ``recall``.
+        classwise: Also keys per class.
+        num_classes: How many classes; by default as many as the data set names.
+        confusion_matrix: Also print the matrix to the log.
+        outfile_prefix: Write ``<prefix>.json``, ``<prefix>.per_class.csv`` and ``<prefix>.confusion_matrix.csv`` at
+            each evaluation.
+        ap: Also COCO's average precision.
+        collect_device: As in mmengine.
+        prefix: As in mmengine; ``'det'`` by default.
+
+    Example:
+        >>> import torch
+        >>> boxes = torch.tensor([[0.0, 0, 10, 10], [20, 20, 30, 30]])
+        >>> found = dict(bboxes=boxes, scores=torch.tensor([0.9, 0.8]), labels=torch.tensor([0, 0]))
+        >>> there = dict(bboxes=boxes[:1], labels=torch.tensor([0]))
+        >>> metric = DetectionPRF(num_classes=1)
+        >>> metric.process(None, [dict(pred_instances=found, gt_instances=there)])
+        >>> result = metric.evaluate(size=1)
+        >>> result["det/precision"], result["det/recall"]
+        (0.5, 1.0)
+    """
+
+    default_prefix = "det"
+
+    def __init__(
+        self,
+        score_thr: float = 0.3,
+        iou_thr: float = 0.5,
+        matching: str = "coco",
+        nms_iou_thr: Optional[float] = None,
+        average: str = "macro",
+        classwise: bool = False,
+        num_classes: Optional[int] = None,
+        confusion_matrix: bool = False,
+        outfile_prefix: Optional[str] = None,
+        ap: bool = False,
+        collect_device: str = "cpu",
+        prefix: Optional[str] = None,
+    ) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        check_choice("matching", matching, PROTOCOLS)
+        check_choice("average", average, ("macro", "micro", "weighted"))
+        check_together(0 < iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {iou_thr})")
+        check_together(
+            nms_iou_thr is None or 0 <= nms_iou_thr <= 1, f"nms_iou_thr must lie in 0 to 1 (found {nms_iou_thr})"
+        )
+        self.score_thr = score_thr
+        self.iou_thr = iou_thr
+        self.matching = matching
+        self.nms_iou_thr = nms_iou_thr
+        self.average = average
+        self.classwise = classwise
+        self.num_classes = num_classes
+        self.confusion_matrix = confusion_matrix
+        self.outfile_prefix = outfile_prefix
+        self.ap = ap
+        self._scale_seen = np.zeros(3, dtype=np.int64)  # images looked at, right as they are, right if scaled back
+
+    @property
+    def _classes(self) -> int:
+        known = self.num_classes or len((self.dataset_meta or {}).get("classes") or ())
+        if not known:
+            raise MetricInputError(
+                "DetectionPRF must know the classes: the data set names none, so give num_classes=..."
+            )
+        return known
+
+    def empty_state(self) -> State:
+        """The matrix, and records for AP if it is wanted."""
+        return DetectionState(
+            self._classes,
+            protocol=self.matching,
+            iou_threshold=self.iou_thr,
+            score_threshold=self.score_thr,
+            nms_iou_threshold=self.nms_iou_thr,
+            average_precision=APSettings(self._classes) if self.ap else None,
+        )
+
+    def read(self, samples: Sequence[Mapping]) -> ImageBatch:
+        """The boxes of a batch of images, laid flat."""
+
+        def name(index: int) -> str:
+            return self.sample_name(samples[index], index)
+
+        batch = read_images(samples, name)
+        images = [_image_name(sample, name(index)) for index, sample in enumerate(samples)]
+        check_rows(batch.detections, num_classes=self._classes, names=images)
+        check_rows(batch.objects, num_classes=self._classes, names=images)
+        self._check_scale(samples, batch)
+        return ImageBatch(batch, self._order(samples))
+
+    def _order(self, samples: Sequence[Mapping]) -> np.ndarray:
+        """What decides between equal scores: the image's number as in pycocotools, else its place in the data set."""
+        ids = [sample.get("img_id") for sample in samples]
+        if all(isinstance(number, (int, np.integer)) for number in ids):
+            return np.array(ids, dtype=np.int64)
+        rank, world_size = get_dist_info()
+        return (self._seen + np.arange(len(samples))) * world_size + rank
+
+    def _check_scale(self, samples: Sequence[Mapping], batch: DetectionBatch) -> None:
+        """Warns once if the objects seem to stand in the pixels of the resized pictures."""
+        factors = np.array([sample.get("scale_factor", (1.0, 1.0)) for sample in samples], dtype=np.float64)[:, :2]
+        resized = int((factors != 1).any(axis=1).sum())
+        what = "objects in resized pixels"
+        if not resized or self._scale_seen[0] >= _SCALE_CHECKED or what in self._warned:
+            return
+        as_is, rescaled = overlaps_by_scale(batch, factors, num_classes=self._classes)
+        self._scale_seen += (resized, as_is, rescaled)
+        shapes = np.array([sample.get("ori_shape", (np.inf, np.inf))[:2] for sample in samples])[batch.objects.image]
+        outside = int((batch.objects.boxes[:, 2:] > shapes[:, ::-1] + 2).any(axis=1).sum())
+        if outside or (self._scale_seen[2] >= 5 and self._scale_seen[2] > 3 * self._scale_seen[1]):
+            self._warned.append(what)
+            warnings.warn(
+                "the boxes of 'gt_instances' look as if they stood in the pixels of the resized pictures while "
+                f"'pred_instances' stand in those of the original ones ({outside} objects lie outside their picture, "
+                f"{int(self._scale_seen[1])} detections are right as it is, {int(self._scale_seen[2])} if the objects "
+                "are scaled back): put LoadAnnotations after Resize in the test pipeline"
+            )
+
+    def compute(self, state: State) -> Dict[str, float]:
+        """The numbers by key."""
+        if not isinstance(state, DetectionState):
+            raise TypeError(f"DetectionPRF computes from a DetectionState (found {type(state).__name__})")
+        num_classes = state.num_classes
+        names = self.class_names(num_classes)
+        matrix = state.matrix if state.matrix is not None else np.zeros((num_classes + 1,) * 2, dtype=np.int64)
+        result = confusion_report(matrix, background=True)
+        metrics = self._keys(result, names)
+        if state.average_precision is not None:
+            metrics.update(self._average_precision(state, names))
+        if self.confusion_matrix:
+            print_log(_matrix_text(matrix, names), logger="current", level=logging.INFO)
+        if self.outfile_prefix is not None:
+            self._write(state, result, names)
+        return metrics
+
+    def _keys(self, result: ConfusionResult, names: List[str]) -> Dict[str, float]:
+        chosen = getattr(result, self.average)
+        counts = {"tp": result.tp, "fp": result.fp, "fn": result.fn}
+        metrics = {
+            "f1": chosen.f_score,
+            "precision": chosen.precision,
+            "recall": chosen.recall,
+            "f1_of_means": result.f_of_means,
+            "micro_f1": result.micro.f_score,
+            "micro_precision": result.micro.precision,
+            "micro_recall": result.micro.recall,
+            **{key: value[:-1].sum() for key, value in counts.items()},
+        }
+        rates = {
+            "f1": result.per_class.f_score[:-1],
+            "precision": result.per_class.precision[:-1],
+            "recall": result.per_class.recall[:-1],
+        }
+        defined = int((~np.isnan(rates["f1"])).sum())
+        if self.average != "micro" and defined != len(names):
+            metrics["classes_averaged"] = defined
+        if self.classwise:
+            for key, values in {**rates, **counts}.items():
+                metrics.update({f"{key}_{name}": value for name, value in zip(names, values)})
+        reasons = {"f1": "no object and no detection", "precision": "no detection", "recall": "no object"}
+        for key, values in rates.items():
+            undefined = [names[index] for index in np.flatnonzero(np.isnan(values))]
+            self.warn_undefined(key, f"there is {reasons[key]} of the class", undefined)
+        return metrics
+
+    def _average_precision(self, state: DetectionState, names: List[str]) -> Dict[str, float]:
+        records = state.records()
+        if records is None:
+            return {"mAP": np.nan, "mAP_50": np.nan, "mAP_75": np.nan}
+        result = average_precision(records, state.average_precision)  # type: ignore[arg-type]
+        found = result.to_dict()
+        metrics = {key: found[key] for key in ("mAP", "mAP_50", "mAP_75")}
+        if self.classwise:
+            metrics.update({f"mAP_{name}": value for name, value in zip(names, result.per_class)})
+        undefined = [names[index] for index in np.flatnonzero(np.isnan(result.per_class))]
+        self.warn_undefined("mAP", "there is no object of the class", undefined)
+        return metrics
+
+    def _write(self, state: DetectionState, result: ConfusionResult, names: List[str]) -> None:
+        """The matrix and the table per class, as JSON and as CSV."""
+        columns: Dict[str, Any] = {
+            "class": names,
+            "objects": result.support[:-1],
+            "detections": result.predicted[:-1],
+            "tp": result.tp[:-1],
+            "fp": result.fp[:-1],
+            "fn": result.fn[:-1],
+            "precision": result.per_class.precision[:-1],
+            "recall": result.per_class.recall[:-1],
+            "f1": result.per_class.f_score[:-1],
+        }
+        rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
+        with_background = [*names, "background"]
+        write_json(
+            f"{self.outfile_prefix}.json",
+            {
+                "protocol": state.protocol,
+                "classes": names,
+                "counts": state.tally,
+                "confusion_matrix": result.matrix.tolist(),
+                "per_class": rows,
+            },
+        )
+        write_csv(f"{self.outfile_prefix}.per_class.csv", list(columns), [list(row.values()) for row in rows])
+        write_csv(
+            f"{self.outfile_prefix}.confusion_matrix.csv",
+            ["truth \\ prediction", *with_background],
+            [[name, *row] for name, row in zip(with_background, result.matrix.tolist())],
+        )
+
+
+def _image_name(sample: Mapping, otherwise: str) -> Any:
+    for field in ("img_path", "img_id"):
+        if sample.get(field) is not None:
+            return sample[field]
+    return otherwise
+
+
+def _matrix_text(matrix: np.ndarray, names: List[str]) -> str:
+    labels = [*names, "background"]
+    width = max(7, *(len(label) + 1 for label in labels), len(str(matrix.max())) + 1)
+    lines = [
+        "confusion matrix (rows truth, columns prediction)",
+        " " * width + "".join(f"{n:>{width}}" for n in labels),
+    ]
+    lines += [f"{name:<{width}}" + "".join(f"{value:>{width}}" for value in row) for name, row in zip(labels, matrix)]
+    return "\n".join(lines)

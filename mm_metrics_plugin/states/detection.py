@@ -1,0 +1,151 @@
+"""What is remembered of a detector between batches."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+import numpy as np
+
+from mm_metrics_plugin.functional.boxes import nms
+from mm_metrics_plugin.functional.detection import APRecords, APSettings, match_for_ap
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch
+from mm_metrics_plugin.functional.matching import Matches, match
+from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State
+from mm_metrics_plugin.states.batch import Batch
+
+# Numbers of :class:`Matches` that add up over batches.
+COUNTS = (
+    "detections",
+    "detections_below_threshold",
+    "detections_ignored",
+    "objects",
+    "objects_ignored",
+    "detections_without_area",
+    "objects_without_area",
+    "duplicates",
+    "objects_counted_again",
+    "detections_counted_again",
+)
+_RECORDS = ("image", "label", "score", "rank", "matched", "ignored")
+
+
+class ImageBatch(Batch):
+    """The detections and objects of the images of a batch, laid flat.
+
+    Args:
+        boxes: The detections and objects, images numbered from 0.
+        order: The key of each image that decides between equal scores.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection_batch import Detections, Objects
+        >>> found, there = Detections([0, 1], np.zeros((2, 4)), [0.9, 0.8], [0, 0]), Objects.empty()
+        >>> batch = ImageBatch(DetectionBatch(found, there, 2), np.array([7, 9]))
+        >>> len(batch), len(batch.without_last().boxes.detections)
+        (2, 1)
+    """
+
+    def __init__(self, boxes: DetectionBatch, order: np.ndarray) -> None:
+        super().__init__(boxes, order)  # type: ignore[arg-type]
+        self.boxes = boxes
+        self.order = order
+
+    def __len__(self) -> int:
+        return self.boxes.num_images
+
+    def without_last(self) -> ImageBatch:
+        """The batch without its last image."""
+        return ImageBatch(self.boxes.images(0, len(self) - 1), self.order[:-1])
+
+
+class DetectionState(State):
+    """The confusion matrix of a detector under one protocol, what was counted, and the records for AP.
+
+    Args:
+        num_classes: Number of classes without background.
+        protocol: ``'coco'``, ``'mmdet'`` or ``'agnostic'``.
+        iou_threshold: Least overlap of a pair.
+        score_threshold: Least score of a detection that is used.
+        nms_iou_threshold: Overlap above which the lesser of two detections of a class is removed first; None: none is.
+        average_precision: What AP is taken over; None keeps no records, so that memory stays constant.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection_batch import Detections, Objects
+        >>> found = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 0])
+        >>> boxes = DetectionBatch(found, Objects([0], [[0, 0, 10, 10]], [0]), 1)
+        >>> state = DetectionState(1).update(boxes, np.array([0]))
+        >>> state.matrix.tolist(), state.count("detections"), state.count("images")
+        ([[1, 0], [1, 0]], 2, 1)
+    """
+
+    reductions = {
+        "matrix": SUM,
+        "counts": SUM,
+        "ap_objects": SUM,
+        **{f"ap_{name}": CONCAT for name in _RECORDS},
+    }
+    matrix: np.ndarray
+    counts: np.ndarray
+    ap_objects: np.ndarray
+    ap_image: RowBuffer
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        protocol: str = "coco",
+        iou_threshold: float = 0.5,
+        score_threshold: float = 0.3,
+        nms_iou_threshold: Optional[float] = None,
+        average_precision: Optional[APSettings] = None,
+    ) -> None:
+        self.num_classes = num_classes
+        self.protocol = protocol
+        self.iou_threshold = iou_threshold
+        self.score_threshold = score_threshold
+        self.nms_iou_threshold = nms_iou_threshold
+        self.average_precision = average_precision
+        super().__init__()
+
+    def update(self, boxes: DetectionBatch, order: np.ndarray) -> DetectionState:
+        """Matches the images' detections to their objects and adds up what came of it."""
+        detections, suppressed = boxes.detections, 0
+        if self.nms_iou_threshold is not None:
+            groups = detections.image * self.num_classes + detections.labels
+            kept = nms(detections.boxes, detections.scores, groups, iou_threshold=self.nms_iou_threshold)
+            suppressed = len(detections) - len(kept)
+            detections = detections.take(kept)
+        matches: Matches = match(
+            detections,
+            boxes.objects,
+            num_classes=self.num_classes,
+            protocol=self.protocol,
+            iou_threshold=self.iou_threshold,
+            score_threshold=self.score_threshold,
+        )
+        self.add("matrix", matches.matrix)
+        counted = [getattr(matches, name) or 0 for name in COUNTS]
+        self.add("counts", np.array([boxes.num_images, suppressed, *counted], dtype=np.int64))
+        if self.average_precision is not None:
+            records = match_for_ap(detections, boxes.objects, self.average_precision)
+            self.add("ap_objects", records.objects)
+            for name in _RECORDS:
+                value = getattr(records, name)
+                self.add(f"ap_{name}", order[value] if name == "image" else value)
+        return self
+
+    def count(self, name: str) -> int:
+        """How many images, suppressed detections, or whatever of :class:`Matches` was counted."""
+        names = ("images", "detections_suppressed", *COUNTS)
+        return 0 if self.counts is None else int(self.counts[names.index(name)])
+
+    @property
+    def tally(self) -> Dict[str, int]:
+        """Everything counted, by name."""
+        return {name: self.count(name) for name in ("images", "detections_suppressed", *COUNTS)}
+
+    def records(self) -> Optional[APRecords]:
+        """What AP is computed from; None where nothing was kept."""
+        if self.ap_objects is None:
+            return None
+        arrays: Dict[str, Any] = self.arrays()
+        return APRecords(objects=self.ap_objects, **{name: arrays[f"ap_{name}"] for name in _RECORDS})
