@@ -7,8 +7,9 @@ registered metric is missing here.
 from __future__ import annotations
 
 from tests.cases_classification import CLASSIFICATION_CASES
+from tests.cases_detection import DETECTION_CASES
 from tests.cases_overlap import OVERLAP_CASES
 from tests.cases_regression import REGRESSION_CASES
 from tests.cases_single_label import AUC_CASES
 
-CASES = [*CLASSIFICATION_CASES, *OVERLAP_CASES, *REGRESSION_CASES, *AUC_CASES]
+CASES = [*CLASSIFICATION_CASES, *DETECTION_CASES, *OVERLAP_CASES, *REGRESSION_CASES, *AUC_CASES]

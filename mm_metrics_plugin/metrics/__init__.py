@@ -3,6 +3,7 @@
 from mm_metrics_plugin.metrics.auc import MultiLabelAUC, SingleLabelAUC
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.calibration import CalibrationError
+from mm_metrics_plugin.metrics.detection import DetectionPRF
 from mm_metrics_plugin.metrics.ks import SingleLabelKS
 from mm_metrics_plugin.metrics.overlap import DiceScore, MeanIoU
 from mm_metrics_plugin.metrics.prf import MultiLabelPRF, SingleLabelPRF
@@ -13,6 +14,7 @@ from mm_metrics_plugin.metrics.running import FieldMean, FieldSum
 
 __all__ = [
     "CalibrationError",
+    "DetectionPRF",
     "DiceScore",
     "FieldMean",
     "FieldSum",

@@ -120,8 +120,8 @@ class StreamingMetric(BaseMetric):
         """How messages speak of the ``index``-th sample of the batch: its place in the data set, and its file."""
         rank, world_size = get_dist_info()
         name = f"sample {(self._seen + index) * world_size + rank}"
-        path = sample.get("img_path") if isinstance(sample, Mapping) else None
-        return f"{name} ({path})" if path else name
+        found = next((sample[key] for key in ("img_path", "img_id") if sample.get(key) is not None), None)
+        return name if found is None else f"{name} ({found})"
 
     def class_names(self, num_classes: int) -> List[str]:
         """The data set's names of the classes where it has as many, else their numbers; never one twice."""

@@ -130,7 +130,7 @@ class DetectionPRF(StreamingMetric):
             return self.sample_name(samples[index], index)
 
         batch = read_images(samples, name)
-        images = [_image_name(sample, name(index)) for index, sample in enumerate(samples)]
+        images = [name(index) for index in range(len(samples))]
         check_rows(batch.detections, num_classes=self._classes, names=images)
         check_rows(batch.objects, num_classes=self._classes, names=images)
         self._check_scale(samples, batch)
@@ -255,13 +255,6 @@ class DetectionPRF(StreamingMetric):
             ["truth \\ prediction", *with_background],
             [[name, *row] for name, row in zip(with_background, result.matrix.tolist())],
         )
-
-
-def _image_name(sample: Mapping, otherwise: str) -> Any:
-    for field in ("img_path", "img_id"):
-        if sample.get(field) is not None:
-            return sample[field]
-    return otherwise
 
 
 def _matrix_text(matrix: np.ndarray, names: List[str]) -> str:

@@ -1,0 +1,205 @@
+"""DetectionPRF's options, files, warnings and refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from mmcv.ops import nms as mmcv_nms
+from mmdet.structures.bbox import HorizontalBoxes
+from mmengine.structures import InstanceData
+
+from mm_metrics_plugin import DetectionPRF, MetricInputError, UndefinedMetricWarning
+from mm_metrics_plugin.functional.boxes import nms
+from mm_metrics_plugin.testing import evaluate
+from tests.cases_detection import CLASSES, detections
+
+SAMPLES = detections(np.random.default_rng(3), 40)
+
+
+def metric(**options):
+    made = DetectionPRF(**options)
+    made.dataset_meta = {"classes": CLASSES}
+    return made
+
+
+def values(samples=SAMPLES, **options):
+    return {key.split("/", 1)[1]: value for key, value in evaluate(metric(**options), samples).items()}
+
+
+def test_keys_in_order():
+    keys = ["f1", "precision", "recall", "f1_of_means", "micro_f1", "micro_precision", "micro_recall", "tp", "fp", "fn"]
+    assert list(values()) == keys
+    assert list(values(ap=True)) == [*keys, "mAP", "mAP_50", "mAP_75"]
+    per_class = [f"{key}_{name}" for key in ("f1", "precision", "recall", "tp", "fp", "fn") for name in CLASSES]
+    assert list(values(classwise=True)) == keys + per_class
+
+
+def test_averages():
+    macro, micro, weighted = (values(average=average, classwise=True) for average in ("macro", "micro", "weighted"))
+    objects = np.array([macro[f"tp_{name}"] + macro[f"fn_{name}"] for name in CLASSES])
+    per_class = np.array([macro[f"recall_{name}"] for name in CLASSES])
+    assert macro["recall"] == pytest.approx(per_class.mean(), abs=1e-15)
+    assert weighted["recall"] == pytest.approx((per_class * objects).sum() / objects.sum(), abs=1e-15)
+    assert micro["f1"] == micro["micro_f1"] == macro["micro_f1"]
+
+
+def test_box_objects_arrays_and_instance_data_are_read():
+    expected = values()
+    boxed = [
+        dict(
+            sample,
+            gt_instances=InstanceData(
+                bboxes=HorizontalBoxes(sample["gt_instances"]["bboxes"]), labels=sample["gt_instances"]["labels"]
+            ),
+            pred_instances={key: value.numpy() for key, value in sample["pred_instances"].items()},
+        )
+        for sample in SAMPLES
+    ]
+    assert values(boxed) == expected
+    without = [{k: v for k, v in sample.items() if k != "ignored_instances"} for sample in SAMPLES]
+    empty = [dict(sample, ignored_instances={}) for sample in without]
+    assert values(without) == values(empty)
+
+
+def test_agnostic_balances_and_confuses():
+    found = values(matching="agnostic")
+    reference = values(matching="coco")
+    # One to one whatever the class: the objects are the same, crowds aside.
+    assert found["tp"] + found["fn"] == reference["tp"] + reference["fn"]
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.7])
+def test_nms_is_that_of_mmcv(threshold):
+    thinned = []
+    for sample in SAMPLES:
+        found = sample["pred_instances"]
+        kept = [torch.zeros(0, dtype=torch.int64)]
+        for label in range(len(CLASSES)):
+            rows = torch.nonzero(found["labels"] == label).flatten()
+            if len(rows):
+                _, chosen = mmcv_nms(found["bboxes"][rows], found["scores"][rows], threshold)
+                kept.append(rows[chosen])
+        rows = torch.cat(kept).sort().values
+        mine = nms(found["bboxes"].numpy(), found["scores"].numpy(), found["labels"].numpy(), iou_threshold=threshold)
+        assert sorted(found["scores"][rows].tolist()) == sorted(found["scores"][mine].tolist())
+        thinned.append(dict(sample, pred_instances={key: value[mine] for key, value in found.items()}))
+    assert values(nms_iou_thr=threshold, ap=True) == values(thinned, ap=True)
+    assert values(nms_iou_thr=threshold)["fp"] < values()["fp"]
+
+
+def test_files_hold_the_numbers(tmp_path):
+    prefix = tmp_path / "latest"
+    found = values(outfile_prefix=str(prefix), classwise=True)
+    written = json.loads((tmp_path / "latest.json").read_text())
+    matrix = np.array(written["confusion_matrix"])
+    assert matrix.shape == (4, 4)
+    assert matrix.diagonal()[:3].sum() == found["tp"]
+    assert [row["class"] for row in written["per_class"]] == list(CLASSES)
+    assert [row["precision"] for row in written["per_class"]] == [found[f"precision_{name}"] for name in CLASSES]
+    assert written["counts"]["images"] == len(SAMPLES)
+    rows = list(csv.reader((tmp_path / "latest.confusion_matrix.csv").read_text().splitlines()))
+    assert rows[0][1:] == [*CLASSES, "background"]
+    assert np.array_equal(np.array([row[1:] for row in rows[1:]], dtype=int), matrix)
+    table = list(csv.DictReader((tmp_path / "latest.per_class.csv").read_text().splitlines()))
+    assert [float(row["recall"]) for row in table] == [found[f"recall_{name}"] for name in CLASSES]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "latest.confusion_matrix.csv",
+        "latest.json",
+        "latest.per_class.csv",
+    ]
+
+
+def test_matrix_is_printed(monkeypatch):
+    lines = []
+    monkeypatch.setattr("mm_metrics_plugin.metrics.detection.print_log", lambda text, **_: lines.append(text))
+    values(confusion_matrix=True)
+    assert "background" in lines[0]
+    assert lines[0].splitlines()[2].startswith("car")
+
+
+# --- objects in the wrong pixels ---
+
+
+def scaled(factor, *, truth):
+    """The samples as a pipeline that resizes by the factor leaves them; ``truth``: whether objects are resized too."""
+    samples = []
+    for sample in SAMPLES:
+        there = dict(sample["gt_instances"])
+        if truth:
+            there["bboxes"] = there["bboxes"] * factor
+        samples.append(dict(sample, gt_instances=there, scale_factor=(factor, factor), ori_shape=(90, 90)))
+    return samples
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.5])
+def test_objects_in_resized_pixels_are_announced_once(factor):
+    with pytest.warns(UserWarning, match="put LoadAnnotations after Resize") as caught:
+        made = metric()
+        evaluate(made, scaled(factor, truth=True))
+        evaluate(made, scaled(factor, truth=True))
+    assert len([item for item in caught if "LoadAnnotations" in str(item.message)]) == 1
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.5, 1.0])
+def test_objects_in_the_right_pixels_are_not(factor):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(metric(), scaled(factor, truth=False))
+
+
+# --- odd boxes, absent classes, refusals ---
+
+
+def test_boxes_without_area_match_nothing_and_are_counted():
+    flat, inverted = [5.0, 5, 5, 9], [9.0, 9, 2, 2]
+    boxes = torch.tensor([flat, inverted])
+    sample = dict(
+        pred_instances=dict(bboxes=boxes, scores=torch.ones(2), labels=torch.zeros(2, dtype=torch.int64)),
+        gt_instances=dict(bboxes=boxes, labels=torch.zeros(2, dtype=torch.int64)),
+    )
+    made = DetectionPRF(num_classes=1)
+    made.process(None, [sample])
+    made._flush()
+    tally = made.results[0].tally
+    assert tally["detections_without_area"] == tally["objects_without_area"] == 2
+    found = made.evaluate(1)
+    assert (found["det/tp"], found["det/fp"], found["det/fn"]) == (0, 2, 2)
+
+
+def test_absent_classes_are_left_out_and_announced():
+    made = DetectionPRF(num_classes=5)
+    made.dataset_meta = {"classes": [*CLASSES, "boat", "kite"]}
+    with pytest.warns(UndefinedMetricWarning, match="boat, kite") as caught:
+        made.process(None, SAMPLES)
+        found = made.evaluate(len(SAMPLES))
+    assert {str(item.message).split()[0] for item in caught} == {"f1", "precision", "recall"}
+    assert found["det/classes_averaged"] == 3
+    assert found["det/f1"] == values()["f1"]
+
+
+def test_classes_must_be_known():
+    with pytest.raises(MetricInputError, match="must know the classes"):
+        DetectionPRF().process(None, SAMPLES[:1])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"matching": "best"}, {"average": None}, {"iou_thr": 0.0}, {"iou_thr": 1.5}, {"nms_iou_thr": 2.0}],
+)
+def test_options_are_checked(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        DetectionPRF(**options)
+
+
+def test_memory_stays_constant_without_ap():
+    made = metric()
+    sizes = []
+    for batch in range(30):
+        made.process(None, detections(np.random.default_rng(batch), 4))
+        sizes.append(sum(value.nbytes for value in made.results[0].arrays().values() if value is not None))
+    assert sizes[1] == sizes[-1]
