@@ -28,7 +28,6 @@ import numpy as np
 import torch
 from mmengine.dataset import DefaultSampler
 from mmengine.evaluator import BaseMetric, Evaluator
-from mmengine.hooks import CheckpointHook
 from torch import distributed, multiprocessing
 
 from mm_metrics_plugin.exceptions import MetricInputError, UndefinedMetricWarning
@@ -288,6 +287,9 @@ def guessed_rule(key: str) -> Optional[str]:
         >>> guessed_rule("single-label/auc"), guessed_rule("single-label/f1")
         ('greater', None)
     """
+    # Takes as long to import as torch; the processes that are started for other checks do without.
+    from mmengine.hooks import CheckpointHook
+
     try:
         return CheckpointHook(save_best=key).rules[0]
     except ValueError:

@@ -1,4 +1,7 @@
-"""Cases of the classification metrics besides the AUC of one label."""
+"""Cases of the classification metrics besides the AUC of one label.
+
+Peers that take seconds to import are imported where they are asked: every process that is started reads this file.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from mmpretrain.evaluation import Accuracy, MultiLabelMetric, SingleLabelMetric
-from scipy.stats import ks_2samp
-from sklearn.calibration import calibration_curve
 from sklearn.metrics import (
     accuracy_score,
     average_precision_score,
@@ -20,7 +20,6 @@ from sklearn.metrics import (
     roc_auc_score,
     top_k_accuracy_score,
 )
-from torchmetrics.functional.classification import multiclass_calibration_error
 
 from mm_metrics_plugin import (
     CalibrationError,
@@ -109,6 +108,8 @@ def prf_threshold(samples):
 
 def prf_mmpretrain(samples):
     """The numbers of mmpretrain's own classes, which are percentages in float32."""
+    from mmpretrain.evaluation import Accuracy, SingleLabelMetric
+
     scores, truth = torch.tensor(scores_of(samples)).float(), torch.tensor(labels_of(samples))
     values = {}
     thresholds = {"_no-thr": None, "_thr-0.25": 0.25, "_thr-0.60": 0.6}
@@ -136,6 +137,8 @@ def prf_paddlerec(samples):
 
 
 def ks_of(samples, index):
+    from scipy.stats import ks_2samp
+
     scores, truth = scores_of(samples)[:, index], labels_of(samples) == index
     return ks_2samp(scores[truth], scores[~truth], alternative="less", method="asymp")
 
@@ -168,12 +171,16 @@ def likelihoods(samples):
 
 
 def calibration_width(samples):
+    from torchmetrics.functional.classification import multiclass_calibration_error
+
     scores, labels = torch.tensor(scores_of(samples)), torch.tensor(labels_of(samples))
     found = [multiclass_calibration_error(scores, labels, NUM_CLASSES, n_bins=10, norm=norm) for norm in ("l1", "max")]
     return {"ece": float(found[0]), "mce": float(found[1]), **likelihoods(samples)}
 
 
 def calibration_mass(samples):
+    from sklearn.calibration import calibration_curve
+
     scores = scores_of(samples)
     confidence, right = scores.max(axis=1), scores.argmax(axis=1) == labels_of(samples)
     accuracy, mean = calibration_curve(right, confidence, n_bins=5, strategy="quantile")
@@ -314,6 +321,8 @@ def multi_prf(samples):
 
 
 def multi_prf_mmpretrain(samples):
+    from mmpretrain.evaluation import MultiLabelMetric
+
     scores, truth = torch.tensor(scores_of(samples)), torch.tensor(truth_of(samples))
     precision, recall, f1, _ = MultiLabelMetric.calculate(scores, truth, topk=2)
     return {"precision": float(precision) / 100, "recall": float(recall) / 100, "f1": float(f1) / 100}
