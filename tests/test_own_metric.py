@@ -62,13 +62,13 @@ CASE = MetricCase(
 
 
 def test_the_example_passes_every_check():
-    check_metric(CASE)
+    check_metric(CASE, world_sizes=(2,))
 
 
 def test_the_checks_would_fail_for_a_wrong_metric(monkeypatch):
     monkeypatch.setattr(load_example(), "angle_between", lambda first, second: np.abs(first - second))
     with pytest.raises(AssertionError, match="against its reference"):
-        check_metric(CASE)
+        check_metric(CASE, world_sizes=(2,))
 
 
 def test_the_example_is_short():
