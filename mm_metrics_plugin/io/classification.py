@@ -11,6 +11,7 @@ from typing import Any, List, Optional, Tuple, Union
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.io.results import text_or_nothing
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.tally import Tally
 
@@ -115,7 +116,7 @@ def classification_from_samples(
         predictions=_predictions(content, scores, source),
         labels=labels,
         targets=targets,
-        names=tuple(str(sample.get("img_path") or "") for sample in content),
+        names=tuple(text_or_nothing(sample.get("img_path")) for sample in content),
         sample_idx=np.array([_whole(sample.get("sample_idx")) for sample in content], dtype=np.int64),
         tally=Tally(len(content), len(content)),
     )

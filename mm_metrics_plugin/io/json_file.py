@@ -116,7 +116,8 @@ def _is_finite(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = ascii(value) if isinstance(value, (str, int, float, type(None))) else ascii(json.dumps(value))[1:-1]
+    plain = isinstance(value, (str, int, float, type(None)))
+    text = ascii(value) if plain else json.dumps(value, default=lambda other: type(other).__name__)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -140,7 +140,7 @@ class _Images:
         self.ids = identities(ids, "img_id", source, "image")
         found = self._instances("pred_instances", ("bboxes", "scores", "labels"))
         detections = Detections(found["image"], found["bboxes"], found["scores"], found["labels"])
-        names = tuple(str(image.get("img_path") or "") for image in images)
+        names = tuple(text_or_nothing(image.get("img_path")) for image in images)
         sizes = np.array([_size(image.get("ori_shape")) for image in images], dtype=np.int64)
         objects = self._truth()
         truth = None
@@ -193,7 +193,7 @@ class _Images:
             raise
 
     def _flat(self, values: List[Any], lengths: List[int], key: str, field: str) -> np.ndarray:
-        if set(map(type, values)) != {np.ndarray}:
+        if set(map(type, values)) != {np.ndarray} or not all(value.ndim for value in values):
             values = [self._array(value, number, f"{key}.{field}") for number, value in enumerate(values)]
         width = (4,) if field == "bboxes" else ()
         filled = [value for value in values if value.size]
@@ -236,7 +236,7 @@ class _Images:
 
     def _truth(self) -> Optional[Objects]:
         images = self.images
-        if any(image.get("gt_instances") for image in images):
+        if any(type(image.get("gt_instances")) is dict and image["gt_instances"] for image in images):
             there = self._instances("gt_instances", ("bboxes", "labels"), optional=True)
             ignored = self._instances("ignored_instances", ("bboxes", "labels"), optional=True)
             crowd = np.repeat([False, True], [len(there["image"]), len(ignored["image"])])
@@ -258,11 +258,26 @@ class _Images:
         if (labels % 1).any() or (abs(labels) > 1 << 40).any():
             raise ResultFileError(f"{self.source}: 'bbox_label' of every object must be a whole number")
         # A group of objects under one box is OpenImages' word for what COCO calls a crowd.
-        crowd = np.array([bool(row.get("ignore_flag")) or bool(row.get("is_group_of")) for row in rows], dtype=bool)
+        crowd = np.array([_is_set(row, "ignore_flag") or _is_set(row, "is_group_of") for row in rows], dtype=bool)
         return Objects(np.repeat(np.arange(len(lists)), list(map(len, lists))), boxes, labels, crowd=crowd)
 
 
+def _is_set(row: Dict[str, Any], flag: str) -> bool:
+    value = row.get(flag)
+    return isinstance(value, (int, np.integer, np.bool_)) and bool(value)
+
+
 _NOTHING = {"bboxes": np.empty((0, 4), np.float32), "labels": np.empty(0, np.int64)}
+
+
+def text_or_nothing(value: Any) -> str:
+    """Text, and "" for anything else.
+
+    Examples:
+        >>> text_or_nothing("a.jpg"), text_or_nothing(None)
+        ('a.jpg', '')
+    """
+    return value if isinstance(value, str) else ""
 
 
 def _size(shape: Any) -> Tuple[int, int]:

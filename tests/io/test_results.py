@@ -6,6 +6,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from mmdet.evaluation import DumpDetResults
+from mmdet.structures import DetDataSample
+from mmengine.structures import InstanceData
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.results import read_results, results_from_images
@@ -63,6 +66,26 @@ def test_mmdet_3(tmp_path):
     assert results.image_names == ("val/0.jpg", "val/1.jpg", "val/2.jpg")
     assert results.image_sizes.tolist() == [[480, 640]] * 3
     assert results.truth is None
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_what_mmdet_itself_dumps(tmp_path, masks):
+    """The same detections, sent through the metric that ``tools/test.py --out`` adds."""
+    path = tmp_path / "results.pkl"
+    dump = DumpDetResults(out_file_path=str(path))
+    for number, count in enumerate(COUNTS):
+        found = InstanceData(**instances(count, number))
+        if masks:
+            found.masks = torch.ones(count, 8, 8, dtype=torch.bool)
+        sample = DetDataSample(metainfo={"img_id": 100 + number, "img_path": "a.jpg", "ori_shape": (8, 8)})
+        sample.pred_instances = found
+        sample.gt_instances = InstanceData(bboxes=torch.ones(1, 4), labels=torch.zeros(1).long())
+        dump.process({}, [sample.to_dict()])
+    dump.evaluate(len(COUNTS))
+    results = read_results(path)
+    check_detections(results)
+    assert results.image_ids == (100, 101, 102)
+    assert results.truth is None  # mmdet takes it out; mmyolo leaves it in
 
 
 def test_trusted_tensors_read_the_same(tmp_path):
