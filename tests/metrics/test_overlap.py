@@ -1,0 +1,193 @@
+"""MeanIoU and DiceScore on samples as mmseg builds them, beside mmseg's own metric."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from mmengine.evaluator import Evaluator
+from mmengine.registry import METRICS
+from mmengine.structures import PixelData
+from mmseg.evaluation import IoUMetric
+from mmseg.structures import SegDataSample
+
+from mm_metrics_plugin import DiceScore, MeanIoU, MetricInputError, UndefinedMetricWarning
+from mm_metrics_plugin.testing import evaluate
+
+CLASSES = ("road", "car", "tree", "sky", "train")
+
+
+def seg_samples(count=9, *, used=CLASSES, seed=0):
+    """Pictures of different sizes with pixels to ignore; mmseg's structures and dtypes."""
+    generator = np.random.default_rng(seed)
+    samples = []
+    for index in range(count):
+        shape = (1, 10 + index, 12 + 2 * index)
+        truth = generator.integers(0, len(used), shape)
+        predicted = np.where(generator.random(shape) < 0.6, truth, generator.integers(0, len(used), shape))
+        truth[generator.random(shape) < 0.1] = 255
+        sample = SegDataSample(metainfo=dict(img_path=f"{index}.png"))
+        sample.gt_sem_seg = PixelData(data=torch.from_numpy(truth))
+        sample.pred_sem_seg = PixelData(data=torch.from_numpy(predicted))
+        sample.seg_logits = PixelData(data=torch.from_numpy(generator.normal(size=(len(CLASSES), *shape[1:]))))
+        samples.append(sample)
+    return samples
+
+
+def both(metrics, samples):
+    """What an evaluator of mmengine gives for these metrics, fed with data samples."""
+    evaluator = Evaluator(metrics)
+    evaluator.dataset_meta = {"classes": CLASSES}
+    for start in range(0, len(samples), 4):
+        evaluator.process(samples[start : start + 4])
+    return evaluator.evaluate(len(samples))
+
+
+def exact_mmseg(samples, metric):
+    """The numbers of mmseg's IoUMetric before it rounds them to two digits."""
+    parts = [
+        IoUMetric.intersect_and_union(
+            sample.pred_sem_seg.data.squeeze(), sample.gt_sem_seg.data.squeeze(), len(CLASSES), 255
+        )
+        for sample in samples
+    ]
+    return IoUMetric.total_area_to_metrics(*(sum(part).double() for part in zip(*parts)), [metric])
+
+
+def test_equals_mmseg():
+    samples = seg_samples()
+    found = both([MeanIoU(classwise=True), IoUMetric()], samples)
+    expected = exact_mmseg(samples, "mIoU")
+    for key in ("mIoU", "aAcc", "mAcc"):
+        assert round(100 * found[f"sem-seg/{key}"], 2) == pytest.approx(found[key])
+    assert found["sem-seg/mIoU"] == pytest.approx(expected["IoU"].mean(), rel=1e-14)
+    assert found["sem-seg/aAcc"] == pytest.approx(float(expected["aAcc"]), rel=1e-14)
+    assert [found[f"sem-seg/IoU_{name}"] for name in CLASSES] == pytest.approx(expected["IoU"].tolist(), rel=1e-14)
+    assert [found[f"sem-seg/Acc_{name}"] for name in CLASSES] == pytest.approx(expected["Acc"].tolist(), rel=1e-14)
+
+
+def test_equals_mmseg_when_a_class_is_absent():
+    samples = seg_samples(used=CLASSES[:4])
+    with pytest.warns(UndefinedMetricWarning, match="train"):
+        found = both([MeanIoU(), IoUMetric()], samples)
+    assert found["sem-seg/classes_averaged"] == 4
+    assert round(100 * found["sem-seg/mIoU"], 2) == pytest.approx(found["mIoU"])
+
+
+def test_dice_over_the_data_set_equals_mmseg():
+    samples = seg_samples()
+    found = both([DiceScore(over="dataset", classwise=True), IoUMetric(iou_metrics=["mDice"])], samples)
+    assert round(100 * found["sem-seg/mDice"], 2) == pytest.approx(found["mDice"])
+    expected = exact_mmseg(samples, "mDice")["Dice"]
+    assert [found[f"sem-seg/Dice_{name}"] for name in CLASSES] == pytest.approx(expected.tolist(), rel=1e-14)
+
+
+def test_skipping_empty_classes_over_the_data_set_is_mmsegs_rule():
+    samples = seg_samples(used=CLASSES[:4])
+    with pytest.warns(UndefinedMetricWarning, match="Dice is undefined for train"):
+        found = both([DiceScore(over="dataset", empty="skip"), IoUMetric(iou_metrics=["mDice"])], samples)
+    assert round(100 * found["sem-seg/mDice"], 2) == pytest.approx(found["mDice"])
+
+
+def test_soft_dice_reads_mmsegs_logits_only_with_an_activation():
+    samples = seg_samples()
+    assert 0 < both([DiceScore(mode="soft", activation="softmax")], samples)["sem-seg/mDice"] < 1
+    with pytest.raises(MetricInputError, match=r"'seg_logits.data' of sample 0 \(0.png\) must lie in 0 to 1; for log"):
+        both([DiceScore(mode="soft")], samples)
+
+
+def label_sample(truth, predicted):
+    return dict(gt_sem_seg=dict(data=np.array(truth)), pred_sem_seg=dict(data=np.array(predicted)))
+
+
+def test_worked_mean_iou():
+    metric = MeanIoU(num_classes=2)
+    assert evaluate(metric, [label_sample([0, 0, 1, 1], [0, 1, 0, 1])])["sem-seg/mIoU"] == 1 / 3
+
+
+X, Y = [[0.2, 0.5], [0.3, 0.1], [0.9, 0.6]], [[0, 1], [1, 0], [0, 1]]
+
+
+def soft(**options):
+    return DiceScore(mode="soft", prediction_field="x", target_field="y", **options)
+
+
+def test_worked_dice():
+    whole = [dict(x=torch.tensor(X, dtype=torch.float64), y=torch.tensor(Y))]
+    rows = [dict(x=torch.tensor(x, dtype=torch.float64), y=torch.tensor(y)) for x, y in zip(X, Y)]
+    expected = pytest.approx(0.6140337, abs=5e-8)
+    assert evaluate(soft(smooth=1e-5), whole)["sem-seg/mDice"] == expected
+    assert evaluate(soft(smooth=1e-5, over="dataset"), rows)["sem-seg/mDice"] == expected
+    theirs = evaluate(soft(convention="mindspore"), rows)["sem-seg/mDice"]
+    assert theirs == pytest.approx(0.20467791, abs=5e-9)
+
+
+def test_perfect_predictions():
+    rows = [dict(x=np.array(y, dtype=float), y=np.array(y)) for y in Y]
+    assert evaluate(soft(), rows)["sem-seg/mDice"] == 1
+    assert evaluate(soft(over="dataset"), rows)["sem-seg/mDice"] == 1
+    assert evaluate(soft(convention="mindspore"), rows)["sem-seg/mDice"] == pytest.approx(1 / 3, rel=1e-5)
+
+
+def test_empty_against_empty_is_one_and_against_something_zero():
+    empty, full = np.zeros((1, 4), dtype=int), np.ones((1, 4), dtype=int)
+    masks = [dict(x=empty, y=empty), dict(x=empty, y=full)]
+    options = dict(prediction_field="x", target_field="y")
+    assert evaluate(DiceScore(**options), masks)["sem-seg/mDice"] == 0.5
+    assert evaluate(DiceScore(empty="skip", **options), masks)["sem-seg/mDice"] == 0
+    assert evaluate(DiceScore(empty=0.0, **options), masks[:1])["sem-seg/mDice"] == 0
+
+
+def test_an_ignored_class_and_predictions_under_ignored_pixels():
+    found = evaluate(MeanIoU(num_classes=3, ignore_index=0), [label_sample([0, 0, 1, 2], [1, 255, 1, 2])])
+    assert found["sem-seg/aAcc"] == 1
+    found = evaluate(MeanIoU(num_classes=2), [label_sample([255, 0, 1], [7, 0, 1])])
+    assert found["sem-seg/aAcc"] == 1
+
+
+def test_a_truth_of_255_without_ignoring_is_refused():
+    with pytest.raises(MetricInputError, match="from 0 to 1 \\(found 255\\)"):
+        evaluate(MeanIoU(num_classes=2, ignore_index=None), [label_sample([255, 0], [0, 0])])
+
+
+def test_nothing_but_ignored_pixels_is_undefined():
+    with pytest.warns(UndefinedMetricWarning, match="0, 1"):
+        metric = MeanIoU(num_classes=2)
+        metric.process(None, [label_sample([255, 255], [0, 1])])
+        found = metric.evaluate(1)
+    assert all(np.isnan(found[f"sem-seg/{key}"]) for key in ("mIoU", "aAcc", "mAcc"))
+
+
+def test_the_number_of_classes_must_be_known():
+    with pytest.raises(MetricInputError, match="num_classes"):
+        evaluate(MeanIoU(), [label_sample([0], [0])])
+    with pytest.raises(MetricInputError, match="num_classes"):
+        evaluate(soft(activation="softmax"), [dict(x=np.zeros(2), y=np.zeros(2))])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(mode="medium"),
+        dict(over="batch"),
+        dict(activation="relu", mode="soft"),
+        dict(activation="softmax"),
+        dict(threshold=0.5),
+        dict(empty="one"),
+        dict(convention="keras"),
+        dict(convention="mindspore", classwise=True),
+    ],
+)
+def test_options_that_make_no_sense(options):
+    with pytest.raises(ValueError, match=r"must be|go with|has no"):
+        METRICS.build(dict(type="DiceScore", **options))
+
+
+def test_targets_may_be_one_hot_maps():
+    generator = np.random.default_rng(0)
+    scores = generator.random((3, 4, 5))
+    labels = generator.integers(0, 3, (4, 5))
+    one_hot = np.moveaxis(np.eye(3)[labels], -1, 0)
+    assert evaluate(soft(num_classes=3), [dict(x=scores, y=one_hot)]) == pytest.approx(
+        evaluate(soft(num_classes=3), [dict(x=scores, y=labels)]), rel=1e-14
+    )
