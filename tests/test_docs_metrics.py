@@ -1,0 +1,79 @@
+"""docs/metrics.md names every metric and key, and tells the truth about ``save_best``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import mm_metrics_plugin
+from mm_metrics_plugin.testing import evaluate, guessed_rule
+from tests.cases import CASES
+
+PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
+ROW = re.compile(r"^\| (`.+`) \| .+ \| (greater|less|–)(\*?) \|$")
+
+
+def documented():
+    """For each metric its keys as patterns, with the rule and whether mmengine has to be told it."""
+    sections = re.split(r"^### `(\w+)`$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    tables = {}
+    for name, text in zip(sections[1::2], sections[2::2]):
+        rows = [match for match in map(ROW.match, text.splitlines()) if match]
+        tables[name] = [
+            (re.sub(r"<\w+>", ".+", re.escape(key).replace(r"\<", "<").replace(r"\>", ">")), rule, bool(told))
+            for keys, rule, told in (row.groups() for row in rows)
+            for key in re.findall(r"`([^`]+)`", keys)
+        ]
+    return tables
+
+
+TABLES = documented()
+
+
+def row_of(name, bare):
+    """The most exact row that fits the key: literal keys come before patterns."""
+    bare = re.sub(r"(_thr-\d\.\d\d|_no-thr)$", "", bare)
+    fitting = [row for row in TABLES[name] if re.fullmatch(row[0], bare)]
+    assert fitting, f"{name} gives {bare}, which docs/metrics.md does not name"
+    return min(fitting, key=lambda row: (".+" in row[0], -len(row[0])))
+
+
+def test_every_metric_is_documented():
+    assert set(TABLES) == set(mm_metrics_plugin.metrics.__all__) - {"StreamingMetric"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_key_is_documented_with_its_rule(case):
+    metric = case.metric()
+    prefix = f"{metric.prefix}/" if metric.prefix else ""
+    for key in evaluate(metric, case.draw(40)):
+        _, rule, told = row_of(type(metric).__name__, key[len(prefix) :])
+        guess = guessed_rule(key)
+        assert (guess or "–") == rule or (guess is None and told), f"{key}: save_best guesses {guess}, page says {rule}"
+        assert not (told and guess), f"{key}: mmengine guesses {guess}, so the page need not ask for a rule"
+
+
+def test_the_readers_of_the_page_can_fail():
+    assert row_of("RegressionError", "r2")[1:] == ("greater", True)
+    with pytest.raises(AssertionError, match="does not name"):
+        row_of("RegressionError", "mape")
+
+
+def test_every_stock_metric_of_mmpretrain_is_mapped():
+    from mmpretrain.evaluation import metrics as stock
+
+    page = (PAGE.parent / "from_other_systems.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"## mmpretrain\n(.+?)\n## ", page, flags=re.DOTALL)
+    first_cells = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
+    missing = [name for name in stock.__all__ if not re.search(rf"`{name}\b", first_cells)]
+    assert not missing
+
+
+def test_what_the_mapping_names_exists():
+    page = (PAGE.parent / "from_other_systems.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[2] for line in page.splitlines() if line.startswith("| `")]
+    for name, options in re.findall(r"`(\w+)\(([^`]*)\)`", " ".join(cells)):
+        if hasattr(mm_metrics_plugin, name) and "..." not in options:
+            eval(f"mm_metrics_plugin.{name}({options.replace('=k', '=1')})")  # our own page
