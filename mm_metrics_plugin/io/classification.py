@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.io.reading import PathLike
 from mm_metrics_plugin.io.results import text_or_nothing
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.tally import Tally
@@ -43,7 +43,7 @@ class ClassificationResults:
     tally: Tally
 
 
-def read_classification(path: Union[str, os.PathLike[str]], *, trust: bool = False) -> ClassificationResults:
+def read_classification(path: PathLike, *, trust: bool = False) -> ClassificationResults:
     """Read what mmpretrain's ``tools/test.py --out`` wrote.
 
     Args:

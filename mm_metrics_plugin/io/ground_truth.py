@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
@@ -14,10 +13,10 @@ import numpy as np
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection_batch import Objects
 from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
+from mm_metrics_plugin.io.reading import PathLike, read_bytes
 from mm_metrics_plugin.io.tally import Tally
 
 ImageId = Union[int, str]
-PathLike = Union[str, "os.PathLike[str]"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,9 +288,7 @@ def _parse(path: Path) -> Element:
     parser.StartDoctypeDeclHandler = refuse
     parser.EntityDeclHandler = refuse
     try:
-        parser.Parse(path.read_bytes(), True)
+        parser.Parse(read_bytes(path), True)
         return builder.close()
-    except OSError as error:
-        raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
     except expat.ExpatError as error:
         raise ResultFileError(f"{path.name}: is not XML ({error})") from None

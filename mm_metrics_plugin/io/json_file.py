@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, List
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.io.reading import PathLike, read_bytes
 
 
-def read_json(path: Union[str, os.PathLike[str]]) -> Any:
+def read_json(path: PathLike) -> Any:
     """Read a JSON file.
 
     Args:
@@ -33,11 +33,8 @@ def read_json(path: Union[str, os.PathLike[str]]) -> Any:
         ...     read_json(path)
         [1, 2]
     """
+    data = read_bytes(path)
     path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
     if data[:1] == b"\x80":
         raise ResultFileError(f"{path.name}: is a pickle by its first byte (expected JSON; rename it to .pkl)")
     try:

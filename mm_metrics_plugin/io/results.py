@@ -10,11 +10,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection_batch import Detections, Objects
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId
 from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
+from mm_metrics_plugin.io.reading import PathLike
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.tally import Tally
 
@@ -60,7 +60,7 @@ class DetectionResults:
     truth: Optional[GroundTruth] = None
 
 
-def read_results(path: Union[str, os.PathLike[str]], *, trust: bool = False) -> DetectionResults:
+def read_results(path: PathLike, *, trust: bool = False) -> DetectionResults:
     """Read the detections in a ``.pkl`` or ``.json`` file.
 
     Args:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import gc
-import os
 import pickle
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple, Union
+from typing import Any, Dict, Iterator, List, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.pickle_machine import Machine, StandIn
 from mm_metrics_plugin.io.pickle_opcodes import run
+from mm_metrics_plugin.io.reading import PathLike, read_bytes
 from mm_metrics_plugin.io.stand_ins import NAMES
 
 DEEPEST = 64
 _LEAVES = (str, int, float, bool, type(None), bytes, bytearray, complex, set, frozenset)
 
 
-def read_pickle(path: Union[str, os.PathLike[str]], *, trust: bool = False) -> Any:
+def read_pickle(path: PathLike, *, trust: bool = False) -> Any:
     """Read a pickle without running anything in it.
 
     Only the names that tensors, arrays and plain containers need are known, each answered by a stand-in of our own;
@@ -47,14 +47,8 @@ def read_pickle(path: Union[str, os.PathLike[str]], *, trust: bool = False) -> A
         ...     read_pickle(path)
         [{'img_id': 7}]
     """
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
-    if trust:
-        return _run(data, path.name)
-    return loads(data, path.name)
+    data, name = read_bytes(path), Path(path).name
+    return _run(data, name) if trust else loads(data, name)
 
 
 def loads(data: bytes, source: str = "pickle") -> Any:

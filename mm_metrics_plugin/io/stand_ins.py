@@ -44,9 +44,7 @@ def _bytes(machine: Machine, *arguments: Any) -> bytes:
     return b""
 
 
-def _bytearray(machine: Machine, content: Any = b"", encoding: Any = "latin-1") -> bytearray:
-    if type(content) is str and encoding == "latin-1":
-        content = content.encode("latin-1")
+def _bytearray(machine: Machine, content: Any = b"") -> bytearray:
     if type(content) is not bytes:
         raise Forbidden(f"it calls bytearray with a {type(content).__name__}")
     machine.charge(len(content))
@@ -62,8 +60,8 @@ def _complex(machine: Machine, real: Any, imaginary: Any) -> complex:
 def _members(machine: Machine, members: Any) -> list:
     if type(members) is not list:
         raise Damaged(f"a set is made of a {type(members).__name__} (expected a list)")
-    machine.check_keys(members)
     machine.charge(SET_COST + CONTAINER_COST * len(members))
+    machine.check_keys(members)
     return members
 
 
@@ -103,6 +101,7 @@ class _DtypeInMaking(InMaking):
 def _dtype(machine: Machine, code: Any, align: Any = False, copy: Any = True) -> _DtypeInMaking:
     if type(code) is not str or not _PLAIN_DTYPE.fullmatch(code):
         raise Forbidden(f"it asks for NumPy dtype {code[:20] if type(code) is str else type(code).__name__!r}")
+    machine.charge(CONTAINER_COST)
     return _DtypeInMaking(code)
 
 
@@ -241,6 +240,7 @@ _COUNT = struct.Struct("<q")
 def _load_from_bytes(machine: Machine, content: Any) -> _Storage:
     if type(content) is not bytes:
         raise Damaged(f"a storage is made of a {type(content).__name__} (expected bytes)")
+    machine.charge(CONTAINER_COST)
     header = _HEADER.match(content)
     kind = header and _STORAGE_KINDS.get(header.group(1))
     if header and kind and len(header.group(3)) == header.group(2)[0]:

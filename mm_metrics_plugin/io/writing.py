@@ -10,11 +10,11 @@ import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Sequence, Union
+from typing import Any, Iterable, Iterator, Sequence
 
 import numpy as np
 
-PathLike = Union[str, "os.PathLike[str]"]
+from mm_metrics_plugin.io.reading import PathLike
 
 
 @contextmanager
