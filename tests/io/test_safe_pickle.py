@@ -292,7 +292,7 @@ def test_the_reader_imports_neither_torch_nor_mmengine(tmp_path):
             assert not [name for name in names if name.split(".")[0] in ("torch", "mmengine", "importlib")]
 
 
-def test_the_helper_writes_a_storage_as_torch_does():
+def test_storages_in_the_corpus_are_as_torch_writes_them():
     theirs = torch.zeros(4).storage().__reduce__()[1][0]
     ours = storage_bytes(b"\0" * 16, 4)
     key = theirs[theirs.index(b"storageq\0") :].split(b"X\x0e\0\0\0")[1][:14]
