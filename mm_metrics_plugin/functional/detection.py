@@ -217,10 +217,10 @@ def _by_area(settings: APSettings, wanted: np.ndarray) -> np.ndarray:
     """(N, areas) of bool to (N, words): all thresholds of an area range at once."""
     number = len(settings.area_ranges)
     masks = settings._bits(np.repeat(np.eye(number, dtype=bool)[:, :, None], len(settings.iou_thresholds), axis=2))
-    # There are few combinations of area ranges: each row looks its own up.
-    combinations = (np.arange(2**number)[:, None] >> np.arange(number)) & 1
-    table = np.bitwise_or.reduce(np.where(combinations[:, :, None], masks, np.uint64(0)), axis=1)
-    return table[wanted @ (1 << np.arange(number))]
+    result = np.zeros((len(wanted), settings.num_words), dtype=np.uint64)
+    for index, mask in enumerate(masks):
+        result |= np.where(wanted[:, index, None], mask, np.uint64(0))
+    return result
 
 
 def _match_all(
@@ -242,7 +242,7 @@ def _match_all(
     taken = np.zeros((settings.num_words, len(crowd)), dtype=np.uint64)
     first, count = candidates(object_groups, groups)
     some = np.flatnonzero(count)
-    found = tuple(column[some] for column in found)
+    found, groups = tuple(column[some] for column in found), groups[some]
     for pairs in gathered(coco_pairs(found, there, crowd, first[some], count[some], float(thresholds[0]))):
         pairs = by_preference(pairs, np.zeros(len(crowd), dtype=bool))
         level = np.searchsorted(thresholds, pairs.overlap, side="right")
@@ -256,7 +256,7 @@ def _match_all(
             order = stable_order(pairs.detection[pair])
             rows, pair = rows[order], pair[order]
             twice = Pairs(*(column[pair] for column in pairs))
-            winners, gain = take_in_turn(twice, groups[some], both[rows], taken[word], crowd)
+            winners, gain = take_in_turn(twice, groups, both[rows], taken[word], crowd)
             owner, thing = some[twice.detection[winners]], twice.object[winners]
             order = stable_order(owner)
             owner, gain, thing = owner[order], gain[order], thing[order]

@@ -39,7 +39,6 @@ class Matches:
 
     Attributes:
         matrix: (C + 1, C + 1) int64; rows truth, columns prediction, background last.
-        num_images: Images that hold a detection or an object.
         detections: Detections used: the sum of the columns without background (under ``mmdet`` they sum to more).
         detections_below_threshold: Those with a score below the threshold.
         detections_ignored: Those that met only a crowd.
@@ -61,7 +60,6 @@ class Matches:
     iou_threshold: float
     score_threshold: float
     matrix: np.ndarray
-    num_images: int
     detections: int
     detections_below_threshold: int
     detections_ignored: int
@@ -151,7 +149,6 @@ def match(
         "protocol": protocol,
         "iou_threshold": float(iou_threshold),
         "score_threshold": float(score_threshold),
-        "num_images": _count_images(detections.image, objects.image),
         "detections_below_threshold": int(len(chosen) - np.count_nonzero(chosen)),
         "detections_without_area": detections_without_area,
         "objects_without_area": objects_without_area,
@@ -192,13 +189,6 @@ def _matrix(truth: np.ndarray, prediction: np.ndarray, num_classes: int) -> np.n
     return (
         np.bincount(truth * size + prediction, minlength=size * size).reshape(size, size).astype(np.int64, copy=False)
     )
-
-
-def _count_images(*columns: np.ndarray) -> int:
-    present = np.zeros(max((int(column.max()) + 1 for column in columns if len(column)), default=0), dtype=bool)
-    for column in columns:
-        present[column] = True
-    return int(np.count_nonzero(present))
 
 
 # --- mmdet ------------------------------------------------------------------------------------------------------------

@@ -273,10 +273,10 @@ def _one_image(num_detections, num_objects, num_classes, seed=0, spread=300):
 def test_memory_is_bounded_whatever_one_image_holds(protocol, crowded):
     """Far apart few of the 20 million pairs overlap, close together most of them do."""
     spread = 2000 if not crowded else 60 if protocol == "agnostic" else 3
-    batch = _one_image(10_000, 2_000, 2, spread=spread)
+    batch = _one_image(10_000, 2_000, 4, spread=spread)
     tracemalloc.start()
     try:
-        result = match(batch.detections, batch.objects, num_classes=2, protocol=protocol, score_threshold=0)
+        result = match(batch.detections, batch.objects, num_classes=4, protocol=protocol, score_threshold=0)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -335,3 +335,39 @@ def test_wrong_options():
         match(batch.detections, batch.objects, num_classes=1, protocol="voc")
     with pytest.raises(ValueError, match="iou_threshold"):
         match(batch.detections, batch.objects, num_classes=1, iou_threshold=0)
+
+
+def test_text_and_dict_say_why_protocols_differ():
+    found = Detections([0, 0, 0], [[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8]], [0.9, 0.8, 0.1], [0, 0, 1])
+    there = Objects([0], [[0, 0, 10, 10]], [0])
+    result = match(found, there, num_classes=2, protocol="mmdet")
+    assert "1 duplicates counted as right, rows count 1 more than the objects" in str(result)
+    assert "2 detections used, 1 below the threshold" in str(result)
+    values = result.to_dict()
+    assert (values["duplicates"], values["objects_counted_again"], values["detections_counted_again"]) == (1, 1, 0)
+    assert values["matrix"] == [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
+    assert "duplicates" not in str(match(found, there, num_classes=2))
+
+
+def test_formats_and_areas_are_not_mixed():
+    plain = Objects([0], [[0, 0, 1, 1]], [0])
+    with pytest.raises(ValueError, match="formats"):
+        Objects.concatenate([plain, Objects([0], [[0, 0, 1, 1]], [0], box_format="xywh")])
+    with pytest.raises(ValueError, match="areas"):
+        Objects.concatenate([plain, Objects([0], [[0, 0, 1, 1]], [0], area=[1.0])])
+    with pytest.raises(ValueError, match="box_format"):
+        Objects([0], [[0, 0, 1, 1]], [0], box_format="cxcywh")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_boxes_by_width_match_as_boxes_by_edges(protocol):
+    for seed in range(50):
+        batch, num_classes = random_batch(seed)
+        edges = batch.objects.boxes
+        sizes = np.concatenate([edges[:, :2], edges[:, 2:] - edges[:, :2]], axis=1)  # exact: whole pixels or quarters
+        if not np.array_equal(sizes[:, :2] + sizes[:, 2:], edges[:, 2:]):
+            continue
+        there = Objects(batch.objects.image, sizes, batch.objects.labels, batch.objects.crowd, box_format="xywh")
+        one = match(batch.detections, batch.objects, num_classes=num_classes, protocol=protocol)
+        other = match(batch.detections, there, num_classes=num_classes, protocol=protocol)
+        np.testing.assert_array_equal(one.matrix, other.matrix)
