@@ -18,13 +18,17 @@ def tool(library: str, *parts: str) -> Path:
     return Path(find_spec(library).origin).parent / ".mim" / "tools" / Path(*parts)
 
 
+def environment() -> Dict[str, str]:
+    """What the stock tools are run with: checkpoints of our own load, and only the installed package is found."""
+    variables = {**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "OMP_NUM_THREADS": "1"}
+    variables.pop("PYTHONPATH", None)
+    return variables
+
+
 def run(script: Path, *arguments: Any, cwd: Path) -> str:
     """Runs a script in a process of its own and returns what it printed."""
-    environment = {**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "OMP_NUM_THREADS": "1"}
-    # Only the installed package may be found, not the checkout by accident of the working directory.
-    environment.pop("PYTHONPATH", None)
     done = subprocess.run(
-        [sys.executable, str(script), *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True
+        [sys.executable, str(script), *map(str, arguments)], cwd=cwd, env=environment(), capture_output=True, text=True
     )
     assert done.returncode == 0, f"{script.name} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
