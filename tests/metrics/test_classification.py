@@ -1,0 +1,212 @@
+"""What is particular to the classification metrics, beside what all metrics are checked for."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from mmengine.evaluator import Evaluator
+from mmengine.registry import METRICS
+from mmpretrain.evaluation import MultiLabelMetric, SingleLabelMetric
+from mmpretrain.structures import DataSample
+
+from mm_metrics_plugin import (
+    CalibrationError,
+    MetricInputError,
+    MultiLabelAUC,
+    MultiLabelPRF,
+    RecallAtK,
+    SingleLabelAUC,
+    SingleLabelKS,
+    SingleLabelPRF,
+    UndefinedMetricWarning,
+)
+from mm_metrics_plugin.testing import evaluate
+from tests.cases_single_label import single_label
+
+
+def binary(truth, scores, dtype=torch.float64):
+    return [
+        dict(pred_score=torch.tensor([1 - score, score], dtype=dtype), gt_label=torch.tensor([label]))
+        for label, score in zip(truth, scores)
+    ]
+
+
+FOURTEEN = (
+    [1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1, 0, 1, 0],
+    [0.6, 0.1, 0.4, 0.5, 0.7, 0.7, 0.7, 0.4, 0.4, 0.5, 0.8, 0.3, 0.5, 0.3],
+)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_thresholds": 4096}], ids=["exact", "binned"])
+def test_worked_numbers_of_ks_and_auc(options):
+    samples = binary(*FOURTEEN)
+    found = evaluate(SingleLabelKS(positive_label=1, **options), samples)
+    assert found["single-label/ks"] == 0.625
+    above = np.array(FOURTEEN[1]) >= found["single-label/ks_threshold"]
+    truth = np.array(FOURTEEN[0]) == 1
+    assert above[truth].mean() - above[~truth].mean() == 0.625
+    auc = evaluate(SingleLabelAUC(average=None, **options), samples)
+    assert auc["single-label/auc_1"] == pytest.approx(38 / 48, abs=1e-15)
+    four = binary([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    assert evaluate(SingleLabelKS(positive_label=1, **options), four)["single-label/ks"] == 0.5
+
+
+def test_keras_example():
+    assert evaluate(SingleLabelAUC(), binary([0, 0, 1, 1], [0, 0.5, 0.3, 0.9]))["single-label/auc"] == 0.75
+
+
+def decided(predicted, truth):
+    return [dict(pred_label=torch.tensor([p]), gt_label=torch.tensor([t])) for p, t in zip(predicted, truth)]
+
+
+def test_paddlerec_six_and_states():
+    metric = SingleLabelPRF(num_classes=4, convention="paddlerec", counts=True)
+    found = evaluate(metric, decided([0, 1, 1, 3], [0, 2, 1, 3]))
+    keys = ("precision", "recall", "f1", "precision_micro", "recall_micro", "f1_micro")
+    six = [found[f"single-label/{key}"] for key in keys]
+    assert six == pytest.approx([0.875, 0.75, 0.807692, 0.75, 0.75, 0.75], abs=5e-7)
+    states = [[found[f"single-label/{key}_{c}"] for key in ("tp", "fp", "tn", "fn")] for c in range(4)]
+    assert states == [[1, 0, 3, 0], [1, 1, 2, 0], [0, 0, 3, 1], [1, 0, 3, 0]]
+
+
+def test_mmpretrain_convention_on_its_own_example():
+    found = evaluate(SingleLabelPRF(num_classes=4, convention="mmpretrain"), decided([0, 1, 1, 3], [0, 2, 1, 3]))
+    values = [found[f"single-label/{key}"] for key in ("precision", "recall", "f1")]
+    assert values == pytest.approx([0.625, 0.75, 0.666667], abs=5e-7)
+    assert next(iter(found)) == "single-label/f1"
+    theirs = SingleLabelMetric.calculate([0, 1, 1, 3], [0, 2, 1, 3], num_classes=4)
+    assert values == pytest.approx([float(value) / 100 for value in theirs[:3]], abs=1e-6)
+
+
+def test_mmpretrain_convention_has_its_threshold_at_zero():
+    samples = [dict(pred_score=torch.tensor(s), gt_label=torch.tensor([0])) for s in ([-1.0, -2.0], [2.0, 1.0])]
+    scores = torch.stack([sample["pred_score"] for sample in samples])
+    ((_, theirs, _, _),) = SingleLabelMetric.calculate(scores, torch.tensor([0, 0]))
+    found = evaluate(SingleLabelPRF(convention="mmpretrain"), samples)
+    assert found["single-label/recall"] == float(theirs) / 100 == 0.25
+    assert evaluate(SingleLabelPRF(), samples)["single-label/recall"] == 1
+
+
+def test_empty_data_is_undefined_whatever_the_convention():
+    for convention in ("mmpretrain", "paddlerec"):
+        metric = SingleLabelPRF(convention=convention)
+        with pytest.warns(UndefinedMetricWarning, match="no samples"):
+            found = metric.evaluate(0)
+        assert all(map(math.isnan, found.values()))
+
+
+def test_undefined_classes_are_named_and_counted():
+    metric = SingleLabelPRF(num_classes=4)
+    metric.dataset_meta = {"classes": ["a", "b", "c", "d"]}
+    metric.process(None, decided([0, 1, 1, 1], [0, 2, 1, 1]))
+    with pytest.warns(UndefinedMetricWarning) as caught:
+        found = metric.evaluate(4)
+    messages = [str(warning.message) for warning in caught]
+    assert any("recall is undefined for d:" in message for message in messages)
+    assert any("precision is undefined for c, d:" in message for message in messages)
+    assert (found["single-label/classes_present"], found["single-label/classes_predicted"]) == (3, 2)
+
+
+def test_all_single_label_metrics_go_into_one_evaluator():
+    metrics = [SingleLabelAUC(classwise=True), SingleLabelPRF(classwise=True, counts=True, topk=2)]
+    metrics += [SingleLabelKS(classwise=True), RecallAtK(topk=(1, 2)), CalibrationError()]
+    samples = single_label(np.random.default_rng(0), 40)
+    # Class 3 goes missing: the keys that count the classes must not collide either.
+    samples = [sample for sample in samples if int(sample["gt_label"]) != 3]
+    evaluator = Evaluator(metrics)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        found = evaluator.offline_evaluate(samples, chunk_size=8)
+    for key in ("auc", "f1", "ks", "recall@2", "ece", "classes_averaged", "classes_present", "classes_in_ks"):
+        assert f"single-label/{key}" in found
+
+
+def test_mmpretrain_samples_work_as_they_come():
+    generator = np.random.default_rng(0)
+    samples = []
+    for _ in range(20):
+        sample = DataSample().set_pred_score(torch.tensor(generator.random(3), dtype=torch.float32))
+        samples.append(sample.set_gt_label(np.flatnonzero(generator.integers(0, 2, 3)).tolist()))
+    ours = Evaluator([MultiLabelPRF(convention="mmpretrain"), MultiLabelAUC()]).offline_evaluate(samples)
+    theirs = Evaluator(MultiLabelMetric(thr=0.5)).offline_evaluate(samples)
+    for mine, their in (("f1", "f1-score"), ("precision", "precision"), ("recall", "recall")):
+        assert ours[f"multi-label/{mine}"] == pytest.approx(theirs[f"multi-label/{their}"] / 100, abs=1e-6)
+
+
+def test_samples_without_any_label_and_labels_of_minus_one():
+    samples = [dict(pred_score=torch.tensor([0.9, 0.2]), gt_label=labels) for labels in ([0], [], [-1, 1], 0)]
+    found = evaluate(MultiLabelPRF(counts=True), samples)
+    counts = {key: [found[f"multi-label/{key}_{c}"] for c in (0, 1)] for key in ("tp", "fp", "fn", "tn")}
+    assert counts == {"tp": [2, 0], "fp": [2, 0], "fn": [0, 1], "tn": [0, 3]}
+
+
+def test_topk_accuracy_also_asks_for_the_threshold():
+    samples = [dict(pred_score=torch.tensor([0.6, 0.3, 0.1]), gt_label=torch.tensor([label])) for label in (0, 1, 2)]
+    found = evaluate(SingleLabelPRF(topk=2, thrs=(None, 0.5)), samples)
+    assert found["single-label/accuracy_top2_no-thr"] == 2 / 3
+    assert found["single-label/accuracy_top2_thr-0.50"] == 1 / 3
+
+
+def test_the_beta_is_in_the_name():
+    found = evaluate(SingleLabelPRF(beta=2, num_classes=2), decided([0, 1, 1], [0, 0, 1]))
+    assert found["single-label/f2"] == pytest.approx(np.mean([5 * 1 / (5 + 4 * 1), 5 * 1 / (5 + 1)]))
+    assert "single-label/f1" not in found
+
+
+def test_certain_and_wrong_is_infinitely_unlikely():
+    samples = [dict(pred_score=torch.tensor([1.0, 0.0]), gt_label=torch.tensor([label])) for label in (0, 1)]
+    assert evaluate(CalibrationError(), samples)["single-label/nll"] == math.inf
+    floored = evaluate(CalibrationError(floor=1e-7), samples)["single-label/nll"]
+    assert floored == pytest.approx(-math.log(1e-7) / 2)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: SingleLabelPRF(average="mean"), "'macro', 'micro', 'weighted'"),
+        (lambda: SingleLabelPRF(convention="sklearn"), "'default', 'mmpretrain', 'paddlerec'"),
+        (lambda: SingleLabelPRF(beta=0), "beta"),
+        (lambda: SingleLabelPRF(topk=0), "topk"),
+        (lambda: SingleLabelPRF(thrs=()), "thrs"),
+        (lambda: SingleLabelKS(positive_label=1, classwise=True), "positive_label"),
+        (lambda: SingleLabelKS(num_thresholds=1), "num_thresholds"),
+        (lambda: RecallAtK(topk=()), "topk"),
+        (lambda: CalibrationError(binning="quantile"), "'equal-width', 'equal-mass'"),
+        (lambda: CalibrationError(num_bins=0), "num_bins"),
+        (lambda: CalibrationError(floor=1), "floor"),
+        (lambda: MultiLabelPRF(thr=0.5, topk=1), "thr and topk"),
+        (lambda: MultiLabelAUC(curve="pr", max_fpr=0.5), "max_fpr"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(build, words):
+    with pytest.raises(ValueError, match=words):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (lambda: SingleLabelPRF(topk=5), ["'pred_score' of sample 0", "at least 5", "found 4"]),
+        (lambda: RecallAtK(topk=5), ["'pred_score' of sample 0", "at least 5", "found 4"]),
+        (lambda: SingleLabelKS(positive_label=4), ["'pred_score' of sample 0", "class 4"]),
+    ],
+)
+def test_options_that_do_not_fit_the_samples_are_refused(metric, words):
+    with pytest.raises(MetricInputError) as caught:
+        metric().process(None, single_label(np.random.default_rng(0), 2))
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_thresholds_need_scores():
+    with pytest.raises(MetricInputError, match="sample 0 must have a field 'pred_score'"):
+        SingleLabelPRF(thrs=0.5, num_classes=2).process(None, decided([0], [0]))
+
+
+def test_metrics_are_built_from_a_config():
+    for name in ("SingleLabelPRF", "SingleLabelKS", "RecallAtK", "CalibrationError", "MultiLabelAUC", "MultiLabelPRF"):
+        assert type(METRICS.build(dict(type=name))).__name__ == name
