@@ -6,9 +6,9 @@ from typing import Any, Dict, Optional
 
 import numpy as np
 
-from mm_metrics_plugin.functional.boxes import nms
+from mm_metrics_plugin.functional.boxes import nms, xywh_to_xyxy
 from mm_metrics_plugin.functional.detection import APRecords, APSettings, match_for_ap
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections
 from mm_metrics_plugin.functional.matching import Matches, match
 from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State
 from mm_metrics_plugin.states.batch import Batch
@@ -55,6 +55,19 @@ class ImageBatch(Batch):
     def without_last(self) -> ImageBatch:
         """The batch without its last image."""
         return ImageBatch(self.boxes.images(0, len(self) - 1), self.order[:-1])
+
+
+def suppress(detections: Detections, *, num_classes: int, iou_threshold: float) -> Detections:
+    """The detections left by non-maximum suppression within every image and class.
+
+    Example:
+        >>> found = Detections([0, 0, 1], [[0, 0, 10, 10]] * 3, [0.9, 0.8, 0.7], [0, 0, 0], box_format="xywh")
+        >>> suppress(found, num_classes=1, iou_threshold=0.5).scores.tolist()
+        [0.9, 0.7]
+    """
+    boxes = detections.boxes if detections.box_format == "xyxy" else xywh_to_xyxy(detections.boxes)
+    groups = detections.image * num_classes + detections.labels
+    return detections.take(nms(boxes, detections.scores, groups, iou_threshold=iou_threshold))
 
 
 class DetectionState(State):
@@ -110,10 +123,8 @@ class DetectionState(State):
         """Matches the images' detections to their objects and adds up what came of it."""
         detections, suppressed = boxes.detections, 0
         if self.nms_iou_threshold is not None:
-            groups = detections.image * self.num_classes + detections.labels
-            kept = nms(detections.boxes, detections.scores, groups, iou_threshold=self.nms_iou_threshold)
-            suppressed = len(detections) - len(kept)
-            detections = detections.take(kept)
+            detections = suppress(detections, num_classes=self.num_classes, iou_threshold=self.nms_iou_threshold)
+            suppressed = len(boxes.detections) - len(detections)
         matches: Matches = match(
             detections,
             boxes.objects,
