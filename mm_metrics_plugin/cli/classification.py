@@ -1,0 +1,170 @@
+"""``mm-metrics classification``: how good a classifier is, and what it takes for what."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
+
+from mm_metrics_plugin.cli.parsing import add_input_arguments, add_output_arguments, class_names, fraction
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.progress import Steps
+    from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.io.classification import ClassificationResults
+
+PARSER: Dict[str, Any] = dict(
+    help="report on a classifier's results",
+    description="Reports on the results of a classifier: accuracy, AUC, precision, recall and F1 per class, and what "
+    "is taken for what. Reads RESULTS without running anything in it.",
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    epilog="""examples:
+  mm-metrics classification results.pkl                                 print a report
+  mm-metrics classification results.pkl report/ --classes classes.txt   and write JSON, Markdown, CSV and a figure
+  mm-metrics classification results.pkl --config configs/resnet.py      class names from the config (needs mmpretrain)
+  mm-metrics classification results.pkl --format json
+
+OUT_DIR receives report.json, report.md, per_class.csv and, where every sample has one class, confusion_matrix.csv and
+confusion_matrix.png.""",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("results", metavar="RESULTS", help="results.pkl of mmpretrain's tools/test.py --out")
+    parser.add_argument("out_dir", metavar="OUT_DIR", nargs="?", help="folder for the files of the report")
+    group = add_input_arguments(parser)
+    group.add_argument("--config", metavar="FILE", help="mmpretrain config whose test data set names the classes")
+    group.add_argument(
+        "--score-thr",
+        type=fraction,
+        default=0.5,
+        metavar="X",
+        help="least score of a class that is decided for, where samples have several classes (default: 0.5)",
+    )
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Read, count, print and write."""
+    from mm_metrics_plugin.cli.output import (
+        check_out_dir,
+        print_report,
+        said,
+        show_figures,
+        write_files,
+    )
+    from mm_metrics_plugin.cli.progress import Steps
+    from mm_metrics_plugin.io.writing import to_csv, to_json
+    from mm_metrics_plugin.report.markdown import classification_markdown
+    from mm_metrics_plugin.report.tables import classification_class_rows, classification_matrix_rows
+
+    check_out_dir(arguments.out_dir)
+    figures: Dict[str, Any] = {}
+    with Steps(4, not arguments.quiet).running() as steps:
+        report = make_report(arguments, steps)
+        texts = {
+            "json": lambda: to_json(report.to_dict()),
+            "md": lambda: classification_markdown(report),
+            "csv": lambda: to_csv(*classification_class_rows(report)),
+        }
+        if (arguments.out_dir is not None or arguments.show) and report.matrix is not None:
+            steps.step("drawing")
+            figures = _figures(report, arguments.color_theme)
+        if arguments.out_dir is not None:
+            files = {"report.json": texts["json"](), "report.md": texts["md"](), "per_class.csv": texts["csv"]()}
+            if report.matrix is not None:
+                files["confusion_matrix.csv"] = to_csv(*classification_matrix_rows(report))
+            write_files(arguments.out_dir, files, figures)
+    if not arguments.quiet:
+        print_report(arguments.format, texts, lambda: _print(report))
+        if arguments.out_dir is not None:
+            said([*files, *figures], arguments.out_dir)
+    if arguments.show:
+        show_figures(figures.values())
+
+
+def make_report(arguments: argparse.Namespace, steps: Steps) -> ClassificationReport:
+    """Everything the report says, from the files named on the command line."""
+    from mm_metrics_plugin.cli.output import input_entry, versions
+    from mm_metrics_plugin.functional.auc import score_auc
+    from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.io.classification import read_classification
+
+    inputs: Dict[str, Any] = {"results": input_entry(arguments.results)}
+    steps.step("reading the results")
+    results = read_classification(arguments.results, trust=arguments.trust)
+    classes = _names(arguments, results, inputs)
+    steps.step("counting")
+    truth = results.labels if results.labels is not None else results.targets
+    result, accuracy = _decide(results, arguments.score_thr)
+    inputs["versions"] = versions("mmengine", "mmpretrain")
+    return ClassificationReport(
+        classes=classes,
+        settings={"score_thr": None if results.labels is not None else arguments.score_thr},
+        inputs=inputs,
+        counts={"samples": results.tally.to_dict()},
+        result=result,
+        accuracy=accuracy,
+        auc=score_auc([results.scores], truth),  # type: ignore[arg-type]
+    )
+
+
+def _names(arguments: argparse.Namespace, results: ClassificationResults, inputs: Dict[str, Any]) -> Tuple[str, ...]:
+    from mm_metrics_plugin.cli.output import input_entry
+    from mm_metrics_plugin.exceptions import ResultFileError
+    from mm_metrics_plugin.io.test_sets import read_class_names
+
+    number = results.scores.shape[1]
+    names: Optional[Sequence[str]] = class_names(arguments.classes)
+    if arguments.config is not None:
+        inputs["config"] = input_entry(arguments.config)
+        if names is None:
+            names = read_class_names(arguments.config, options=arguments.cfg_options)
+    elif arguments.cfg_options:
+        raise ResultFileError("--cfg-options: there is no --config whose settings could be overridden")
+    if names is None:
+        names = [str(index) for index in range(number)]
+    if len(names) != number:
+        raise ResultFileError(f"{results.source}: holds scores of {number} classes where {len(names)} are named")
+    return tuple(names)
+
+
+def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, float]:
+    """What the decisions say, counted by the states that SingleLabelPRF and MultiLabelPRF count with."""
+    import numpy as np
+
+    from mm_metrics_plugin.functional.averaging import divide
+    from mm_metrics_plugin.functional.confusion import confusion_report, counts_report
+    from mm_metrics_plugin.functional.decisions import hard_decisions
+    from mm_metrics_plugin.states.confusion import ConfusionState
+    from mm_metrics_plugin.states.counts import BinaryCountState
+
+    scores = results.scores
+    if results.targets is None:
+        decided = hard_decisions(scores, thresholds=[-np.inf])
+        state = ConfusionState(scores.shape[1]).update(results.labels, decided)  # type: ignore[arg-type]
+        result = confusion_report(state.matrix)
+        return result, result.accuracy
+    counts = BinaryCountState().update(scores >= scores.dtype.type(score_thr), results.targets)
+    tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn
+    right, all_decisions = (tp + tn).sum(), (tp + fp + fn + tn).sum()
+    return counts_report(tp, fp, fn, tn), float(divide(right, all_decisions))
+
+
+def _figures(report: ClassificationReport, color_theme: str) -> Dict[str, Any]:
+    from mm_metrics_plugin.report.figures import confusion_figure
+
+    figure = confusion_figure(
+        report.matrix,  # type: ignore[arg-type]
+        report.shares,  # type: ignore[arg-type]
+        report.classes,
+        title=f"accuracy {report.accuracy:.4f}",
+        color_theme=color_theme,
+    )
+    return {"confusion_matrix.png": figure}
+
+
+def _print(report: ClassificationReport) -> None:
+    from mm_metrics_plugin.report.text import make_console, print_classification
+
+    print_classification(report, make_console())

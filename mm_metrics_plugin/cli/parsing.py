@@ -1,0 +1,129 @@
+"""Arguments of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import List, NoReturn, Optional, Sequence
+
+from mm_metrics_plugin.exceptions import ResultFileError
+
+FORMATS = ("text", "json", "csv", "md")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say it and leave with exit code 2."""
+        print(f"{self.prog}: {one_line(message)} (see {self.prog} --help)", file=sys.stderr)
+        sys.exit(2)
+
+
+def one_line(text: str) -> str:
+    r"""Text without line breaks, or anything else that moves the cursor.
+
+    Example:
+        >>> print(one_line("a\n   b\x1b[2J"))
+        a b\x1b[2J
+    """
+    text = " ".join(text.split())
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options about what comes out, which all reports share."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--format", choices=FORMATS, default="text", help="what is printed (default: text)")
+    group.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    group.add_argument("--color-theme", default="plasma", metavar="NAME", help="colour map (default: plasma)")
+    group.add_argument("--show", action="store_true", help="open the figures in windows")
+    group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Options about what goes in, which all reports share."""
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "--classes",
+        nargs="+",
+        metavar="NAME",
+        help="class names, separated by commas or spaces, or a text file with one name a line",
+    )
+    group.add_argument(
+        "--cfg-options",
+        nargs="+",
+        metavar="KEY=VALUE",
+        help="override settings of the config, as in OpenMMLab's tools",
+    )
+    group.add_argument(
+        "--trust",
+        action="store_true",
+        help="read RESULTS with plain pickle, which runs whatever was put in it; only for files of your own that the "
+        "safe reader refuses",
+    )
+    return group
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1.
+
+    Example:
+        >>> fraction("0.5")
+        0.5
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1 (found {text!r})")
+    return value
+
+
+def positive_fraction(text: str) -> float:
+    """A number above 0 and at most 1.
+
+    Example:
+        >>> positive_fraction("1")
+        1.0
+    """
+    value = fraction(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError("must be above 0 and at most 1 (found 0)")
+    return value
+
+
+def class_names(words: Optional[Sequence[str]]) -> Optional[List[str]]:
+    """The names that stand behind ``--classes``.
+
+    Args:
+        words: As the shell split them. One word alone may be a file with a name a line. Where there is a comma,
+            commas separate the names, which may then hold spaces.
+
+    Raises:
+        ResultFileError: There are no names, a name comes twice, or the file cannot be read.
+
+    Example:
+        >>> class_names(["cat", "dog"]), class_names(["traffic light,cat"]), class_names(["cat dog"])
+        (['cat', 'dog'], ['traffic light', 'cat'], ['cat', 'dog'])
+    """
+    if words is None:
+        return None
+    if len(words) == 1 and Path(words[0]).is_file():
+        try:
+            names = Path(words[0]).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ResultFileError(f"--classes: {words[0]} cannot be read as text ({error})") from None
+    elif any("," in word for word in words):
+        names = " ".join(words).split(",")
+    else:
+        names = words[0].split() if len(words) == 1 else list(words)
+    names = [name.strip() for name in names if name.strip()]
+    if not names:
+        raise ResultFileError("--classes: names no class")
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise ResultFileError(f"--classes: {twice[0]!a} comes {names.count(twice[0])} times")
+    return names

@@ -1,0 +1,91 @@
+"""Reports as Markdown."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, List, Mapping, Sequence
+
+from mm_metrics_plugin.functional.classification_report import ClassificationReport
+from mm_metrics_plugin.functional.detection_report import Confusion, DetectionReport
+from mm_metrics_plugin.report.published import published_block
+from mm_metrics_plugin.report.sentences import (
+    PROTOCOLS,
+    averaged_line,
+    classification_opening,
+    confusion_lines,
+    mean_rows,
+    opening,
+)
+from mm_metrics_plugin.report.tables import CORNER, cell, class_table, printable
+
+MOST_COLUMNS = 21  # a matrix wider than this is read from the CSV file or the figure
+
+
+def escape(text: str) -> str:
+    r"""Text that means nothing to Markdown.
+
+    Example:
+        >>> print(escape("a|b *c*"))
+        a\|b \*c\*
+    """
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>#|" else sign for sign in printable(text))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> List[str]:
+    """The lines of a table, numbers to the right.
+
+    Example:
+        >>> table(["class", "TP"], [["cat", 3]])
+        ['| class | TP |', '| --- | ---: |', '| cat | 3 |']
+    """
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    body = [[escape(cell(value)) for value in row] for row in rows]
+    return [f"| {' | '.join(row)} |" for row in ([escape(name) for name in header], rule, *body)]
+
+
+def detection_markdown(report: DetectionReport) -> str:
+    """The report of a detector."""
+    lines = ["# Detection report", "", *_items(opening(report))]
+    for one in report.protocols:
+        lines += ["", f"## {one.protocol}: {PROTOCOLS[one.protocol]}", ""]
+        lines += _body(one.columns, averaged_line(one.classes_averaged, len(report.classes)), one.confusions)
+        lines += _matrix(one.result.matrix.tolist(), report.labels)
+    means = {one.protocol: mean_rows(one.means, one.micro) for one in report.protocols}
+    names = next(iter(means.values()))
+    lines += ["", "## Means over classes", ""]
+    lines += table(["", *means], [[name, *(column[name] for column in means.values())] for name in names])
+    if report.remarks:
+        lines += ["", "## Why the protocols differ", "", *_items(report.remarks)]
+    for one in report.protocols:
+        if one.protocol == "mmdet":
+            block = published_block(one.result, [printable(name) for name in report.classes])
+            lines += ["", "## As published", "", "```text", block, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def classification_markdown(report: ClassificationReport) -> str:
+    """The report of a classifier."""
+    lines = ["# Classification report", "", *_items(classification_opening(report)), "", "## Classes", ""]
+    lines += _body(report.columns, averaged_line(report.classes_averaged, len(report.classes)), report.confusions)
+    if report.matrix is not None:
+        lines += _matrix(report.matrix.tolist(), report.classes)
+    lines += ["", "## Means", "", *table(["", "value"], list(mean_rows(report.means, report.micro).items()))]
+    return "\n".join(lines) + "\n"
+
+
+def _body(columns: Mapping[str, Sequence[Any]], notes: List[str], confusions: Sequence[Confusion]) -> List[str]:
+    lines = table(*class_table(columns))
+    if notes:
+        lines += ["", *_items(notes)]
+    if confusions:
+        lines += ["", "Top confusions:", "", *_items(confusion_lines(confusions))]
+    return lines
+
+
+def _matrix(matrix: Sequence[Sequence[int]], labels: Sequence[str]) -> List[str]:
+    if len(labels) > MOST_COLUMNS:
+        return []
+    return ["", *table([CORNER, *labels], [[name, *row] for name, row in zip(labels, matrix)])]
+
+
+def _items(lines: Iterable[str]) -> List[str]:
+    return [f"- {escape(line)}" for line in lines]
