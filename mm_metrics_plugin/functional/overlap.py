@@ -96,7 +96,7 @@ def _clipped(labels: np.ndarray, limit: int) -> np.ndarray:
     # Read without sign, a negative number is a large one: a single comparison clips both ends.
     unsigned = labels.view(np.dtype(f"u{labels.dtype.itemsize}"))
     clipped = np.empty(labels.shape, dtype=np.int64)
-    np.minimum(unsigned, min(limit, np.iinfo(unsigned.dtype).max), out=clipped, casting="unsafe")
+    np.minimum(unsigned, min(limit, (1 << 8 * labels.dtype.itemsize) - 1), out=clipped, casting="unsafe")
     return clipped
 
 

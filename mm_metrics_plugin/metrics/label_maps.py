@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Optional, Sequence, Tuple
+from functools import partial
+from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -13,7 +14,8 @@ from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.fields import field_values, to_host
 from mm_metrics_plugin.metrics.flat import lean_shape
 
-Picture = Tuple[str, np.ndarray, np.ndarray]
+Name = Callable[[], str]
+Picture = Tuple[Name, np.ndarray, np.ndarray]
 
 
 class LabelMapMetricBase(StreamingMetric):
@@ -49,7 +51,7 @@ class LabelMapMetricBase(StreamingMetric):
         return self.num_classes or len((self.dataset_meta or {}).get("classes") or ()) or None
 
     def pictures(self, samples: Sequence[Mapping]) -> Iterator[Picture]:
-        """The name, the prediction and the truth of every sample of a batch."""
+        """How to speak of every sample of a batch, its prediction and its truth."""
 
         def name(index: int) -> str:
             return self.sample_name(samples[index], index)
@@ -57,7 +59,7 @@ class LabelMapMetricBase(StreamingMetric):
         values = [*field_values(samples, self.prediction_field, name), *field_values(samples, self.target_field, name)]
         arrays = to_host([value.detach() if isinstance(value, torch.Tensor) else np.asarray(value) for value in values])
         for index, (predicted, target) in enumerate(zip(arrays, arrays[len(samples) :])):
-            yield name(index), predicted, target
+            yield partial(name, index), predicted, target
 
     def count_pixels(self, picture: Picture, num_classes: int) -> np.ndarray:
         """The confusion matrix of a picture of labels, ignored pixels left out."""
@@ -74,31 +76,31 @@ class LabelMapMetricBase(StreamingMetric):
             outside = (predicted < 0) | (predicted >= num_classes)
             outside &= (target != self.ignore_index).reshape(predicted.shape)
             raise MetricInputError(
-                f"'{self.prediction_field}' of {name} must hold class indices from 0 to {num_classes - 1} "
+                f"'{self.prediction_field}' of {name()} must hold class indices from 0 to {num_classes - 1} "
                 f"(found {predicted[outside][0]})"
             )
         return counts[:-1, :-1]
 
-    def check_target(self, target: np.ndarray, name: str, num_classes: int) -> None:
+    def check_target(self, target: np.ndarray, name: Name, num_classes: int) -> None:
         """Raises MetricInputError unless all true labels are classes or to be ignored."""
         self._check_whole(target, self.target_field, name)
         good = ((target >= 0) & (target < num_classes)) | (target == self.ignore_index)
         if not good.all():
             ignored = "" if self.ignore_index is None else f", or {self.ignore_index} to be ignored"
             raise MetricInputError(
-                f"'{self.target_field}' of {name} must hold class indices from 0 to {num_classes - 1}{ignored} "
+                f"'{self.target_field}' of {name()} must hold class indices from 0 to {num_classes - 1}{ignored} "
                 f"(found {target[~good][0]})"
             )
 
-    def _check_whole(self, labels: np.ndarray, field: str, name: str) -> None:
+    def _check_whole(self, labels: np.ndarray, field: str, name: Name) -> None:
         if labels.dtype.kind not in "iub":
-            raise MetricInputError(f"'{field}' of {name} must hold whole numbers (found {labels.dtype})")
+            raise MetricInputError(f"'{field}' of {name()} must hold whole numbers (found {labels.dtype})")
 
     def check_same_shape(self, picture: Picture) -> None:
         """Raises MetricInputError unless prediction and truth have the same shape, axes of length one aside."""
         name, predicted, target = picture
         if lean_shape(predicted) != lean_shape(target):
             raise MetricInputError(
-                f"'{self.prediction_field}' of {name} must have the shape of '{self.target_field}', {target.shape} "
+                f"'{self.prediction_field}' of {name()} must have the shape of '{self.target_field}', {target.shape} "
                 f"(found {predicted.shape})"
             )

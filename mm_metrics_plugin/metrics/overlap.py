@@ -17,7 +17,7 @@ from mm_metrics_plugin.functional.overlap import (
     soft_label_overlap,
     soft_overlap,
 )
-from mm_metrics_plugin.metrics.label_maps import LabelMapMetricBase, Picture
+from mm_metrics_plugin.metrics.label_maps import LabelMapMetricBase, Name, Picture
 from mm_metrics_plugin.metrics.options import check_choice, check_together
 from mm_metrics_plugin.states.base import State
 from mm_metrics_plugin.states.batch import Batch
@@ -243,17 +243,17 @@ class DiceScore(LabelMapMetricBase):
             return soft_overlap(scores, target.reshape(scores.shape))
         if target.size != scores.shape[1]:
             raise MetricInputError(
-                f"'{self.target_field}' of {name} must have the shape of '{self.prediction_field}', {predicted.shape}, "
-                f"or of one of its channels (found {target.shape})"
+                f"'{self.target_field}' of {name()} must have the shape of '{self.prediction_field}' or of one of its "
+                f"channels, {predicted.shape} (found {target.shape})"
             )
         self.check_target(target, name, num_classes)
         return soft_label_overlap(scores, target.reshape(-1), ignore_index=self.ignore_index)
 
-    def _scores(self, scores: np.ndarray, name: str, num_classes: Optional[int]) -> np.ndarray:
+    def _scores(self, scores: np.ndarray, name: Name, num_classes: Optional[int]) -> np.ndarray:
         """The scores of a sample, (classes, values)."""
         if num_classes is not None and (not scores.ndim or len(scores) != num_classes):
             raise MetricInputError(
-                f"'{self.prediction_field}' of {name} must have {num_classes} channels, one a class "
+                f"'{self.prediction_field}' of {name()} must have {num_classes} channels, one a class "
                 f"(found shape {scores.shape})"
             )
         scores = scores.reshape(num_classes or 1, -1)
@@ -266,12 +266,12 @@ class DiceScore(LabelMapMetricBase):
         return scores if self.threshold is None else scores > self.threshold
 
 
-def _check_shares(values: np.ndarray, field: str, name: str, advice: str = "") -> None:
+def _check_shares(values: np.ndarray, field: str, name: Name, advice: str = "") -> None:
     if values.dtype.kind not in "biuf":
-        raise MetricInputError(f"'{field}' of {name} must hold numbers (found {values.dtype})")
+        raise MetricInputError(f"'{field}' of {name()} must hold numbers (found {values.dtype})")
     good = (values >= 0) & (values <= 1)
     if not good.all():
-        raise MetricInputError(f"'{field}' of {name} must lie in 0 to 1{advice} (found {values[~good][0]})")
+        raise MetricInputError(f"'{field}' of {name()} must lie in 0 to 1{advice} (found {values[~good][0]})")
 
 
 def _nothing(names: List[str]) -> List[str]:
