@@ -25,8 +25,9 @@ def hard_decisions(scores: np.ndarray, *, thresholds: Sequence[float]) -> np.nda
         [[1, 1], [0, -1]]
     """
     best = scores.argmax(axis=1)
-    height = np.take_along_axis(scores, best[:, None], axis=1)
-    return np.where(height > np.asarray(thresholds, dtype=scores.dtype), best[:, None], NO_DECISION)
+    height = scores[np.arange(len(best)), best]
+    above = height[:, None] > np.asarray(thresholds, dtype=scores.dtype)
+    return np.where(above, best[:, None], NO_DECISION)
 
 
 def label_ranks(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -44,9 +45,11 @@ def label_ranks(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
         [1, 1]
     """
     own = scores[np.arange(len(labels)), labels][:, None]
-    before = (scores == own) & (np.arange(scores.shape[1]) < labels[:, None])
-    before |= scores > own
-    return np.count_nonzero(before, axis=1)
+    ranks = (scores > own).view(np.uint8).sum(axis=1, dtype=np.int64)
+    tied = scores == own
+    if np.count_nonzero(tied) > len(labels):  # more than the true classes themselves
+        ranks += np.count_nonzero(tied & (np.arange(scores.shape[1]) < labels[:, None]), axis=1)
+    return ranks
 
 
 def top_decisions(scores: np.ndarray, *, k: int) -> np.ndarray:

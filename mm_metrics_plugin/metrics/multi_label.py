@@ -46,9 +46,10 @@ def _checked_truth(truth: np.ndarray, num_classes: int, name: SampleName) -> np.
 
 
 def _truth_of_lists(lists: Sequence, num_classes: int, name: SampleName) -> np.ndarray:
-    parts = [torch.as_tensor(value).reshape(-1) for value in lists]
+    parts = [value if isinstance(value, torch.Tensor) else torch.as_tensor(value) for value in lists]
+    parts = [part if part.dim() == 1 else part.reshape(-1) for part in parts]
     (labels,) = to_host([torch.cat(parts)])
-    rows = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    rows = np.repeat(np.arange(len(parts)), [part.numel() for part in parts])
     good = (labels >= -1) & (labels < num_classes) & (labels == np.floor(labels))
     if not good.all():
         bad = int(np.flatnonzero(~good)[0])

@@ -50,8 +50,8 @@ class ScoredMetricBase(StreamingMetric):
 
     def check_unit(self, scores: np.ndarray, what_for: str, samples: Sequence[Mapping]) -> None:
         """Raises MetricInputError for the first sample with a score outside 0 to 1."""
-        inside = (scores >= 0) & (scores <= 1)
-        if not inside.all():
+        if scores.min() < 0 or scores.max() > 1:
+            inside = (scores >= 0) & (scores <= 1)
             row = first_bad(inside)
             raise MetricInputError(
                 f"'pred_score' of {self.namer(samples)(row)} must lie in 0 to 1 for {what_for} "
