@@ -1,0 +1,58 @@
+"""All classification metrics at once in one real mmpretrain run, beside mmpretrain's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.stock import ROOT, run, scalars, tool
+
+CLASSES = ("disc", "frame", "stripes", "triangle")
+
+
+@pytest.fixture(scope="module")
+def finished(pictures, tmp_path_factory):
+    """The folder of a training run of two epochs, and the scalars of its validations."""
+    work_dir = tmp_path_factory.mktemp("classification")
+    options = [f"{part}_dataloader.dataset.data_root={pictures}" for part in ("train", "val", "test")]
+    config = ROOT / "configs" / "mmpretrain_classification.py"
+    run(tool("mmpretrain", "train.py"), config, "--work-dir", work_dir, "--cfg-options", *options, cwd=work_dir)
+    return work_dir, scalars(work_dir, "single-label/f1")
+
+
+def test_the_numbers_are_those_of_mmpretrain(finished):
+    _, rows = finished
+    assert len(rows) == 2
+    for row in rows:
+        for ours, theirs in (
+            ("single-label/precision", "stock/precision"),
+            ("single-label/recall", "stock/recall"),
+            ("single-label/f1", "stock/f1-score"),
+            ("single-label/accuracy", "accuracy/top1"),
+            ("single-label/accuracy_top2", "accuracy/top2"),
+            ("single-label/recall@2", "accuracy/top2"),
+            ("multi-label/f1", "stock/f1-score"),
+        ):
+            assert row[ours] == pytest.approx(row[theirs] / 100, abs=1e-6), ours
+
+
+def test_the_metrics_agree_with_each_other(finished):
+    _, rows = finished
+    for row in rows:
+        counts = {key: [row[f"single-label/{key}_{name}"] for name in CLASSES] for key in ("tp", "fp", "tn", "fn")}
+        samples = row["single-label/sample_count"]
+        assert all(sum(cells) == samples for cells in zip(*counts.values()))
+        assert row["single-label/accuracy"] == sum(counts["tp"]) / samples == row["single-label/f1_micro"]
+        assert row["single-label/recall_count@1"] == sum(counts["tp"])
+        assert abs(row["multi-label/auc"] - row["single-label/auc"]) <= row["multi-label/area_error"] + 1e-12
+        for name in CLASSES:
+            # A rising curve that is at most ks above the diagonal, and somewhere is, cannot have another area.
+            ks = row[f"single-label/ks_{name}"]
+            assert ks - 1e-12 <= row[f"single-label/auc_{name}"] <= 1 - (1 - ks) ** 2 / 2 + 1e-12
+        assert 0 <= row["single-label/ece"] <= row["single-label/mce"] <= 1
+        assert 0 <= row["single-label/brier"] <= 2 and row["single-label/nll"] >= 0
+
+
+def test_the_best_checkpoint_is_kept_by_f1(finished):
+    work_dir, rows = finished
+    best = 1 + max(range(2), key=lambda epoch: (rows[epoch]["single-label/f1"], -epoch))
+    assert [path.name for path in work_dir.glob("best_*")] == [f"best_single-label_f1_epoch_{best}.pth"]
