@@ -42,8 +42,8 @@ class DetectionPRF(StreamingMetric):
     Args:
         score_thr: Detections below it are not used (except for AP, which looks at all).
         iou_thr: Least overlap for a match.
-        matching: ``'coco'``, ``'mmdet'`` (what mmdet's confusion_matrix.py counts) or ``'agnostic'`` (as ultralytics
-            and supervision).
+        matching: ``'coco'``, ``'mmdet'`` (what mmdet's confusion_matrix.py counts) or ``'agnostic'`` (one to one by
+            descending overlap, whatever the class).
         nms_iou_thr: Non-maximum suppression within each class before anything else; None: none.
         average: ``'macro'``, ``'micro'`` or ``'weighted'`` (by objects), for ``f1``, ``precision`` and ``recall``.
         classwise: Also keys per class.

@@ -1,0 +1,85 @@
+"""DetectionPRF in real mmdet runs, through mmdet's own tools."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.integration.stock import ROOT, environment, run, scalars, score_of_test_tool, tool
+
+
+def options_for(shapes):
+    loaders = [f"{part}_dataloader.dataset.data_root={shapes}/" for part in ("train", "val", "test")]
+    return [*loaders, *(f"{part}_evaluator.0.ann_file={shapes}/val.json" for part in ("val", "test"))]
+
+
+@pytest.fixture(scope="module", params=["mmdet_prf.py", "mmdet_prf_lazy.py"], ids=["classic", "lazy"])
+def training(request, shapes, tmp_path_factory):
+    """A finished training run: its config, its options and its folder."""
+    work_dir = tmp_path_factory.mktemp("run")
+    config = ROOT / "configs" / request.param
+    options = options_for(shapes)
+    run(tool("mmdet", "train.py"), config, "--work-dir", work_dir, "--cfg-options", *options, cwd=work_dir)
+    return config, options, work_dir
+
+
+def test_every_validation_is_logged_and_map_is_that_of_the_stock_metric(training):
+    _, _, work_dir = training
+    rows = scalars(work_dir, "det/f1")
+    assert len(rows) == 2
+    for row in rows:
+        for mine, theirs in (("mAP", "bbox_mAP"), ("mAP_50", "bbox_mAP_50"), ("mAP_75", "bbox_mAP_75")):
+            assert round(row[f"det/{mine}"], 3) == row[f"coco/{theirs}"]
+        assert row["det/tp"] + row["det/fn"] == rows[0]["det/tp"] + rows[0]["det/fn"]
+    # The detector has learned something, so the numbers above are not zeros that agree.
+    assert rows[-1]["det/mAP"] > 0.01
+    assert rows[-1]["det/tp"] > 5
+
+
+def test_the_best_checkpoint_is_kept_by_f1(training):
+    _, _, work_dir = training
+    assert len(list(work_dir.glob("best_det_f1_epoch_*.pth"))) == 1
+
+
+@pytest.fixture(scope="module")
+def tested(training):
+    """The numbers of ``tools/test.py`` on the last checkpoint, and the results it wrote."""
+    config, options, work_dir = training
+    arguments = [config, work_dir / "epoch_12.pth", "--work-dir", work_dir / "test", "--out", work_dir / "results.pkl"]
+    run(tool("mmdet", "test.py"), *arguments, "--cfg-options", *options, cwd=work_dir)
+    return work_dir
+
+
+def test_test_tool_gives_the_numbers_of_the_log(tested):
+    logged = scalars(tested, "det/f1")[-1]
+    for key in ("det/f1", "det/mAP", "det/tp", "det/fp_disc"):
+        assert score_of_test_tool(tested / "test", key) == logged[key]
+
+
+def test_two_processes_give_the_numbers_of_one(training, tested):
+    """25 images do not divide by two: the sampler pads, and the padding must not be counted."""
+    config, options, work_dir = training
+    launched = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29577"),
+            *(str(tool("mmdet", "test.py")), str(config), str(work_dir / "epoch_12.pth"), "--launcher", "pytorch"),
+            *("--work-dir", str(work_dir / "two"), "--cfg-options", "env_cfg.dist_cfg.backend=gloo", *options),
+        ],
+        cwd=work_dir,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert launched.returncode == 0, launched.stderr[-3000:]
+    (report,) = list((work_dir / "two").glob("*/*.json"))
+    two = json.loads(report.read_text())
+    (one,) = list((work_dir / "test").glob("*/*.json"))
+    one = json.loads(one.read_text())
+    keys = [key for key in one if key.startswith("det/")]
+    assert len(keys) > 20
+    for key in keys:
+        assert two[key] == one[key] or (np.isnan(two[key]) and np.isnan(one[key]))
