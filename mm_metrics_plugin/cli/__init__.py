@@ -7,12 +7,12 @@ import sys
 import warnings
 from typing import Any, NoReturn, Optional, Sequence
 
-from mm_metrics_plugin.cli import classification, detection
+from mm_metrics_plugin.cli import classification, detection, merge
 from mm_metrics_plugin.cli.parsing import Parser, one_line
 from mm_metrics_plugin.version import __version__
 
 PROGRAM = "mm-metrics"
-SUBCOMMANDS = {"detection": detection, "classification": classification}
+SUBCOMMANDS = {"detection": detection, "classification": classification, "merge": merge}
 BAD_INPUT = 2
 
 
@@ -53,7 +53,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         except Exception as error:
             if parsed.debug:
                 raise
-            print(f"{PROGRAM} {parsed.subcommand}: {_message(error)}", file=sys.stderr)
+            if os.environ.get("RANK", "0") == "0":  # of several processes one speaks for all
+                print(f"{PROGRAM} {parsed.subcommand}: {_message(error)}", file=sys.stderr)
             return BAD_INPUT
     return 0
 

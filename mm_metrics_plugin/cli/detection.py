@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from mm_metrics_plugin.cli.parsing import (
+    ResultsAndFolder,
     add_input_arguments,
     add_output_arguments,
-    class_names,
     fraction,
     positive_fraction,
+    state_file,
 )
 
 if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.parts import Part
     from mm_metrics_plugin.cli.progress import Steps
     from mm_metrics_plugin.functional.detection_report import DetectionReport
-    from mm_metrics_plugin.io.ground_truth import GroundTruth
-    from mm_metrics_plugin.io.joining import Joined
-    from mm_metrics_plugin.io.results import DetectionResults
 
 PROTOCOLS = ("coco", "mmdet", "agnostic")
-INSIDE = "-"
 PARSER: Dict[str, Any] = dict(
     help="report on a detector's results",
+    usage="%(prog)s TRUTH RESULTS [RESULTS ...] [OUT_DIR] [options]",
     description="Reports on the results of a detector: precision, recall and F1 per class, what is taken for what, and "
     "why two ways of counting differ. Reads RESULTS without running anything in it.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -34,6 +33,8 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics detection VOC2007/Annotations results.pkl --classes classes.txt
   mm-metrics detection - results.pkl --classes cat,dog         the truth is inside the results (mmyolo)
   mm-metrics detection annotations.json results.pkl --matching mmdet --score-thr 0.5 --format json
+  torchrun --nproc-per-node 4 -m mm_metrics_plugin.cli detection annotations.json part*.pkl report/
+  mm-metrics detection annotations.json part1.pkl --save-state part1.npz     see mm-metrics merge --help
 
 OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv and confusion_matrix.png (of the first
 protocol; those of the others have its name behind theirs).""",
@@ -49,9 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "RESULTS",
     )
     parser.add_argument(
-        "results", metavar="RESULTS", help="results.pkl of tools/test.py --out, or COCO results (.json)"
+        "results",
+        metavar="RESULTS",
+        nargs="+",
+        action=ResultsAndFolder,
+        help="results.pkl of tools/test.py --out, or COCO results (.json); several files are shards of one test set. "
+        "What stands behind them is OUT_DIR, a folder for the files of the report",
     )
-    parser.add_argument("out_dir", metavar="OUT_DIR", nargs="?", help="folder for the files of the report")
+    parser.set_defaults(out_dir=None)
     group = parser.add_argument_group("matching")
     group.add_argument(
         "--matching",
@@ -71,148 +77,121 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_arguments(parser).add_argument(
         "--allow-missing", action="store_true", help="take images without results as without detections"
     )
-    add_output_arguments(parser)
+    add_output_arguments(parser).add_argument(
+        "--save-state",
+        metavar="FILE.npz",
+        type=state_file,
+        help="also keep what was counted, for `mm-metrics merge`; RESULTS may then speak of some of the images only",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, count, print and write."""
-    from mm_metrics_plugin.cli.output import (
-        check_out_dir,
-        print_report,
-        said,
-        show_figures,
-        write_files,
-    )
+    from mm_metrics_plugin.cli.output import check_out_dir
+    from mm_metrics_plugin.cli.parts import save_part
     from mm_metrics_plugin.cli.progress import Steps
+    from mm_metrics_plugin.cli.ranks import Ranks
+    from mm_metrics_plugin.cli.sources import make_part
+
+    check_out_dir(arguments.out_dir)
+    ranks = Ranks()
+    with Steps(6, ranks.is_first and not arguments.quiet).running() as steps:
+        part = make_part(arguments, _settings(arguments), ranks, steps)
+        if ranks.is_first:
+            if arguments.save_state is not None:
+                save_part(arguments.save_state, part)
+            finish = present(part, arguments, steps)
+    ranks.leave()
+    if ranks.is_first:
+        finish()
+
+
+def _settings(arguments: argparse.Namespace) -> Dict[str, Any]:
+    return {
+        "score_thr": arguments.score_thr,
+        "tp_iou_thr": arguments.tp_iou_thr,
+        "nms_iou_thr": arguments.nms_iou_thr,
+        "matching": list(dict.fromkeys(arguments.matching or ("coco", "mmdet"))),
+        "allow_missing": arguments.allow_missing,
+    }
+
+
+def present(part: Part, arguments: argparse.Namespace, steps: Steps) -> Callable[[], None]:
+    """Make the report and write its files; what is returned prints it."""
+    from mm_metrics_plugin.cli.output import print_report, said, show_figures, write_files
     from mm_metrics_plugin.io.writing import to_csv, to_json
     from mm_metrics_plugin.report.markdown import detection_markdown
     from mm_metrics_plugin.report.tables import detection_class_rows, detection_matrix_rows
 
-    check_out_dir(arguments.out_dir)
+    steps.step("counting")
+    report = make_report(part)
     figures: Dict[str, Any] = {}
-    with Steps(6, not arguments.quiet).running() as steps:
-        report = make_report(arguments, steps)
-        texts = {
-            "json": lambda: to_json(report.to_dict()),
-            "md": lambda: detection_markdown(report),
-            "csv": lambda: to_csv(*detection_class_rows(report)),
-        }
-        if arguments.out_dir is not None or arguments.show:
-            steps.step("drawing")
-            figures = _figures(report, arguments.color_theme)
-        if arguments.out_dir is not None:
-            files = {
-                "report.json": texts["json"](),
-                "report.md": texts["md"](),
-                "per_class.csv": texts["csv"](),
-                "confusion_matrix.csv": to_csv(*detection_matrix_rows(report)),
-            }
-            write_files(arguments.out_dir, files, figures)
-    if not arguments.quiet:
-        print_report(arguments.format, texts, lambda: _print(report))
-        if arguments.out_dir is not None:
-            said([*files, *figures], arguments.out_dir)
-    if arguments.show:
-        show_figures(figures.values())
-
-
-def make_report(arguments: argparse.Namespace, steps: Steps) -> DetectionReport:
-    """Everything the report says, from the files named on the command line."""
-    from mm_metrics_plugin.cli.output import input_entry, versions
-    from mm_metrics_plugin.functional.detection_report import DetectionReport
-    from mm_metrics_plugin.io.joining import join
-    from mm_metrics_plugin.io.results import read_results
-
-    classes = class_names(arguments.classes)
-    inputs: Dict[str, Any] = {"results": input_entry(arguments.results)}
-    if arguments.truth != INSIDE:
-        inputs["truth"] = input_entry(arguments.truth)
-    steps.step("reading the results")
-    results = read_results(arguments.results, trust=arguments.trust)
-    steps.step("reading the truth")
-    truth = _read_truth(arguments, results, classes, steps)
-    steps.step("joining")
-    joined = join(truth, results, classes=classes, allow_missing=arguments.allow_missing)
-    protocols = list(dict.fromkeys(arguments.matching or ("coco", "mmdet")))
-    settings = {
-        "score_thr": arguments.score_thr,
-        "tp_iou_thr": arguments.tp_iou_thr,
-        "nms_iou_thr": arguments.nms_iou_thr,
-        "matching": protocols,
-        "allow_missing": arguments.allow_missing,
+    files: Dict[str, str] = {}
+    texts = {
+        "json": lambda: to_json(report.to_dict()),
+        "md": lambda: detection_markdown(report),
+        "csv": lambda: to_csv(*detection_class_rows(report)),
     }
-    inputs["versions"] = versions("mmengine", "mmdet")
-    steps.step("matching")
-    counts, reports = _count(joined, settings)
-    return DetectionReport(joined.classes, settings, inputs, counts, reports)
+    if arguments.out_dir is not None or arguments.show:
+        steps.step("drawing")
+        figures = _figures(report, arguments.color_theme)
+    if arguments.out_dir is not None:
+        files = {
+            "report.json": texts["json"](),
+            "report.md": texts["md"](),
+            "per_class.csv": texts["csv"](),
+            "confusion_matrix.csv": to_csv(*detection_matrix_rows(report)),
+        }
+        write_files(arguments.out_dir, files, figures)
+
+    def finish() -> None:
+        if not arguments.quiet:
+            print_report(arguments.format, texts, lambda: _print(report))
+            if arguments.out_dir is not None:
+                said([*files, *figures], arguments.out_dir)
+        if arguments.show:
+            show_figures(figures.values())
+
+    return finish
 
 
-def _read_truth(
-    arguments: argparse.Namespace, results: DetectionResults, classes: Optional[List[str]], steps: Steps
-) -> GroundTruth:
-    from mm_metrics_plugin.exceptions import ResultFileError
-    from mm_metrics_plugin.io.ground_truth import read_ground_truth
-    from mm_metrics_plugin.io.test_sets import read_test_set
-
-    if arguments.truth == INSIDE:
-        if results.truth is None:
-            raise ResultFileError(f"{results.source}: holds no ground truth; give it as TRUTH instead of -")
-        return results.truth
-    if arguments.truth.endswith(".py"):
-        return read_test_set(arguments.truth, classes=classes, options=arguments.cfg_options, track=steps.track)
-    if arguments.cfg_options:
-        raise ResultFileError("--cfg-options: TRUTH is no config whose settings could be overridden")
-    return read_ground_truth(arguments.truth, classes=classes)
-
-
-def _count(joined: Joined, settings: Dict[str, Any]) -> Tuple[Dict[str, Any], Tuple[Any, ...]]:
-    """What was used, and what each protocol says of it. Counted by the state that DetectionPRF counts with."""
-    from dataclasses import replace
-
+def make_report(part: Part) -> DetectionReport:
+    """Everything the report says."""
     import numpy as np
 
-    from mm_metrics_plugin.functional.detection_report import protocol_report
-    from mm_metrics_plugin.states.detection import DetectionState, suppress
+    from mm_metrics_plugin.functional.detection_report import DetectionReport, protocol_report
+    from mm_metrics_plugin.io.tally import Tally
 
-    batch, size = joined.batch, len(joined.classes)
-    tally = joined.detections
-    if settings["nms_iou_thr"] is not None:
-        kept = suppress(batch.detections, num_classes=size, iou_threshold=settings["nms_iou_thr"])
-        tally = tally.then("removed by NMS", len(batch.detections) - len(kept))
-        batch = replace(batch, detections=kept)
+    settings, size, batch = part.settings, len(part.classes), part.batch()
     detections, objects = batch.detections, batch.objects
     chosen = detections.scores >= detections.scores.dtype.type(settings["score_thr"])
-    tally = tally.then(f"score below {settings['score_thr']:g}", int(np.count_nonzero(~chosen)))
     reports = []
     for protocol in settings["matching"]:
-        state = DetectionState(
-            size,
-            protocol=protocol,
-            iou_threshold=settings["tp_iou_thr"],
-            score_threshold=settings["score_thr"],
-        ).update(batch, np.arange(batch.num_images))
+        state: Any = part.state[protocol]
         if protocol == "mmdet":  # the matrix counts some of them again
             each = np.bincount(objects.labels, minlength=size), np.bincount(detections.labels[chosen], minlength=size)
         else:
             each = state.matrix.sum(axis=1)[:-1], state.matrix.sum(axis=0)[:-1]
-        counted = {name: number for name, number in state.tally.items() if name not in _COUNTED_FOR_ALL}
         reports.append(
             protocol_report(
                 protocol,
                 state.matrix,
-                classes=joined.classes,
+                classes=part.classes,
                 objects=each[0],
                 detections=each[1],
-                counts=counted,
+                counts={name: number for name, number in state.tally.items() if name not in _COUNTED_FOR_ALL},
             )
         )
     images = batch.num_images
+    tally = part.detections.then(f"score below {settings['score_thr']:g}", int(np.count_nonzero(~chosen)))
+    there = Tally.total(Tally(**one["objects"]) for one in part.truths)
+    there = there.then("in an image of another part", there.used - len(objects))
     counts = {
-        "images": {"read": images, "used": images, "dropped": {}, "without_results": joined.missing_images},
+        "images": {"read": images, "used": images, "dropped": {}, "without_results": part.missing_images},
         "detections": tally.to_dict(),
-        "objects": joined.objects.to_dict(),
+        "objects": there.to_dict(),
     }
-    return counts, tuple(reports)
+    return DetectionReport(part.classes, settings, part.inputs(), counts, tuple(reports))
 
 
 _COUNTED_FOR_ALL = ("images", "detections_suppressed", "detections_below_threshold")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import List, NoReturn, Optional, Sequence
+from typing import Any, List, NoReturn, Optional, Sequence, Tuple
 
 from mm_metrics_plugin.exceptions import ResultFileError
 
@@ -32,7 +32,38 @@ def one_line(text: str) -> str:
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+class FilesAndFolder(argparse.Action):
+    """Files of known kinds, and behind them the folder for the report, if it is given."""
+
+    suffixes: Tuple[str, ...] = ()
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Optional[str] = None) -> None:
+        """Tell the folder from the files by its name."""
+        files = [values[0]]
+        for value in values[1:]:
+            if not value.lower().endswith(self.suffixes):
+                break
+            files.append(value)
+        rest = values[len(files) :]
+        if len(rest) > 1:
+            parser.error(f"unrecognized arguments: {' '.join(rest[1:])}")
+        setattr(namespace, self.dest, files)
+        namespace.out_dir = rest[0] if rest else None
+
+
+class ResultsAndFolder(FilesAndFolder):
+    """Files of results, and the folder."""
+
+    suffixes = (".pkl", ".pickle", ".json")
+
+
+class StatesAndFolder(FilesAndFolder):
+    """Saved states, and the folder."""
+
+    suffixes = (".npz",)
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Options about what comes out, which all reports share."""
     group = parser.add_argument_group("output")
     group.add_argument("--format", choices=FORMATS, default="text", help="what is printed (default: text)")
@@ -40,6 +71,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--color-theme", default="plasma", metavar="NAME", help="colour map (default: plasma)")
     group.add_argument("--show", action="store_true", help="open the figures in windows")
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return group
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -93,6 +125,18 @@ def positive_fraction(text: str) -> float:
     if value == 0:
         raise argparse.ArgumentTypeError("must be above 0 and at most 1 (found 0)")
     return value
+
+
+def state_file(text: str) -> str:
+    """The name of a file for a state.
+
+    Example:
+        >>> state_file("part1.npz")
+        'part1.npz'
+    """
+    if not text.endswith(".npz"):
+        raise argparse.ArgumentTypeError(f"must end in .npz (found {text!r})")
+    return text
 
 
 def class_names(words: Optional[Sequence[str]]) -> Optional[List[str]]:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Iterable, Mapping
 
 import numpy as np
+
+# In the order in which they are looked at, which is the order in which a report names them.
+REASONS = (
+    "image not in the file",
+    "marked 'ignore'",
+    "outside the image",
+    "empty or thinner than a pixel",
+    "category not in the file",
+    "class not chosen",
+    "removed by NMS",
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,26 @@ class Tally:
         if not dropped:
             return self
         return Tally(self.read, self.used - dropped, {**self.dropped, reason: dropped})
+
+    @classmethod
+    def total(cls, tallies: Iterable[Tally]) -> Tally:
+        """Several tallies as one.
+
+        Examples:
+            >>> parts = [Tally(3, 2, {"removed by NMS": 1}), Tally(2, 1, {"class not chosen": 1})]
+            >>> Tally.total(parts).to_dict()
+            {'read': 5, 'used': 3, 'dropped': {'class not chosen': 1, 'removed by NMS': 1}}
+        """
+        tallies = list(tallies)
+        dropped: Dict[str, int] = dict.fromkeys(REASONS, 0)
+        for one in tallies:
+            for reason, number in one.dropped.items():
+                dropped[reason] = dropped.get(reason, 0) + number
+        return cls(
+            sum(one.read for one in tallies),
+            sum(one.used for one in tallies),
+            {reason: number for reason, number in dropped.items() if number},
+        )
 
     def to_dict(self) -> Dict[str, Any]:
         """As a plain dict."""

@@ -1,0 +1,55 @@
+"""``mm-metrics merge``: one report from states that were saved shard by shard."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Dict
+
+from mm_metrics_plugin.cli.detection import present
+from mm_metrics_plugin.cli.parsing import StatesAndFolder, add_output_arguments
+
+PARSER: Dict[str, Any] = dict(
+    help="one report from states saved with --save-state",
+    usage="%(prog)s STATE.npz [STATE.npz ...] [OUT_DIR] [options]",
+    description="Makes one report from states that were saved shard by shard: the same, digit by digit, as a run on\n"
+    "everything. The shards must have been counted with the same classes and settings, share no image, and together\n"
+    "hold every image of the ground truth.",
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    epilog="""examples:
+  mm-metrics detection annotations.json part1.pkl --save-state part1.npz
+  mm-metrics detection annotations.json part2.pkl --save-state part2.npz
+  mm-metrics merge part1.npz part2.npz report/""",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "states",
+        metavar="STATE.npz",
+        nargs="+",
+        action=StatesAndFolder,
+        help="files that --save-state wrote. What stands behind them is OUT_DIR, a folder for the files of the report",
+    )
+    parser.set_defaults(out_dir=None)
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Read, add up, print and write."""
+    from mm_metrics_plugin.cli.output import check_out_dir
+    from mm_metrics_plugin.cli.parts import merge_parts, read_part
+    from mm_metrics_plugin.cli.progress import Steps
+    from mm_metrics_plugin.exceptions import ResultFileError
+
+    check_out_dir(arguments.out_dir)
+    with Steps(3, not arguments.quiet).running() as steps:
+        steps.step("reading")
+        part = merge_parts([read_part(path) for path in arguments.states])
+        if part.images_elsewhere:
+            names = ", ".join(one["file"] for one in part.truths)
+            raise ResultFileError(
+                f"{names}: {part.images_elsewhere} of its images are in none of the states, so shards are missing"
+            )
+        finish = present(part, arguments, steps)
+    finish()

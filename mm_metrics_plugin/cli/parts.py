@@ -1,0 +1,299 @@
+"""What is known of some images of a detector's results, and how several such parts become one.
+
+A report is always made of one part: that of all images. A file is a part, a process has a part, and a state saved
+with ``--save-state`` is one, so that they all give the same report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
+from mm_metrics_plugin.io.ground_truth import ImageId, listing
+from mm_metrics_plugin.io.joining import Joined
+from mm_metrics_plugin.io.shares import image_order
+from mm_metrics_plugin.io.state_file import read_state, write_state
+from mm_metrics_plugin.io.tally import Tally
+from mm_metrics_plugin.states.base import State, StateGroup, merge_all
+from mm_metrics_plugin.states.boxes import BoxState
+from mm_metrics_plugin.states.detection import DetectionState, suppress
+
+KIND = "detection"
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The state of some images, and where it comes from.
+
+    Attributes:
+        name: How messages speak of it.
+        classes: Class names.
+        settings: What was asked for.
+        image_ids: Of the images, in the order of the keys in the state.
+        detections: Detections read, used and dropped.
+        missing_images: Images without results, taken as without detections.
+        results: Name and sha256 of the files of results.
+        truths: The same of the ground truth, with the number of its images and the tally of its objects.
+        truth_inside: Whether the ground truth came with the results.
+        versions: By which versions of what it was read.
+        state: ``boxes``, and the counts of every protocol.
+    """
+
+    name: str
+    classes: Tuple[str, ...]
+    settings: Mapping[str, Any]
+    image_ids: Tuple[ImageId, ...]
+    detections: Tally
+    missing_images: int
+    results: Tuple[Entry, ...]
+    truths: Tuple[Entry, ...]
+    truth_inside: bool
+    versions: Tuple[Entry, ...]
+    state: StateGroup
+
+    @property
+    def boxes(self) -> BoxState:
+        """The boxes themselves."""
+        return self.state["boxes"]  # type: ignore[return-value]
+
+    @property
+    def images_elsewhere(self) -> int:
+        """How many images of the ground truth are not in this part."""
+        return sum(one["images"] for one in self.truths) - len(self.image_ids)
+
+    def batch(self) -> DetectionBatch:
+        """Detections and objects of all images."""
+        return self.boxes.batch(len(self.image_ids))
+
+    def keyed(self, places: Sequence[int]) -> Part:
+        """The part with other keys for its images: ``places`` in the order of ``image_ids``."""
+        boxes = self.boxes.renumbered(np.array(places, dtype=np.int64))
+        state = self.state.empty()
+        state.members = {**self.state.members, "boxes": boxes}
+        return replace(self, state=state)
+
+    def inputs(self) -> Dict[str, Any]:
+        """Which files were read, as the report names them."""
+        found: Dict[str, Any] = {"results": _one_or_all(self.results)}
+        if not self.truth_inside:
+            found["truth"] = _one_or_all([{key: one[key] for key in ("file", "sha256")} for one in self.truths])
+        return {**found, "versions": _one_or_all(self.versions)}
+
+
+def _one_or_all(entries: Sequence[Entry]) -> Any:
+    return entries[0] if len(entries) == 1 else list(entries)
+
+
+def empty_state(num_classes: int, settings: Mapping[str, Any], boxes: BoxState) -> StateGroup:
+    """What is kept of every image. The protocols are counted by the state that DetectionPRF counts with."""
+    protocols = {
+        protocol: DetectionState(
+            num_classes,
+            protocol=protocol,
+            iou_threshold=settings["tp_iou_thr"],
+            score_threshold=settings["score_thr"],
+        )
+        for protocol in settings["matching"]
+    }
+    return StateGroup(boxes=boxes, **protocols)
+
+
+def part_of(
+    joined: Joined,
+    settings: Mapping[str, Any],
+    *,
+    results: Sequence[Entry],
+    truth: Entry,
+    truth_inside: bool,
+    versions: Entry,
+) -> Part:
+    """Count what was joined."""
+    batch, size, tally = joined.batch, len(joined.classes), joined.detections
+    if settings["nms_iou_thr"] is not None:
+        kept = suppress(batch.detections, num_classes=size, iou_threshold=settings["nms_iou_thr"])
+        tally = tally.then("removed by NMS", len(batch.detections) - len(kept))
+        batch = replace(batch, detections=kept)
+    ordered = image_order(joined.image_ids)
+    place = {image_id: at for at, image_id in enumerate(ordered)}
+    order = np.array([place[image_id] for image_id in joined.image_ids], dtype=np.int64)
+    return Part(
+        name=", ".join(one["file"] for one in results),
+        classes=tuple(joined.classes),
+        settings=settings,
+        image_ids=tuple(ordered),
+        detections=tally,
+        missing_images=joined.missing_images,
+        results=tuple(results),
+        truths=(truth,),
+        truth_inside=truth_inside,
+        versions=(versions,),
+        state=empty_state(size, settings, BoxState.like(batch)).update(batch, order),
+    )
+
+
+def merge_parts(parts: Sequence[Part]) -> Part:
+    """One part of all.
+
+    Raises:
+        ResultFileError: Parts share an image, or differ in classes, settings or the way boxes are given.
+    """
+    image_ids, keyed = renumber(parts)
+    return with_state(keyed, image_ids, merge_all([part.state for part in keyed]))
+
+
+def renumber(parts: Sequence[Part]) -> Tuple[Tuple[ImageId, ...], List[Part]]:
+    """The ids of all images in order, and the parts with keys that stand for the places in it."""
+    first = parts[0]
+    for part in parts[1:]:
+        _check_alike(first, part)
+    owner: Dict[ImageId, str] = {}
+    twice: List[ImageId] = []
+    names: List[str] = []
+    for part in parts:
+        for image_id in part.image_ids:
+            if image_id in owner:
+                twice.append(image_id)
+                names = [owner[image_id], part.name]
+            owner[image_id] = part.name
+    if twice:
+        raise ResultFileError(f"{names[0]} and {names[1]}: both hold {listing('image', twice)}")
+    ordered = image_order(list(owner))
+    place = {image_id: at for at, image_id in enumerate(ordered)}
+    return tuple(ordered), [part.keyed([place[image_id] for image_id in part.image_ids]) for part in parts]
+
+
+def with_state(parts: Sequence[Part], image_ids: Sequence[ImageId], state: State) -> Part:
+    """The part whose images and state are given, with everything else taken together from the parts."""
+    first = parts[0]
+    truths = _distinct([one for part in parts for one in part.truths])
+    return replace(
+        first,
+        name=", ".join(dict.fromkeys(part.name for part in parts)),
+        image_ids=tuple(image_ids),
+        detections=Tally.total(part.detections for part in parts),
+        missing_images=sum(part.missing_images for part in parts),
+        results=tuple(_distinct([one for part in parts for one in part.results])),
+        truths=tuple(truths),
+        versions=tuple(_different([one for part in parts for one in part.versions])),
+        state=state,  # type: ignore[arg-type]
+    )
+
+
+def _distinct(entries: Sequence[Entry]) -> List[Entry]:
+    """Every file once, by name."""
+    found = {(one.get("file", ""), one.get("sha256", "")): one for one in entries}
+    return [found[key] for key in sorted(found)]
+
+
+def _different(entries: Sequence[Entry]) -> List[Entry]:
+    return [one for at, one in enumerate(entries) if one not in entries[:at]]
+
+
+def _check_alike(first: Part, other: Part) -> None:
+    both = f"{first.name} and {other.name}"
+    if first.classes != other.classes:
+        raise ResultFileError(
+            f"{both}: are of different classes ({listing('class', first.classes)}; {listing('class', other.classes)})"
+        )
+    for key in sorted({*first.settings, *other.settings}):
+        mine, theirs = first.settings.get(key), other.settings.get(key)
+        if mine != theirs:
+            raise ResultFileError(f"{both}: were made with different settings ('{key}' is {mine!a} and {theirs!a})")
+    if first.truth_inside != other.truth_inside:
+        raise ResultFileError(f"{both}: only one of them carries its ground truth inside the results")
+    if first.boxes.kind != other.boxes.kind:
+        raise ResultFileError(f"{both}: give their boxes in different ways, as .pkl and .json results do")
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def header_of(part: Part) -> Dict[str, Any]:
+    """Everything but the arrays, as JSON can say it."""
+    return {
+        "kind": KIND,
+        "classes": list(part.classes),
+        "settings": dict(part.settings),
+        "image_ids": list(part.image_ids),
+        "detections": part.detections.to_dict(),
+        "missing_images": part.missing_images,
+        "results": [dict(one) for one in part.results],
+        "truths": [dict(one) for one in part.truths],
+        "truth_inside": part.truth_inside,
+        "versions": [dict(one) for one in part.versions],
+        "boxes": {
+            "box_format": part.boxes.box_format,
+            "object_box_format": part.boxes.object_box_format,
+            "areas": part.boxes.areas,
+        },
+    }
+
+
+def save_part(path: str, part: Part) -> None:
+    """Write a part to a ``.npz`` file."""
+    write_state(path, header_of(part), part.state.arrays())
+
+
+def read_part(path: str) -> Part:
+    """Read a part that :func:`save_part` wrote.
+
+    Raises:
+        ResultFileError: The file is damaged, or holds something else.
+    """
+    name = Path(path).name
+    header, arrays = read_state(path)
+    try:
+        part = part_of_header(name, header)
+        if len(set(part.image_ids)) < len(part.image_ids):
+            raise ValueError("an image comes twice")
+        if part.image_ids:
+            part = replace(
+                part, state=part.state.with_arrays({name: arrays.get(name) for name in part.state.reductions})
+            )
+            _check_state(part)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:
+        raise ResultFileError(
+            f"{name}: is no state that --save-state wrote ({type(error).__name__}: {error})"
+        ) from None
+    return part
+
+
+def part_of_header(name: str, header: Mapping[str, Any]) -> Part:
+    """A part with an empty state."""
+    if header["kind"] != KIND:
+        raise ValueError(f"it is of kind {header['kind']!a}")
+    tally = header["detections"]
+    settings = dict(header["settings"])
+    return Part(
+        name=name,
+        classes=tuple(map(str, header["classes"])),
+        settings=settings,
+        image_ids=tuple(header["image_ids"]),
+        detections=Tally(tally["read"], tally["used"], dict(tally["dropped"])),
+        missing_images=int(header["missing_images"]),
+        results=tuple(header["results"]),
+        truths=tuple(header["truths"]),
+        truth_inside=bool(header["truth_inside"]),
+        versions=tuple(header["versions"]),
+        state=empty_state(len(header["classes"]), settings, BoxState(**header["boxes"])),
+    )
+
+
+def _check_state(part: Part) -> None:
+    """Refuse arrays that no run could have written, before they lead to a strange error or a wrong number."""
+    batch, size = part.batch(), len(part.classes)
+    for rows in (batch.detections, batch.objects):
+        check_rows(rows, num_classes=size, names=part.image_ids)
+        if len(rows) and rows.image.max() >= len(part.image_ids):
+            raise ValueError("a box belongs to no image")
+    for protocol in part.settings["matching"]:
+        state: Any = part.state[protocol]
+        if state.matrix.shape != (size + 1, size + 1) or state.matrix.dtype != np.int64 or state.counts.ndim != 1:
+            raise ValueError(f"the matrix of {protocol!a} must be {size + 1} by {size + 1} whole numbers")
+        state.tally  # noqa: B018  # raises if a count is missing

@@ -1,0 +1,87 @@
+"""The processes that torchrun started, or this one alone. torch is imported only where there are several."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, List, Optional, Sequence, TypeVar
+
+from mm_metrics_plugin.cli.parts import Part, header_of, merge_parts, part_of_header, renumber, with_state
+
+_V = TypeVar("_V")
+
+
+class Ranks:
+    """Which process this is, and how it talks to the others.
+
+    Every process must call the same methods in the same order. An error on one of them is raised on all.
+
+    Example:
+        >>> ranks = Ranks()
+        >>> ranks.is_first, ranks.exchange("a"), ranks.share(["a.pkl", "b.pkl"])
+        (True, ['a'], ['a.pkl', 'b.pkl'])
+    """
+
+    def __init__(self) -> None:
+        self.world_size = int(os.environ.get("WORLD_SIZE") or 1) if "RANK" in os.environ else 1
+        self.rank = int(os.environ["RANK"]) if self.world_size > 1 else 0
+        if self.world_size > 1:
+            import torch.distributed
+
+            if not torch.distributed.is_initialized():
+                torch.distributed.init_process_group("gloo")
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that prints and writes."""
+        return self.rank == 0
+
+    def share(self, things: Sequence[_V]) -> List[_V]:
+        """Those of the things that are this process' own."""
+        return list(things[self.rank :: self.world_size])
+
+    def exchange(self, value: Any, error: Optional[Exception] = None) -> List[Any]:
+        """What every process gave, in the order of the processes."""
+        if self.world_size == 1:
+            if error is not None:
+                raise error
+            return [value]
+        from mmengine.dist import all_gather_object
+
+        from mm_metrics_plugin.metrics.distributed import portable
+
+        told = all_gather_object((value, None if error is None else portable(error)))
+        if error is not None:
+            raise error
+        for _, remote in told:
+            if remote is not None:
+                raise remote
+        return [one for one, _ in told]
+
+    def add_up(self, parts: Sequence[Part], error: Optional[Exception] = None) -> Part:
+        """The part of everybody's images. On other processes than the first it need not be looked at."""
+        own = None
+        if error is None and parts:
+            try:
+                own = merge_parts(parts)
+            except Exception as caught:  # it is raised on every process below
+                error = caught
+        headers = self.exchange(None if own is None else (own.name, header_of(own)), error)
+        if self.world_size == 1:
+            return own  # type: ignore[return-value]
+        from mm_metrics_plugin.metrics.distributed import add_up
+
+        told = [part_of_header(*header) for header in headers if header is not None]
+        image_ids, _ = renumber(told)
+        if own is None:  # more processes than files
+            own = replace(told[0], image_ids=())
+        place = {image_id: at for at, image_id in enumerate(image_ids)}
+        state, _ = add_up(own.keyed([place[one] for one in own.image_ids]).state, len(own.image_ids), None)
+        return with_state(told, image_ids, state)  # type: ignore[arg-type]
+
+    def leave(self) -> None:
+        """Says good-bye to the others."""
+        if self.world_size > 1:
+            import torch.distributed
+
+            torch.distributed.destroy_process_group()

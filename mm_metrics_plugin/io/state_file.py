@@ -1,0 +1,98 @@
+"""Arrays and what they mean, in one ``.npz`` file that is read without pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.io.reading import PathLike
+from mm_metrics_plugin.io.writing import whole_file
+
+SCHEMA_VERSION = 1
+_HEADER = "header"
+
+
+def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, Optional[np.ndarray]]) -> None:
+    """Write a header and arrays, whole or not at all. Arrays that are None are left out.
+
+    Args:
+        path (str or PathLike): The file, whose name ends in ``.npz``.
+        header (Mapping): What JSON can say.
+        arrays (Mapping): By name.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_state(Path(folder, "a.npz"), {"kind": "counts"}, {"tp": np.array([3, 4]), "fp": None})
+        ...     read_state(Path(folder, "a.npz"))
+        ({'schema_version': 1, 'kind': 'counts'}, {'tp': array([3, 4])})
+    """
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **header}, ensure_ascii=True, allow_nan=False)
+    content = {name: np.ascontiguousarray(value) for name, value in arrays.items() if value is not None}
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
+        header_bytes = np.frombuffer(text.encode("ascii"), dtype=np.uint8)
+        np.savez(file, **{_HEADER: header_bytes, **content})  # type: ignore[arg-type]
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
+    """Read what :func:`write_state` wrote. Nothing in the file is run, and nothing unpacks to more than its size.
+
+    Raises:
+        ResultFileError: The file is damaged, or is none of ours.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ResultFileError(f"{path.name}: cannot be read ({'not a file' if path.exists() else 'no such file'})")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            arrays = {name[: -len(".npy")]: _array(archive, name) for name in archive.namelist()}
+        header = json.loads(arrays.pop(_HEADER).tobytes())
+        version = header["schema_version"]
+    except OSError as error:
+        raise ResultFileError(f"{path.name}: cannot be read ({error.strerror or error})") from None
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        EOFError,
+        MemoryError,
+        RecursionError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as e:
+        raise ResultFileError(f"{path.name}: is no state that --save-state wrote ({type(e).__name__}: {e})") from None
+    except (NotImplementedError, RuntimeError, SyntaxError) as error:  # other zip features; a header of no array
+        raise ResultFileError(f"{path.name}: is no state that --save-state wrote ({error})") from None
+    if version != SCHEMA_VERSION:
+        raise ResultFileError(f"{path.name}: has schema version {version!a} where {SCHEMA_VERSION} is read")
+    return header, arrays
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """One array. Its size is known before room is made for it."""
+    entry = archive.getinfo(name)
+    if not name.endswith(".npy") or entry.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{name!a} is no plain array")
+    with archive.open(entry) as file:
+        version = np.lib.format.read_magic(file)
+        if version != (1, 0):
+            raise ValueError(f"{name!a} has a header of version {version}")
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        if dtype.hasobject or dtype.kind not in "biuf" or fortran:
+            raise ValueError(f"{name!a} is no array of numbers")
+        size = dtype.itemsize
+        for side in shape:
+            size *= side
+        data = file.read()
+        if len(data) != size or min(shape, default=0) < 0:
+            raise ValueError(f"{name!a} must have {size} bytes (found {len(data)})")
+    return np.frombuffer(data, dtype=dtype).reshape(shape)
