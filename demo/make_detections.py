@@ -38,7 +38,10 @@ model = dict(
     test_cfg=dict(score_thr=0.05, max_per_img=30))
 load = [dict(type='LoadImageFromFile'), dict(type='LoadAnnotations', with_bbox=True)]
 train_pipeline = [*load, dict(type='RandomFlip', prob=0.5), dict(type='PackDetInputs')]
-test_pipeline = [*load, dict(type='PackDetInputs', meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape'))]
+meta_keys = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
+test_pipeline = [
+    load[0], dict(type='Resize', scale={size}, keep_ratio=True), load[1],
+    dict(type='PackDetInputs', meta_keys=meta_keys)]
 train_dataloader = dict(batch_size=8, num_workers=0, persistent_workers=False, dataset=dict(
     data_root='', ann_file='train.json', data_prefix=dict(img='train/'), metainfo=metainfo, pipeline=train_pipeline))
 val_dataloader = dict(batch_size=16, num_workers=0, persistent_workers=False, dataset=dict(
@@ -126,7 +129,7 @@ def main(train: int = 400, val: int = 300, epochs: int = 10) -> None:
         folder = Path(name)
         write_part(folder, "train", train, generator)
         write_part(folder, "val", val, generator)
-        settings = dict(classes=CLASSES, number=len(CLASSES), epochs=epochs)
+        settings = dict(classes=CLASSES, number=len(CLASSES), size=(SIZE, SIZE), epochs=epochs)
         (folder / "config.py").write_text(CONFIG.format(**settings))
         run_tool(folder, "train.py", "config.py", "--work-dir", "work")
         run_tool(

@@ -369,7 +369,7 @@ def run_processes(
         RuntimeError: A rank failed; the message holds its traceback.
     """
     with tempfile.TemporaryDirectory() as folder:
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         processes = [
             context.Process(target=_rank_main, args=(rank, world_size, folder, function, list(jobs), timeout))
             for rank in range(world_size)
@@ -388,6 +388,18 @@ def run_processes(
                 raise RuntimeError(f"rank {rank} failed:\n{failure}")
             outcomes.append(values)
     return [list(values) for values in zip(*outcomes)]
+
+
+# Imported once, by a server that the processes are forked from. Add the modules of your cases to save their time too.
+PRELOAD = ["mm_metrics_plugin.testing"]
+
+
+def _context() -> Any:
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    return context
 
 
 def _rank_main(

@@ -165,6 +165,7 @@ REGRESSION_CASES = [
         scalars,
         sum_of,
         reference_tolerance=0.0,
+        damages=SCALAR_DAMAGES,
         rules={"penalty": None},
         dtypes=WIDE,
     ),

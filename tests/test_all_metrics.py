@@ -8,8 +8,10 @@ import pytest
 
 import mm_metrics_plugin
 from mm_metrics_plugin import StreamingMetric
-from mm_metrics_plugin.testing import LOCAL_CHECKS, check_processes
+from mm_metrics_plugin.testing import LOCAL_CHECKS, PRELOAD, check_processes
 from tests.cases import CASES
+
+PRELOAD.append("tests.cases")
 
 
 # Some cases lack a class or hold a target of 0 on purpose; that they are announced is tested elsewhere.
@@ -33,3 +35,7 @@ def test_every_registered_metric_has_a_case():
     }
     assert public == {type(case.metric()) for case in CASES}
     assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_every_metric_is_tried_with_bad_input():
+    assert {type(case.metric()) for case in CASES if case.damages} == {type(case.metric()) for case in CASES}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 
-from mm_metrics_plugin.cli.parsing import add_input_arguments, add_output_arguments, class_names, fraction
+from mm_metrics_plugin.cli.parsing import add_input_arguments, add_output_arguments, class_names, number
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.progress import Steps
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 PARSER: Dict[str, Any] = dict(
     help="report on a classifier's results",
-    description="Reports on the results of a classifier: accuracy, AUC, precision, recall and F1 per class, and what "
-    "is taken for what. Reads RESULTS without running anything in it.",
+    description="Reports on the results of a classifier: accuracy, AUC, precision, recall and F1 per class, and\n"
+    "what is taken for what. Reads RESULTS without running anything in it.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
     epilog="""examples:
   mm-metrics classification results.pkl                                 print a report
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--config", metavar="FILE", help="mmpretrain config whose test data set names the classes")
     group.add_argument(
         "--score-thr",
-        type=fraction,
+        type=number,
         default=0.5,
         metavar="X",
         help="least score of a class that is decided for, where samples have several classes (default: 0.5)",

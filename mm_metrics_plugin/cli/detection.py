@@ -10,6 +10,7 @@ from mm_metrics_plugin.cli.parsing import (
     add_input_arguments,
     add_output_arguments,
     fraction,
+    number,
     positive_fraction,
     state_file,
 )
@@ -23,8 +24,8 @@ PROTOCOLS = ("coco", "mmdet", "agnostic")
 PARSER: Dict[str, Any] = dict(
     help="report on a detector's results",
     usage="%(prog)s TRUTH RESULTS [RESULTS ...] [OUT_DIR] [options]",
-    description="Reports on the results of a detector: precision, recall and F1 per class, what is taken for what, and "
-    "why two ways of counting differ. Reads RESULTS without running anything in it.",
+    description="Reports on the results of a detector: precision, recall and F1 per class, what is taken for what,\n"
+    "and why two ways of counting differ. Reads RESULTS without running anything in it.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
     epilog="""examples:
   mm-metrics detection annotations.json results.pkl            print a report
@@ -66,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how detections are matched to objects; may be given several times (default: coco and mmdet)",
     )
     group.add_argument(
-        "--score-thr", type=fraction, default=0.3, metavar="X", help="least score of a detection (default: 0.3)"
+        "--score-thr", type=number, default=0.3, metavar="X", help="least score of a detection (default: 0.3)"
     )
     group.add_argument(
         "--tp-iou-thr", type=positive_fraction, default=0.5, metavar="X", help="least IoU of a match (default: 0.5)"

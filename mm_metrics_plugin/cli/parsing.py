@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import Any, List, NoReturn, Optional, Sequence, Tuple
@@ -105,12 +106,25 @@ def fraction(text: str) -> float:
         >>> fraction("0.5")
         0.5
     """
+    value = number(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1 (found {text!r})")
+    return value
+
+
+def number(text: str) -> float:
+    """A number that is neither NaN nor infinite.
+
+    Example:
+        >>> number("-2.5")
+        -2.5
+    """
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1 (found {text!r})")
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"must be a number (found {text!r})")
     return value
 
 

@@ -93,8 +93,6 @@ def _measure(curve: str, max_fpr: Optional[float]) -> Callable[[np.ndarray, np.n
 
 def _members(labels: np.ndarray, num_classes: int) -> List[np.ndarray]:
     """The samples of each class."""
-    if labels.ndim == 2:
-        return [np.flatnonzero(truth == 1) for truth in labels.T]
     order = np.argsort(labels, kind="stable")
     return np.split(order, np.cumsum(np.bincount(labels, minlength=num_classes))[:-1])
 
@@ -125,14 +123,18 @@ def map_classes(
         >>> map_classes(lambda ranked, own: own.tolist(), [np.array([[0.8, 0.2], [0.6, 0.4]])], np.array([0, 0]))
         [[0.6, 0.8], []]
     """
-    members = _members(labels, blocks[0].shape[1])
-    # Looked at once: nearly all data ignore nothing, and then no column is copied for it.
-    ignoring = labels.ndim == 2 and bool((labels < 0).any())
+    if labels.ndim == 2:
+        truth = np.ascontiguousarray(labels.T)
+        members = [np.flatnonzero(row == 1) for row in truth]
+        # Looked at once: nearly all data ignore nothing, and then no column is copied for it.
+        ignoring = bool((truth < 0).any())
+    else:
+        members, ignoring = _members(labels, blocks[0].shape[1]), False
 
     def value(index: int, column: np.ndarray) -> _R:
         positives = np.sort(column[members[index]])
         if ignoring:
-            column = column[labels[:, index] >= 0]
+            column = column[truth[index] >= 0]
         column.sort()
         return function(column, positives)
 

@@ -265,25 +265,43 @@ def confusion_report(
 
 def _agreement(matrix: np.ndarray) -> Dict[str, Any]:
     """MCC and the kappas; NaN where one class holds all of the truth or all of the predictions."""
-    # Python's integers have no largest one: products of pixel counts pass 2^63.
+    # Python's integers have no largest one (products of pixel counts pass 2^63), and make every value exact but for
+    # its last rounding.
     truth, predicted = [int(n) for n in matrix.sum(axis=1)], [int(n) for n in matrix.sum(axis=0)]
     total = sum(truth)
     chance = sum(a * b for a, b in zip(truth, predicted))
     covariance = int(matrix.trace()) * total - chance
     spread = (total**2 - sum(n * n for n in truth)) * (total**2 - sum(n * n for n in predicted))
-    undecided = matrix.shape[1] > matrix.shape[0] and predicted[-1] > 0
-    classes = np.arange(len(matrix), dtype=np.float64)
-    distance = np.abs(classes[:, None] - classes)
-    square = matrix[:, : len(matrix)]
-
-    def weighted_kappa(weights: np.ndarray) -> float:
-        expected = np.array(truth, dtype=np.float64) @ weights @ np.array(predicted[: len(matrix)], dtype=np.float64)
-        found = float((weights * square).sum()) * total
-        return 1 - found / expected if expected > 0 and not undecided else float("nan")
-
+    linear = quadratic = float("nan")
+    if sum(predicted[len(truth) :]) == 0:
+        rows, columns = np.nonzero(matrix)
+        distance, cells = np.abs(rows - columns), matrix[rows, columns]
+        linear = _weighted_kappa(int((distance * cells).sum()) * total, _expected_distance(truth, predicted))
+        quadratic = _weighted_kappa(int((distance**2 * cells).sum()) * total, _expected_square(truth, predicted))
     return dict(
         mcc=covariance / spread**0.5 if spread > 0 else float("nan"),
         kappa=covariance / (total**2 - chance) if total**2 > chance else float("nan"),
-        kappa_linear=weighted_kappa(distance),
-        kappa_quadratic=weighted_kappa(distance**2),
+        kappa_linear=linear,
+        kappa_quadratic=quadratic,
     )
+
+
+def _weighted_kappa(found: int, expected: int) -> float:
+    return (expected - found) / expected if expected else float("nan")
+
+
+def _expected_distance(truth: Sequence[int], predicted: Sequence[int]) -> int:
+    """The sum of ``|i - j| * truth[i] * predicted[j]``: how many pairs each step from a class to the next parts."""
+    total, left, right, result = sum(truth), 0, 0, 0
+    for a, b in zip(truth, predicted):
+        left, right = left + a, right + b
+        result += left * (total - right) + right * (total - left)
+    return result
+
+
+def _expected_square(truth: Sequence[int], predicted: Sequence[int]) -> int:
+    """The sum of ``(i - j)**2 * truth[i] * predicted[j]``."""
+    total = sum(truth)
+    squares = sum(i * i * (a + b) for i, (a, b) in enumerate(zip(truth, predicted)))
+    means = sum(i * a for i, a in enumerate(truth)) * sum(i * b for i, b in enumerate(predicted))
+    return total * squares - 2 * means

@@ -210,10 +210,10 @@ def _remarks(report: ProtocolReport) -> List[str]:
         lines += [
             f"mmdet counts {counts['duplicates']} duplicates as right: detections of the right class on an object that "
             "has one already",
-            f"mmdet counts objects {counts['objects_counted_again']} times too often: once for every detection on "
-            "them, and once more as missed if none of these is of their class",
-            f"mmdet counts detections {counts['detections_counted_again']} times too often: once for every object "
-            "they lie on",
+            f"mmdet counts {counts['objects_counted_again']} objects too many: one once for every detection on it, and "
+            "once more as missed if none of them is of its class",
+            f"mmdet counts {counts['detections_counted_again']} detections too many: one once for every object it lies "
+            "on",
         ]
     elif counts.get("objects_ignored"):
         lines.append(

@@ -7,6 +7,8 @@ strangers. mmengine and mmdet are imported only when one is read.
 from __future__ import annotations
 
 import os
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
@@ -89,7 +91,8 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
     if not names:
         # Folders name their classes only once they were looked into.
         try:
-            dataset.full_init()
+            with redirect_stdout(StringIO()):
+                dataset.full_init()
         except Exception as error:
             raise _data_set_error(path, error) from error
         names = dataset.metainfo.get("classes")
@@ -140,7 +143,8 @@ def _build(
         settings["lazy_init"] = True
     init_default_scope(config.get("default_scope") or library)
     try:
-        return DATASETS.build(settings)
+        with redirect_stdout(StringIO()):  # pycocotools speaks there, where a report is to come out
+            return DATASETS.build(settings)
     except Exception as error:  # whatever is missing, the reader wants to know which data set asked for it
         raise _data_set_error(path, error) from error
 

@@ -44,7 +44,7 @@ def confusion_figure(
     if color_theme not in matplotlib.colormaps:
         raise ValueError(f"'color_theme' must be the name of a colour map of matplotlib (found {color_theme!r})")
     colours = matplotlib.colormaps[color_theme].with_extremes(bad=NOTHING)
-    names = [_shortened(printable(label)) for label in labels]
+    names = [_shortened(printable(label)).replace("$", r"\$") for label in labels]  # "$" would begin a formula
     cells = len(names)
 
     # In inches. Set by hand: layouts that measure every text take minutes for hundreds of classes.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Sequence
 
-from mm_metrics_plugin.functional.classification_report import ClassificationReport
-from mm_metrics_plugin.functional.detection_report import Confusion, DetectionReport
 from mm_metrics_plugin.report.published import published_block
 from mm_metrics_plugin.report.sentences import (
     PROTOCOLS,
@@ -16,6 +14,10 @@ from mm_metrics_plugin.report.sentences import (
     opening,
 )
 from mm_metrics_plugin.report.tables import CORNER, cell, class_table, printable
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.functional.detection_report import Confusion, DetectionReport
 
 MOST_COLUMNS = 21  # a matrix wider than this is read from the CSV file or the figure
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
 
-from mm_metrics_plugin.functional.classification_report import ClassificationReport
-from mm_metrics_plugin.functional.detection_report import Confusion, DetectionReport
 from mm_metrics_plugin.report.tables import printable
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.functional.detection_report import Confusion, DetectionReport
 
 PROTOCOLS = {
     "coco": "one detection an object, within classes by score; what is left may be a confusion",
@@ -61,6 +63,7 @@ def confusion_lines(confusions: Sequence[Confusion]) -> List[str]:
     """The confusions as sentences.
 
     Example:
+        >>> from mm_metrics_plugin.functional.detection_report import Confusion
         >>> confusion_lines([Confusion("dog", "cat", 41)])
         ['dog taken for cat: 41']
     """

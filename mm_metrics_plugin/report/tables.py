@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Mapping, Sequence, Tuple
 
-from mm_metrics_plugin.functional.classification_report import ClassificationReport
-from mm_metrics_plugin.functional.detection_report import DetectionReport
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.functional.detection_report import DetectionReport
 
 Table = Tuple[List[str], List[List[Any]]]
 TITLES = {"name": "class", "tp": "TP", "fp": "FP", "fn": "FN", "f1": "F1", "auc": "AUC"}

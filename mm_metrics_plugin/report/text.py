@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mm_metrics_plugin.functional.classification_report import ClassificationReport
-from mm_metrics_plugin.functional.detection_report import DetectionReport
 from mm_metrics_plugin.report.published import published_block
 from mm_metrics_plugin.report.sentences import (
     PROTOCOLS,
@@ -21,6 +19,10 @@ from mm_metrics_plugin.report.sentences import (
     opening,
 )
 from mm_metrics_plugin.report.tables import cell, class_table, printable
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.functional.detection_report import DetectionReport
 
 WIDTH = 120  # where the output is no terminal
 

@@ -65,9 +65,10 @@ def test_two_processes_give_the_numbers_of_one(training, tested):
     config, options, work_dir = training
     launched = subprocess.run(
         [
-            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29577"),
-            *(str(tool("mmdet", "test.py")), str(config), str(work_dir / "epoch_12.pth"), "--launcher", "pytorch"),
-            *("--work-dir", str(work_dir / "two"), "--cfg-options", "env_cfg.dist_cfg.backend=gloo", *options),
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
+            *(str(ROOT / "tests" / "integration" / "on_gloo.py"), str(tool("mmdet", "test.py"))),
+            *(str(config), str(work_dir / "epoch_12.pth"), "--work-dir", str(work_dir / "two"), "--cfg-options"),
+            *options,
         ],
         cwd=work_dir,
         env=environment(),

@@ -1,0 +1,125 @@
+"""Small result files and annotations, and the command run on them in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.detection_problem import make_problem
+from mm_metrics_plugin.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DEMO = ROOT / "demo" / "detections"
+CLASSES = ("cat", "dog", "traffic light", "a|b")
+
+
+def command(*arguments, cwd, script=("-m", "mm_metrics_plugin.cli"), env=None):
+    """Runs the command as a user does; ``cwd`` is never the repository."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, *map(str, script), *map(str, arguments)],
+        cwd=cwd,
+        env={**environment, **(env or {})},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+def printed(*arguments):
+    """What the command prints, run in this process: for tests of many runs."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(list(map(str, arguments))) == 0
+    return out.getvalue()
+
+
+def succeeded(done):
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def refused(done):
+    """The one line on stderr of a command that ended with exit code 2."""
+    assert done.returncode == 2, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1 and done.stderr.endswith("\n"), done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def problem(images=40, seed=0):
+    return make_problem(images, len(CLASSES), 20, 4.0, seed=seed)
+
+
+def results_of(problem):
+    """One dict an image, as mmdet writes them, ids from 1."""
+    content = []
+    for number in range(problem.num_images):
+        rows = problem.image == number
+        found = {
+            "bboxes": problem.boxes[rows],
+            "scores": problem.scores[rows],
+            "labels": problem.labels[rows],
+        }
+        content.append({"img_id": number + 1, "img_path": f"{number}.jpg", "pred_instances": found})
+    return content
+
+
+def truth_of(problem, classes=CLASSES):
+    """COCO annotations."""
+    boxes = problem.object_boxes.astype(float)
+    boxes[:, 2:] -= boxes[:, :2]
+    return {
+        "images": [
+            {"id": n + 1, "file_name": f"{n}.jpg", "height": 480, "width": 640} for n in range(problem.num_images)
+        ],
+        "categories": [{"id": label + 1, "name": name} for label, name in enumerate(classes)],
+        "annotations": [
+            {
+                "id": row + 1,
+                "image_id": int(problem.object_image[row]) + 1,
+                "category_id": int(problem.object_labels[row]) + 1,
+                "bbox": boxes[row].tolist(),
+                "area": float(boxes[row, 2] * boxes[row, 3]),
+                "iscrowd": int(problem.object_crowd[row]),
+            }
+            for row in range(len(boxes))
+        ],
+    }
+
+
+def write_pickle(path, content):
+    path.write_bytes(pickle.dumps(content, protocol=2))
+    return path
+
+
+def write_json(path, content):
+    path.write_text(json.dumps(content))
+    return path
+
+
+def pair(folder, **options):
+    """Annotations and results of a problem, as files."""
+    made = problem(**options)
+    return write_json(folder / "truth.json", truth_of(made)), write_pickle(folder / "results.pkl", results_of(made))
+
+
+def samples(number=60, classes=3, seed=0):
+    """What mmpretrain writes."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, classes, number)
+    scores = random.random((number, classes)).astype(np.float32)
+    scores[np.arange(number), labels] += 0.4
+    scores /= scores.sum(axis=1, keepdims=True)
+    return [
+        {"pred_score": score, "pred_label": np.array([score.argmax()]), "gt_label": np.array([label])}
+        for score, label in zip(scores, labels)
+    ]

@@ -1,0 +1,136 @@
+"""``mm-metrics classification``, beside scikit-learn and the metrics that count in training."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support, roc_auc_score
+
+from mm_metrics_plugin import MultiLabelAUC, MultiLabelPRF, SingleLabelAUC, SingleLabelPRF
+from mm_metrics_plugin.cli import main
+from tests.cli import files
+from tests.cli.files import command, refused, succeeded
+
+NAMES = ("cat", "dog", "cow")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classification")
+    path = files.write_pickle(folder / "results.pkl", files.samples())
+    done = command("classification", path, "out", "--classes", ",".join(NAMES), cwd=folder)
+    return folder, succeeded(done), json.loads((folder / "out" / "report.json").read_text())
+
+
+def test_numbers_are_those_of_scikit_learn(written):
+    _, _, report = written
+    content = files.samples()
+    labels = np.array([one["gt_label"][0] for one in content])
+    scores = np.stack([one["pred_score"] for one in content]).astype(np.float64)
+    decided = scores.argmax(axis=1)
+    assert report["accuracy"] == pytest.approx(accuracy_score(labels, decided), abs=1e-15)
+    scores /= scores.sum(axis=1, keepdims=True)
+    assert report["auc"] == pytest.approx(roc_auc_score(labels, scores, multi_class="ovr"), abs=1e-12)
+    assert report["confusion_matrix"] == confusion_matrix(labels, decided).tolist()
+    rates = precision_recall_fscore_support(labels, decided)
+    for key, values in zip(("precision", "recall", "f1", "samples"), rates):
+        assert [row[key] for row in report["per_class"]] == pytest.approx(values.tolist(), abs=1e-15)
+    macro = precision_recall_fscore_support(labels, decided, average="macro")
+    found = [report[key] for key in ("mean_precision", "mean_recall", "macro_f1")]
+    assert found == pytest.approx(list(macro[:3]), abs=1e-15)
+
+
+def tensors(content):
+    return [{key: torch.as_tensor(value) for key, value in one.items()} for one in content]
+
+
+def evaluated(metric, content):
+    metric.process(None, tensors(content))
+    return metric.evaluate(len(content))
+
+
+def test_numbers_are_those_of_the_training_log(written):
+    _, _, report = written
+    log = evaluated(SingleLabelPRF(), files.samples())
+    log.update(evaluated(SingleLabelAUC(), files.samples()))
+    keys = {"accuracy": "accuracy", "auc": "auc", "mean_precision": "precision", "macro_f1": "f1"}
+    assert {key: report[key] for key in keys} == {key: log[f"single-label/{name}"] for key, name in keys.items()}
+
+
+def test_files_and_text(written):
+    folder, text, report = written
+    names = ["confusion_matrix.csv", "confusion_matrix.png", "per_class.csv", "report.json", "report.md"]
+    assert sorted(os.listdir(folder / "out")) == names
+    with open(folder / "out" / "per_class.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["auc"]) for row in rows] == [row["auc"] for row in report["per_class"]]
+    assert "accuracy" in text and f"{report['auc']:.4f}" in text and " taken for " in text
+    assert report["counts"]["samples"] == {"read": 60, "used": 60, "dropped": {}}
+
+
+def test_several_classes_a_sample(tmp_path):
+    random = np.random.default_rng(0)
+    content = []
+    for _ in range(50):
+        truth = random.integers(-1, 2, 4)
+        score = np.clip(truth * 0.3 + random.random(4), 0, 1).astype(np.float32)
+        content.append({"pred_score": score, "gt_score": truth.astype(np.float32)})
+    path = files.write_pickle(tmp_path / "results.pkl", content)
+    report = json.loads(files.printed("classification", path, tmp_path / "out", "--format", "json"))
+    log = evaluated(MultiLabelPRF(), content)
+    log.update(evaluated(MultiLabelAUC(), content))
+    keys = {"accuracy": "accuracy", "auc": "auc", "mean_precision": "precision", "mean_recall": "recall"}
+    assert {key: report[key] for key in keys} == {key: log[f"multi-label/{name}"] for key, name in keys.items()}
+    assert report["confusion_matrix"] is None and report["settings"]["score_thr"] == 0.5
+    assert sorted(os.listdir(tmp_path / "out")) == ["per_class.csv", "report.json", "report.md"]
+    assert "several classes a sample" in files.printed("classification", path)
+
+
+def test_names_from_a_config(tmp_path):
+    path = files.write_pickle(tmp_path / "results.pkl", files.samples())
+    dataset = f"dict(type='CustomDataset', data_root='nowhere', metainfo=dict(classes={NAMES!r}), pipeline=[])"
+    (tmp_path / "config.py").write_text(f"default_scope = 'mmpretrain'\ntest_dataloader = dict(dataset={dataset})\n")
+    done = command("classification", path, "--config", "config.py", "--format", "json", cwd=tmp_path)
+    report = json.loads(succeeded(done))
+    assert report["classes"] == list(NAMES) and report["inputs"]["config"]["file"] == "config.py"
+    # A folder names its classes by its folders.
+    for name in NAMES:
+        (tmp_path / "data" / name).mkdir(parents=True)
+        (tmp_path / "data" / name / "a.png").write_bytes(b"")
+    dataset = "dict(type='CustomDataset', data_root='data', pipeline=[])"
+    (tmp_path / "folders.py").write_text(f"default_scope = 'mmpretrain'\ntest_dataloader = dict(dataset={dataset})\n")
+    done = command("classification", path, "--config", "folders.py", "--format", "json", cwd=tmp_path)
+    assert json.loads(succeeded(done))["classes"] == sorted(NAMES)
+
+
+def test_bad_input(tmp_path, capsys):
+    path = str(files.write_pickle(tmp_path / "results.pkl", files.samples()))
+    found = str(files.write_pickle(tmp_path / "found.pkl", files.results_of(files.problem(3))))
+    for arguments, words in (
+        ([path, "--classes", "cat", "dog"], "scores of 3 classes where 2 are named"),
+        ([path, "--cfg-options", "a=1"], "--cfg-options"),
+        ([path, "--config", str(tmp_path / "none.py")], "none.py: cannot be read"),
+        ([found], "detection results"),
+        ([str(tmp_path / "none.pkl")], "none.pkl: cannot be read"),
+    ):
+        assert main(["classification", *arguments]) == 2
+        out, said = capsys.readouterr()
+        assert out == "" and said.count("\n") == 1 and words in said
+    assert "none.pkl" in refused(command("classification", "none.pkl", cwd=tmp_path))
+
+
+def test_names_are_numbers_by_default_and_no_torch_is_imported(tmp_path):
+    files.write_pickle(tmp_path / "results.pkl", files.samples())
+    code = """
+import json, sys
+sys.argv = ["mm-metrics", "classification", "results.pkl", "--format", "json"]
+from mm_metrics_plugin.cli import main
+assert main() == 0
+assert not {"torch", "mmengine", "matplotlib"} & set(sys.modules)
+"""
+    assert json.loads(succeeded(command(cwd=tmp_path, script=("-c", code))))["classes"] == ["0", "1", "2"]

@@ -1,0 +1,224 @@
+"""Whatever is wrong with the input: exit code 2, one line that says what, and no traceback."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.cli import main
+from tests.cli import files
+from tests.cli.files import command, refused, succeeded
+
+
+class Evil:
+    """A pickle that would make a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.fixture(scope="module")
+def good():
+    made = files.problem(30)
+    return files.truth_of(made), files.results_of(made)
+
+
+def spoiled(results, **fields):
+    """Results whose first image has other fields."""
+    results = copy.deepcopy(results)
+    results[0]["pred_instances"].update(fields)
+    return results
+
+
+def missing_images(truth, results):
+    return truth, results[12:], [], ("12 images (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)", "no results")
+
+
+def repeated_image(truth, results):
+    return truth, [*results, results[0]], [], ("image 1 more than once",)
+
+
+def unknown_image(truth, results):
+    return truth, [*results, {**results[0], "img_id": 777}], [], ("image 777", "truth.json")
+
+
+def label_beyond(truth, results):
+    labels = results[0]["pred_instances"]["labels"] + 4
+    return truth, spoiled(results, labels=labels), [], ("beyond the 4 classes", "in image 1")
+
+
+def score_nan(truth, results):
+    scores = results[0]["pred_instances"]["scores"] * np.nan
+    return truth, spoiled(results, scores=scores), [], ("'scores' of image 1", "finite")
+
+
+def boxes_rotated(truth, results):
+    boxes = np.zeros((len(results[0]["pred_instances"]["scores"]), 5), np.float32)
+    return truth, spoiled(results, bboxes=boxes), [], ("'pred_instances.bboxes' of image 1", "rotated")
+
+
+def old_wrong_length(truth, results):
+    return truth, [[np.zeros((0, 5), np.float32)] * 4] * 3, [], ("no image ids", "found 3")
+
+
+def no_truth_inside(truth, results):
+    return None, results, [], ("no ground truth",)
+
+
+def classification_results(truth, results):
+    return truth, files.samples(), [], ("classification results",)
+
+
+def truth_is_results(truth, results):
+    return [{"image_id": 1}], results, [], ("COCO annotation file",)
+
+
+def unknown_class(truth, results):
+    return truth, results, ["--classes", "cat,unicorn"], ("'unicorn'",)
+
+
+def class_twice(truth, results):
+    return truth, results, ["--classes", "cat", "cat"], ("'cat' comes 2 times",)
+
+
+def no_class(truth, results):
+    return truth, results, ["--classes", ","], ("names no class",)
+
+
+def options_without_config(truth, results):
+    return truth, results, ["--cfg-options", "a=1"], ("--cfg-options",)
+
+
+def no_colours(truth, results):
+    return truth, results, ["out", "--color-theme", "mauve"], ("'mauve'", "colour map")
+
+
+CASES = [
+    value for value in list(globals().values()) if getattr(value, "__code__", None) and value.__code__.co_argcount == 2
+]
+CASES = [case for case in CASES if case.__code__.co_varnames[:2] == ("truth", "results")]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_bad_content(case, good, tmp_path, monkeypatch, capsys):
+    """In this process; the next tests see that a process of its own ends the same way."""
+    monkeypatch.chdir(tmp_path)
+    truth, results, options, words = case(*good)
+    place = "-" if truth is None else str(files.write_json(tmp_path / "truth.json", truth))
+    path = str(files.write_pickle(tmp_path / "results.pkl", results))
+    assert main(["detection", place, path, *options]) == 2
+    out, said = capsys.readouterr()
+    assert out == "" and said.startswith("mm-metrics detection: ") and said.count("\n") == 1
+    for word in words:
+        assert word in said
+    assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
+
+
+def test_there_are_cases_enough():
+    assert len(CASES) >= 15
+
+
+ARGUMENTS = [
+    ([], "SUBCOMMAND"),
+    (["segmentation"], "segmentation"),
+    (["detection"], "TRUTH"),
+    (["detection", "truth.json"], "RESULTS"),
+    (["detection", "truth.json", "results.pkl", "--score-thr", "high"], "--score-thr"),
+    (["detection", "truth.json", "results.pkl", "--tp-iou-thr", "0"], "--tp-iou-thr"),
+    (["detection", "truth.json", "results.pkl", "--nms-iou-thr", "2"], "--nms-iou-thr"),
+    (["detection", "truth.json", "results.pkl", "--matching", "voc"], "--matching"),
+    (["detection", "truth.json", "results.pkl", "--format", "xml"], "--format"),
+    (["detection", "truth.json", "results.pkl", "out", "more"], "more"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "word"), ARGUMENTS)
+def test_bad_arguments(arguments, word, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    out, said = capsys.readouterr()
+    assert left.value.code == 2 and out == "" and said.count("\n") == 1 and word in said
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, good):
+    place = tmp_path_factory.mktemp("bad")
+    files.write_json(place / "truth.json", good[0])
+    whole = files.write_pickle(place / "results.pkl", good[1]).read_bytes()
+    (place / "cut.pkl").write_bytes(whole[:-100])
+    (place / "evil.pkl").write_bytes(pickle.dumps(Evil(str(place / "was_here"))))
+    (place / "broken.json").write_text("{")
+    (place / "text.pkl").write_text("no pickle at all")
+    (place / "file").write_text("a file")
+    (place / "empty").mkdir()
+    (place / "wrong.py").write_text("import this is no config\n")
+    (place / "bare.py").write_text("work_dir = 'x'\n")
+    return place
+
+
+PROCESSES = [
+    (["truth.json", "nowhere.pkl"], "nowhere.pkl: cannot be read (No such file"),
+    (["nowhere.json", "results.pkl"], "nowhere.json: cannot be read (No such file"),
+    (["truth.json", "cut.pkl"], "cut.pkl"),
+    (["truth.json", "evil.pkl"], "evil.pkl: it asks for"),
+    (["truth.json", "text.pkl"], "text.pkl"),
+    (["truth.json", "results.txt"], "results.txt"),
+    (["broken.json", "results.pkl"], "broken.json: is not JSON"),
+    (["empty", "results.pkl"], "holds no .xml files"),
+    (["file", "results.pkl"], "file: ground truth is"),
+    (["truth.json", "results.pkl", "file"], "OUT_DIR must be a folder"),
+    (["nowhere.py", "results.pkl"], "nowhere.py: cannot be read"),
+    (["truth.json", "results.pkl", "/proc/nowhere"], "/proc/nowhere"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), PROCESSES)
+def test_bad_files(arguments, words, folder):
+    assert words in refused(command("detection", *arguments, cwd=folder))
+    assert not (folder / "was_here").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("wrong.py", "cannot be read as a config"), ("bare.py", "test_dataloader")]
+)
+def test_bad_configs(name, words, folder):
+    assert words in refused(command("detection", name, "results.pkl", cwd=folder))
+
+
+def test_debug_shows_the_traceback(folder):
+    done = command("detection", "truth.json", "cut.pkl", "--debug", cwd=folder)
+    assert done.returncode != 0 and "Traceback" in done.stderr and "ResultFileError" in done.stderr
+
+
+def test_trust_reads_with_plain_pickle_and_warns(folder):
+    done = command("detection", "truth.json", "results.pkl", "--trust", "--format", "csv", cwd=folder)
+    assert succeeded(done) == succeeded(
+        command("detection", "truth.json", "results.pkl", "--format", "csv", cwd=folder)
+    )
+    assert done.stderr.count("\n") == 1 and "warning: results.pkl" in done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_error(folder):
+    import subprocess
+    import sys
+
+    line = f"{sys.executable} -m mm_metrics_plugin.cli detection truth.json results.pkl --format json | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{\n", "")
+
+
+def test_help_and_version(tmp_path):
+    for arguments in (["--help"], ["detection", "--help"], ["classification", "--help"]):
+        text = succeeded(command(*arguments, cwd=tmp_path))
+        assert "usage: mm-metrics" in text
+        assert arguments == ["--help"] or "examples:\n  mm-metrics" in text
+    from mm_metrics_plugin.version import __version__
+
+    assert succeeded(command("--version", cwd=tmp_path)) == f"mm-metrics {__version__}\n"
