@@ -21,8 +21,8 @@ from mm_metrics_plugin.functional.resampling import (
     WeightedFigures,
     drawn_images,
     drawn_swaps,
+    interval_ends,
     over_draws,
-    quantiles,
 )
 from mm_metrics_plugin.functional.scored_matches import ScoredMatches, arrange_matches
 
@@ -336,13 +336,12 @@ def _compare(
     at_once = both.draws_at_once
     draws = over_draws(drawn, drawn_images(number, draws=resamples, seed=seed, at_once=at_once))
     swaps = over_draws(swapped, drawn_swaps(number, draws=permutations, seed=seed + 1, at_once=at_once))
-    tails = np.array([(1 - level) / 2, (1 + level) / 2])
 
     results: List[Dict[str, Difference]] = []
     for side in (1, 0):  # overall, per class
         found = {}
         for name, difference in observed[side].items():
-            low, high = np.where(np.isnan(difference[0]), np.nan, quantiles(draws[side][name], tails))
+            low, high = interval_ends(name, difference[0], draws[side][name], level=level)
             p_value = _permutation_p(difference[0], swaps[side][name])
             adjusted = holm(p_value) if p_value.ndim else p_value
             parts = (values[0][side][name][0], values[1][side][name][0], difference[0], low, high, p_value, adjusted)

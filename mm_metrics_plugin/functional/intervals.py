@@ -1,7 +1,8 @@
 """How sure a figure is: bootstrap intervals over images, which are what was sampled.
 
 Images are drawn with replacement, and the figures of each draw follow from what was counted image by image and from the
-sorted scores, with weights. Nothing is matched again. The interval is that of the percentiles of the draws.
+sorted scores, with weights. Nothing is matched again. How draws become an interval is said in
+:func:`~mm_metrics_plugin.functional.resampling.interval_ends`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import Any, Dict, Optional, Sequence
 import numpy as np
 
 from mm_metrics_plugin.functional.image_counts import ImageCounts
-from mm_metrics_plugin.functional.resampling import WeightedFigures, drawn_images, over_draws, quantiles
+from mm_metrics_plugin.functional.resampling import (
+    WeightedFigures,
+    drawn_images,
+    interval_ends,
+    over_draws,
+    quantiles,
+)
 from mm_metrics_plugin.functional.scored_matches import ScoredMatches
 
 
@@ -87,16 +94,15 @@ def bootstrap(figures: WeightedFigures, *, level: float = 0.95, resamples: int =
     draws = over_draws(
         figures, drawn_images(figures.num_images, draws=resamples, seed=seed, at_once=figures.draws_at_once)
     )
-    tails = np.array([(1 - level) / 2, (1 + level) / 2])
-
-    def interval(observed: np.ndarray, drawn: np.ndarray) -> Interval:
-        low, high = np.where(np.isnan(observed), np.nan, quantiles(drawn, tails))
-        return Interval(*(part if part.ndim else float(part) for part in (observed, low, high)))
-
-    overall, per_class = (
-        {name: interval(observed[name][0], drawn[name]) for name in observed}
-        for observed, drawn in ((value.overall, draws.overall), (value.per_class, draws.per_class))
-    )
+    overall: Dict[str, Interval] = {}
+    per_class: Dict[str, Interval] = {}
+    for found, observed, drawn in (
+        (overall, value.overall, draws.overall),
+        (per_class, value.per_class, draws.per_class),
+    ):
+        for name in observed:
+            ends = np.clip(interval_ends(name, observed[name][0], drawn[name], level=level), 0, 1)
+            found[name] = Interval(*(part if part.ndim else float(part) for part in (observed[name][0], *ends)))
     return Intervals(level, resamples, seed, overall, per_class)
 
 
