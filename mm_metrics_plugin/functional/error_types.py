@@ -173,8 +173,8 @@ def error_types(
     kind = _kinds(overlaps, right, np.isin(found.image, objects.image), iou_threshold, background_threshold)
     target = np.where(kind == _LOCALISATION, overlaps.own_object, overlaps.other_object)
     target[(kind != _LOCALISATION) & (kind != _CLASS)] = _NONE
-    target[(target >= 0) & taken[target]] = _NONE
-    mended = _best_of_each(target, found.scores, found.image)
+    target[~np.append(~taken, False)[target]] = _NONE  # an object that is taken needs no other detection
+    mended = _best_of_each(target)
     pointed_at = np.zeros(len(objects), dtype=bool)
     pointed_at[target[target >= 0]] = True
     missed = ~taken & ~pointed_at
@@ -195,7 +195,7 @@ def error_types(
             these = kind == index
             counts[name] = np.bincount(found.labels[these], minlength=num_classes)
             ignored[name] = np.bincount(found.labels[these & on_crowd], minlength=num_classes)
-            labels = np.where(mended & these, objects.labels[target] if len(objects) else 0, found.labels)
+            labels = np.where(mended & these, np.append(objects.labels, 0)[target], found.labels)
             points = _joined(found, (wrong & ~these | mended & these, right), labels, mended & these | right)
             left = number
         after = average(points, left)
@@ -294,7 +294,7 @@ def _kinds(
     return np.select(conditions, kinds, default=_BOTH)
 
 
-def _best_of_each(target: np.ndarray, scores: np.ndarray, image: np.ndarray) -> np.ndarray:
+def _best_of_each(target: np.ndarray) -> np.ndarray:
     """Whether a detection is the first in order of score of those that point at the same free object."""
     pointing = np.flatnonzero(target >= 0)
     best = np.zeros(len(target), dtype=bool)
