@@ -49,6 +49,15 @@ def detections(generator, count):
     return samples
 
 
+def distinct_detections(generator, count):
+    """The same with scores that never tie: a drawn image's copies would, and then their order matters."""
+    samples = detections(generator, count)
+    for sample in samples:
+        found = sample["pred_instances"]
+        found["scores"] = torch.tensor(generator.random(len(found["scores"])).astype(np.float32))
+    return samples
+
+
 def batch_of(samples):
     def column(part, field):
         return [sample[part][field].numpy() for sample in samples]
@@ -125,6 +134,27 @@ def coco_classwise(samples):
     }
 
 
+def coco_intervals(samples, resamples=20):
+    """Images drawn again, and pycocotools run on each draw: the same images as NumPy's generator names them."""
+    from tests.functional.detection_problems import coco_eval
+
+    random, draws = np.random.default_rng(5), []
+    for _ in range(resamples):
+        # In the order of the images, which decides between equal scores.
+        drawn = [samples[at] for at in np.sort(random.integers(0, len(samples), len(samples)))]
+        evaluation = coco_eval(batch_of(drawn), len(CLASSES))
+        with contextlib.redirect_stdout(io.StringIO()):
+            evaluation.evaluate()
+            evaluation.accumulate()
+            evaluation.summarize()
+        draws.append({**rates(*coco_counts(drawn)), "mAP": evaluation.stats[0], "mAP_50": evaluation.stats[1]})
+    result = coco_classwise(samples)
+    for key in ("f1", "precision", "recall", "f1_of_means", "micro_precision", "micro_recall", "mAP", "mAP_50"):
+        low, high = np.quantile([draw[key] for draw in draws], [0.05, 0.95])
+        result.update({f"{key}_low": low, f"{key}_high": high})
+    return result
+
+
 def stock_reference(samples):
     from tests.functional.detection_problems import StockDataset, stock_results, stock_tool
 
@@ -163,5 +193,11 @@ MAKE = dict(samples=detections, classes=CLASSES, damages=DAMAGES, rules=COUNTS, 
 DETECTION_CASES = [
     MetricCase("detection", DetectionPRF, reference=coco_reference, **MAKE),
     MetricCase("detection-ap", partial(DetectionPRF, ap=True, classwise=True), reference=coco_classwise, **MAKE),
+    MetricCase(
+        "detection-ci",
+        partial(DetectionPRF, ap=True, classwise=True, ci=0.9, resamples=20, seed=5),
+        reference=coco_intervals,
+        **{**MAKE, "samples": distinct_detections},
+    ),
     MetricCase("detection-mmdet", partial(DetectionPRF, matching="mmdet"), reference=stock_reference, **MAKE),
 ]

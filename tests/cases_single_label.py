@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from mm_metrics_plugin import SingleLabelAUC
@@ -89,6 +90,28 @@ def last_batches(samples, batch_size=7):
     return {**normalised_auc(samples), "batch_auc": np.mean(values)}
 
 
+def delong(samples, level=0.95):
+    """Intervals by the definition: every pair of a sample of the class and another one, written out."""
+    scores, truth = scores_of(samples), one_hot(labels_of(samples))
+    values, pieces = [], []
+    for column, own in zip(scores.T, truth.T == 1):
+        pairs = np.sign(column[own][:, None] - column[~own][None]) / 2 + 0.5
+        values.append(pairs.mean())
+        share = np.zeros(len(samples))
+        for rows, placement in ((own, pairs.mean(axis=1)), (~own, pairs.mean(axis=0))):
+            number = len(placement)
+            share[rows] = (placement - pairs.mean()) / np.sqrt(number * (number - 1))
+        pieces.append(share)
+    pieces.append(np.mean(pieces, axis=0))
+    values.append(np.mean(values))
+    result = {}
+    for name, value, piece in zip([*(f"_{name}" for name in NAMES), ""], values, pieces):
+        width = norm.ppf((1 + level) / 2) * np.sqrt((piece**2).sum())
+        result.update({f"auc{name}": value, f"auc{name}_low": max(value - width, 0.0)})
+        result[f"auc{name}_high"] = min(value + width, 1.0)
+    return result
+
+
 DAMAGES = (
     Damage("a NaN", lambda sample: sample["pred_score"][2:].fill_(np.nan), ["'pred_score'", "nan", "index 2"]),
     Damage("too few scores", lambda sample: sample.update(pred_score=torch.rand(3)), ["'pred_score'", "(4,)", "(3,)"]),
@@ -118,6 +141,7 @@ AUC_CASES = [
         "auc-micro", partial(SingleLabelAUC, average="micro"), single_label, partial(normalised_auc, average="micro")
     ),
     MetricCase("auc-per-class", partial(SingleLabelAUC, average=None), single_label, auc_per_class, classes=NAMES),
+    MetricCase("auc-ci", partial(SingleLabelAUC, ci=0.95, classwise=True), single_label, delong, classes=NAMES),
     MetricCase("auc-partial", partial(SingleLabelAUC, max_fpr=0.3), single_label, partial_auc),
     MetricCase("auc-pr", partial(SingleLabelAUC, curve="pr"), single_label, average_precision),
     # Scores of two digits never share one of 65,536 bins unless they are equal, so here binned is exact.

@@ -147,10 +147,15 @@ def _per_class(models: Sequence[Sequence[np.ndarray]], labels: np.ndarray) -> Tu
             values.append([auc for auc, _ in found])
             influence = found[-1][1] - sum(other for _, other in found[:-1])
             undefined = np.isnan(values[-1]).any()
-            variances.append(np.nan if undefined else float(influence @ influence))
+            variances.append(np.nan if undefined else _sum_of_squares(influence))
             if not undefined:
                 total += influence
     return np.array(values).T, np.array(variances), total
+
+
+def _sum_of_squares(values: np.ndarray) -> float:
+    """Added up in the order of size, so that the order of the samples, and of processes, changes no digit."""
+    return float(np.sort(values * values).sum())
 
 
 def _normal(value: Any, error: Any, level: float) -> Interval:
@@ -183,7 +188,7 @@ def auc_intervals(blocks: Sequence[np.ndarray], labels: np.ndarray, *, level: fl
     values, variances, total = _per_class([blocks], labels)
     defined = int((~np.isnan(values[0])).sum())
     macro = float(mean_of_defined(values[0]))
-    macro_error = float(np.sqrt(total @ total)) / defined if defined else float("nan")
+    macro_error = float(np.sqrt(_sum_of_squares(total))) / defined if defined else float("nan")
     errors = np.sqrt(variances)
     return AUCIntervals(
         level=level,
@@ -215,7 +220,7 @@ def compare_auc(
     values[:, np.isnan(values).any(axis=0)] = np.nan
     defined = int((~np.isnan(values[0])).sum())
     macro_first, macro_second = (float(value) for value in mean_of_defined(values))
-    macro_error = float(np.sqrt(total @ total)) / defined if defined else float("nan")
+    macro_error = float(np.sqrt(_sum_of_squares(total))) / defined if defined else float("nan")
     difference = values[1] - values[0]
     errors = np.sqrt(variances)
     macro = macro_second - macro_first

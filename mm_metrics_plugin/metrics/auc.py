@@ -10,6 +10,7 @@ from mmengine.registry import METRICS
 from mm_metrics_plugin.functional.auc import CURVES, AUCResult, histogram_auc, score_auc
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES
 from mm_metrics_plugin.functional.decisions import hard_decisions
+from mm_metrics_plugin.functional.delong import auc_intervals
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
 from mm_metrics_plugin.metrics.options import check_choice, check_together
 from mm_metrics_plugin.metrics.scored import ScoredMetricBase
@@ -99,7 +100,8 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
     """Area under the ROC (or precision-recall) curve of the scores, one class against the rest.
 
     Keys: ``auc`` first; ``area_error`` with ``num_thresholds``; ``batch_auc`` with ``slide_steps``;
-    ``classes_averaged`` when it is not all of them; ``auc_<class>`` with ``classwise``. Values lie in 0 to 1.
+    ``classes_averaged`` when it is not all of them; ``auc_<class>`` with ``classwise``; ``auc_low`` and ``auc_high``
+    (and those of each class) with ``ci``. Values lie in 0 to 1.
 
     Args:
         average: ``'macro'``, ``'weighted'`` (by support), ``'micro'``, or None for keys per class only.
@@ -115,6 +117,8 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             ``'error'`` raises.
         classwise: Also one key a class.
         slide_steps: Also ``batch_auc``, the exact AUC of the last this many batches (of every process; 0: of all).
+        ci: Also the ends of DeLong's intervals that hold the truth this often, such as 0.95. Goes with the exact ROC
+            AUC of one class against the rest, ``average='macro'`` or None.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'single-label'`` by default.
 
@@ -141,6 +145,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         absent: str = "skip",
         classwise: bool = False,
         slide_steps: Optional[int] = None,
+        ci: Optional[float] = None,
         collect_device: str = "cpu",
         prefix: Optional[str] = None,
     ) -> None:
@@ -161,6 +166,14 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             "thrs goes neither with num_thresholds nor with max_fpr",
         )
         check_together(slide_steps is None or (thrs is None and slide_steps >= 0), "slide_steps needs scores, not thrs")
+        check_together(ci is None or 0 < ci < 1, f"ci must lie between 0 and 1 (found {ci})")
+        plain = curve == "roc" and multi_class == "ovr" and average in ("macro", None)
+        check_together(
+            ci is None or (plain and max_fpr is None and num_thresholds is None and thrs is None),
+            "ci goes with curve='roc', multi_class='ovr', average='macro' or None, and neither max_fpr, num_thresholds "
+            "nor thrs",
+        )
+        self.ci = ci
         self.multi_class = multi_class
         self.thrs = thrs if thrs is None else [float(thr) for thr in np.atleast_1d(thrs)]
         self.slide_steps = slide_steps
@@ -196,10 +209,30 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         metrics: Dict[str, float] = {}
         for suffix, result in results.items():
             metrics.update(self._keys(result, suffix))
+        if self.ci is not None:
+            metrics.update(self._intervals(state["all"] if isinstance(state, StateGroup) else state, results[""]))
         if self.slide_steps == 0:
             metrics["batch_auc"] = results[""].value
         elif isinstance(state, StateGroup):
             metrics["batch_auc"] = self._result(state["recent"]).value
+        return metrics
+
+    def _intervals(self, state: State, result: AUCResult) -> Dict[str, float]:
+        """The ends of DeLong's intervals; NaN where nothing but decisions was seen, or nothing at all."""
+        low = high = np.full(len(result.support), np.nan)
+        ends = (np.nan, np.nan)
+        if isinstance(state, ScoreState) and len(state.labels):
+            labels: np.ndarray = state.labels.to_array()  # type: ignore[assignment]
+            found = auc_intervals(state.scores.blocks, labels, level=self.ci)  # type: ignore[arg-type]
+            low, high = found.per_class.low, found.per_class.high
+            if self.absent == "skip" or result.classes_averaged == len(result.support):
+                ends = (found.macro.low, found.macro.high)
+        metrics: Dict[str, float] = {}
+        if self.average is not None:
+            metrics["auc_low"], metrics["auc_high"] = ends
+        if self.classwise:
+            for name, *pair in zip(self.class_names(len(low)), low, high):
+                metrics[f"auc_{name}_low"], metrics[f"auc_{name}_high"] = pair
         return metrics
 
     def _decision_results(self, state: DecisionState) -> Dict[str, AUCResult]:

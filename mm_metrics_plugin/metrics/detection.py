@@ -15,14 +15,17 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
 from mm_metrics_plugin.functional.detection import APSettings, average_precision
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
+from mm_metrics_plugin.functional.intervals import bootstrap_detection
 from mm_metrics_plugin.functional.matching import PROTOCOLS
 from mm_metrics_plugin.functional.scale import overlaps_by_scale
+from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS
 from mm_metrics_plugin.io.writing import write_csv, write_json
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.instances import read_images
 from mm_metrics_plugin.metrics.options import check_choice, check_together
-from mm_metrics_plugin.states.base import State
+from mm_metrics_plugin.states.base import State, StateGroup
 from mm_metrics_plugin.states.detection import DetectionState, ImageBatch
+from mm_metrics_plugin.states.scored_matches import ScoredMatchState
 
 # So many resized images are looked at for objects in the wrong pixels; more would only cost time.
 _SCALE_CHECKED = 64
@@ -37,7 +40,8 @@ class DetectionPRF(StreamingMetric):
 
     Keys: ``f1`` first, ``precision``, ``recall``, ``f1_of_means`` (of the mean precision and the mean recall),
     ``micro_f1``, ``micro_precision``, ``micro_recall``, ``tp``, ``fp``, ``fn``; ``mAP``, ``mAP_50``, ``mAP_75`` with
-    ``ap``; ``classes_averaged`` when it is not all; with ``classwise`` the same per class, as ``f1_<class>``.
+    ``ap``; ``classes_averaged`` when it is not all; with ``classwise`` the same per class, as ``f1_<class>``. With
+    ``ci`` every rate has its interval beside it, as ``f1_low`` and ``f1_high``.
 
     Args:
         score_thr: Detections below it are not used (except for AP, which looks at all).
@@ -52,6 +56,10 @@ class DetectionPRF(StreamingMetric):
         outfile_prefix: Write ``<prefix>.json``, ``<prefix>.per_class.csv`` and ``<prefix>.confusion_matrix.csv`` at
             each evaluation.
         ap: Also COCO's average precision.
+        ci: Also the ends of intervals that hold the truth this often, such as 0.95: bootstrap over images, which are
+            what was sampled. Some 40 bytes a detection are then kept. Goes with ``matching='coco'``.
+        resamples: How many times the images are drawn for the intervals.
+        seed: Of the draws.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'det'`` by default.
 
@@ -81,6 +89,9 @@ class DetectionPRF(StreamingMetric):
         confusion_matrix: bool = False,
         outfile_prefix: Optional[str] = None,
         ap: bool = False,
+        ci: Optional[float] = None,
+        resamples: int = 1000,
+        seed: int = 0,
         collect_device: str = "cpu",
         prefix: Optional[str] = None,
     ) -> None:
@@ -90,6 +101,12 @@ class DetectionPRF(StreamingMetric):
         check_together(0 < iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {iou_thr})")
         check_together(
             nms_iou_thr is None or 0 <= nms_iou_thr <= 1, f"nms_iou_thr must lie in 0 to 1 (found {nms_iou_thr})"
+        )
+        check_together(ci is None or 0 < ci < 1, f"ci must lie between 0 and 1 (found {ci})")
+        check_together(resamples >= 1, f"resamples must be at least 1 (found {resamples})")
+        check_together(
+            ci is None or (matching == "coco" and average != "weighted"),
+            f"ci goes with matching='coco' and average='macro' or 'micro' (found {matching!r} and {average!r})",
         )
         self.score_thr = score_thr
         self.iou_thr = iou_thr
@@ -101,6 +118,9 @@ class DetectionPRF(StreamingMetric):
         self.confusion_matrix = confusion_matrix
         self.outfile_prefix = outfile_prefix
         self.ap = ap
+        self.ci = ci
+        self.resamples = resamples
+        self.seed = seed
         self._scale_seen = np.zeros(3, dtype=np.int64)  # images looked at, right as they are, right if scaled back
 
     @property
@@ -113,8 +133,8 @@ class DetectionPRF(StreamingMetric):
         return known
 
     def empty_state(self) -> State:
-        """The matrix, and records for AP if it is wanted."""
-        return DetectionState(
+        """The matrix, records for AP if it is wanted, and for intervals what each detection was worth."""
+        counts = DetectionState(
             self._classes,
             protocol=self.matching,
             iou_threshold=self.iou_thr,
@@ -122,6 +142,15 @@ class DetectionPRF(StreamingMetric):
             nms_iou_threshold=self.nms_iou_thr,
             average_precision=APSettings(self._classes) if self.ap else None,
         )
+        if self.ci is None:
+            return counts
+        members: Dict[str, State] = {"counts": counts, "matches": self._match_state((self.iou_thr,))}
+        if self.ap:
+            members["average_precision"] = self._match_state(COCO_IOU_THRESHOLDS)
+        return StateGroup(**members)
+
+    def _match_state(self, iou_thresholds: Sequence[float]) -> ScoredMatchState:
+        return ScoredMatchState(self._classes, iou_thresholds=iou_thresholds, nms_iou_threshold=self.nms_iou_thr)
 
     def read(self, samples: Sequence[Mapping]) -> ImageBatch:
         """The boxes of a batch of images, laid flat."""
@@ -166,6 +195,9 @@ class DetectionPRF(StreamingMetric):
 
     def compute(self, state: State) -> Dict[str, float]:
         """The numbers by key."""
+        group = state if isinstance(state, StateGroup) else None
+        if group is not None:
+            state = group["counts"]
         if not isinstance(state, DetectionState):
             raise TypeError(f"DetectionPRF computes from a DetectionState (found {type(state).__name__})")
         num_classes = state.num_classes
@@ -175,6 +207,8 @@ class DetectionPRF(StreamingMetric):
         metrics = self._keys(result, names)
         if state.average_precision is not None:
             metrics.update(self._average_precision(state, names))
+        if group is not None:
+            metrics.update(self._intervals(group, names))
         if self.confusion_matrix:
             print_log(_matrix_text(matrix, names), logger="current", level=logging.INFO)
         if self.outfile_prefix is not None:
@@ -222,6 +256,46 @@ class DetectionPRF(StreamingMetric):
             metrics.update({f"mAP_{name}": value for name, value in zip(names, result.per_class)})
         undefined = [names[index] for index in np.flatnonzero(np.isnan(result.per_class))]
         self.warn_undefined("mAP", "there is no object of the class", undefined)
+        return metrics
+
+    def _intervals(self, group: StateGroup, names: List[str]) -> Dict[str, float]:
+        """The ends of the intervals of every rate that has a key of its own."""
+        pooled = "micro_" if self.average == "micro" else ""
+        overall = {
+            "f1": "micro_f1" if pooled else "macro_f1",
+            "precision": f"{pooled or 'mean_'}precision",
+            "recall": f"{pooled or 'mean_'}recall",
+            **{key: key for key in ("f1_of_means", "micro_f1", "micro_precision", "micro_recall")},
+        }
+        per_class = {"f1": "f1", "precision": "precision", "recall": "recall"}
+        if self.ap:
+            overall.update({key: key for key in ("mAP", "mAP_50", "mAP_75")})
+            per_class["mAP"] = "AP"
+        ends = [f"{key}_{end}" for key in overall for end in ("low", "high")]
+        if self.classwise:
+            ends += [f"{key}_{name}_{end}" for key in per_class for name in names for end in ("low", "high")]
+        matches: Any = group["matches"].matches()  # type: ignore[attr-defined]
+        if matches is None:
+            return dict.fromkeys(ends, float("nan"))
+        counts = matches.image_counts(score_threshold=self.score_thr, iou_threshold=self.iou_thr)
+        if self.ap:
+            matches = group["average_precision"].matches()  # type: ignore[attr-defined]
+        found = bootstrap_detection(
+            matches,
+            counts=counts,
+            average_precision=self.ap,
+            level=self.ci,  # type: ignore[arg-type]
+            resamples=self.resamples,
+            seed=self.seed,
+        )
+        metrics: Dict[str, float] = {}
+        for key, figure in overall.items():
+            metrics[f"{key}_low"], metrics[f"{key}_high"] = found.overall[figure].low, found.overall[figure].high
+        if self.classwise:
+            for key, figure in per_class.items():
+                interval = found.per_class[figure]
+                for name, low, high in zip(names, interval.low, interval.high):
+                    metrics[f"{key}_{name}_low"], metrics[f"{key}_{name}_high"] = low, high
         return metrics
 
     def _write(self, state: DetectionState, result: ConfusionResult, names: List[str]) -> None:
