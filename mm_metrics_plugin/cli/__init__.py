@@ -7,12 +7,12 @@ import sys
 import warnings
 from typing import Any, NoReturn, Optional, Sequence
 
-from mm_metrics_plugin.cli import classification, detection, merge
+from mm_metrics_plugin.cli import classification, compare, detection, merge
 from mm_metrics_plugin.cli.parsing import Parser, one_line
 from mm_metrics_plugin.version import __version__
 
 PROGRAM = "mm-metrics"
-SUBCOMMANDS = {"detection": detection, "classification": classification, "merge": merge}
+SUBCOMMANDS = {"detection": detection, "classification": classification, "compare": compare, "merge": merge}
 BAD_INPUT = 2
 
 

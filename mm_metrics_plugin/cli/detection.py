@@ -9,9 +9,7 @@ from mm_metrics_plugin.cli.parsing import (
     ResultsAndFolder,
     add_input_arguments,
     add_output_arguments,
-    fraction,
-    number,
-    positive_fraction,
+    add_threshold_arguments,
     state_file,
 )
 
@@ -59,21 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "What stands behind them is OUT_DIR, a folder for the files of the report",
     )
     parser.set_defaults(out_dir=None)
-    group = parser.add_argument_group("matching")
+    group = add_threshold_arguments(parser)
     group.add_argument(
         "--matching",
         action="append",
         choices=PROTOCOLS,
         help="how detections are matched to objects; may be given several times (default: coco and mmdet)",
-    )
-    group.add_argument(
-        "--score-thr", type=number, default=0.3, metavar="X", help="least score of a detection (default: 0.3)"
-    )
-    group.add_argument(
-        "--tp-iou-thr", type=positive_fraction, default=0.5, metavar="X", help="least IoU of a match (default: 0.5)"
-    )
-    group.add_argument(
-        "--nms-iou-thr", type=fraction, metavar="X", help="first remove detections that overlap a better one by more"
     )
     add_input_arguments(parser).add_argument(
         "--allow-missing", action="store_true", help="take images without results as without detections"

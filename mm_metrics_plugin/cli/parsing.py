@@ -99,6 +99,82 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
     return group
 
 
+def add_threshold_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Options about which detections count, and when one is right."""
+    group = parser.add_argument_group("matching")
+    group.add_argument(
+        "--score-thr", type=number, default=0.3, metavar="X", help="least score of a detection (default: 0.3)"
+    )
+    group.add_argument(
+        "--tp-iou-thr", type=positive_fraction, default=0.5, metavar="X", help="least IoU of a match (default: 0.5)"
+    )
+    group.add_argument(
+        "--nms-iou-thr", type=fraction, metavar="X", help="first remove detections that overlap a better one by more"
+    )
+    return group
+
+
+def add_interval_arguments(
+    parser: argparse.ArgumentParser, *, level: Optional[float] = None
+) -> argparse._ArgumentGroup:
+    """Options about how sure the numbers are."""
+    group = parser.add_argument_group("how sure")
+    default = "none" if level is None else f"{level:g}"
+    group.add_argument(
+        "--ci",
+        type=inner_fraction,
+        default=level,
+        metavar="X",
+        help=f"how often intervals hold the truth (default: {default})",
+    )
+    group.add_argument(
+        "--resamples",
+        type=whole_number,
+        default=1000,
+        metavar="N",
+        help="how many times the images are drawn (default: 1000)",
+    )
+    group.add_argument("--seed", type=seed, default=0, metavar="N", help="of the draws (default: 0)")
+    return group
+
+
+def whole_number(text: str) -> int:
+    """A whole number from 1 on.
+
+    Example:
+        >>> whole_number("20")
+        20
+    """
+    if not text.isdigit() or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1000000 (found {text!r})")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """A whole number from 0 on.
+
+    Example:
+        >>> seed("0")
+        0
+    """
+    if not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 999999999 (found {text!r})")
+    return int(text)
+
+
+def inner_fraction(text: str) -> float:
+    """A number above 0 and below 1.
+
+    Example:
+        >>> inner_fraction("0.95")
+        0.95
+    """
+    value = fraction(text)
+    if value in (0, 1):
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 1 (found {text!r})")
+    return value
+
+
 def fraction(text: str) -> float:
     """A number from 0 to 1.
 

@@ -64,6 +64,15 @@ def make_part(arguments: argparse.Namespace, settings: Mapping[str, Any], ranks:
     return ranks.add_up(parts, error)
 
 
+def read_truth(arguments: argparse.Namespace, classes: Optional[List[str]], steps: Steps) -> GroundTruth:
+    """The ground truth that stands in a file, a folder, or the test data set of a config."""
+    if arguments.truth.endswith(".py"):
+        return read_test_set(arguments.truth, classes=classes, options=arguments.cfg_options, track=steps.track)
+    if arguments.cfg_options:
+        raise ResultFileError("--cfg-options: TRUTH is no config whose settings could be overridden")
+    return read_ground_truth(arguments.truth, classes=classes)
+
+
 class _Reader:
     """What this process reads: of one file a share of the images, of several files some of the files."""
 
@@ -94,14 +103,7 @@ class _Reader:
                 if one.truth is None:
                     raise ResultFileError(f"{one.source}: holds no ground truth; give it as TRUTH instead of -")
             return truths
-        if arguments.truth.endswith(".py"):
-            self.truth = read_test_set(
-                arguments.truth, classes=self.classes, options=arguments.cfg_options, track=self.steps.track
-            )
-        else:
-            if arguments.cfg_options:
-                raise ResultFileError("--cfg-options: TRUTH is no config whose settings could be overridden")
-            self.truth = read_ground_truth(arguments.truth, classes=self.classes)
+        self.truth = read_truth(arguments, self.classes, self.steps)
         return [self.truth] * len(self.results)
 
     def told(self) -> _Told:

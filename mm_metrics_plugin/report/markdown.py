@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Sequence
 
+from mm_metrics_plugin.report.markdown_table import escape, table
 from mm_metrics_plugin.report.published import published_block
 from mm_metrics_plugin.report.sentences import (
     PROTOCOLS,
@@ -13,35 +14,13 @@ from mm_metrics_plugin.report.sentences import (
     mean_rows,
     opening,
 )
-from mm_metrics_plugin.report.tables import CORNER, cell, class_table, printable
+from mm_metrics_plugin.report.tables import CORNER, class_table, printable
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.classification_report import ClassificationReport
     from mm_metrics_plugin.functional.detection_report import Confusion, DetectionReport
 
 MOST_COLUMNS = 21  # a matrix wider than this is read from the CSV file or the figure
-
-
-def escape(text: str) -> str:
-    r"""Text that means nothing to Markdown.
-
-    Example:
-        >>> print(escape("a|b *c*"))
-        a\|b \*c\*
-    """
-    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>#|" else sign for sign in printable(text))
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> List[str]:
-    """The lines of a table, numbers to the right.
-
-    Example:
-        >>> table(["class", "TP"], [["cat", 3]])
-        ['| class | TP |', '| --- | ---: |', '| cat | 3 |']
-    """
-    rule = ["---"] + ["---:"] * (len(header) - 1)
-    body = [[escape(cell(value)) for value in row] for row in rows]
-    return [f"| {' | '.join(row)} |" for row in ([escape(name) for name in header], rule, *body)]
 
 
 def detection_markdown(report: DetectionReport) -> str:

@@ -1,0 +1,390 @@
+"""``mm-metrics compare``: is one run really better than another?"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+
+from mm_metrics_plugin.cli.parsing import (
+    ResultsAndFolder,
+    add_input_arguments,
+    add_interval_arguments,
+    add_output_arguments,
+    add_threshold_arguments,
+    class_names,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.progress import Steps
+    from mm_metrics_plugin.functional.comparison_report import ComparisonReport, Versus
+    from mm_metrics_plugin.functional.image_counts import ImageCounts
+    from mm_metrics_plugin.functional.scored_matches import ScoredMatches
+    from mm_metrics_plugin.io.classification import ClassificationResults
+    from mm_metrics_plugin.io.joining import Joined
+    from mm_metrics_plugin.io.results import DetectionResults
+
+INSIDE = "-"
+PARSER: Dict[str, Any] = dict(
+    help="say which differences between runs are real",
+    usage="%(prog)s TRUTH A B [C ...] [OUT_DIR] [options]",
+    description="Compares the results of two or more runs on the same images, each with the first: differences with\n"
+    "intervals and p-values, over all classes and per class, and the images that changed most.",
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    epilog="""examples:
+  mm-metrics compare annotations.json old.pkl new.pkl              detectors
+  mm-metrics compare annotations.json a.pkl b.pkl c.pkl report/    b and c, each with a
+  mm-metrics compare - old.pkl new.pkl --classes classes.txt       classifiers: their results hold the truth
+
+OUT_DIR receives comparison.json, comparison.md, differences.csv and changed_images.csv.""",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "truth",
+        metavar="TRUTH",
+        help="of detectors as in `mm-metrics detection`; - if it is inside the results, as it is for classifiers",
+    )
+    parser.add_argument(
+        "results",
+        metavar="RUN",
+        nargs="+",
+        action=ResultsAndFolder,
+        help="results of each run, the one to compare with first. What stands behind them is OUT_DIR",
+    )
+    parser.set_defaults(out_dir=None)
+    group = add_interval_arguments(parser, level=0.95)
+    group.add_argument(
+        "--permutations", type=whole_number, metavar="N", help="how many times runs are swapped (default: 1000 or more)"
+    )
+    add_threshold_arguments(parser)
+    add_input_arguments(parser).add_argument(
+        "--allow-missing", action="store_true", help="take images without results as without detections"
+    )
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Read, compare, print and write."""
+    from mm_metrics_plugin.cli.output import check_out_dir, print_report, said, write_files
+    from mm_metrics_plugin.cli.progress import Steps
+    from mm_metrics_plugin.io.writing import to_csv, to_json
+    from mm_metrics_plugin.report.comparison import (
+        changed_rows,
+        comparison_markdown,
+        comparison_sections,
+        difference_rows,
+    )
+    from mm_metrics_plugin.report.sections import print_sections
+    from mm_metrics_plugin.report.text import make_console
+
+    check_out_dir(arguments.out_dir)
+    with Steps(3, not arguments.quiet).running() as steps:
+        report = make_report(arguments, steps)
+        texts = {
+            "json": lambda: to_json(report.to_dict()),
+            "md": lambda: comparison_markdown(report),
+            "csv": lambda: to_csv(*difference_rows(report)),
+        }
+        files: Dict[str, str] = {}
+        if arguments.out_dir is not None:
+            files = {
+                "comparison.json": texts["json"](),
+                "comparison.md": texts["md"](),
+                "differences.csv": texts["csv"](),
+                "changed_images.csv": to_csv(*changed_rows(report)),
+            }
+            write_files(arguments.out_dir, files, {})
+    if not arguments.quiet:
+        print_report(arguments.format, texts, lambda: print_sections(comparison_sections(report), make_console()))
+        if files:
+            said(list(files), arguments.out_dir)
+
+
+def make_report(arguments: argparse.Namespace, steps: Steps) -> ComparisonReport:
+    """Everything the comparison says, from the files named on the command line."""
+    from mm_metrics_plugin.cli.output import input_entry, versions
+    from mm_metrics_plugin.exceptions import ResultFileError
+    from mm_metrics_plugin.functional.comparison_report import ComparisonReport
+    from mm_metrics_plugin.io.classification import ClassificationResults
+
+    if len(arguments.results) < 2:
+        raise ResultFileError("a comparison needs the results of at least two runs")
+    inputs: Dict[str, Any] = {"runs": [input_entry(path) for path in arguments.results]}
+    if arguments.truth != INSIDE:
+        inputs["truth"] = input_entry(arguments.truth)
+    steps.step("reading")
+    results = [_read(path, arguments.trust) for path in arguments.results]
+    kinds = {isinstance(one, ClassificationResults) for one in results}
+    if len(kinds) > 1:
+        raise ResultFileError(f"{results[0].source} and the others: detectors cannot be compared with classifiers")
+    names = _run_names(arguments.results)
+    side: _Side = _Classifiers(arguments, results, steps) if kinds.pop() else _Detectors(arguments, results, steps)
+    inputs["versions"] = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
+    steps.step("comparing")
+    return ComparisonReport(
+        kind=side.kind,
+        classes=side.classes,
+        settings=side.settings,
+        inputs=inputs,
+        images=len(side.image_names),
+        versus=tuple(side.versus(0, other, names) for other in range(1, len(names))),
+    )
+
+
+def _read(path: str, trust: bool) -> Any:
+    """Results of either kind."""
+    from pathlib import Path
+
+    from mm_metrics_plugin.io.classification import classification_from_samples
+    from mm_metrics_plugin.io.results import LEAST_BYTES_PER_BOX, read_results, results_from_images
+    from mm_metrics_plugin.io.safe_pickle import read_pickle
+
+    place = Path(path)
+    if place.suffix.lower() not in (".pkl", ".pickle"):
+        return read_results(place, trust=trust)
+    content = read_pickle(place, trust=trust)
+    size = place.stat().st_size
+    if isinstance(content, list) and content and isinstance(content[0], dict) and "pred_score" in content[0]:
+        return classification_from_samples(content, place.name, most_bytes=size)
+    return results_from_images(content, place.name, most_boxes=size // LEAST_BYTES_PER_BOX)
+
+
+def _run_names(paths: Sequence[str]) -> List[str]:
+    """File names; whole paths where two are alike."""
+    from pathlib import Path
+
+    names = [Path(path).name for path in paths]
+    return names if len(set(names)) == len(names) else list(paths)
+
+
+class _Side:
+    """Runs of one kind, ready to be compared."""
+
+    kind = ""
+    classes: Tuple[str, ...]
+    settings: Dict[str, Any]
+    image_names: Tuple[Any, ...]
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.options = {
+            "level": arguments.ci,
+            "resamples": arguments.resamples,
+            "permutations": arguments.permutations,
+            "seed": arguments.seed,
+        }
+
+    def counts(self, run: int) -> ImageCounts:
+        """What was right and wrong, image by image."""
+        raise NotImplementedError
+
+    def compared(self, first: int, second: int) -> Tuple[Any, Any]:
+        """The comparison of what was counted, and of AUC."""
+        raise NotImplementedError
+
+    def versus(self, first: int, second: int, names: Sequence[str]) -> Versus:
+        """One run against another."""
+        from mm_metrics_plugin.functional.comparison import changed_images
+        from mm_metrics_plugin.functional.comparison_report import Versus
+
+        changed = changed_images(self.counts(first), self.counts(second))
+        comparison, auc = self.compared(first, second)
+        return Versus(
+            names[first],
+            names[second],
+            comparison,
+            auc,
+            changed,
+            tuple(self.image_names[one.image] for one in changed),
+        )
+
+
+class _Detectors(_Side):
+    """Detections of the same images."""
+
+    kind = "detection"
+
+    def __init__(self, arguments: argparse.Namespace, results: Sequence[DetectionResults], steps: Steps) -> None:
+        from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS
+
+        super().__init__(arguments)
+        joined = self._joined(results, steps)
+        self.classes = joined[0].classes
+        self.image_names = tuple(name or image_id for name, image_id in zip(joined[0].image_names, joined[0].image_ids))
+        steps.step("matching")
+        self.matches = [self._matched(one, COCO_IOU_THRESHOLDS) for one in joined]
+        own = (arguments.tp_iou_thr,)
+        self.at_threshold = (
+            self.matches
+            if self.matches[0].has_iou(arguments.tp_iou_thr)
+            else [self._matched(one, own) for one in joined]
+        )
+        self.settings = {
+            "score_thr": arguments.score_thr,
+            "tp_iou_thr": arguments.tp_iou_thr,
+            "nms_iou_thr": arguments.nms_iou_thr,
+            **self.options,
+        }
+
+    def _joined(self, results: Sequence[DetectionResults], steps: Steps) -> List[Joined]:
+        from mm_metrics_plugin.cli.sources import read_truth
+        from mm_metrics_plugin.exceptions import ResultFileError
+        from mm_metrics_plugin.io.joining import join
+
+        arguments = self.arguments
+        classes = class_names(arguments.classes)
+        if arguments.truth == INSIDE:
+            truth = results[0].truth
+            if truth is None:
+                raise ResultFileError(f"{results[0].source}: holds no ground truth; give it as TRUTH instead of -")
+            if classes is None:  # as many as any of the runs knows
+                rows = [truth.objects, *(one.detections for one in results)]
+                most = max((int(one.labels.max()) + 1 for one in rows if len(one)), default=0)
+                classes = [str(label) for label in range(min(most, 1 << 16))]
+        else:
+            truth = read_truth(arguments, classes, steps)
+        joined = [join(truth, one, classes=classes, allow_missing=arguments.allow_missing) for one in results]
+        if not joined[0].image_ids:
+            raise ResultFileError(f"{truth.source}: holds no images")
+        return joined
+
+    def _matched(self, joined: Joined, iou_thresholds: Sequence[float]) -> ScoredMatches:
+        from mm_metrics_plugin.functional.scored_matches import match_scores
+        from mm_metrics_plugin.states.detection import suppress
+
+        batch, size = joined.batch, len(joined.classes)
+        if self.arguments.nms_iou_thr is not None:
+            kept = suppress(batch.detections, num_classes=size, iou_threshold=self.arguments.nms_iou_thr)
+            batch = replace(batch, detections=kept)
+        return match_scores(batch, num_classes=size, iou_thresholds=iou_thresholds, names=joined.image_ids)
+
+    def counts(self, run: int) -> ImageCounts:
+        """What was right and wrong, image by image."""
+        return self.at_threshold[run].image_counts(
+            score_threshold=self.arguments.score_thr, iou_threshold=self.arguments.tp_iou_thr
+        )
+
+    def compared(self, first: int, second: int) -> Tuple[Any, Any]:
+        """Rates at the thresholds, and average precision."""
+        from mm_metrics_plugin.functional.comparison import compare_detection
+
+        thresholds = {"score_threshold": self.arguments.score_thr, "iou_threshold": self.arguments.tp_iou_thr}
+        same = self.at_threshold is self.matches
+        rates = compare_detection(
+            self.at_threshold[first],
+            self.at_threshold[second],
+            average_precision=same,
+            **thresholds,
+            **self.options,
+        )
+        if same:
+            return rates, None
+        found = compare_detection(self.matches[first], self.matches[second], **self.options)
+        areas = [
+            {key: value for key, value in part.items() if "AP" in key} for part in (found.overall, found.per_class)
+        ]
+        both = replace(rates, overall={**rates.overall, **areas[0]}, per_class={**rates.per_class, **areas[1]})
+        return both, None
+
+
+class _Classifiers(_Side):
+    """Scores of the same samples."""
+
+    kind = "classification"
+
+    def __init__(self, arguments: argparse.Namespace, results: Sequence[ClassificationResults], steps: Steps) -> None:
+        from mm_metrics_plugin.exceptions import ResultFileError
+
+        super().__init__(arguments)
+        if arguments.truth != INSIDE:
+            raise ResultFileError(f"{results[0].source}: holds its ground truth; TRUTH must be -")
+        if arguments.cfg_options:
+            raise ResultFileError("--cfg-options: there is no config whose settings could be overridden")
+        first = results[0]
+        number = first.scores.shape[1]
+        names = class_names(arguments.classes) or [str(label) for label in range(number)]
+        if len(names) != number:
+            raise ResultFileError(f"{first.source}: holds scores of {number} classes where {len(names)} are named")
+        self.classes = tuple(names)
+        steps.step("joining")
+        self.truth: Any = first.labels if first.labels is not None else first.targets
+        self.scores = [first.scores, *(self._aligned(first, other) for other in results[1:])]
+        self.image_names = tuple(
+            name or (int(index) if index >= 0 else at)
+            for at, (name, index) in enumerate(zip(first.names, first.sample_idx))
+        )
+        self.settings = {
+            "score_thr": None if first.labels is not None else arguments.score_thr,
+            **self.options,
+        }
+
+    @staticmethod
+    def _aligned(first: ClassificationResults, other: ClassificationResults) -> Any:
+        """The other's scores in the order of the first's samples."""
+        import numpy as np
+
+        from mm_metrics_plugin.exceptions import ResultFileError
+        from mm_metrics_plugin.io.ground_truth import listing
+
+        both = f"{first.source} and {other.source}"
+        if first.scores.shape[1] != other.scores.shape[1]:
+            raise ResultFileError(
+                f"{both}: hold scores of {first.scores.shape[1]} and of {other.scores.shape[1]} classes"
+            )
+        keys = [_sample_keys(one) for one in (first, other)]
+        if any(one is None for one in keys):
+            if len(first.scores) != len(other.scores):
+                raise ResultFileError(
+                    f"{both}: name no samples, so they must have equally many (found {len(first.scores)} and "
+                    f"{len(other.scores)})"
+                )
+            order = np.arange(len(first.scores))
+        else:
+            place = {key: at for at, key in enumerate(keys[1] or ())}
+            for left, right, source in ((keys[0], place, other.source), (keys[1], set(keys[0] or ()), first.source)):
+                missing = [key for key in left or () if key not in right]
+                if missing:
+                    raise ResultFileError(f"{source}: holds no {listing('sample', missing)}, unlike the other run")
+            order = np.array([place[key] for key in keys[0] or ()])
+        for name in ("labels", "targets"):
+            mine, theirs = getattr(first, name), getattr(other, name)
+            if (mine is None) != (theirs is None) or (mine is not None and (mine != theirs[order]).any()):
+                raise ResultFileError(f"{both}: differ in the ground truth of some samples")
+        return other.scores[order]
+
+    def counts(self, run: int) -> ImageCounts:
+        """What was right and wrong, sample by sample."""
+        import numpy as np
+
+        from mm_metrics_plugin.functional.decisions import hard_decisions
+        from mm_metrics_plugin.functional.image_counts import ImageCounts
+
+        scores = self.scores[run]
+        if self.truth.ndim == 2:
+            return ImageCounts.from_decisions(self.truth, scores >= scores.dtype.type(self.arguments.score_thr))
+        decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
+        return ImageCounts.from_labels(self.truth, decided, num_classes=len(self.classes))
+
+    def compared(self, first: int, second: int) -> Tuple[Any, Any]:
+        """Rates of the decisions, and AUC."""
+        from mm_metrics_plugin.functional.comparison import compare_counts
+        from mm_metrics_plugin.functional.delong import compare_auc
+
+        rates = compare_counts(self.counts(first), self.counts(second), **self.options)
+        if self.truth.ndim == 1:  # every sample decided once: the three are one number
+            pooled = {name: value for name, value in rates.overall.items() if not name.startswith("micro_")}
+            rates = replace(rates, overall={"accuracy": rates.overall["micro_recall"], **pooled})
+        auc = compare_auc([self.scores[first]], [self.scores[second]], self.truth, level=self.options["level"])
+        return rates, auc
+
+
+def _sample_keys(results: ClassificationResults) -> Optional[List[Any]]:
+    """What the samples are called; None where they have no names, or not each its own."""
+    for keys in (list(results.names), results.sample_idx.tolist()):
+        if all(key != "" and key != -1 for key in keys) and len(set(keys)) == len(keys):
+            return keys
+    return None

@@ -1,0 +1,136 @@
+"""What is said about two or more runs: numbers in their place, not yet in any form for a reader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional.comparison import ChangedImage, Comparison, Difference, holm
+from mm_metrics_plugin.functional.delong import AUCComparison
+from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION
+
+BETTER, WORSE, UNSURE, SAME = "better", "worse", "not sure", "the same"
+
+
+class DifferenceRow(NamedTuple):
+    """One figure of two runs. ``class_name`` is None for figures over all classes."""
+
+    metric: str
+    class_name: Optional[str]
+    first: float
+    second: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    p_adjusted: float
+    verdict: str
+
+
+def verdict(difference: float, p_value: float, *, level: float) -> str:
+    """What may be said of a difference: a real one, or one that chance could have made.
+
+    Example:
+        >>> [verdict(0.01, p, level=0.95) for p in (0.003, 0.3)], verdict(-0.01, 0.003, level=0.95)
+        (['better', 'not sure'], 'worse')
+    """
+    if difference == 0:
+        return SAME
+    if not p_value <= 1 - level:
+        return UNSURE
+    return BETTER if difference > 0 else WORSE
+
+
+@dataclass(frozen=True, eq=False)
+class Versus:
+    """One run against another.
+
+    Attributes:
+        first: Name of the run that the other is measured by.
+        second: Name of the other.
+        comparison: Of what is counted, and of average precision.
+        auc: Of classifiers.
+        changed: The images on which they differ most.
+        image_names: What those images are called, in the same order.
+    """
+
+    first: str
+    second: str
+    comparison: Comparison
+    auc: Optional[AUCComparison]
+    changed: Tuple[ChangedImage, ...]
+    image_names: Tuple[Any, ...]
+
+    def rows(self, classes: Tuple[str, ...]) -> List[DifferenceRow]:
+        """Every difference, those over all classes first."""
+        found = {"": dict(self.comparison.overall), "class": dict(self.comparison.per_class)}
+        if self.auc is not None:
+            auc = self.auc
+            macro = auc.macro
+            p_value = auc.macro_p_value
+            found[""]["auc"] = Difference(
+                auc.macro_first, auc.macro_second, macro.value, macro.low, macro.high, p_value, p_value
+            )
+            each = auc.difference
+            found["class"]["auc"] = Difference(
+                auc.first, auc.second, each.value, each.low, each.high, auc.p_value, holm(auc.p_value)
+            )
+        level = self.comparison.level
+        rows = [
+            DifferenceRow(name, None, *vars(one).values(), verdict(one.difference, one.p_adjusted, level=level))
+            for name, one in found[""].items()
+        ]
+        for name, many in found["class"].items():
+            for class_name, *values in zip(classes, *(np.asarray(part).tolist() for part in vars(many).values())):
+                rows.append(DifferenceRow(name, class_name, *values, verdict(values[2], values[-1], level=level)))
+        return rows
+
+    def to_dict(self, classes: Tuple[str, ...]) -> Dict[str, Any]:
+        """As plain Python values."""
+        rows = self.rows(classes)
+        return {
+            "first": self.first,
+            "second": self.second,
+            "overall": [_plain(row, ("class_name", "p_adjusted")) for row in rows if row.class_name is None],
+            "per_class": [_plain(row) for row in rows if row.class_name is not None],
+            "changed_images": [{**one.to_dict(), "image": name} for one, name in zip(self.changed, self.image_names)],
+        }
+
+
+def _plain(row: DifferenceRow, without: Tuple[str, ...] = ()) -> Dict[str, Any]:
+    return {name: value for name, value in row._asdict().items() if name not in without}
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonReport:
+    """Everything a comparison says.
+
+    Attributes:
+        kind: ``'detection'`` or ``'classification'``.
+        classes: Class names.
+        settings: What was asked for.
+        inputs: Which files were read, and by which versions of what.
+        images: How many images all runs were tested on.
+        versus: Every other run against the first.
+    """
+
+    kind: str
+    classes: Tuple[str, ...]
+    settings: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    images: int
+    versus: Tuple[Versus, ...]
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values, in the order of the JSON report."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": self.kind,
+            "classes": list(self.classes),
+            "settings": dict(self.settings),
+            "inputs": dict(self.inputs),
+            "images": self.images,
+            "comparisons": [one.to_dict(self.classes) for one in self.versus],
+        }
