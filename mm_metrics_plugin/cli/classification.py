@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 
-from mm_metrics_plugin.cli.parsing import add_input_arguments, add_output_arguments, class_names, number
+from mm_metrics_plugin.cli.parsing import (
+    add_input_arguments,
+    add_interval_arguments,
+    add_output_arguments,
+    class_names,
+    fraction,
+    number,
+)
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.progress import Steps
@@ -23,8 +30,8 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics classification results.pkl --config configs/resnet.py      class names from the config (needs mmpretrain)
   mm-metrics classification results.pkl --format json
 
-OUT_DIR receives report.json, report.md, per_class.csv and, where every sample has one class, confusion_matrix.csv and
-confusion_matrix.png.""",
+OUT_DIR receives report.json, report.md, per_class.csv, curves.png (ROC and precision-recall) and, where every sample
+has one class, confusion_matrix.csv and confusion_matrix.png.""",
 )
 
 
@@ -40,6 +47,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.5,
         metavar="X",
         help="least score of a class that is decided for, where samples have several classes (default: 0.5)",
+    )
+    group = add_interval_arguments(parser)
+    group.add_argument(
+        "--at-specificity",
+        type=fraction,
+        default=0.95,
+        metavar="X",
+        help="give the sensitivity with at least this specificity (default: 0.95)",
+    )
+    group.add_argument(
+        "--at-sensitivity",
+        type=fraction,
+        default=0.95,
+        metavar="X",
+        help="give the specificity with at least this sensitivity (default: 0.95)",
     )
     add_output_arguments(parser)
 
@@ -67,7 +89,7 @@ def run(arguments: argparse.Namespace) -> None:
             "md": lambda: classification_markdown(report),
             "csv": lambda: to_csv(*classification_class_rows(report)),
         }
-        if (arguments.out_dir is not None or arguments.show) and report.matrix is not None:
+        if arguments.out_dir is not None or arguments.show:
             steps.step("drawing")
             figures = _figures(report, arguments.color_theme)
         if arguments.out_dir is not None:
@@ -88,8 +110,11 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> ClassificationRe
     from mm_metrics_plugin.cli.output import input_entry, versions
     from mm_metrics_plugin.functional.auc import score_auc
     from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.functional.curves import classification_curves
+    from mm_metrics_plugin.functional.delong import auc_intervals
     from mm_metrics_plugin.io.classification import read_classification
 
+    level = arguments.ci
     inputs: Dict[str, Any] = {"results": input_entry(arguments.results)}
     steps.step("reading the results")
     results = read_classification(arguments.results, trust=arguments.trust)
@@ -100,13 +125,40 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> ClassificationRe
     inputs["versions"] = versions("mmengine", "mmpretrain")
     return ClassificationReport(
         classes=classes,
-        settings={"score_thr": None if results.labels is not None else arguments.score_thr},
+        settings={
+            "score_thr": None if results.labels is not None else arguments.score_thr,
+            "at_specificity": arguments.at_specificity,
+            "at_sensitivity": arguments.at_sensitivity,
+            "ci": level,
+            "resamples": arguments.resamples,
+            "seed": arguments.seed,
+        },
         inputs=inputs,
         counts={"samples": results.tally.to_dict()},
         result=result,
         accuracy=accuracy,
         auc=score_auc([results.scores], truth),  # type: ignore[arg-type]
+        curves=classification_curves([results.scores], truth),  # type: ignore[arg-type]
+        auc_intervals=None if level is None else auc_intervals([results.scores], truth, level=level),  # type: ignore[arg-type]
+        intervals=None if level is None else _intervals(results, arguments),
     )
+
+
+def _intervals(results: ClassificationResults, arguments: argparse.Namespace) -> Any:
+    """Bootstrap intervals of precision, recall and F1."""
+    import numpy as np
+
+    from mm_metrics_plugin.functional.decisions import hard_decisions
+    from mm_metrics_plugin.functional.image_counts import ImageCounts
+    from mm_metrics_plugin.functional.intervals import bootstrap_counts
+
+    scores = results.scores
+    if results.targets is not None:
+        counts = ImageCounts.from_decisions(results.targets, scores >= scores.dtype.type(arguments.score_thr))
+    else:
+        decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
+        counts = ImageCounts.from_labels(results.labels, decided, num_classes=scores.shape[1])  # type: ignore[arg-type]
+    return bootstrap_counts(counts, level=arguments.ci, resamples=arguments.resamples, seed=arguments.seed)
 
 
 def _names(arguments: argparse.Namespace, results: ClassificationResults, inputs: Dict[str, Any]) -> Tuple[str, ...]:
@@ -152,16 +204,18 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
 
 
 def _figures(report: ClassificationReport, color_theme: str) -> Dict[str, Any]:
+    from mm_metrics_plugin.report.curve_figures import classification_curve_figure
     from mm_metrics_plugin.report.figures import confusion_figure
 
-    figure = confusion_figure(
-        report.matrix,  # type: ignore[arg-type]
-        report.shares,  # type: ignore[arg-type]
-        report.classes,
-        title=f"accuracy {report.accuracy:.4f}",
-        color_theme=color_theme,
-    )
-    return {"confusion_matrix.png": figure}
+    figures = {}
+    if report.matrix is not None and report.shares is not None:
+        title = f"accuracy {report.accuracy:.4f}"
+        figures["confusion_matrix.png"] = confusion_figure(
+            report.matrix, report.shares, report.classes, title=title, color_theme=color_theme
+        )
+    if report.curves is not None:
+        figures["curves.png"] = classification_curve_figure(report.curves, report.classes, color_theme)
+    return figures
 
 
 def _print(report: ClassificationReport) -> None:

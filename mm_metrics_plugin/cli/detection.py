@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict
 from mm_metrics_plugin.cli.parsing import (
     ResultsAndFolder,
     add_input_arguments,
+    add_interval_arguments,
     add_output_arguments,
     add_threshold_arguments,
+    areas,
+    rule,
     state_file,
 )
 
@@ -32,11 +35,13 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics detection VOC2007/Annotations results.pkl --classes classes.txt
   mm-metrics detection - results.pkl --classes cat,dog         the truth is inside the results (mmyolo)
   mm-metrics detection annotations.json results.pkl --matching mmdet --score-thr 0.5 --format json
+  mm-metrics detection annotations.json results.pkl report/ --operating-point f1 --ci 0.95
   torchrun --nproc-per-node 4 -m mm_metrics_plugin.cli detection annotations.json part*.pkl report/
   mm-metrics detection annotations.json part1.pkl --save-state part1.npz     see mm-metrics merge --help
 
-OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv and confusion_matrix.png (of the first
-protocol; those of the others have its name behind theirs).""",
+OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv, confusion_matrix.png (of the first
+protocol; those of the others have its name behind theirs), curves.csv, pr_curves.png, confidence_curves.png and, with
+--operating-point, thresholds.json.""",
 )
 
 
@@ -64,6 +69,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=PROTOCOLS,
         help="how detections are matched to objects; may be given several times (default: coco and mmdet)",
     )
+    group = parser.add_argument_group("what is looked at")
+    group.add_argument(
+        "--operating-point",
+        type=rule,
+        metavar="RULE",
+        help="find the best threshold, for all classes and for each: f1, f2, precision=0.9 (greatest recall with that "
+        "precision) or recall=0.95",
+    )
+    group.add_argument(
+        "--size-edges",
+        type=areas,
+        metavar="A,B,...",
+        help="areas in square pixels that part small objects from larger ones (default: COCO's, 1024,9216)",
+    )
+    group.add_argument(
+        "--matrix-only", action="store_true", help="leave out average precision, curves, sizes and kinds of error"
+    )
+    add_interval_arguments(parser)
     add_input_arguments(parser).add_argument(
         "--allow-missing", action="store_true", help="take images without results as without detections"
     )
@@ -103,6 +126,12 @@ def _settings(arguments: argparse.Namespace) -> Dict[str, Any]:
         "nms_iou_thr": arguments.nms_iou_thr,
         "matching": list(dict.fromkeys(arguments.matching or ("coco", "mmdet"))),
         "allow_missing": arguments.allow_missing,
+        "matrix_only": arguments.matrix_only,
+        "size_edges": arguments.size_edges,
+        "operating_point": arguments.operating_point,
+        "ci": arguments.ci,
+        "resamples": arguments.resamples,
+        "seed": arguments.seed,
     }
 
 
@@ -111,7 +140,7 @@ def present(part: Part, arguments: argparse.Namespace, steps: Steps) -> Callable
     from mm_metrics_plugin.cli.output import print_report, said, show_figures, write_files
     from mm_metrics_plugin.io.writing import to_csv, to_json
     from mm_metrics_plugin.report.markdown import detection_markdown
-    from mm_metrics_plugin.report.tables import detection_class_rows, detection_matrix_rows
+    from mm_metrics_plugin.report.tables import curve_rows, detection_class_rows, detection_matrix_rows
 
     steps.step("counting")
     report = make_report(part)
@@ -132,6 +161,10 @@ def present(part: Part, arguments: argparse.Namespace, steps: Steps) -> Callable
             "per_class.csv": texts["csv"](),
             "confusion_matrix.csv": to_csv(*detection_matrix_rows(report)),
         }
+        if report.analysis is not None:
+            files["curves.csv"] = to_csv(*curve_rows(report.analysis))
+            if report.analysis.points is not None:
+                files["thresholds.json"] = to_json(report.analysis.thresholds())
         write_files(arguments.out_dir, files, figures)
 
     def finish() -> None:
@@ -149,6 +182,7 @@ def make_report(part: Part) -> DetectionReport:
     """Everything the report says."""
     import numpy as np
 
+    from mm_metrics_plugin.functional.detection_analysis import analyse_detections
     from mm_metrics_plugin.functional.detection_report import DetectionReport, protocol_report
     from mm_metrics_plugin.io.tally import Tally
 
@@ -181,7 +215,20 @@ def make_report(part: Part) -> DetectionReport:
         "detections": tally.to_dict(),
         "objects": there.to_dict(),
     }
-    return DetectionReport(part.classes, settings, part.inputs(), counts, tuple(reports))
+    analysis = None
+    if not settings["matrix_only"]:
+        analysis = analyse_detections(
+            batch,
+            classes=part.classes,
+            score_threshold=settings["score_thr"],
+            iou_threshold=settings["tp_iou_thr"],
+            size_edges=settings["size_edges"],
+            operating_point=settings["operating_point"],
+            level=settings["ci"],
+            resamples=settings["resamples"],
+            seed=settings["seed"],
+        )
+    return DetectionReport(part.classes, settings, part.inputs(), counts, tuple(reports), analysis)
 
 
 _COUNTED_FOR_ALL = ("images", "detections_suppressed", "detections_below_threshold")
@@ -199,6 +246,11 @@ def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Any]:
         figures[name] = confusion_figure(
             one.result.matrix, one.shares, report.labels, title=title, color_theme=color_theme
         )
+    if report.analysis is not None:
+        from mm_metrics_plugin.report.curve_figures import detection_curve_figures
+
+        names = ("pr_curves.png", "confidence_curves.png")
+        figures.update(zip(names, detection_curve_figures(report.analysis.curves, report.classes, color_theme)))
     return figures
 
 

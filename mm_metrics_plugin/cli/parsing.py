@@ -138,6 +138,35 @@ def add_interval_arguments(
     return group
 
 
+def rule(text: str) -> str:
+    """A rule by which a threshold is the best.
+
+    Example:
+        >>> rule("precision=0.9")
+        'precision=0.9'
+    """
+    from mm_metrics_plugin.functional.operating_points import Rule
+
+    try:
+        Rule.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def areas(text: str) -> List[float]:
+    """Ascending areas.
+
+    Example:
+        >>> areas("1024,9216")
+        [1024.0, 9216.0]
+    """
+    found = [number(part) for part in text.split(",")]
+    if any(low >= high for low, high in zip([0.0, *found], [*found, 1e10])):
+        raise argparse.ArgumentTypeError(f"must be positive, ascending areas (found {text!r})")
+    return found
+
+
 def whole_number(text: str) -> int:
     """A whole number from 1 on.
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.functional.auc import AUCResult
 from mm_metrics_plugin.functional.confusion import ConfusionResult, CountsResult
+from mm_metrics_plugin.functional.curves import ClassificationCurves
+from mm_metrics_plugin.functional.delong import AUCIntervals
 from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION, Confusion, row_shares, top_confusions
+from mm_metrics_plugin.functional.intervals import Intervals
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +27,9 @@ class ClassificationReport:
         result: What the decisions say: a whole confusion matrix where every sample has one class, else counts.
         accuracy: The share of right decisions; where samples have several classes, of right yes-or-no decisions.
         auc: One-vs-rest AUC of the scores.
+        curves: Those of each class against the rest.
+        auc_intervals: DeLong's, if they were asked for.
+        intervals: Of precision, recall and F1, if they were asked for.
     """
 
     classes: Tuple[str, ...]
@@ -33,6 +39,9 @@ class ClassificationReport:
     result: CountsResult
     accuracy: float
     auc: AUCResult
+    curves: Optional[ClassificationCurves] = None
+    auc_intervals: Optional[AUCIntervals] = None
+    intervals: Optional[Intervals] = None
 
     @property
     def matrix(self) -> Optional[np.ndarray]:
@@ -93,6 +102,23 @@ class ClassificationReport:
         columns = self.columns
         return {key: int(np.count_nonzero(~np.isnan(columns[key]))) for key in ("precision", "recall", "f1", "auc")}
 
+    def threshold_columns(self) -> Dict[str, Any]:
+        """KS, sensitivity at a specificity and the reverse of each class, each with its threshold."""
+        if self.curves is None:
+            return {}
+        ks, at_ks = self.curves.youden()
+        sensitivity, at_specificity = self.curves.sensitivity_at(self.settings["at_specificity"])
+        specificity, at_sensitivity = self.curves.specificity_at(self.settings["at_sensitivity"])
+        return {
+            "name": list(self.classes),
+            "ks": ks,
+            "ks_threshold": at_ks,
+            "sensitivity_at_specificity": sensitivity,
+            "sensitivity_threshold": at_specificity,
+            "specificity_at_sensitivity": specificity,
+            "specificity_threshold": at_sensitivity,
+        }
+
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
         columns = self.columns
@@ -109,4 +135,12 @@ class ClassificationReport:
             "per_class": [dict(zip(columns, row)) for row in rows],
             "confusion_matrix": None if self.matrix is None else self.matrix.tolist(),
             "top_confusions": [one.to_dict() for one in self.confusions],
+            "thresholds": _rows(self.threshold_columns()),
+            "auc_intervals": None if self.auc_intervals is None else self.auc_intervals.to_dict(),
+            "intervals": None if self.intervals is None else self.intervals.to_dict(),
         }
+
+
+def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:
+    plain = [np.asarray(column).tolist() for column in columns.values()]
+    return [dict(zip(columns, row)) for row in zip(*plain)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.detection_analysis import DetectionAnalysis
 
 SCHEMA_VERSION = 1
 BACKGROUND = "background"
@@ -169,6 +172,7 @@ class DetectionReport:
         inputs: Which files were read, and by which versions of what.
         counts: Images, detections and objects read, used and dropped by reason.
         protocols: What each protocol says, in the order asked for.
+        analysis: Average precision, curves, sizes, kinds of error, thresholds and intervals.
     """
 
     classes: Tuple[str, ...]
@@ -176,6 +180,7 @@ class DetectionReport:
     inputs: Mapping[str, Any]
     counts: Mapping[str, Any]
     protocols: Tuple[ProtocolReport, ...]
+    analysis: Optional[DetectionAnalysis] = None
 
     @property
     def labels(self) -> List[str]:
@@ -201,6 +206,7 @@ class DetectionReport:
             "counts": dict(self.counts),
             "protocols": {report.protocol: report.to_dict() for report in self.protocols},
             "remarks": self.remarks,
+            **({} if self.analysis is None else self.analysis.to_dict()),
         }
 
 

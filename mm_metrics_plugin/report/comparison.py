@@ -87,8 +87,8 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
     ]
     if report.kind == "detection":
         lines.append(
-            f"precision, recall and F1 at score >= {settings['score_thr']:g}, IoU >= {settings['tp_iou_thr']:g}; p-values "
-            "from swapping the runs on half of the images again and again"
+            f"precision, recall and F1 at score >= {settings['score_thr']:g}, IoU >= {settings['tp_iou_thr']:g}; "
+            "p-values from swapping the runs on half of the images again and again"
         )
     else:
         lines.append("p-values of AUC by DeLong's paired test, others from swapping the runs on half of the samples")
@@ -107,12 +107,8 @@ def _versus_sections(report: ComparisonReport, versus: Versus) -> List[Section]:
     real = [row for row in overall if row.verdict in ("better", "worse")]
     words = [difference_sentence(row, second) for row in real] or ["no difference that chance could not have made"]
     header = ["", first, second, "difference", "interval", "p", "in words"]
-    sections = [
-        Section(f"{second} against {first}", words),
-        Section(
-            "", (), (header, [_cells(row, NAMES.get(row.metric, row.metric), row.p_value, second) for row in overall])
-        ),
-    ]
+    table = header, [_cells(row, NAMES.get(row.metric, row.metric), row.p_value, second) for row in overall]
+    sections = [Section(f"{second} against {first}", words, table)]
     for metric in SHOWN_PER_CLASS:
         mine = [row for row in rows if row.class_name is not None and row.metric == metric]
         if not mine:

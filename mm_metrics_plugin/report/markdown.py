@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Sequence
 
+from mm_metrics_plugin.report.analysis import classification_sections, detection_sections
 from mm_metrics_plugin.report.markdown_table import escape, table
 from mm_metrics_plugin.report.published import published_block
+from mm_metrics_plugin.report.sections import sections_markdown
 from mm_metrics_plugin.report.sentences import (
     PROTOCOLS,
     averaged_line,
@@ -34,6 +36,7 @@ def detection_markdown(report: DetectionReport) -> str:
     names = next(iter(means.values()))
     lines += ["", "## Means over classes", ""]
     lines += table(["", *means], [[name, *(column[name] for column in means.values())] for name in names])
+    lines += sections_markdown(detection_sections(report))
     if report.remarks:
         lines += ["", "## Why the protocols differ", "", *_items(report.remarks)]
     for one in report.protocols:
@@ -50,6 +53,7 @@ def classification_markdown(report: ClassificationReport) -> str:
     if report.matrix is not None:
         lines += _matrix(report.matrix.tolist(), report.classes)
     lines += ["", "## Means", "", *table(["", "value"], list(mean_rows(report.means, report.micro).items()))]
+    lines += sections_markdown(classification_sections(report))
     return "\n".join(lines) + "\n"
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Sequence, Tuple
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.functional.detection_analysis import DetectionAnalysis
     from mm_metrics_plugin.functional.detection_report import DetectionReport
 
 Table = Tuple[List[str], List[List[Any]]]
@@ -46,6 +47,17 @@ def class_table(columns: Mapping[str, Sequence[Any]]) -> Table:
     """
     plain = [column.tolist() if hasattr(column, "tolist") else column for column in columns.values()]
     return [TITLES.get(name, name) for name in columns], [list(row) for row in zip(*plain)]
+
+
+def curve_rows(analysis: DetectionAnalysis) -> Table:
+    """The rows of ``curves.csv``: precision, recall and F1 of every class at every confidence of a grid."""
+    curves = analysis.curves
+    grid = curves.confidence.tolist()
+    rows: List[List[Any]] = []
+    each = zip(analysis.classes, curves.precision, curves.recall, curves.f_score)
+    for name, *columns in (*each, ("", curves.mean_precision, curves.mean_recall, curves.mean_f_score)):
+        rows += [[name, *values] for values in zip(grid, *(column.tolist() for column in columns))]
+    return ["class", "confidence", "precision", "recall", "f1"], rows
 
 
 def detection_class_rows(report: DetectionReport) -> Table:

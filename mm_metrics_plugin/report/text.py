@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mm_metrics_plugin.report.analysis import classification_sections, detection_sections
 from mm_metrics_plugin.report.published import published_block
+from mm_metrics_plugin.report.sections import print_sections
 from mm_metrics_plugin.report.sentences import (
     PROTOCOLS,
     averaged_line,
@@ -43,6 +45,7 @@ def print_detection(report: DetectionReport, console: Console) -> None:
         _confusions(console, confusion_lines(one.confusions))
     _heading(console, "means over classes")
     console.print(_means({one.protocol: mean_rows(one.means, one.micro) for one in report.protocols}))
+    print_sections(detection_sections(report), console)
     if report.remarks:
         _heading(console, "why the protocols differ")
         _lines(console, report.remarks)
@@ -61,6 +64,7 @@ def print_classification(report: ClassificationReport, console: Console) -> None
     _confusions(console, confusion_lines(report.confusions))
     _heading(console, "means")
     console.print(_means({"": mean_rows(report.means, report.micro)}))
+    print_sections(classification_sections(report), console)
 
 
 def _class_table(columns: Mapping[str, Sequence[Any]]) -> Table:

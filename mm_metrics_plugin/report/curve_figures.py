@@ -1,0 +1,84 @@
+"""Pictures of curves. matplotlib is imported only when one is drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
+
+from mm_metrics_plugin.report.figures import DPI
+from mm_metrics_plugin.report.tables import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from mm_metrics_plugin.functional.curves import ClassificationCurves, DetectionCurves
+
+MOST_NAMED = 12  # with more classes than this, a legend would not be read
+LONGEST_NAME = 20
+
+
+def detection_curve_figures(curves: DetectionCurves, classes: Sequence[str], color_theme: str) -> List[Figure]:
+    """Precision against recall; precision, recall and F against confidence.
+
+    Args:
+        curves: What is drawn.
+        classes: Their names.
+        color_theme: Name of a colour map of matplotlib.
+    """
+    title = f"IoU >= {curves.iou_threshold:g}"
+    figure, (axes,) = _panels(1, f"precision and recall, {title}")
+    lines = [(curve.recall, curve.precision) for curve in curves.per_class]
+    _draw(axes, lines, (curves.mean_recall, curves.mean_precision), classes, color_theme)
+    axes.set(xlabel="recall", ylabel="precision")
+    against, panels = _panels(3, f"against confidence, {title}")
+    for axes, name, each, mean in zip(
+        panels,
+        ("precision", "recall", f"F{curves.beta:g}"),
+        (curves.precision, curves.recall, curves.f_score),
+        (curves.mean_precision, curves.mean_recall, curves.mean_f_score),
+    ):
+        _draw(axes, [(curves.confidence, row) for row in each], (curves.confidence, mean), classes, color_theme)
+        axes.set(xlabel="confidence", ylabel=name, xlim=(curves.confidence[0], curves.confidence[-1]))
+    return [figure, against]
+
+
+def classification_curve_figure(curves: ClassificationCurves, classes: Sequence[str], color_theme: str) -> Figure:
+    """ROC and precision-recall curves of each class against the rest."""
+    figure, (roc, pr) = _panels(2, "each class against the rest")
+    starts = [([0.0, *curve.false_positive_rate], [0.0, *curve.recall]) for curve in curves.per_class]
+    _draw(roc, starts, None, classes, color_theme)
+    roc.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle=":")
+    roc.set(xlabel="false positive rate", ylabel="true positive rate")
+    _draw(pr, [(curve.recall, curve.precision) for curve in curves.per_class], None, classes, color_theme)
+    pr.set(xlabel="recall", ylabel="precision")
+    return figure
+
+
+def _panels(number: int, title: str) -> Tuple[Figure, List[Axes]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.2 * number, 4.6), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=12, fontweight="bold")
+    axes = [figure.add_subplot(1, number, place + 1) for place in range(number)]
+    for one in axes:
+        one.set(xlim=(0, 1), ylim=(0, 1.02))
+        one.grid(linewidth=0.4, alpha=0.6)
+    return figure, axes
+
+
+def _draw(axes: Axes, lines: Sequence[Any], mean: Any, classes: Sequence[str], color_theme: str) -> None:
+    import matplotlib
+
+    if color_theme not in matplotlib.colormaps:
+        raise ValueError(f"'color_theme' must be the name of a colour map of matplotlib (found {color_theme!r})")
+    colours, named = matplotlib.colormaps[color_theme], len(classes) <= MOST_NAMED
+    for index, ((across, up), name) in enumerate(zip(lines, classes)):
+        colour = colours(index / max(1, len(classes) - 1) * 0.9)
+        label = printable(name)[:LONGEST_NAME] if named else None
+        axes.plot(across, up, color=colour, linewidth=1.1 if named else 0.6, alpha=1 if named else 0.5, label=label)
+    if mean is not None:
+        axes.plot(*mean, color="black", linewidth=2.2, label="mean")
+    if named or mean is not None:
+        axes.legend(fontsize=7, loc="best")
