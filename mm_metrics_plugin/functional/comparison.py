@@ -1,8 +1,8 @@
 """Is one run really better than another? Paired tests over images.
 
-If two runs were equally good, swapping their results on an image would change nothing but chance. So the results of half
-of the images, drawn at random, are swapped again and again; the p-value is the share of swaps (the data as they are
-among them) that part the runs at least as far as they are found apart. The interval of the difference is that of
+If two runs were equally good, swapping their results on an image would change nothing but chance. So the results of
+half of the images, drawn at random, are swapped again and again; the p-value is the share of swaps (the data as they
+are among them) that part the runs at least as far as they are found apart. The interval of the difference is that of
 drawing the images again, the same ones for both runs.
 """
 
@@ -119,9 +119,8 @@ class ChangedImage:
         return dict(vars(self))
 
     def __str__(self) -> str:
-        return (
-            f"image {self.image}: {self.tp:+d} true positives, {self.fp:+d} false positives, {self.fn:+d} false negatives"
-        )
+        changes = f"{self.tp:+d} true positives, {self.fp:+d} false positives, {self.fn:+d} false negatives"
+        return f"image {self.image}: {changes}"
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
@@ -287,12 +286,13 @@ def compare_detection(
             "both runs must be matched at the same IoU thresholds "
             f"(found {first.iou_thresholds} and {second.iou_thresholds})"
         )
-    counts = [
+    before, after = (
         run.image_counts(score_threshold=score_threshold, iou_threshold=iou_threshold) for run in (first, second)
-    ]
-    _check_pair(*counts)
+    )
+    _check_pair(before, after)
     return _compare(
-        *counts,
+        before,
+        after,
         (first, second) if average_precision else None,
         level=level,
         resamples=resamples,
@@ -316,22 +316,21 @@ def _compare(
         permutations = max(1000, 25 * first.num_classes)
     both = WeightedFigures(_side_by_side(first, second), None if matches is None else _matches_side_by_side(*matches))
     number = first.num_images
-    nothing = np.zeros((number, 1))
 
-    def apart(one: np.ndarray, other: np.ndarray) -> Figures:
-        """What a data set of these halves of both runs gives, less that of those."""
+    def apart(one: List[np.ndarray], other: List[np.ndarray]) -> Figures:
+        """The figures of a data set of these shares of both runs, less those of the other one."""
         return both(np.concatenate(one)).minus(both(np.concatenate(other)))
 
     def drawn(weights: np.ndarray) -> Figures:
         none = np.zeros_like(weights)
-        return apart((none, weights), (weights, none))  # type: ignore[arg-type]
+        return apart([none, weights], [weights, none])
 
     def swapped(swap: np.ndarray) -> Figures:
         stays = 1 - swap
-        return apart((swap, stays), (stays, swap))  # type: ignore[arg-type]
+        return apart([swap, stays], [stays, swap])
 
-    one = nothing + 1
-    values = [both(np.concatenate(halves)) for halves in ((one, nothing), (nothing, one))]
+    one, none = np.ones((number, 1)), np.zeros((number, 1))
+    values = [both(np.concatenate(halves)) for halves in ((one, none), (none, one))]
     observed = values[1].minus(values[0])
     at_once = both.draws_at_once
     draws = over_draws(drawn, drawn_images(number, draws=resamples, seed=seed, at_once=at_once))

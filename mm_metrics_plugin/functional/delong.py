@@ -2,8 +2,8 @@
 
 Every positive has a placement, the share of negatives below it (a tie counting half), every negative the share of
 positives above it. The AUC is the mean of either, and its variance that of the placements of the positives divided by
-their number plus the same of the negatives. The mean over classes treats samples as drawn one by one: what a sample adds
-to the AUC of every class is added up before it is squared, so that classes need not be independent.
+their number plus the same of the negatives. The mean over classes treats samples as drawn one by one: what a sample
+adds to the AUC of every class is added up before it is squared, so that classes need not be independent.
 
 Reference: E. DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44 (1988); the sort is of X. Sun and W. Xu (2014).
 """

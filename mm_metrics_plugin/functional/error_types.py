@@ -14,9 +14,9 @@ error is mended by making the best detection that points at a free object right 
 errors of detections by dropping them; a missed object by no longer counting it.
 
 Written to give the numbers of the ``tidecv`` package, crowds and ties included: detections on crowds (overlap with the
-crowd above the threshold) count for nothing, but their kind of error is counted (``ignored`` says how many they are); at
-exactly the threshold, an overlap with a taken object is a localisation error; between equal scores, what was mended or
-left wrong comes before what was right. Two things differ by default and can be had as there: AP is a share, not in
+crowd above the threshold) count for nothing, but their kind of error is counted (``ignored`` says how many they are);
+at exactly the threshold, an overlap with a taken object is a localisation error; between equal scores, what was mended
+or left wrong comes before what was right. Two things differ by default and can be had as there: AP is a share, not in
 percent, and classes without objects are left out of the mean instead of counting as 0.
 
 Reference: D. Bolya, S. Foley, J. Hays, J. Hoffman, TIDE (ECCV 2020).

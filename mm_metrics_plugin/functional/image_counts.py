@@ -39,9 +39,7 @@ class ImageCounts:
     counts: np.ndarray
 
     @classmethod
-    def from_events(
-        cls, *events: Tuple[np.ndarray, np.ndarray], num_images: int, num_classes: int
-    ) -> ImageCounts:
+    def from_events(cls, *events: Tuple[np.ndarray, np.ndarray], num_images: int, num_classes: int) -> ImageCounts:
         """Counts events.
 
         Args:
@@ -104,9 +102,7 @@ class ImageCounts:
     def of_images(self, chosen: np.ndarray) -> ImageCounts:
         """The counts of some images (a mask); the others stay as images without anything."""
         kept = np.asarray(chosen, dtype=bool)[self.image]
-        return ImageCounts(
-            self.num_images, self.num_classes, self.image[kept], self.label[kept], self.counts[:, kept]
-        )
+        return ImageCounts(self.num_images, self.num_classes, self.image[kept], self.label[kept], self.counts[:, kept])
 
     def to_dict(self) -> Dict[str, Any]:
         """The totals as plain Python values."""
@@ -136,7 +132,9 @@ def _f1(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray) -> np.ndarray:
     return divide(2 * tp, 2 * tp + fp + fn)
 
 
-def count_figures(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray) -> Tuple[Dict[str, np.ndarray], Dict[str, np.ndarray]]:
+def count_figures(
+    tp: np.ndarray, fp: np.ndarray, fn: np.ndarray
+) -> Tuple[Dict[str, np.ndarray], Dict[str, np.ndarray]]:
     """The rates that counts (…, classes) give: per class, and over all classes. Undefined ones are NaN.
 
     Returns:

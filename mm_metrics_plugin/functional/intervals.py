@@ -106,9 +106,7 @@ def bootstrap(figures: WeightedFigures, *, level: float = 0.95, resamples: int =
     return Intervals(level, resamples, seed, overall, per_class)
 
 
-def bootstrap_counts(
-    counts: ImageCounts, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
-) -> Intervals:
+def bootstrap_counts(counts: ImageCounts, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
     """Intervals of precision, recall and F1, per class, mean and micro.
 
     Args:
@@ -166,7 +164,12 @@ def bootstrap_detection(
 
 
 def bootstrap_means(
-    values: np.ndarray, *, level: float = 0.95, resamples: int = 1000, seed: int = 0, names: Optional[Sequence[str]] = None
+    values: np.ndarray,
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    names: Optional[Sequence[str]] = None,
 ) -> Dict[str, Interval]:
     """Intervals of means over samples, for figures that are nothing more.
 

@@ -1,10 +1,10 @@
 """Where to cut the scores of a detector: the best threshold for all classes or for each, and what it is worth.
 
 A threshold is always one of the scores, and what is counted at it is what
-:func:`~mm_metrics_plugin.functional.matching.match` counts there; nothing is interpolated. A threshold that was chosen on
-the data it is then judged by looks better than it is. The cross-fitted figures beside it come from thresholds that were
-chosen on other images: the images are dealt into folds, the threshold for each fold is chosen on all the others, and
-the counts of all folds are added up.
+:func:`~mm_metrics_plugin.functional.matching.match` counts there; nothing is interpolated. A threshold that was chosen
+on the data it is then judged by looks better than it is. The cross-fitted figures beside it come from thresholds that
+were chosen on other images: the images are dealt into folds, the threshold for each fold is chosen on all the others,
+and the counts of all folds are added up.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Rule:
                 return cls("f", float(kind[1:]))
         except ValueError:
             pass
-        raise ValueError(f"an operating point must be like 'f1', 'f2', 'precision=0.9' or 'recall=0.95' (found {text!r})")
+        raise ValueError(
+            f"an operating point must be like 'f1', 'f2', 'precision=0.9' or 'recall=0.95' (found {text!r})"
+        )
 
     @property
     def beta(self) -> float:
@@ -100,7 +102,7 @@ class OperatingPoint:
     @property
     def f_score(self) -> Any:
         """The F-score of the two."""
-        return _plain(_f_score(*(np.asarray(part) for part in (self.tp, self.fp, self.fn)), self.beta))
+        return _plain(_f_score(np.asarray(self.tp), np.asarray(self.fp), np.asarray(self.fn), self.beta))
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -207,7 +209,13 @@ def _count(rows: _Ranked, objects: np.ndarray, thresholds: np.ndarray) -> np.nda
 
 
 def _cross_fit(
-    rows: _Ranked, object_group: np.ndarray, object_fold: np.ndarray, fold: np.ndarray, folds: int, groups: int, rule: Rule
+    rows: _Ranked,
+    object_group: np.ndarray,
+    object_fold: np.ndarray,
+    fold: np.ndarray,
+    folds: int,
+    groups: int,
+    rule: Rule,
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Mean thresholds of the folds, and the counts of all folds added up."""
     total = np.zeros((3, groups), dtype=np.int64)
@@ -216,8 +224,7 @@ def _cross_fit(
     for number in range(folds):
         inside = row_fold == number
         objects = [
-            np.bincount(object_group[mask], minlength=groups)
-            for mask in (object_fold != number, object_fold == number)
+            np.bincount(object_group[mask], minlength=groups) for mask in (object_fold != number, object_fold == number)
         ]
         chosen.append(_choose(_Ranked(*(column[~inside] for column in rows)), objects[0], rule))
         total += _count(_Ranked(*(column[inside] for column in rows)), objects[1], chosen[-1])
@@ -277,9 +284,10 @@ def operating_points(
         thresholds = _choose(rows, objects, parsed)
         counts = _count(rows, objects, thresholds)
         fitted, fitted_counts = _cross_fit(rows, object_group, object_fold, fold, folds, groups, parsed)
-        for threshold, number in ((thresholds, counts), (fitted, fitted_counts)):
-            parts: Any = (threshold, *number)
-            if groups == 1 and rows is pooled:
-                parts = (float(threshold[0]), *(int(part[0]) for part in number))
-            points.append(OperatingPoint(*parts, beta=parsed.beta))
+        pairs: Any = ((thresholds, counts), (fitted, fitted_counts))
+        for threshold, number in pairs:
+            tp_fp_fn: Any = number
+            if rows is pooled:
+                threshold, tp_fp_fn = float(threshold[0]), [int(part[0]) for part in number]
+            points.append(OperatingPoint(threshold, tp_fp_fn[0], tp_fp_fn[1], tp_fp_fn[2], parsed.beta))
     return OperatingPoints(parsed, folds, *points)

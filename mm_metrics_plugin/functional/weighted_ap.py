@@ -1,8 +1,8 @@
 """COCO's average precision with a weight for every image, for many sets of weights at once.
 
-An image of weight 2 counts as if it were there twice, one of weight 0 as if it were not there: the value is the one that
-:func:`~mm_metrics_plugin.functional.detection.average_precision` gives for such a data set, but nothing is matched or
-sorted again. Precision is looked at only at true positives, and what stands between two of them is added up by one
+An image of weight 2 counts as if it were there twice, one of weight 0 as if it were not there: the value is that of
+:func:`~mm_metrics_plugin.functional.detection.average_precision` for such a data set, but nothing is matched or sorted
+again. Precision is looked at only at true positives, and what stands between two of them is added up by one
 product of a sparse matrix with the weights.
 """
 
@@ -16,7 +16,6 @@ from scipy.sparse import csr_matrix
 from mm_metrics_plugin.functional.boxes import group_starts
 from mm_metrics_plugin.functional.scored_matches import ScoredMatches
 
-_LEVELS = np.linspace(0.0, 1.0, 101)
 _CELLS_AT_ONCE = 1 << 21  # of hits x draws: a few arrays of 16 MB
 
 
@@ -65,7 +64,7 @@ class WeightedAP:
         hit, counts = tp.any(axis=0), used.any(axis=0)
         hits = np.flatnonzero(hit)
         # The hit at or after each row. What comes after the last hit of a class changes nothing.
-        following = np.cumsum(hit) - hit
+        following: np.ndarray = np.cumsum(hit) - hit
         alive = counts & (following < len(hits))
         rows = np.flatnonzero(alive)
         rows = rows[records.label[hits[following[rows]]] == records.label[rows]]
@@ -122,21 +121,25 @@ class WeightedAP:
 
 def _area(part: _ClassHits, weights: np.ndarray, taken: np.ndarray, objects: np.ndarray) -> np.ndarray:
     """The area under the interpolated curve of one class at one threshold, for every set of weights."""
-    found = np.cumsum(weights[part.image], axis=0)
-    taken = taken[part.hits]
+    found = weights.take(part.image, axis=0)
+    np.cumsum(found, axis=0, out=found)
+    taken = taken.take(part.hits, axis=0)
     if len(part.ignored_image):
         ignored = np.zeros((len(part.ignored_image) + 1, weights.shape[1]))
         np.cumsum(weights[part.ignored_image], axis=0, out=ignored[1:])
-        taken -= ignored[part.ignored_before]
+        taken -= ignored.take(part.ignored_before, axis=0)
     np.maximum(taken, 1, out=taken)  # weights are whole: a hit of a weight is itself seen
     precision = np.divide(found, taken, out=taken)
     np.maximum.accumulate(precision[::-1], axis=0, out=precision[::-1])
-    # How many of the 101 levels of recall are reached at each hit: none before the first hit that has a weight.
-    recall = np.divide(found, np.maximum(objects, 1))
-    level = (recall * (100 * (1 + 1e-12))).astype(np.intp)
-    reached = np.where(found > 0, level + (_LEVELS[level] <= recall), 0)
-    reached[1:] -= reached[:-1].copy()
-    return np.einsum("hd,hd->d", precision, reached) / 101
+    # How many of the 101 levels of recall are reached at each hit. COCO's levels are k x 0.01 as floats, which may lie
+    # a last bit above k / 100: hence two steps.
+    recall = np.divide(found, np.maximum(objects, 1), out=found)
+    reached = np.floor(recall * (100 * (1 + 1e-12)))
+    reached += reached * 0.01 <= recall
+    steps = np.empty_like(reached)
+    steps[0] = reached[0]
+    np.subtract(reached[1:], reached[:-1], out=steps[1:])
+    return np.einsum("hd,hd->d", precision, steps) / 101
 
 
 def _ones(rows: np.ndarray, columns: np.ndarray, shape: Sequence[int]) -> csr_matrix:
