@@ -11,6 +11,7 @@ from mm_metrics_plugin.functional.comparison import ChangedImage, Comparison, Di
 from mm_metrics_plugin.functional.delong import AUCComparison
 from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION
 
+_NOTHING = 1e-12  # the same numbers added up in another order
 BETTER, WORSE, UNSURE, SAME = "better", "worse", "not sure", "the same"
 
 
@@ -36,7 +37,7 @@ def verdict(difference: float, p_value: float, *, level: float) -> str:
         >>> [verdict(0.01, p, level=0.95) for p in (0.003, 0.3)], verdict(-0.01, 0.003, level=0.95)
         (['better', 'not sure'], 'worse')
     """
-    if difference == 0:
+    if abs(difference) < _NOTHING:
         return SAME
     if not p_value <= 1 - level:
         return UNSURE
@@ -78,13 +79,18 @@ class Versus:
                 auc.first, auc.second, each.value, each.low, each.high, auc.p_value, holm(auc.p_value)
             )
         level = self.comparison.level
-        rows = [
-            DifferenceRow(name, None, *vars(one).values(), verdict(one.difference, one.p_adjusted, level=level))
-            for name, one in found[""].items()
-        ]
+
+        def row(name: str, class_name: Optional[str], values: Dict[str, float]) -> DifferenceRow:
+            said = verdict(values["difference"], values["p_adjusted"], level=level)
+            return DifferenceRow(name, class_name, verdict=said, **values)
+
+        rows = [row(name, None, vars(one)) for name, one in found[""].items()]
         for name, many in found["class"].items():
-            for class_name, *values in zip(classes, *(np.asarray(part).tolist() for part in vars(many).values())):
-                rows.append(DifferenceRow(name, class_name, *values, verdict(values[2], values[-1], level=level)))
+            columns = [np.asarray(part).tolist() for part in vars(many).values()]
+            rows += [
+                row(name, class_name, dict(zip(vars(many), values)))
+                for class_name, values in zip(classes, zip(*columns))
+            ]
         return rows
 
     def to_dict(self, classes: Tuple[str, ...]) -> Dict[str, Any]:

@@ -193,7 +193,7 @@ def states(folder, tmp_path_factory):
 
 
 def test_what_does_not_go_together_is_refused(states, folder, capsys, tmp_path):
-    a, b, c = shards(states, "npz")
+    a, b, _ = shards(states, "npz")
     assert "a.npz and a.npz: both hold 7 images (1, 2, 3, 4, 5, 6, 7)" in refused(capsys, "merge", a, a)
     said = refused(capsys, "merge", a, states / "other.npz")
     assert "different settings ('score_thr' is 0.3 and 0.5)" in said

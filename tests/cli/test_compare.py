@@ -1,0 +1,226 @@
+"""Which differences between runs are real, from files, by the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.cli import main
+from tests.cli import files
+from tests.cli.files import ROOT
+
+HERE = {"PYTHONPATH": str(ROOT)}
+QUICK = ("--resamples", "200", "--permutations", "199")
+
+
+def command(*arguments, cwd):
+    return files.command(*arguments, cwd=cwd, env=HERE)
+
+
+def worse(results, share=0.35, seed=1):
+    """The same results without some of the detections."""
+    random = np.random.default_rng(seed)
+    changed = []
+    for image in results:
+        found = image["pred_instances"]
+        kept = random.random(len(found["scores"])) >= share
+        changed.append({**image, "pred_instances": {key: value[kept] for key, value in found.items()}})
+    return changed
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("compare")
+    made = files.problem(60)
+    results = files.results_of(made)
+    files.write_json(place / "truth.json", files.truth_of(made))
+    files.write_pickle(place / "good.pkl", results)
+    files.write_pickle(place / "same.pkl", results[::-1])
+    files.write_pickle(place / "worse.pkl", worse(results))
+    return place
+
+
+def report_of(*arguments):
+    return json.loads(files.printed("compare", *arguments, "--format", "json"))
+
+
+def test_a_run_against_itself_is_the_same(folder):
+    report = report_of(folder / "truth.json", folder / "good.pkl", folder / "same.pkl", *QUICK)
+    (versus,) = report["comparisons"]
+    assert {row["verdict"] for row in versus["overall"]} == {"the same"}
+    assert all(abs(row["difference"]) < 1e-12 and row["p_value"] == 1 for row in versus["overall"])
+    assert versus["changed_images"] == [] and report["images"] == 60
+
+
+def test_each_run_is_compared_with_the_first_and_written(folder):
+    done = command("compare", "truth.json", "good.pkl", "same.pkl", "worse.pkl", "out", *QUICK, cwd=folder)
+    text = files.succeeded(done)
+    assert "worse.pkl is worse" in text and "no difference that chance could not have made" in text
+    assert "wrote comparison.json, comparison.md, differences.csv, changed_images.csv to out" in done.stderr
+    report = json.loads((folder / "out" / "comparison.json").read_text())
+    assert [(one["first"], one["second"]) for one in report["comparisons"]] == [
+        ("good.pkl", "same.pkl"),
+        ("good.pkl", "worse.pkl"),
+    ]
+    rows = {row["metric"]: row for row in report["comparisons"][1]["overall"]}
+    assert rows["mean_recall"]["verdict"] == "worse" and rows["mean_recall"]["high"] < 0
+    assert rows["mean_recall"]["p_value"] == pytest.approx(1 / 200)
+    # What the report of each run alone says.
+    for name, side in (("good", "first"), ("worse", "second")):
+        alone = json.loads(
+            files.printed("detection", folder / "truth.json", folder / f"{name}.pkl", "--format", "json")
+        )
+        coco = alone["protocols"]["coco"]
+        for key in ("mean_precision", "mean_recall", "f1_of_means", "macro_f1"):
+            assert rows[key][side] == pytest.approx(coco[key], abs=1e-12)
+        for key in ("mAP", "mAP_50"):
+            assert rows[key][side] == pytest.approx(alone["average_precision"][key], abs=1e-12)
+    table = list(csv.DictReader((folder / "out" / "differences.csv").open()))
+    per_class = report["comparisons"][1]["per_class"]
+    assert len(table) == 2 * (len(rows) + len(per_class))
+    # Holm never makes a p-value less, and the least of a metric is multiplied by the number of its classes.
+    recalls = [row for row in per_class if row["metric"] == "recall"]
+    least = min(recalls, key=lambda row: row["p_value"])
+    assert least["p_adjusted"] == pytest.approx(min(1, least["p_value"] * len(recalls)))
+    assert all(row["p_adjusted"] >= row["p_value"] for row in recalls)
+    changed = list(csv.DictReader((folder / "out" / "changed_images.csv").open()))
+    sizes = [abs(int(row["tp"])) for row in changed]
+    assert sizes == sorted(sizes, reverse=True) and changed[0]["image"].endswith(".jpg")
+    markdown = (folder / "out" / "comparison.md").read_text()
+    assert "## Worse.pkl against good.pkl" in markdown and "Holm" in markdown
+
+
+def test_the_same_seed_gives_the_same_and_another_another(folder):
+    def low(*options):
+        report = report_of(folder / "truth.json", folder / "good.pkl", folder / "worse.pkl", *QUICK, *options)
+        return [row["low"] for row in report["comparisons"][0]["overall"]]
+
+    assert low() == low("--seed", "0")
+    assert low() != low("--seed", "1")
+
+
+def test_another_iou_threshold_and_suppression(folder):
+    runs = folder / "good.pkl", folder / "worse.pkl"
+    plain = report_of(folder / "truth.json", *runs, *QUICK)["comparisons"][0]["overall"]
+    other = report_of(folder / "truth.json", *runs, *QUICK, "--tp-iou-thr", "0.42", "--nms-iou-thr", "0.9")
+    rows = {row["metric"]: row for row in other["comparisons"][0]["overall"]}
+    assert {row["metric"] for row in plain} == set(rows) and other["settings"]["tp_iou_thr"] == 0.42
+    alone = json.loads(
+        files.printed(
+            "detection",
+            folder / "truth.json",
+            runs[0],
+            "--format",
+            "json",
+            "--tp-iou-thr",
+            "0.42",
+            "--nms-iou-thr",
+            "0.9",
+        )
+    )
+    assert rows["macro_f1"]["first"] == pytest.approx(alone["protocols"]["coco"]["macro_f1"], abs=1e-12)
+    assert rows["mAP_50"]["first"] == pytest.approx(alone["average_precision"]["mAP_50"], abs=1e-12)
+
+
+# --- classifiers ------------------------------------------------------------------------------------------------------
+
+
+def named(samples):
+    return [{**sample, "img_path": f"{at:03d}.png", "sample_idx": at} for at, sample in enumerate(samples)]
+
+
+def blurred(samples, seed=3):
+    random = np.random.default_rng(seed)
+    return [
+        {
+            "pred_score": (sample["pred_score"] + random.random(len(sample["pred_score"])) * 0.8).astype(np.float32),
+            **{key: value for key, value in sample.items() if key not in ("pred_score", "pred_label")},
+        }
+        for sample in samples
+    ]
+
+
+def test_classifiers_are_joined_by_name(tmp_path):
+    from sklearn.metrics import roc_auc_score
+
+    samples = named(files.samples(150))
+    other = blurred(samples)
+    first = files.write_pickle(tmp_path / "a.pkl", samples)
+    second = files.write_pickle(tmp_path / "b.pkl", other[::-1])
+    done = command("compare", "-", first, second, "out", "--classes", "cat,dog,bird", *QUICK, cwd=tmp_path)
+    assert "b.pkl is worse" in files.succeeded(done)
+    report = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    rows = {row["metric"]: row for row in report["comparisons"][0]["overall"]}
+    truth = np.eye(3)[[int(sample["gt_label"][0]) for sample in samples]]
+    for content, side in ((samples, "first"), (other, "second")):
+        scores = np.stack([sample["pred_score"] for sample in content])
+        assert rows["auc"][side] == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
+        assert rows["accuracy"][side] == pytest.approx((scores.argmax(1) == truth.argmax(1)).mean(), abs=1e-12)
+    assert rows["auc"]["verdict"] == "worse" and report["kind"] == "classification"
+    assert report["comparisons"][0]["changed_images"][0]["image"].endswith(".png")
+    # Without names, samples stand in the order of the files: the reversed ones then have another truth.
+    for sample in (*samples, *other):
+        sample.update(img_path=None, sample_idx=None)
+    unnamed = [files.write_pickle(tmp_path / f"{n}.pkl", c) for n, c in (("c", samples), ("d", other))]
+    again = report_of("-", *unnamed, *QUICK)["comparisons"][0]["overall"]
+    assert [row["difference"] for row in again] == [row["difference"] for row in rows.values()]
+
+
+def test_several_classes_a_sample(tmp_path):
+    random = np.random.default_rng(0)
+    truth = random.integers(0, 2, (80, 3))
+    runs = []
+    for noise in (0.5, 2.0):
+        scores = truth * 0.5 + random.random((80, 3)) * noise
+        runs.append(
+            [{"pred_score": s.astype(np.float32), "gt_score": t.astype(np.float32)} for s, t in zip(scores, truth)]
+        )
+    paths = [files.write_pickle(tmp_path / f"{at}.pkl", run) for at, run in enumerate(runs)]
+    report = report_of("-", *paths, *QUICK)
+    rows = {row["metric"]: row for row in report["comparisons"][0]["overall"]}
+    assert rows["auc"]["verdict"] == "worse" and "micro_f1" in rows and report["settings"]["score_thr"] == 0.3
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def refused(capsys, *arguments):
+    assert main(["compare", *map(str, arguments)]) == 2
+    out, said = capsys.readouterr()
+    assert out == "" and said.startswith("mm-metrics compare: ") and said.count("\n") == 1
+    return said
+
+
+def test_what_cannot_be_compared(folder, tmp_path, capsys):
+    truth, good = folder / "truth.json", folder / "good.pkl"
+    samples = named(files.samples(40))
+    scores = files.write_pickle(tmp_path / "scores.pkl", samples)
+    assert "at least two runs" in refused(capsys, truth, good)
+    assert "cannot be compared with classifiers" in refused(capsys, truth, good, scores)
+    assert "TRUTH must be -" in refused(capsys, truth, scores, scores)
+    assert "holds no ground truth" in refused(capsys, "-", good, good)
+    some = files.write_pickle(tmp_path / "some.pkl", files.results_of(files.problem(59)))
+    assert "no results for image 60" in refused(capsys, truth, good, some)
+    fewer = files.write_pickle(tmp_path / "fewer.pkl", samples[1:])
+    assert "fewer.pkl: holds no sample '000.png'" in refused(capsys, "-", scores, fewer)
+    wrong = files.write_pickle(tmp_path / "wrong.pkl", [{**one, "gt_label": np.array([0])} for one in samples])
+    assert "differ in the ground truth" in refused(capsys, "-", scores, wrong)
+    narrow = files.write_pickle(tmp_path / "narrow.pkl", files.samples(40, classes=2))
+    assert "of 3 and of 2 classes" in refused(capsys, "-", scores, narrow)
+    assert "3 classes where 1 are named" in refused(capsys, "-", scores, scores, "--classes", "cat")
+    short = [files.write_pickle(tmp_path / f"{n}.pkl", files.samples(n)) for n in (30, 31)]
+    assert "equally many (found 30 and 31)" in refused(capsys, "-", *short)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--ci", "1"), ("--ci", "0"), ("--resamples", "0"), ("--seed", "-1"), ("--permutations", "many"), ("--ci", "x")],
+)
+def test_bad_options(option, value, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["compare", "-", "a.pkl", "b.pkl", option, value])
+    out, said = capsys.readouterr()
+    assert left.value.code == 2 and out == "" and said.count("\n") == 1 and option in said
