@@ -11,7 +11,7 @@ from mm_metrics_plugin.functional.auc import CURVES, AUCResult, histogram_auc, s
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES
 from mm_metrics_plugin.functional.decisions import hard_decisions
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
-from mm_metrics_plugin.metrics.options import check_choice, check_together
+from mm_metrics_plugin.metrics.options import check_choice, check_together, threshold_suffixes
 from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State, StateGroup
@@ -160,6 +160,8 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             thrs is None or (num_thresholds is None and max_fpr is None),
             "thrs goes neither with num_thresholds nor with max_fpr",
         )
+        if thrs is not None:
+            threshold_suffixes(np.atleast_1d(thrs).tolist())
         check_together(slide_steps is None or (thrs is None and slide_steps >= 0), "slide_steps needs scores, not thrs")
         self.multi_class = multi_class
         self.thrs = thrs if thrs is None else [float(thr) for thr in np.atleast_1d(thrs)]
@@ -204,7 +206,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
 
     def _decision_results(self, state: DecisionState) -> Dict[str, AUCResult]:
         many = self.thrs is not None and len(self.thrs) > 1 and (state.right is None or len(state.right) > 1)
-        suffixes = [f"_thr-{thr:.2f}" for thr in self.thrs] if many and self.thrs else [""]
+        suffixes = threshold_suffixes(self.thrs) if many and self.thrs else [""]
         if state.support is None:
             return {suffix: self._nothing() for suffix in suffixes}
         histograms = zip(*state.histograms())
