@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Read, count, print and write."""
     from mm_metrics_plugin.cli.output import (
         check_out_dir,
-        print_report,
+        print_text,
         said,
         show_figures,
         write_files,
@@ -60,11 +60,12 @@ def run(arguments: argparse.Namespace) -> None:
 
     check_out_dir(arguments.out_dir)
     figures: Dict[str, Any] = {}
-    with Steps(4, not arguments.quiet).running() as steps:
+    with Steps(3, not arguments.quiet).running() as steps:
         report = make_report(arguments, steps)
         texts = {
             "json": lambda: to_json(report.to_dict()),
             "md": lambda: classification_markdown(report),
+            "text": lambda: _text(report),
             "csv": lambda: to_csv(*classification_class_rows(report)),
         }
         if (arguments.out_dir is not None or arguments.show) and report.matrix is not None:
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> None:
                 files["confusion_matrix.csv"] = to_csv(*classification_matrix_rows(report))
             write_files(arguments.out_dir, files, figures)
     if not arguments.quiet:
-        print_report(arguments.format, texts, lambda: _print(report))
+        print_text(texts[arguments.format]())
         if arguments.out_dir is not None:
             said([*files, *figures], arguments.out_dir)
     if arguments.show:
@@ -164,7 +165,7 @@ def _figures(report: ClassificationReport, color_theme: str) -> Dict[str, Any]:
     return {"confusion_matrix.png": figure}
 
 
-def _print(report: ClassificationReport) -> None:
-    from mm_metrics_plugin.report.text import make_console, print_classification
+def _text(report: ClassificationReport) -> str:
+    from mm_metrics_plugin.report.text import classification_text  # imports rich, which only this format needs
 
-    print_classification(report, make_console())
+    return classification_text(report)

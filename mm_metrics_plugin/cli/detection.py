@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Read, count, print and write."""
     from mm_metrics_plugin.cli.output import (
         check_out_dir,
-        print_report,
+        print_text,
         said,
         show_figures,
         write_files,
@@ -91,11 +91,12 @@ def run(arguments: argparse.Namespace) -> None:
 
     check_out_dir(arguments.out_dir)
     figures: Dict[str, Any] = {}
-    with Steps(6, not arguments.quiet).running() as steps:
+    with Steps(5, not arguments.quiet).running() as steps:
         report = make_report(arguments, steps)
         texts = {
             "json": lambda: to_json(report.to_dict()),
             "md": lambda: detection_markdown(report),
+            "text": lambda: _text(report),
             "csv": lambda: to_csv(*detection_class_rows(report)),
         }
         if arguments.out_dir is not None or arguments.show:
@@ -110,7 +111,7 @@ def run(arguments: argparse.Namespace) -> None:
             }
             write_files(arguments.out_dir, files, figures)
     if not arguments.quiet:
-        print_report(arguments.format, texts, lambda: _print(report))
+        print_text(texts[arguments.format]())
         if arguments.out_dir is not None:
             said([*files, *figures], arguments.out_dir)
     if arguments.show:
@@ -234,7 +235,7 @@ def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Any]:
     return figures
 
 
-def _print(report: DetectionReport) -> None:
-    from mm_metrics_plugin.report.text import make_console, print_detection
+def _text(report: DetectionReport) -> str:
+    from mm_metrics_plugin.report.text import detection_text  # imports rich, which only this format needs
 
-    print_detection(report, make_console())
+    return detection_text(report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
+from typing import Any, Dict, Iterable, Mapping, Sequence
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.writing import whole_file, write_text
@@ -84,12 +84,10 @@ def show_figures(figures: Iterable[Any]) -> None:
         print("mm-metrics: warning: there is no display to show the figures on", file=sys.stderr)
 
 
-def print_report(chosen: str, texts: Mapping[str, Callable[[], str]], print_text: Callable[[], None]) -> None:
-    """Print the report in the chosen format."""
-    if chosen == "text":
-        print_text()
-    else:
-        sys.stdout.write(texts[chosen]())
+def print_text(text: str) -> None:
+    """Print to stdout; what its encoding cannot hold is written out, not an error."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def said(names: Sequence[str], out_dir: str) -> None:

@@ -44,7 +44,8 @@ class Steps:
         finally:
             timer.cancel()
             timer.join()
-            self._progress.stop()
+            if self._progress.live.is_started:
+                self._progress.stop()
 
     def step(self, description: str) -> None:
         """Says what is done next."""

@@ -88,7 +88,8 @@ def show(figures: Sequence[Figure]) -> bool:
     if pyplot.get_backend().lower() in ("agg", "cairo", "pdf", "pgf", "ps", "svg", "template"):
         return False
     for figure in figures:
-        window = pyplot.figure(figsize=figure.get_size_inches())
+        figure.canvas.draw()
+        window = pyplot.figure(figsize=figure.get_size_inches(), dpi=DPI)
         window.figimage(np.asarray(figure.canvas.buffer_rgba()))  # type: ignore[attr-defined]
     pyplot.show()
     return True

@@ -27,14 +27,31 @@ if TYPE_CHECKING:
 WIDTH = 120  # where the output is no terminal
 
 
-def make_console(file: Any = None) -> Console:
-    """A console that is wide enough for the tables where the output is no terminal."""
-    console = Console(file=file, highlight=False)
-    return console if console.is_terminal else Console(file=file, highlight=False, width=WIDTH)
+def detection_text(report: DetectionReport) -> str:
+    """Tables per class, confusions, means, why the protocols differ, and for ``mmdet`` the published block.
+
+    Coloured if the output is a terminal, and then as wide as it is.
+    """
+    console = _console()
+    with console.capture() as text:
+        _print_detection(report, console)
+    return text.get()
 
 
-def print_detection(report: DetectionReport, console: Console) -> None:
-    """Prints tables per class, means, confusions, why the protocols differ, and for ``mmdet`` the published block."""
+def classification_text(report: ClassificationReport) -> str:
+    """The table per class, the confusions and the means."""
+    console = _console()
+    with console.capture() as text:
+        _print_classification(report, console)
+    return text.get()
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDTH)
+
+
+def _print_detection(report: DetectionReport, console: Console) -> None:
     _lines(console, opening(report))
     for one in report.protocols:
         _heading(console, f"{one.protocol}: {PROTOCOLS[one.protocol]}")
@@ -53,8 +70,7 @@ def print_detection(report: DetectionReport, console: Console) -> None:
             console.print(Text(block), soft_wrap=True)
 
 
-def print_classification(report: ClassificationReport, console: Console) -> None:
-    """Prints the table per class, the means and the confusions."""
+def _print_classification(report: ClassificationReport, console: Console) -> None:
     _lines(console, classification_opening(report))
     console.print(_class_table(report.columns))
     _lines(console, averaged_line(report.classes_averaged, len(report.classes)))
