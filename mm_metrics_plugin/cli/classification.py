@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 from mm_metrics_plugin.cli.parsing import add_input_arguments, add_output_arguments, class_names, number
 
 if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
     from mm_metrics_plugin.functional.classification_report import ClassificationReport
     from mm_metrics_plugin.io.classification import ClassificationResults
@@ -45,43 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, count, print and write."""
-    from mm_metrics_plugin.cli.output import (
-        check_out_dir,
-        print_text,
-        said,
-        show_figures,
-        write_files,
-    )
-    from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.io.writing import to_csv, to_json
-    from mm_metrics_plugin.report.markdown import classification_markdown
-    from mm_metrics_plugin.report.tables import classification_class_rows, classification_matrix_rows
+    """Read, count, write and print."""
+    from mm_metrics_plugin.cli.output import deliver
 
-    check_out_dir(arguments.out_dir)
-    figures: Dict[str, Any] = {}
-    with Steps(3, not arguments.quiet).running() as steps:
-        report = make_report(arguments, steps)
-        texts = {
-            "json": lambda: to_json(report.to_dict()),
-            "md": lambda: classification_markdown(report),
-            "text": lambda: _text(report),
-            "csv": lambda: to_csv(*classification_class_rows(report)),
-        }
-        if (arguments.out_dir is not None or arguments.show) and report.matrix is not None:
-            steps.step("drawing")
-            figures = _figures(report, arguments.color_theme)
-        if arguments.out_dir is not None:
-            files = {"report.json": texts["json"](), "report.md": texts["md"](), "per_class.csv": texts["csv"]()}
-            if report.matrix is not None:
-                files["confusion_matrix.csv"] = to_csv(*classification_matrix_rows(report))
-            write_files(arguments.out_dir, files, figures)
-    if not arguments.quiet:
-        print_text(texts[arguments.format]())
-        if arguments.out_dir is not None:
-            said([*files, *figures], arguments.out_dir)
-    if arguments.show:
-        show_figures(figures.values())
+    deliver(arguments, lambda steps: _forms(make_report(arguments, steps)))
 
 
 def make_report(arguments: argparse.Namespace, steps: Steps) -> ClassificationReport:
@@ -152,12 +120,32 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
     return counts_report(tp, fp, fn, tn), float(divide(right, all_decisions))
 
 
+def _forms(report: ClassificationReport) -> Forms:
+    from mm_metrics_plugin.cli.output import Forms
+    from mm_metrics_plugin.io.writing import to_csv, to_json
+    from mm_metrics_plugin.report.markdown import classification_markdown
+    from mm_metrics_plugin.report.tables import classification_class_rows, classification_matrix_rows
+
+    return Forms(
+        formats={
+            "text": lambda: _text(report),
+            "json": lambda: to_json(report.to_dict()),
+            "md": lambda: classification_markdown(report),
+            "csv": lambda: to_csv(*classification_class_rows(report)),
+        },
+        matrix=None if report.matrix is None else (lambda: to_csv(*classification_matrix_rows(report))),
+        figures=lambda color_theme: _figures(report, color_theme),
+    )
+
+
 def _figures(report: ClassificationReport, color_theme: str) -> Dict[str, Any]:
     from mm_metrics_plugin.report.figures import confusion_figure
 
+    if report.matrix is None or report.shares is None:
+        return {}
     figure = confusion_figure(
-        report.matrix,  # type: ignore[arg-type]
-        report.shares,  # type: ignore[arg-type]
+        report.matrix,
+        report.shares,
         report.classes,
         title=f"accuracy {report.accuracy:.4f}",
         color_theme=color_theme,

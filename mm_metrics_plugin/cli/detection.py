@@ -15,6 +15,7 @@ from mm_metrics_plugin.cli.parsing import (
 )
 
 if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
     from mm_metrics_plugin.functional.detection_report import DetectionReport
     from mm_metrics_plugin.io.ground_truth import GroundTruth
@@ -76,46 +77,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, count, print and write."""
-    from mm_metrics_plugin.cli.output import (
-        check_out_dir,
-        print_text,
-        said,
-        show_figures,
-        write_files,
-    )
-    from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.io.writing import to_csv, to_json
-    from mm_metrics_plugin.report.markdown import detection_markdown
-    from mm_metrics_plugin.report.tables import detection_class_rows, detection_matrix_rows
+    """Read, count, write and print."""
+    from mm_metrics_plugin.cli.output import deliver
 
-    check_out_dir(arguments.out_dir)
-    figures: Dict[str, Any] = {}
-    with Steps(5, not arguments.quiet).running() as steps:
-        report = make_report(arguments, steps)
-        texts = {
-            "json": lambda: to_json(report.to_dict()),
-            "md": lambda: detection_markdown(report),
-            "text": lambda: _text(report),
-            "csv": lambda: to_csv(*detection_class_rows(report)),
-        }
-        if arguments.out_dir is not None or arguments.show:
-            steps.step("drawing")
-            figures = _figures(report, arguments.color_theme)
-        if arguments.out_dir is not None:
-            files = {
-                "report.json": texts["json"](),
-                "report.md": texts["md"](),
-                "per_class.csv": texts["csv"](),
-                "confusion_matrix.csv": to_csv(*detection_matrix_rows(report)),
-            }
-            write_files(arguments.out_dir, files, figures)
-    if not arguments.quiet:
-        print_text(texts[arguments.format]())
-        if arguments.out_dir is not None:
-            said([*files, *figures], arguments.out_dir)
-    if arguments.show:
-        show_figures(figures.values())
+    deliver(arguments, lambda steps: _forms(make_report(arguments, steps)))
 
 
 def make_report(arguments: argparse.Namespace, steps: Steps) -> DetectionReport:
@@ -218,6 +183,24 @@ def _count(joined: Joined, settings: Dict[str, Any]) -> Tuple[Dict[str, Any], Tu
 
 
 _COUNTED_FOR_ALL = ("images", "detections_suppressed", "detections_below_threshold")
+
+
+def _forms(report: DetectionReport) -> Forms:
+    from mm_metrics_plugin.cli.output import Forms
+    from mm_metrics_plugin.io.writing import to_csv, to_json
+    from mm_metrics_plugin.report.markdown import detection_markdown
+    from mm_metrics_plugin.report.tables import detection_class_rows, detection_matrix_rows
+
+    return Forms(
+        formats={
+            "text": lambda: _text(report),
+            "json": lambda: to_json(report.to_dict()),
+            "md": lambda: detection_markdown(report),
+            "csv": lambda: to_csv(*detection_class_rows(report)),
+        },
+        matrix=lambda: to_csv(*detection_matrix_rows(report)),
+        figures=lambda color_theme: _figures(report, color_theme),
+    )
 
 
 def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Any]:
