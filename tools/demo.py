@@ -19,7 +19,7 @@ def main() -> None:
     runner.train()
     found = runner.message_hub.get_scalar("val/single-label/auc").current()
     binned = runner.message_hub.get_scalar("val/binned/auc").current()
-    bound = runner.message_hub.get_scalar("val/binned/area_error").current()
+    bound = runner.message_hub.get_scalar("val/binned/auc_error").current()
     print(
         f"""
 What was run: {config.relative_to(ROOT)} trained a classifier of two layers on {len(runner.train_dataloader.dataset)} of

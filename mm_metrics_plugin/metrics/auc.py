@@ -82,7 +82,7 @@ class _AUCMetric(ScoredMetricBase):
         if self.average is not None:
             metrics[f"auc{suffix}"] = result.value
         if self.num_thresholds is not None and self.average is not None:
-            metrics[f"area_error{suffix}"] = result.error
+            metrics[f"auc_error{suffix}"] = result.error
         if self.average != "micro" and result.classes_averaged != len(names):
             metrics[f"classes_averaged{suffix}"] = result.classes_averaged
         if self.classwise:
@@ -98,7 +98,7 @@ class _AUCMetric(ScoredMetricBase):
 class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
     """Area under the ROC (or precision-recall) curve of the scores, one class against the rest.
 
-    Keys: ``auc`` first; ``area_error`` with ``num_thresholds``; ``batch_auc`` with ``slide_steps``;
+    Keys: ``auc`` first; ``auc_error`` with ``num_thresholds``; ``batch_auc`` with ``slide_steps``;
     ``classes_averaged`` when it is not all of them; ``auc_<class>`` with ``classwise``. Values lie in 0 to 1.
 
     Args:
@@ -107,7 +107,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         multi_class: ``'ovr'``, or ``'ovo'`` for the mean over pairs of classes (Hand and Till).
         max_fpr: Standardised partial area up to this false positive rate.
         num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
-            memory, and ``area_error`` bounds the distance from the exact value.
+            memory, and ``auc_error`` bounds the distance from the exact value.
         thrs: One or several thresholds: the AUC of the hard decision "best class, if its score is above the
             threshold" instead of the AUC of the scores. Several give keys ``auc_thr-0.50``.
         num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score``.
@@ -228,7 +228,7 @@ class MultiLabelAUC(_AUCMetric, MultiLabelMetricBase):
         curve: ``'roc'``, or ``'pr'`` for average precision.
         max_fpr: Standardised partial area up to this false positive rate.
         num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
-            memory, and ``area_error`` bounds the distance from the exact value.
+            memory, and ``auc_error`` bounds the distance from the exact value.
         absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
             ``'error'`` raises.
         classwise: Also one key a class.
