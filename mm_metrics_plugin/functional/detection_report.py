@@ -217,8 +217,8 @@ def _remarks(report: ProtocolReport) -> List[str]:
         ]
     elif counts.get("objects_ignored"):
         lines.append(
-            f"{report.protocol} leaves out crowds ({counts['objects_ignored']}) and detections that lie on nothing else "
-            f"({counts['detections_ignored']}); mmdet counts them as ordinary"
+            f"{report.protocol} leaves out crowds ({counts['objects_ignored']}) and detections that lie on nothing "
+            f"else ({counts['detections_ignored']}); mmdet counts them as ordinary"
         )
     if report.protocol == "agnostic":
         lines.append(f"agnostic pairs by overlap alone: {_between_classes(report)} pairs are of two different classes")
