@@ -91,9 +91,7 @@ def draw(generator: np.random.Generator) -> Tuple[np.ndarray, List[Dict]]:
         for down in range(0, height, 12):
             for across in range(0, width, 12):
                 paint(CLASSES[label], left + across, top + down, 10)
-        annotations.append(
-            dict(category_id=label + 1, bbox=[left, top, width, height], area=width * height, iscrowd=1)
-        )
+        annotations.append(dict(category_id=label + 1, bbox=[left, top, width, height], area=width * height, iscrowd=1))
     return picture.astype(np.uint8), annotations
 
 
