@@ -81,7 +81,7 @@ def confusion_figure(
 
 def save_png(figure: Figure, path: Path) -> None:
     """Write a figure to a file, without the version of matplotlib in it, so that equal figures are equal files."""
-    figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None}, pil_kwargs={"compress_level": 4})
+    figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None}, pil_kwargs={"compress_level": 1})
 
 
 def show(figures: Sequence[Figure]) -> bool:
