@@ -56,7 +56,7 @@ def compare() -> None:
     binned, value = seconds(lambda: ours(parts, num_thresholds=4096))
     print(
         f"{'SingleLabelAUC(num_thresholds=4096)':<44}{binned:9.3f} s   auc {value['single-label/auc']:.12f} "
-        f"within {value['single-label/area_error']:.1e}"
+        f"within {value['single-label/auc_error']:.1e}"
     )
 
 

@@ -67,8 +67,8 @@ class MetricCase:
             it the processes may have different numbers of batches).
         classes: The data set's class names, if the metric needs them.
         damages: What may be wrong with a sample, each as a :class:`Damage` or a tuple like it. Must be refused.
-        rules: For which keys (without prefix; patterns with ``*``) more is not better: ``'less'``, or None where
-            neither is better, as for counts.
+        rules: For which keys (without prefix; patterns with ``*``) more is not better: ``'less'``, None where
+            neither is better, as for counts, or ``'never'`` where nobody should select by the key.
         dtypes: The forms in which tensors may come without changing what is computed from their values.
     """
 
@@ -276,7 +276,7 @@ def check_directions(case: MetricCase) -> None:
         bare = key[len(prefix) :]
         better = next((rule for pattern, rule in case.rules.items() if fnmatchcase(bare, pattern)), "greater")
         guess = guessed_rule(key)
-        if guess not in (None, better):
+        if better != "never" and guess not in (None, better):
             raise AssertionError(f"{case.name}: save_best takes {key} for '{guess}', but the rule is {better!r}")
 
 

@@ -15,6 +15,7 @@ from mm_metrics_plugin.cli.parsing import (
 )
 
 if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
     from mm_metrics_plugin.functional.classification_report import ClassificationReport
     from mm_metrics_plugin.io.classification import ClassificationResults
@@ -67,42 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, count, print and write."""
-    from mm_metrics_plugin.cli.output import (
-        check_out_dir,
-        print_report,
-        said,
-        show_figures,
-        write_files,
-    )
-    from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.io.writing import to_csv, to_json
-    from mm_metrics_plugin.report.markdown import classification_markdown
-    from mm_metrics_plugin.report.tables import classification_class_rows, classification_matrix_rows
+    """Read, count, write and print."""
+    from mm_metrics_plugin.cli.output import deliver
 
-    check_out_dir(arguments.out_dir)
-    figures: Dict[str, Any] = {}
-    with Steps(4, not arguments.quiet).running() as steps:
-        report = make_report(arguments, steps)
-        texts = {
-            "json": lambda: to_json(report.to_dict()),
-            "md": lambda: classification_markdown(report),
-            "csv": lambda: to_csv(*classification_class_rows(report)),
-        }
-        if arguments.out_dir is not None or arguments.show:
-            steps.step("drawing")
-            figures = _figures(report, arguments.color_theme)
-        if arguments.out_dir is not None:
-            files = {"report.json": texts["json"](), "report.md": texts["md"](), "per_class.csv": texts["csv"]()}
-            if report.matrix is not None:
-                files["confusion_matrix.csv"] = to_csv(*classification_matrix_rows(report))
-            write_files(arguments.out_dir, files, figures)
-    if not arguments.quiet:
-        print_report(arguments.format, texts, lambda: _print(report))
-        if arguments.out_dir is not None:
-            said([*files, *figures], arguments.out_dir)
-    if arguments.show:
-        show_figures(figures.values())
+    deliver(arguments, lambda steps: _forms(make_report(arguments, steps)))
 
 
 def make_report(arguments: argparse.Namespace, steps: Steps) -> ClassificationReport:
@@ -203,6 +172,28 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
     return counts_report(tp, fp, fn, tn), float(divide(right, all_decisions))
 
 
+def _forms(report: ClassificationReport) -> Forms:
+    from mm_metrics_plugin.cli.output import Forms
+    from mm_metrics_plugin.io.writing import to_csv, to_json
+    from mm_metrics_plugin.report.markdown import classification_markdown
+    from mm_metrics_plugin.report.tables import classification_class_rows, classification_matrix_rows
+
+    formats = {
+        "text": lambda: _text(report),
+        "json": lambda: to_json(report.to_dict()),
+        "md": lambda: classification_markdown(report),
+        "csv": lambda: to_csv(*classification_class_rows(report)),
+    }
+    files = {"report.json": formats["json"], "report.md": formats["md"], "per_class.csv": formats["csv"]}
+    if report.matrix is not None:
+        files["confusion_matrix.csv"] = lambda: to_csv(*classification_matrix_rows(report))
+    return Forms(
+        formats=formats,
+        files=files,
+        figures=lambda color_theme: _figures(report, color_theme),
+    )
+
+
 def _figures(report: ClassificationReport, color_theme: str) -> Dict[str, Any]:
     from mm_metrics_plugin.report.curve_figures import classification_curve_figure
     from mm_metrics_plugin.report.figures import confusion_figure
@@ -218,7 +209,7 @@ def _figures(report: ClassificationReport, color_theme: str) -> Dict[str, Any]:
     return figures
 
 
-def _print(report: ClassificationReport) -> None:
-    from mm_metrics_plugin.report.text import make_console, print_classification
+def _text(report: ClassificationReport) -> str:
+    from mm_metrics_plugin.report.text import classification_text  # imports rich, which only this format needs
 
-    print_classification(report, make_console())
+    return classification_text(report)

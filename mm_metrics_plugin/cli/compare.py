@@ -17,6 +17,7 @@ from mm_metrics_plugin.cli.parsing import (
 )
 
 if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
     from mm_metrics_plugin.functional.comparison_report import ComparisonReport, Versus
     from mm_metrics_plugin.functional.image_counts import ImageCounts
@@ -68,40 +69,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, compare, print and write."""
-    from mm_metrics_plugin.cli.output import check_out_dir, print_report, said, write_files
-    from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.io.writing import to_csv, to_json
-    from mm_metrics_plugin.report.comparison import (
-        changed_rows,
-        comparison_markdown,
-        comparison_sections,
-        difference_rows,
-    )
-    from mm_metrics_plugin.report.sections import print_sections
-    from mm_metrics_plugin.report.text import make_console
+    """Read, compare, write and print."""
+    from mm_metrics_plugin.cli.output import deliver
 
-    check_out_dir(arguments.out_dir)
-    with Steps(3, not arguments.quiet).running() as steps:
-        report = make_report(arguments, steps)
-        texts = {
-            "json": lambda: to_json(report.to_dict()),
-            "md": lambda: comparison_markdown(report),
-            "csv": lambda: to_csv(*difference_rows(report)),
-        }
-        files: Dict[str, str] = {}
-        if arguments.out_dir is not None:
-            files = {
-                "comparison.json": texts["json"](),
-                "comparison.md": texts["md"](),
-                "differences.csv": texts["csv"](),
-                "changed_images.csv": to_csv(*changed_rows(report)),
-            }
-            write_files(arguments.out_dir, files, {})
-    if not arguments.quiet:
-        print_report(arguments.format, texts, lambda: print_sections(comparison_sections(report), make_console()))
-        if files:
-            said(list(files), arguments.out_dir)
+    deliver(arguments, lambda steps: _forms(make_report(arguments, steps)))
+
+
+def _forms(report: ComparisonReport) -> Forms:
+    from mm_metrics_plugin.cli.output import Forms
+    from mm_metrics_plugin.io.writing import to_csv, to_json
+    from mm_metrics_plugin.report.comparison import changed_rows, comparison_markdown, difference_rows
+
+    formats = {
+        "text": lambda: _text(report),
+        "json": lambda: to_json(report.to_dict()),
+        "md": lambda: comparison_markdown(report),
+        "csv": lambda: to_csv(*difference_rows(report)),
+    }
+    files = {
+        "comparison.json": formats["json"],
+        "comparison.md": formats["md"],
+        "differences.csv": formats["csv"],
+        "changed_images.csv": lambda: to_csv(*changed_rows(report)),
+    }
+    return Forms(formats, files, lambda color_theme: {})
+
+
+def _text(report: ComparisonReport) -> str:
+    from mm_metrics_plugin.report.comparison import comparison_sections
+    from mm_metrics_plugin.report.text import sections_text
+
+    return sections_text(comparison_sections(report))
 
 
 def make_report(arguments: argparse.Namespace, steps: Steps) -> ComparisonReport:

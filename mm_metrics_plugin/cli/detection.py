@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from mm_metrics_plugin.cli.parsing import (
     ResultsAndFolder,
@@ -17,8 +17,10 @@ from mm_metrics_plugin.cli.parsing import (
 )
 
 if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.parts import Part
     from mm_metrics_plugin.cli.progress import Steps
+    from mm_metrics_plugin.cli.ranks import Ranks
     from mm_metrics_plugin.functional.detection_report import DetectionReport
 
 PROTOCOLS = ("coco", "mmdet", "agnostic")
@@ -99,24 +101,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, count, print and write."""
-    from mm_metrics_plugin.cli.output import check_out_dir
-    from mm_metrics_plugin.cli.parts import save_part
-    from mm_metrics_plugin.cli.progress import Steps
+    """Read, count, write and print."""
+    from mm_metrics_plugin.cli.output import deliver
     from mm_metrics_plugin.cli.ranks import Ranks
+
+    ranks = Ranks()
+    if not ranks.is_first:
+        arguments.quiet = True
+    deliver(arguments, lambda steps: _make(arguments, ranks, steps))
+
+
+def _make(arguments: argparse.Namespace, ranks: Ranks, steps: Steps) -> Optional[Forms]:
+    """The report, on the process that prints it."""
+    from mm_metrics_plugin.cli.parts import save_part
     from mm_metrics_plugin.cli.sources import make_part
 
-    check_out_dir(arguments.out_dir)
-    ranks = Ranks()
-    with Steps(6, ranks.is_first and not arguments.quiet).running() as steps:
-        part = make_part(arguments, _settings(arguments), ranks, steps)
-        if ranks.is_first:
-            if arguments.save_state is not None:
-                save_part(arguments.save_state, part)
-            finish = present(part, arguments, steps)
+    part = make_part(arguments, _settings(arguments), ranks, steps)
     ranks.leave()
-    if ranks.is_first:
-        finish()
+    if not ranks.is_first:
+        return None
+    if arguments.save_state is not None:
+        save_part(arguments.save_state, part)
+    return forms_of(part, steps)
 
 
 def _settings(arguments: argparse.Namespace) -> Dict[str, Any]:
@@ -135,47 +141,33 @@ def _settings(arguments: argparse.Namespace) -> Dict[str, Any]:
     }
 
 
-def present(part: Part, arguments: argparse.Namespace, steps: Steps) -> Callable[[], None]:
-    """Make the report and write its files; what is returned prints it."""
-    from mm_metrics_plugin.cli.output import print_report, said, show_figures, write_files
+def forms_of(part: Part, steps: Steps) -> Forms:
+    """The report of all images, in all its forms."""
+    from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.io.writing import to_csv, to_json
     from mm_metrics_plugin.report.markdown import detection_markdown
     from mm_metrics_plugin.report.tables import curve_rows, detection_class_rows, detection_matrix_rows
 
     steps.step("counting")
     report = make_report(part)
-    figures: Dict[str, Any] = {}
-    files: Dict[str, str] = {}
-    texts = {
+    analysis = report.analysis
+    formats = {
+        "text": lambda: _text(report),
         "json": lambda: to_json(report.to_dict()),
         "md": lambda: detection_markdown(report),
         "csv": lambda: to_csv(*detection_class_rows(report)),
     }
-    if arguments.out_dir is not None or arguments.show:
-        steps.step("drawing")
-        figures = _figures(report, arguments.color_theme)
-    if arguments.out_dir is not None:
-        files = {
-            "report.json": texts["json"](),
-            "report.md": texts["md"](),
-            "per_class.csv": texts["csv"](),
-            "confusion_matrix.csv": to_csv(*detection_matrix_rows(report)),
-        }
-        if report.analysis is not None:
-            files["curves.csv"] = to_csv(*curve_rows(report.analysis))
-            if report.analysis.points is not None:
-                files["thresholds.json"] = to_json(report.analysis.thresholds())
-        write_files(arguments.out_dir, files, figures)
-
-    def finish() -> None:
-        if not arguments.quiet:
-            print_report(arguments.format, texts, lambda: _print(report))
-            if arguments.out_dir is not None:
-                said([*files, *figures], arguments.out_dir)
-        if arguments.show:
-            show_figures(figures.values())
-
-    return finish
+    files = {
+        "report.json": formats["json"],
+        "report.md": formats["md"],
+        "per_class.csv": formats["csv"],
+        "confusion_matrix.csv": lambda: to_csv(*detection_matrix_rows(report)),
+    }
+    if analysis is not None:
+        files["curves.csv"] = lambda: to_csv(*curve_rows(analysis))
+        if analysis.points is not None:
+            files["thresholds.json"] = lambda: to_json(analysis.thresholds())
+    return Forms(formats, files, lambda color_theme: _figures(report, color_theme))
 
 
 def make_report(part: Part) -> DetectionReport:
@@ -254,7 +246,7 @@ def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Any]:
     return figures
 
 
-def _print(report: DetectionReport) -> None:
-    from mm_metrics_plugin.report.text import make_console, print_detection
+def _text(report: DetectionReport) -> str:
+    from mm_metrics_plugin.report.text import detection_text  # imports rich, which only this format needs
 
-    print_detection(report, make_console())
+    return detection_text(report)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict
+from typing import TYPE_CHECKING, Any, Dict
 
-from mm_metrics_plugin.cli.detection import present
+from mm_metrics_plugin.cli.detection import forms_of
 from mm_metrics_plugin.cli.parsing import StatesAndFolder, add_output_arguments
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.output import Forms
+    from mm_metrics_plugin.cli.progress import Steps
 
 PARSER: Dict[str, Any] = dict(
     help="one report from states saved with --save-state",
@@ -36,20 +40,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, add up, print and write."""
-    from mm_metrics_plugin.cli.output import check_out_dir
+    """Read, add up, write and print."""
+    from mm_metrics_plugin.cli.output import deliver
+
+    deliver(arguments, lambda steps: _make(arguments, steps))
+
+
+def _make(arguments: argparse.Namespace, steps: Steps) -> Forms:
     from mm_metrics_plugin.cli.parts import merge_parts, read_part
-    from mm_metrics_plugin.cli.progress import Steps
     from mm_metrics_plugin.exceptions import ResultFileError
 
-    check_out_dir(arguments.out_dir)
-    with Steps(3, not arguments.quiet).running() as steps:
-        steps.step("reading")
-        part = merge_parts([read_part(path) for path in arguments.states])
-        if part.images_elsewhere:
-            names = ", ".join(one["file"] for one in part.truths)
-            raise ResultFileError(
-                f"{names}: {part.images_elsewhere} of its images are in none of the states, so shards are missing"
-            )
-        finish = present(part, arguments, steps)
-    finish()
+    steps.step("reading")
+    part = merge_parts([read_part(path) for path in arguments.states])
+    if part.images_elsewhere:
+        names = ", ".join(one["file"] for one in part.truths)
+        raise ResultFileError(
+            f"{names}: {part.images_elsewhere} of its images are in none of the states, so shards are missing"
+        )
+    return forms_of(part, steps)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import warnings
+from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
+from mm_metrics_plugin.cli.progress import Steps
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.writing import whole_file, write_text
 
@@ -59,39 +63,63 @@ def versions(*modules: str) -> Dict[str, str]:
     return found
 
 
-def check_out_dir(out_dir: Any) -> None:
-    """Refuse an OUT_DIR that is a file before anything is computed."""
+@dataclass(frozen=True)
+class Forms:
+    """A report in all its forms, each made when it is wanted.
+
+    Args:
+        formats: What ``--format`` chooses from.
+        files: What is written to OUT_DIR, by file name.
+        figures: From the name of a colour map to figures by file name.
+    """
+
+    formats: Mapping[str, Callable[[], str]]
+    files: Mapping[str, Callable[[], str]]
+    figures: Callable[[str], Dict[str, Any]]
+
+
+def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> None:
+    """Make a report, write its files, each whole or not at all, and print it; nothing if it is another's to print."""
+    out_dir = arguments.out_dir
     if out_dir is not None and Path(out_dir).exists() and not Path(out_dir).is_dir():
         raise ResultFileError(f"{Path(out_dir).name}: OUT_DIR must be a folder (found a file)")
+    figures: Dict[str, Any] = {}
+    with Steps(not arguments.quiet).running() as steps:
+        forms = make(steps)
+        if forms is None:
+            return
+        if out_dir is not None or arguments.show:
+            steps.step("drawing")
+            figures = forms.figures(arguments.color_theme)
+        if out_dir is not None:
+            steps.step("writing")
+            written = _write(Path(out_dir), forms, figures)
+    if not arguments.quiet:
+        _print(forms.formats[arguments.format]())
+        if out_dir is not None:
+            # On stderr, where it mixes with no report.
+            print(f"wrote {', '.join(written)} to {out_dir}", file=sys.stderr)
+    if arguments.show:
+        from mm_metrics_plugin.report.figures import show
+
+        if not show(list(figures.values())):
+            warnings.warn("there is no display to show the figures on")
 
 
-def write_files(out_dir: str, texts: Mapping[str, str], figures: Mapping[str, Any]) -> None:
-    """Write every file of a report, each whole or not at all."""
+def _write(out_dir: Path, forms: Forms, figures: Mapping[str, Any]) -> List[str]:
     from mm_metrics_plugin.report.figures import save_png
 
+    # All of them are made before the first is written, so that an error leaves no half of a report.
+    texts = {name: make() for name, make in forms.files.items()}
     for name, text in texts.items():
-        write_text(Path(out_dir, name), text)
+        write_text(out_dir / name, text)
     for name, figure in figures.items():
-        with whole_file(Path(out_dir, name)) as temporary:
+        with whole_file(out_dir / name) as temporary:
             save_png(figure, temporary)
+    return [*texts, *figures]
 
 
-def show_figures(figures: Iterable[Any]) -> None:
-    """Open the figures in windows, or say that there is nowhere to."""
-    from mm_metrics_plugin.report.figures import show
-
-    if not show(list(figures)):
-        print("mm-metrics: warning: there is no display to show the figures on", file=sys.stderr)
-
-
-def print_report(chosen: str, texts: Mapping[str, Callable[[], str]], print_text: Callable[[], None]) -> None:
-    """Print the report in the chosen format."""
-    if chosen == "text":
-        print_text()
-    else:
-        sys.stdout.write(texts[chosen]())
-
-
-def said(names: Sequence[str], out_dir: str) -> None:
-    """Say on stderr, where it mixes with no report, what was written."""
-    print(f"wrote {', '.join(names)} to {out_dir}", file=sys.stderr)
+def _print(text: str) -> None:
+    """Print to stdout; what its encoding cannot hold is written out, not an error."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))

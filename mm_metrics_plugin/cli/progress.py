@@ -13,11 +13,10 @@ class Steps:
     """The steps of a command, one after the other.
 
     Args:
-        total: How many there will be.
         visible: Whether a bar is wanted. It is shown only on a terminal, and only once a second has passed.
     """
 
-    def __init__(self, total: int, visible: bool) -> None:
+    def __init__(self, visible: bool) -> None:
         self._progress = None
         if visible and sys.stderr.isatty():
             from rich.console import Console
@@ -25,8 +24,7 @@ class Steps:
 
             columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
             self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._whole = self._progress.add_task("", total=total)
-        self._begun = False
+            self._whole = self._progress.add_task("", total=None)
 
     @contextmanager
     def running(self) -> Iterator[Steps]:
@@ -44,13 +42,13 @@ class Steps:
         finally:
             timer.cancel()
             timer.join()
-            self._progress.stop()
+            if self._progress.live.is_started:
+                self._progress.stop()
 
     def step(self, description: str) -> None:
         """Says what is done next."""
         if self._progress is not None:
-            self._progress.update(self._whole, description=description, advance=1 if self._begun else 0)
-            self._begun = True
+            self._progress.update(self._whole, description=description)
 
     def track(self, numbers: Sequence[int]) -> Iterable[int]:
         """Shows how far a loop got."""

@@ -314,23 +314,21 @@ def _compare(
     check_level(level)
     if permutations is None:
         permutations = max(1000, 25 * first.num_classes)
+    runs = [
+        WeightedFigures(counts, None if matches is None else matches[index])
+        for index, counts in enumerate((first, second))
+    ]
     both = WeightedFigures(_side_by_side(first, second), None if matches is None else _matches_side_by_side(*matches))
     number = first.num_images
 
-    def apart(one: List[np.ndarray], other: List[np.ndarray]) -> Figures:
-        """The figures of a data set of these shares of both runs, less those of the other one."""
-        return both(np.concatenate(one)).minus(both(np.concatenate(other)))
-
     def drawn(weights: np.ndarray) -> Figures:
-        none = np.zeros_like(weights)
-        return apart([none, weights], [weights, none])
+        return runs[1](weights).minus(runs[0](weights))
 
     def swapped(swap: np.ndarray) -> Figures:
         stays = 1 - swap
-        return apart([swap, stays], [stays, swap])
+        return both(np.concatenate([swap, stays])).minus(both(np.concatenate([stays, swap])))
 
-    one, none = np.ones((number, 1)), np.zeros((number, 1))
-    values = [both(np.concatenate(halves)) for halves in ((one, none), (none, one))]
+    values = [run.of_all() for run in runs]
     observed = values[1].minus(values[0])
     at_once = both.draws_at_once
     draws = over_draws(drawn, drawn_images(number, draws=resamples, seed=seed, at_once=at_once))

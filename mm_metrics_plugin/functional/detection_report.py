@@ -216,15 +216,15 @@ def _remarks(report: ProtocolReport) -> List[str]:
         lines += [
             f"mmdet counts {counts['duplicates']} duplicates as right: detections of the right class on an object that "
             "has one already",
-            f"mmdet counts {counts['objects_counted_again']} objects too many: one once for every detection on it, and "
-            "once more as missed if none of them is of its class",
-            f"mmdet counts {counts['detections_counted_again']} detections too many: one once for every object it lies "
-            "on",
+            f"mmdet counts {counts['objects_counted_again']} objects too many: each once for every detection on it, "
+            "and once more as missed if none of them is of its class",
+            f"mmdet counts {counts['detections_counted_again']} detections too many: each once for every object it "
+            "lies on",
         ]
     elif counts.get("objects_ignored"):
         lines.append(
-            f"{report.protocol} leaves out {counts['objects_ignored']} crowds, and {counts['detections_ignored']} "
-            "detections that lie on nothing else; mmdet counts them as ordinary"
+            f"{report.protocol} leaves out crowds ({counts['objects_ignored']}) and detections that lie on nothing "
+            f"else ({counts['detections_ignored']}); mmdet counts them as ordinary"
         )
     if report.protocol == "agnostic":
         lines.append(f"agnostic pairs by overlap alone: {_between_classes(report)} pairs are of two different classes")

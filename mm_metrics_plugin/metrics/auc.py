@@ -12,7 +12,7 @@ from mm_metrics_plugin.functional.averaging import ABSENT_RULES
 from mm_metrics_plugin.functional.decisions import hard_decisions
 from mm_metrics_plugin.functional.delong import auc_intervals
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
-from mm_metrics_plugin.metrics.options import check_choice, check_together
+from mm_metrics_plugin.metrics.options import check_choice, check_together, threshold_suffixes
 from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State, StateGroup
@@ -83,7 +83,7 @@ class _AUCMetric(ScoredMetricBase):
         if self.average is not None:
             metrics[f"auc{suffix}"] = result.value
         if self.num_thresholds is not None and self.average is not None:
-            metrics[f"area_error{suffix}"] = result.error
+            metrics[f"auc_error{suffix}"] = result.error
         if self.average != "micro" and result.classes_averaged != len(names):
             metrics[f"classes_averaged{suffix}"] = result.classes_averaged
         if self.classwise:
@@ -99,7 +99,7 @@ class _AUCMetric(ScoredMetricBase):
 class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
     """Area under the ROC (or precision-recall) curve of the scores, one class against the rest.
 
-    Keys: ``auc`` first; ``area_error`` with ``num_thresholds``; ``batch_auc`` with ``slide_steps``;
+    Keys: ``auc`` first; ``auc_error`` with ``num_thresholds``; ``batch_auc`` with ``slide_steps``;
     ``classes_averaged`` when it is not all of them; ``auc_<class>`` with ``classwise``; ``auc_low`` and ``auc_high``
     (and those of each class) with ``ci``. Values lie in 0 to 1.
 
@@ -109,7 +109,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         multi_class: ``'ovr'``, or ``'ovo'`` for the mean over pairs of classes (Hand and Till).
         max_fpr: Standardised partial area up to this false positive rate.
         num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
-            memory, and ``area_error`` bounds the distance from the exact value.
+            memory, and ``auc_error`` bounds the distance from the exact value.
         thrs: One or several thresholds: the AUC of the hard decision "best class, if its score is above the
             threshold" instead of the AUC of the scores. Several give keys ``auc_thr-0.50``.
         num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score``.
@@ -165,6 +165,8 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             thrs is None or (num_thresholds is None and max_fpr is None),
             "thrs goes neither with num_thresholds nor with max_fpr",
         )
+        if thrs is not None:
+            threshold_suffixes(np.atleast_1d(thrs).tolist())
         check_together(slide_steps is None or (thrs is None and slide_steps >= 0), "slide_steps needs scores, not thrs")
         check_together(ci is None or 0 < ci < 1, f"ci must lie between 0 and 1 (found {ci})")
         plain = curve == "roc" and multi_class == "ovr" and average in ("macro", None)
@@ -237,7 +239,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
 
     def _decision_results(self, state: DecisionState) -> Dict[str, AUCResult]:
         many = self.thrs is not None and len(self.thrs) > 1 and (state.right is None or len(state.right) > 1)
-        suffixes = [f"_thr-{thr:.2f}" for thr in self.thrs] if many and self.thrs else [""]
+        suffixes = threshold_suffixes(self.thrs) if many and self.thrs else [""]
         if state.support is None:
             return {suffix: self._nothing() for suffix in suffixes}
         histograms = zip(*state.histograms())
@@ -259,7 +261,7 @@ class MultiLabelAUC(_AUCMetric, MultiLabelMetricBase):
         curve: ``'roc'``, or ``'pr'`` for average precision.
         max_fpr: Standardised partial area up to this false positive rate.
         num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
-            memory, and ``area_error`` bounds the distance from the exact value.
+            memory, and ``auc_error`` bounds the distance from the exact value.
         absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
             ``'error'`` raises.
         classwise: Also one key a class.

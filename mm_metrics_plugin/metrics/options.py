@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, List, Optional, Sequence
 
 
 def check_choice(option: str, value: Any, allowed: Sequence[Any]) -> None:
@@ -16,3 +16,20 @@ def check_together(condition: bool, message: str) -> None:
     """Raises ValueError with the message if options do not go together."""
     if not condition:
         raise ValueError(message)
+
+
+def threshold_suffixes(thrs: Sequence[Optional[float]]) -> List[str]:
+    """What stands behind the keys of each threshold, as mmpretrain writes it; nothing if there is only one.
+
+    Raises:
+        ValueError: Two thresholds would give the same keys.
+
+    Example:
+        >>> threshold_suffixes([0.3, None]), threshold_suffixes([0.5])
+        (['_thr-0.30', '_no-thr'], [''])
+    """
+    if len(thrs) == 1:
+        return [""]
+    suffixes = ["_no-thr" if thr is None else f"_thr-{thr:.2f}" for thr in thrs]
+    check_together(len(set(suffixes)) == len(suffixes), f"thrs must differ in two digits (found {list(thrs)})")
+    return suffixes

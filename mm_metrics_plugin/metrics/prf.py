@@ -17,7 +17,7 @@ from mm_metrics_plugin.functional.confusion import (
 )
 from mm_metrics_plugin.functional.decisions import hard_decisions, label_ranks, top_decisions
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
-from mm_metrics_plugin.metrics.options import check_choice, check_together
+from mm_metrics_plugin.metrics.options import check_choice, check_together, threshold_suffixes
 from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State
@@ -156,6 +156,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
             thrs = 0.0
         self.thrs: List[Optional[float]] = [thrs] if thrs is None or isinstance(thrs, (int, float)) else [*thrs]
         check_together(len(self.thrs) > 0, "thrs must name at least one threshold")
+        self._suffixes = threshold_suffixes(self.thrs)
         self._limits = [-np.inf if thr is None else float(thr) for thr in self.thrs]
 
     def empty_state(self) -> State:
@@ -189,11 +190,8 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
     def compute(self, state: State) -> Dict[str, float]:
         """Everything the confusion matrices say, by key."""
         matrices = state.matrices  # type: ignore[attr-defined]
-        suffixes = [""]
-        if len(matrices) > 1:
-            suffixes = ["_no-thr" if thr is None else f"_thr-{thr:.2f}" for thr in self.thrs]
         metrics: Dict[str, float] = {}
-        for rule, (suffix, matrix) in enumerate(zip(suffixes, matrices)):
+        for rule, (suffix, matrix) in enumerate(zip(self._suffixes, matrices)):
             samples = int(matrix.sum())
             report = confusion_report(matrix, beta=self.beta, empty=self._empty(samples))
             rates = self._rate_keys(report, suffix)

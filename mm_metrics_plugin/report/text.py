@@ -11,7 +11,6 @@ from rich.text import Text
 
 from mm_metrics_plugin.report.analysis import classification_sections, detection_sections
 from mm_metrics_plugin.report.published import published_block
-from mm_metrics_plugin.report.sections import print_sections
 from mm_metrics_plugin.report.sentences import (
     PROTOCOLS,
     averaged_line,
@@ -25,18 +24,44 @@ from mm_metrics_plugin.report.tables import cell, class_table, printable
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.classification_report import ClassificationReport
     from mm_metrics_plugin.functional.detection_report import DetectionReport
+    from mm_metrics_plugin.report.sections import Section
 
 WIDTH = 120  # where the output is no terminal
 
 
-def make_console(file: Any = None) -> Console:
-    """A console that is wide enough for the tables where the output is no terminal."""
-    console = Console(file=file, highlight=False)
-    return console if console.is_terminal else Console(file=file, highlight=False, width=WIDTH)
+def detection_text(report: DetectionReport) -> str:
+    """Tables per class, confusions, means, why the protocols differ, and for ``mmdet`` the published block.
+
+    Coloured if the output is a terminal, and then as wide as it is.
+    """
+    console = _console()
+    with console.capture() as text:
+        _print_detection(report, console)
+    return text.get()
 
 
-def print_detection(report: DetectionReport, console: Console) -> None:
-    """Prints tables per class, means, confusions, why the protocols differ, and for ``mmdet`` the published block."""
+def classification_text(report: ClassificationReport) -> str:
+    """The table per class, the confusions and the means."""
+    console = _console()
+    with console.capture() as text:
+        _print_classification(report, console)
+    return text.get()
+
+
+def sections_text(sections: Sequence[Section]) -> str:
+    """Headings, sentences and tables."""
+    console = _console()
+    with console.capture() as text:
+        _sections(sections, console)
+    return text.get()
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDTH)
+
+
+def _print_detection(report: DetectionReport, console: Console) -> None:
     _lines(console, opening(report))
     for one in report.protocols:
         _heading(console, f"{one.protocol}: {PROTOCOLS[one.protocol]}")
@@ -45,7 +70,7 @@ def print_detection(report: DetectionReport, console: Console) -> None:
         _confusions(console, confusion_lines(one.confusions))
     _heading(console, "means over classes")
     console.print(_means({one.protocol: mean_rows(one.means, one.micro) for one in report.protocols}))
-    print_sections(detection_sections(report), console)
+    _sections(detection_sections(report), console)
     if report.remarks:
         _heading(console, "why the protocols differ")
         _lines(console, report.remarks)
@@ -56,19 +81,30 @@ def print_detection(report: DetectionReport, console: Console) -> None:
             console.print(Text(block), soft_wrap=True)
 
 
-def print_classification(report: ClassificationReport, console: Console) -> None:
-    """Prints the table per class, the means and the confusions."""
+def _print_classification(report: ClassificationReport, console: Console) -> None:
     _lines(console, classification_opening(report))
     console.print(_class_table(report.columns))
     _lines(console, averaged_line(report.classes_averaged, len(report.classes)))
     _confusions(console, confusion_lines(report.confusions))
     _heading(console, "means")
     console.print(_means({"": mean_rows(report.means, report.micro)}))
-    print_sections(classification_sections(report), console)
+    _sections(classification_sections(report), console)
+
+
+def _sections(sections: Sequence[Section], console: Console) -> None:
+    for section in sections:
+        if section.heading:
+            _heading(console, section.heading)
+        _lines(console, section.lines)
+        if section.table is not None:
+            console.print(_table(*section.table))
 
 
 def _class_table(columns: Mapping[str, Sequence[Any]]) -> Table:
-    header, rows = class_table(columns)
+    return _table(*class_table(columns))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, title in enumerate(header):
         if number:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from demo.make_detections import write_part
 from demo.pictures import write_pictures
+from demo.shapes import write_shapes
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +20,5 @@ def pictures(tmp_path_factory):
 def shapes(tmp_path_factory):
     """A folder with ``train`` and ``val`` pictures of shapes and their COCO annotations."""
     folder = tmp_path_factory.mktemp("shapes")
-    generator = np.random.default_rng(1)
-    write_part(folder, "train", 60, generator)
-    write_part(folder, "val", 25, generator)
+    write_shapes(folder)
     return folder

@@ -43,7 +43,7 @@ def test_the_metrics_agree_with_each_other(finished):
         assert all(sum(cells) == samples for cells in zip(*counts.values()))
         assert row["single-label/accuracy"] == sum(counts["tp"]) / samples == row["single-label/f1_micro"]
         assert row["single-label/recall_count@1"] == sum(counts["tp"])
-        assert abs(row["multi-label/auc"] - row["single-label/auc"]) <= row["multi-label/area_error"] + 1e-12
+        assert abs(row["multi-label/auc"] - row["single-label/auc"]) <= row["multi-label/auc_error"] + 1e-12
         for name in CLASSES:
             # A rising curve that is at most ks above the diagonal, and somewhere is, cannot have another area.
             ks = row[f"single-label/ks_{name}"]

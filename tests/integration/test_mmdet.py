@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from mmengine.config import Config
+from mmengine.registry import DATASETS, init_default_scope
 
+from tests.functional.detection_problems import stock_tool
 from tests.integration.stock import ROOT, environment, run, scalars, score_of_test_tool, tool
 
 
@@ -84,3 +88,42 @@ def test_two_processes_give_the_numbers_of_one(training, tested):
     assert len(keys) > 20
     for key in keys:
         assert two[key] == one[key] or (np.isnan(two[key]) and np.isnan(one[key]))
+
+
+def report_of(config, options, work_dir, matching):
+    """What ``mm-metrics detection`` says of the results that ``tools/test.py --out`` wrote."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mm_metrics_plugin.cli", "detection", str(config), str(work_dir / "results.pkl")),
+            *("--matching", matching, "--format", "json", "--cfg-options", *options),
+        ],
+        cwd=work_dir,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["protocols"][matching]
+
+
+def test_the_report_of_the_results_equals_the_log(training, tested):
+    config, options, work_dir = training
+    found = report_of(config, options, work_dir, "coco")
+    log = scalars(work_dir, "det/f1")[-1]
+    assert found["macro_f1"] == log["det/f1"]
+    assert found["mean_recall"] == log["det/recall"]
+    assert sum(row["tp"] for row in found["per_class"]) == log["det/tp"] > 0
+    for row in found["per_class"]:
+        assert (row["tp"], row["fp"], row["fn"]) == tuple(log[f"det/{key}_{row['name']}"] for key in ("tp", "fp", "fn"))
+
+
+def test_the_matrix_of_a_real_detector_is_that_of_the_stock_tool(training, tested):
+    config, options, work_dir = training
+    loaded = Config.fromfile(str(config))
+    loaded.merge_from_dict(dict(option.split("=", 1) for option in options))
+    init_default_scope("mmdet")
+    dataset = DATASETS.build({**loaded.test_dataloader.dataset, "pipeline": []})
+    results = pickle.loads((work_dir / "results.pkl").read_bytes())
+    expected = stock_tool().calculate_confusion_matrix(dataset, results, 0.3, None, 0.5)
+    assert expected.diagonal().sum() > 0
+    assert report_of(config, options, work_dir, "mmdet")["confusion_matrix"] == expected.tolist()

@@ -172,6 +172,8 @@ def test_certain_and_wrong_is_infinitely_unlikely():
         (lambda: SingleLabelPRF(beta=0), "beta"),
         (lambda: SingleLabelPRF(topk=0), "topk"),
         (lambda: SingleLabelPRF(thrs=()), "thrs"),
+        (lambda: SingleLabelPRF(thrs=(0.301, 0.302)), "two digits"),
+        (lambda: SingleLabelAUC(thrs=(0.301, 0.302)), "two digits"),
         (lambda: SingleLabelKS(positive_label=1, classwise=True), "positive_label"),
         (lambda: SingleLabelKS(num_thresholds=1), "num_thresholds"),
         (lambda: RecallAtK(topk=()), "topk"),

@@ -32,7 +32,7 @@ def test_headline_comes_first_and_classes_are_named():
     metric = SingleLabelAUC(classwise=True, num_thresholds=100)
     metric.dataset_meta = {"classes": NAMES}
     keys = list(evaluate(metric, SAMPLES))
-    assert keys == ["single-label/auc", "single-label/area_error", *(f"single-label/auc_{name}" for name in NAMES)]
+    assert keys == ["single-label/auc", "single-label/auc_error", *(f"single-label/auc_{name}" for name in NAMES)]
 
 
 def test_equal_class_names_stay_apart():
