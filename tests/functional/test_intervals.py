@@ -154,8 +154,8 @@ def test_average_precision_is_covered():
     )
     covered, percentile = 0, 0
     for run in range(runs):
-        matches = match_scores(simple_run(random, 150, 0.7), num_classes=1)
-        interval = bootstrap_detection(matches, resamples=250, seed=run).overall["mAP_50"]
+        matches = match_scores(simple_run(random, 400, 0.7), num_classes=1)
+        interval = bootstrap_detection(matches, resamples=200, seed=run).overall["mAP_50"]
         covered += interval.low <= truth <= interval.high
         percentile += 2 * interval.value - interval.high <= truth <= 2 * interval.value - interval.low
     assert COVERED[0] <= covered / runs <= COVERED[1], covered / runs
