@@ -3,12 +3,14 @@
     python -m demo.make_detections
 
 draws pictures of shapes, trains mmdet's stock RTMDet-tiny on them for a few epochs, runs mmdet's own
-``tools/test.py --out``, and puts what that wrote, and the annotations it was tested on, into ``demo/detections``. Needs
-mmdet and some minutes; the pictures are not kept.
+``tools/test.py --out``, and puts what that wrote, and the annotations it was tested on, into ``demo/detections``. The
+same detector is tested once more on enlarged pictures; ``demo/comparison`` gets what it found there, to compare with.
+Needs mmdet and some minutes; the pictures are not kept.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,9 +19,14 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
+
 from demo.shapes import CLASSES, SIZE, write_shapes
+from mm_metrics_plugin.io.results import read_results
 
 FOLDER = Path(__file__).resolve().parent / "detections"
+OTHER = FOLDER.parent / "comparison"
+LARGER = SIZE * 6 // 5
 
 CONFIG = """
 _base_ = 'mmdet::rtmdet/rtmdet_tiny_8xb32-300e_coco.py'
@@ -63,6 +70,21 @@ def run_tool(folder: Path, name: str, *arguments: str) -> None:
     subprocess.run([sys.executable, str(script), *arguments], cwd=folder, env=environment, check=True)
 
 
+def write_coco_results(pickled: Path, path: Path) -> None:
+    """The same detections as COCO results, which take a third of the room; every number as exact as float32 is."""
+    found = read_results(pickled)
+    rows = []
+    for at, box, score, label in zip(
+        found.detections.image, found.detections.boxes, found.detections.scores, found.detections.labels
+    ):
+        left, top, right, bottom = (float(edge) for edge in box)
+        bbox = [float(str(np.float32(number))) for number in (left, top, right - left, bottom - top)]
+        rows.append(
+            dict(image_id=found.image_ids[at], category_id=int(label) + 1, bbox=bbox, score=float(str(score)))
+        )
+    path.write_text(json.dumps(rows, separators=(",", ":")) + "\n")
+
+
 def main(train: int = 400, val: int = 300, epochs: int = 10) -> None:
     """Trains, tests, and keeps the results and the annotations."""
     with tempfile.TemporaryDirectory() as name:
@@ -77,7 +99,16 @@ def main(train: int = 400, val: int = 300, epochs: int = 10) -> None:
         FOLDER.mkdir(exist_ok=True)
         shutil.copy(folder / "results.pkl", FOLDER / "results.pkl")
         shutil.copy(folder / "val.json", FOLDER / "annotations.json")
-    for path in sorted(FOLDER.iterdir()):
+        # The same detector once more, on pictures a fifth larger: is that better?
+        larger = f"test_dataloader.dataset.pipeline.1.scale=({LARGER},{LARGER})"
+        checkpoint = f"work/epoch_{epochs}.pth"
+        run_tool(
+            folder, "test.py", "config.py", checkpoint, "--work-dir", "work", "--out", "larger.pkl",
+            "--cfg-options", larger,
+        )
+        OTHER.mkdir(exist_ok=True)
+        write_coco_results(folder / "larger.pkl", OTHER / "larger.json")
+    for path in sorted([*FOLDER.iterdir(), *OTHER.iterdir()]):
         print(f"{path.relative_to(FOLDER.parent.parent)}: {path.stat().st_size / 1e3:.0f} kB")
 
 
