@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
     from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.functional.curves import ClassificationCurves
     from mm_metrics_plugin.io.classification import ClassificationResults
 
+MOST_DRAWN = 100  # classes whose curves can be told apart, more or less
+MOST_SCORES_DRAWN = 10_000_000  # a curve has a point for every score
 PARSER: Dict[str, Any] = dict(
     help="report on a classifier's results",
     description="Reports on the results of a classifier: accuracy, AUC, precision, recall and F1 per class, and\n"
@@ -31,8 +34,8 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics classification results.pkl --config configs/resnet.py      class names from the config (needs mmpretrain)
   mm-metrics classification results.pkl --format json
 
-OUT_DIR receives report.json, report.md, per_class.csv, curves.png (ROC and precision-recall) and, where every sample
-has one class, confusion_matrix.csv and confusion_matrix.png.""",
+OUT_DIR receives report.json, report.md, per_class.csv, curves.png (ROC and precision-recall, of up to 100 classes)
+and, where every sample has one class, confusion_matrix.csv and confusion_matrix.png.""",
 )
 
 
@@ -78,8 +81,7 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> ClassificationRe
     """Everything the report says, from the files named on the command line."""
     from mm_metrics_plugin.cli.output import input_entry, versions
     from mm_metrics_plugin.functional.auc import score_auc
-    from mm_metrics_plugin.functional.classification_report import ClassificationReport
-    from mm_metrics_plugin.functional.curves import classification_curves
+    from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
     from mm_metrics_plugin.functional.delong import auc_intervals
     from mm_metrics_plugin.io.classification import read_classification
 
@@ -107,10 +109,27 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> ClassificationRe
         result=result,
         accuracy=accuracy,
         auc=score_auc([results.scores], truth),  # type: ignore[arg-type]
-        curves=classification_curves([results.scores], truth),  # type: ignore[arg-type]
+        thresholds=class_thresholds(
+            results.scores,
+            truth,  # type: ignore[arg-type]
+            at_specificity=arguments.at_specificity,
+            at_sensitivity=arguments.at_sensitivity,
+        ),
+        curves=_curves(results, arguments),
         auc_intervals=None if level is None else auc_intervals([results.scores], truth, level=level),  # type: ignore[arg-type]
         intervals=None if level is None else _intervals(results, arguments),
     )
+
+
+def _curves(results: ClassificationResults, arguments: argparse.Namespace) -> Optional[ClassificationCurves]:
+    """What the figure shows, where there is one and it can be read."""
+    from mm_metrics_plugin.functional.curves import classification_curves
+
+    drawn = arguments.out_dir is not None or arguments.show
+    if not drawn or results.scores.shape[1] > MOST_DRAWN or results.scores.size > MOST_SCORES_DRAWN:
+        return None
+    truth = results.labels if results.labels is not None else results.targets
+    return classification_curves([results.scores], truth)  # type: ignore[arg-type]
 
 
 def _intervals(results: ClassificationResults, arguments: argparse.Namespace) -> Any:

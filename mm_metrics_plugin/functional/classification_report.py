@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.functional.auc import AUCResult
 from mm_metrics_plugin.functional.confusion import ConfusionResult, CountsResult
-from mm_metrics_plugin.functional.curves import ClassificationCurves
+from mm_metrics_plugin.functional.curves import ClassificationCurves, classification_curves
 from mm_metrics_plugin.functional.delong import AUCIntervals
 from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION, Confusion, row_shares, top_confusions
 from mm_metrics_plugin.functional.intervals import Intervals
+
+_AT_ONCE = 16
+_THRESHOLDS = (
+    "ks",
+    "ks_threshold",
+    "sensitivity_at_specificity",
+    "sensitivity_threshold",
+    "specificity_at_sensitivity",
+    "specificity_threshold",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +37,8 @@ class ClassificationReport:
         result: What the decisions say: a whole confusion matrix where every sample has one class, else counts.
         accuracy: The share of right decisions; where samples have several classes, of right yes-or-no decisions.
         auc: One-vs-rest AUC of the scores.
-        curves: Those of each class against the rest.
+        thresholds: KS and the like of each class, from :func:`class_thresholds`.
+        curves: Those of each class against the rest; None where they would be too many to draw.
         auc_intervals: DeLong's, if they were asked for.
         intervals: Of precision, recall and F1, if they were asked for.
     """
@@ -39,6 +50,7 @@ class ClassificationReport:
     result: CountsResult
     accuracy: float
     auc: AUCResult
+    thresholds: Mapping[str, Any] = field(default_factory=dict)
     curves: Optional[ClassificationCurves] = None
     auc_intervals: Optional[AUCIntervals] = None
     intervals: Optional[Intervals] = None
@@ -102,23 +114,6 @@ class ClassificationReport:
         columns = self.columns
         return {key: int(np.count_nonzero(~np.isnan(columns[key]))) for key in ("precision", "recall", "f1", "auc")}
 
-    def threshold_columns(self) -> Dict[str, Any]:
-        """KS, sensitivity at a specificity and the reverse of each class, each with its threshold."""
-        if self.curves is None:
-            return {}
-        ks, at_ks = self.curves.youden()
-        sensitivity, at_specificity = self.curves.sensitivity_at(self.settings["at_specificity"])
-        specificity, at_sensitivity = self.curves.specificity_at(self.settings["at_sensitivity"])
-        return {
-            "name": list(self.classes),
-            "ks": ks,
-            "ks_threshold": at_ks,
-            "sensitivity_at_specificity": sensitivity,
-            "sensitivity_threshold": at_specificity,
-            "specificity_at_sensitivity": specificity,
-            "specificity_threshold": at_sensitivity,
-        }
-
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
         columns = self.columns
@@ -135,10 +130,40 @@ class ClassificationReport:
             "per_class": [dict(zip(columns, row)) for row in rows],
             "confusion_matrix": None if self.matrix is None else self.matrix.tolist(),
             "top_confusions": [one.to_dict() for one in self.confusions],
-            "thresholds": _rows(self.threshold_columns()),
+            "thresholds": _rows({"name": list(self.classes), **self.thresholds}),
             "auc_intervals": None if self.auc_intervals is None else self.auc_intervals.to_dict(),
             "intervals": None if self.intervals is None else self.intervals.to_dict(),
         }
+
+
+def class_thresholds(
+    scores: np.ndarray, labels: np.ndarray, *, at_specificity: float = 0.95, at_sensitivity: float = 0.95
+) -> Dict[str, np.ndarray]:
+    """KS, sensitivity at a specificity and the reverse of each class against the rest, each with its threshold.
+
+    Args:
+        scores: (samples, classes).
+        labels: The class of each sample, or (samples, classes) of 1, 0 and -1, where samples with -1 do not count.
+        at_specificity: Least specificity where the greatest sensitivity is looked for.
+        at_sensitivity: Least sensitivity where the greatest specificity is looked for.
+
+    Example:
+        >>> scores, labels = np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]])
+        >>> found = class_thresholds(scores, labels, at_specificity=0.5)
+        >>> {name: value.tolist() for name, value in found.items() if "sensitivity" in name}
+        {'sensitivity_at_specificity': [1.0], 'sensitivity_threshold': [0.35], 'specificity_at_sensitivity': [0.5]}
+    """
+    parts = []
+    # A few classes at a time: their curves have a point for every distinct score.
+    for start in range(0, scores.shape[1], _AT_ONCE):
+        block = scores[:, start : start + _AT_ONCE]
+        own = labels[:, start : start + _AT_ONCE] if labels.ndim == 2 else None
+        if own is None:
+            own = (labels[:, None] == np.arange(start, start + block.shape[1])).astype(np.int8)
+        curves = classification_curves([block], own)
+        found = (curves.youden(), curves.sensitivity_at(at_specificity), curves.specificity_at(at_sensitivity))
+        parts.append([column for pair in found for column in pair])
+    return dict(zip(_THRESHOLDS, (np.concatenate(columns) for columns in zip(*parts))))
 
 
 def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:

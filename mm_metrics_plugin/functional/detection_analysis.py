@@ -18,7 +18,7 @@ from mm_metrics_plugin.functional.sizes import COCO_EDGES, SizeReport, size_repo
 
 BACKGROUND_THRESHOLD = 0.1
 FOLDS = 5
-POINTS = 501
+POINTS = 201
 
 
 @dataclass(frozen=True, eq=False)

@@ -140,8 +140,8 @@ def _class_intervals(figures: Mapping[str, Any], classes: Sequence[str], names: 
 def classification_sections(report: ClassificationReport) -> List[Section]:
     """Thresholds of every class, and intervals where they were asked for."""
     sections: List[Section] = []
-    if report.curves is not None:
-        columns = report.threshold_columns()
+    if report.thresholds:
+        columns = {"name": list(report.classes), **report.thresholds}
         settings = report.settings
         lines = [
             "each class against the rest: the greatest sensitivity + specificity - 1 (KS, Youden) and its threshold; "

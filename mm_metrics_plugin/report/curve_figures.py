@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 12  # with more classes than this, a legend would not be read
 LONGEST_NAME = 20
+MOST_POINTS = 2000
 
 
 def detection_curve_figures(curves: DetectionCurves, classes: Sequence[str], color_theme: str) -> List[Figure]:
@@ -75,6 +76,9 @@ def _draw(axes: Axes, lines: Sequence[Any], mean: Any, classes: Sequence[str], c
         raise ValueError(f"'color_theme' must be the name of a colour map of matplotlib (found {color_theme!r})")
     colours, named = matplotlib.colormaps[color_theme], len(classes) <= MOST_NAMED
     for index, ((across, up), name) in enumerate(zip(lines, classes)):
+        if len(across) > 2 * MOST_POINTS:  # more than there are pixels
+            step = len(across) // MOST_POINTS
+            across, up = [*across[::step], across[-1]], [*up[::step], up[-1]]
         colour = colours(index / max(1, len(classes) - 1) * 0.9)
         label = printable(name)[:LONGEST_NAME] if named else None
         axes.plot(across, up, color=colour, linewidth=1.1 if named else 0.6, alpha=1 if named else 0.5, label=label)

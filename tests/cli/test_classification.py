@@ -87,7 +87,7 @@ def test_several_classes_a_sample(tmp_path):
     keys = {"accuracy": "accuracy", "auc": "auc", "mean_precision": "precision", "mean_recall": "recall"}
     assert {key: report[key] for key in keys} == {key: log[f"multi-label/{name}"] for key, name in keys.items()}
     assert report["confusion_matrix"] is None and report["settings"]["score_thr"] == 0.5
-    assert sorted(os.listdir(tmp_path / "out")) == ["per_class.csv", "report.json", "report.md"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["curves.png", "per_class.csv", "report.json", "report.md"]
     assert "several classes a sample" in files.printed("classification", path)
 
 
