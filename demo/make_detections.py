@@ -79,9 +79,7 @@ def write_coco_results(pickled: Path, path: Path) -> None:
     ):
         left, top, right, bottom = (float(edge) for edge in box)
         bbox = [float(str(np.float32(number))) for number in (left, top, right - left, bottom - top)]
-        rows.append(
-            dict(image_id=found.image_ids[at], category_id=int(label) + 1, bbox=bbox, score=float(str(score)))
-        )
+        rows.append(dict(image_id=found.image_ids[at], category_id=int(label) + 1, bbox=bbox, score=float(str(score))))
     path.write_text(json.dumps(rows, separators=(",", ":")) + "\n")
 
 
@@ -103,8 +101,16 @@ def main(train: int = 400, val: int = 300, epochs: int = 10) -> None:
         larger = f"test_dataloader.dataset.pipeline.1.scale=({LARGER},{LARGER})"
         checkpoint = f"work/epoch_{epochs}.pth"
         run_tool(
-            folder, "test.py", "config.py", checkpoint, "--work-dir", "work", "--out", "larger.pkl",
-            "--cfg-options", larger,
+            folder,
+            "test.py",
+            "config.py",
+            checkpoint,
+            "--work-dir",
+            "work",
+            "--out",
+            "larger.pkl",
+            "--cfg-options",
+            larger,
         )
         OTHER.mkdir(exist_ok=True)
         write_coco_results(folder / "larger.pkl", OTHER / "larger.json")
