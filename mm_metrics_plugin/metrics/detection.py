@@ -15,6 +15,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
 from mm_metrics_plugin.functional.detection import APSettings, average_precision
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
+from mm_metrics_plugin.functional.detection_report import BACKGROUND, protocol_report
 from mm_metrics_plugin.functional.intervals import bootstrap_detection
 from mm_metrics_plugin.functional.matching import PROTOCOLS
 from mm_metrics_plugin.functional.scale import overlaps_by_scale
@@ -23,6 +24,7 @@ from mm_metrics_plugin.io.writing import write_csv, write_json
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.instances import read_images
 from mm_metrics_plugin.metrics.options import check_choice, check_together
+from mm_metrics_plugin.report.tables import CORNER
 from mm_metrics_plugin.states.base import State, StateGroup
 from mm_metrics_plugin.states.detection import DetectionState, ImageBatch
 from mm_metrics_plugin.states.scored_matches import ScoredMatchState
@@ -299,40 +301,26 @@ class DetectionPRF(StreamingMetric):
         return metrics
 
     def _write(self, state: DetectionState, result: ConfusionResult, names: List[str]) -> None:
-        """The matrix and the table per class, as JSON and as CSV."""
-        columns: Dict[str, Any] = {
-            "class": names,
-            "objects": result.support[:-1],
-            "detections": result.predicted[:-1],
-            "tp": result.tp[:-1],
-            "fp": result.fp[:-1],
-            "fn": result.fn[:-1],
-            "precision": result.per_class.precision[:-1],
-            "recall": result.per_class.recall[:-1],
-            "f1": result.per_class.f_score[:-1],
-        }
-        rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
-        with_background = [*names, "background"]
-        write_json(
-            f"{self.outfile_prefix}.json",
-            {
-                "protocol": state.protocol,
-                "classes": names,
-                "counts": state.tally,
-                "confusion_matrix": result.matrix.tolist(),
-                "per_class": rows,
-            },
+        """The matrix and the table per class, as JSON and as CSV: what the report says, of this evaluation."""
+        report = protocol_report(
+            state.protocol,
+            result.matrix,
+            classes=names,
+            objects=result.support[:-1],
+            detections=result.predicted[:-1],
+            counts=state.tally,
         )
-        write_csv(f"{self.outfile_prefix}.per_class.csv", list(columns), [list(row.values()) for row in rows])
-        write_csv(
-            f"{self.outfile_prefix}.confusion_matrix.csv",
-            ["truth \\ prediction", *with_background],
-            [[name, *row] for name, row in zip(with_background, result.matrix.tolist())],
-        )
+        content = {"protocol": state.protocol, "classes": names, **report.to_dict()}
+        rows = [list(row.values()) for row in content["per_class"]]
+        labels = [*names, BACKGROUND]
+        cells = [[name, *row] for name, row in zip(labels, content["confusion_matrix"])]
+        write_json(f"{self.outfile_prefix}.json", content)
+        write_csv(f"{self.outfile_prefix}.per_class.csv", list(report.columns), rows)
+        write_csv(f"{self.outfile_prefix}.confusion_matrix.csv", [CORNER, *labels], cells)
 
 
 def _matrix_text(matrix: np.ndarray, names: List[str]) -> str:
-    labels = [*names, "background"]
+    labels = [*names, BACKGROUND]
     width = max(7, *(len(label) + 1 for label in labels), len(str(matrix.max())) + 1)
     lines = [
         "confusion matrix (rows truth, columns prediction)",

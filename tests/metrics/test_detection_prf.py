@@ -99,7 +99,7 @@ def test_files_hold_the_numbers(tmp_path):
     matrix = np.array(written["confusion_matrix"])
     assert matrix.shape == (4, 4)
     assert matrix.diagonal()[:3].sum() == found["tp"]
-    assert [row["class"] for row in written["per_class"]] == list(CLASSES)
+    assert [row["name"] for row in written["per_class"]] == list(CLASSES)
     assert [row["precision"] for row in written["per_class"]] == [found[f"precision_{name}"] for name in CLASSES]
     assert written["counts"]["images"] == len(SAMPLES)
     rows = list(csv.reader((tmp_path / "latest.confusion_matrix.csv").read_text().splitlines()))
