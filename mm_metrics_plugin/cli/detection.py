@@ -174,7 +174,6 @@ def make_report(part: Part) -> DetectionReport:
     """Everything the report says."""
     import numpy as np
 
-    from mm_metrics_plugin.functional.detection_analysis import analyse_detections
     from mm_metrics_plugin.functional.detection_report import DetectionReport, protocol_report
     from mm_metrics_plugin.io.tally import Tally
 
@@ -209,6 +208,8 @@ def make_report(part: Part) -> DetectionReport:
     }
     analysis = None
     if not settings["matrix_only"]:
+        from mm_metrics_plugin.functional.detection_analysis import analyse_detections  # imports SciPy
+
         analysis = analyse_detections(
             batch,
             classes=part.classes,

@@ -34,8 +34,14 @@ def written(tmp_path_factory):
 
 def test_every_file_is_there_and_nothing_else(written):
     folder, _, said = written
-    expected = ["confusion_matrix.csv", "confusion_matrix.png", "confusion_matrix_agnostic.png"]
-    expected += ["confusion_matrix_mmdet.png", "per_class.csv", "report.json", "report.md"]
+    expected = [
+        "confidence_curves.png",
+        "confusion_matrix.csv",
+        "confusion_matrix.png",
+        "confusion_matrix_agnostic.png",
+    ]
+    expected += ["confusion_matrix_mmdet.png", "curves.csv", "per_class.csv", "pr_curves.png"]
+    expected += ["report.json", "report.md"]
     assert sorted(os.listdir(folder / "out")) == expected
     assert said.count("\n") == 1 and "report.json" in said
 
@@ -149,20 +155,21 @@ def test_quiet_prints_nothing(written, tmp_path):
     assert (succeeded(done), done.stderr) == ("", "")
     names = os.listdir(tmp_path / "a" / "b")
     assert sorted(names) == [
-        *("confusion_matrix.csv", "confusion_matrix.png", "confusion_matrix_mmdet.png"),
-        *("per_class.csv", "report.json", "report.md"),
+        *("confidence_curves.png", "confusion_matrix.csv", "confusion_matrix.png", "confusion_matrix_mmdet.png"),
+        *("curves.csv", "per_class.csv", "pr_curves.png", "report.json", "report.md"),
     ]
 
 
-def test_nothing_of_torch_is_imported(written):
-    code = """
+@pytest.mark.parametrize(("options", "imported"), [([], ["scipy"]), (["--matrix-only"], [])])
+def test_nothing_of_torch_is_imported(options, imported, written):
+    code = f"""
 import sys
-sys.argv = ["mm-metrics", "detection", "truth.json", "results.pkl", "--quiet"]
+sys.argv = ["mm-metrics", "detection", "truth.json", "results.pkl", "--quiet", *{options}]
 from mm_metrics_plugin.cli import main
 assert main() == 0
 print([name for name in ("torch", "mmengine", "mmdet", "matplotlib", "scipy", "sklearn") if name in sys.modules])
 """
-    assert succeeded(command(cwd=written[0], script=("-c", code))) == "[]\n"
+    assert succeeded(command(cwd=written[0], script=("-c", code))) == f"{imported}\n"
 
 
 def report_of(*arguments):
