@@ -64,7 +64,7 @@ def test_numbers_are_those_of_the_training_log(written):
 
 def test_files_and_text(written):
     folder, text, report = written
-    names = ["confusion_matrix.csv", "confusion_matrix.png", "per_class.csv", "report.json", "report.md"]
+    names = ["confusion_matrix.csv", "confusion_matrix.png", "curves.png", "per_class.csv", "report.json", "report.md"]
     assert sorted(os.listdir(folder / "out")) == names
     with open(folder / "out" / "per_class.csv", newline="") as file:
         rows = list(csv.DictReader(file))
