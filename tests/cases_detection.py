@@ -92,11 +92,11 @@ def rates(tp, fp, fn):
     }
 
 
-def coco_counts(samples):
+def coco_counts(samples, min_score=SCORE_THRESHOLD):
     """TP, FP and FN of each class at IoU 0.5, from pycocotools' own matches."""
     from tests.functional.detection_problems import coco_eval
 
-    evaluation = coco_eval(batch_of(samples), len(CLASSES), min_score=SCORE_THRESHOLD)
+    evaluation = coco_eval(batch_of(samples), len(CLASSES), min_score=min_score)
     evaluation.params.iouThrs = np.array([0.5])
     evaluation.params.maxDets = [1000]
     with contextlib.redirect_stdout(io.StringIO()):
@@ -115,6 +115,15 @@ def coco_counts(samples):
 
 def coco_reference(samples):
     return rates(*coco_counts(samples))
+
+
+def coco_best_threshold(samples):
+    """The greatest pooled F1 over every threshold there can be: scores have one digit."""
+    best = 0.0
+    for tenth in range(1, 11):
+        tp, fp, fn = (count.sum() for count in coco_counts(samples, tenth / 10))
+        best = max(best, 2 * tp / (2 * tp + fp + fn))
+    return {**coco_reference(samples), "operating_f_score": best}
 
 
 def coco_classwise(samples):
@@ -189,7 +198,7 @@ def _box(sample, box, score=0.5, label=0):
     )
 
 
-COUNTS = dict.fromkeys(("tp*", "fp*", "fn*", "classes_averaged"))
+COUNTS = dict.fromkeys(("tp*", "fp*", "fn*", "classes_averaged", "operating_threshold*"))
 MAKE = dict(samples=detections, classes=CLASSES, damages=DAMAGES, rules=COUNTS, dtypes=("float32", "float64", "numpy"))
 
 DETECTION_CASES = [
@@ -200,6 +209,12 @@ DETECTION_CASES = [
         partial(DetectionPRF, ap=True, classwise=True, ci=0.9, resamples=20, seed=5),
         reference=coco_intervals,
         **{**MAKE, "samples": distinct_detections},
+    ),
+    MetricCase(
+        "detection-operating-point",
+        partial(DetectionPRF, operating_point="f1", classwise=True),
+        reference=coco_best_threshold,
+        **MAKE,
     ),
     MetricCase("detection-mmdet", partial(DetectionPRF, matching="mmdet"), reference=stock_reference, **MAKE),
 ]

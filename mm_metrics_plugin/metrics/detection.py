@@ -18,8 +18,9 @@ from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_r
 from mm_metrics_plugin.functional.detection_report import BACKGROUND, protocol_report
 from mm_metrics_plugin.functional.intervals import bootstrap_detection
 from mm_metrics_plugin.functional.matching import PROTOCOLS
+from mm_metrics_plugin.functional.operating_points import Rule, operating_points
 from mm_metrics_plugin.functional.scale import overlaps_by_scale
-from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS
+from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, ScoredMatches
 from mm_metrics_plugin.io.writing import write_csv, write_json
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.instances import read_images
@@ -60,6 +61,10 @@ class DetectionPRF(StreamingMetric):
         ap: Also COCO's average precision.
         ci: Also the ends of intervals that hold the truth this often, such as 0.95: bootstrap over images, which are
             what was sampled. Some 40 bytes a detection are then kept. Goes with ``matching='coco'``.
+        operating_point: Also the one score threshold that is best by this rule (``'f1'``, ``'f2'``,
+            ``'precision=0.9'``, ``'recall=0.95'``) and what it gives, from the same pass: ``operating_threshold``,
+            ``operating_f_score``, ``operating_precision``, ``operating_recall``, and ``cross_fitted_f_score``, the
+            F-score on images it was not chosen on. Goes with ``matching='coco'``.
         resamples: How many times the images are drawn for the intervals.
         seed: Of the draws.
         collect_device: As in mmengine.
@@ -92,6 +97,7 @@ class DetectionPRF(StreamingMetric):
         outfile_prefix: Optional[str] = None,
         ap: bool = False,
         ci: Optional[float] = None,
+        operating_point: Optional[str] = None,
         resamples: int = 1000,
         seed: int = 0,
         collect_device: str = "cpu",
@@ -110,6 +116,12 @@ class DetectionPRF(StreamingMetric):
             ci is None or (matching == "coco" and average != "weighted"),
             f"ci goes with matching='coco' and average='macro' or 'micro' (found {matching!r} and {average!r})",
         )
+        check_together(
+            operating_point is None or matching == "coco",
+            f"operating_point goes with matching='coco' (found {matching!r})",
+        )
+        if operating_point is not None:
+            Rule.parse(operating_point)  # a rule that cannot be read is told now, not after the first epoch
         self.score_thr = score_thr
         self.iou_thr = iou_thr
         self.matching = matching
@@ -121,6 +133,7 @@ class DetectionPRF(StreamingMetric):
         self.outfile_prefix = outfile_prefix
         self.ap = ap
         self.ci = ci
+        self.operating_point = operating_point
         self.resamples = resamples
         self.seed = seed
         self._scale_seen = np.zeros(3, dtype=np.int64)  # images looked at, right as they are, right if scaled back
@@ -144,10 +157,10 @@ class DetectionPRF(StreamingMetric):
             nms_iou_threshold=self.nms_iou_thr,
             average_precision=APSettings(self._classes) if self.ap else None,
         )
-        if self.ci is None:
+        if self.ci is None and self.operating_point is None:
             return counts
         members: Dict[str, State] = {"counts": counts, "matches": self._match_state((self.iou_thr,))}
-        if self.ap:
+        if self.ap and self.ci is not None:
             members["average_precision"] = self._match_state(COCO_IOU_THRESHOLDS)
         return StateGroup(**members)
 
@@ -209,7 +222,9 @@ class DetectionPRF(StreamingMetric):
         metrics = self._keys(result, names)
         if state.average_precision is not None:
             metrics.update(self._average_precision(state, names))
-        if group is not None:
+        if group is not None and self.operating_point is not None:
+            metrics.update(self._operating_point(group["matches"].matches(), names))  # type: ignore[attr-defined]
+        if group is not None and self.ci is not None:
             metrics.update(self._intervals(group, names))
         if self.confusion_matrix:
             print_log(_matrix_text(matrix, names), logger="current", level=logging.INFO)
@@ -259,6 +274,27 @@ class DetectionPRF(StreamingMetric):
         undefined = [names[index] for index in np.flatnonzero(np.isnan(result.per_class))]
         self.warn_undefined("mAP", "there is no object of the class", undefined)
         return metrics
+
+    def _operating_point(self, matches: Optional[ScoredMatches], names: List[str]) -> Dict[str, float]:
+        """The best threshold, and what it gives on the same images and on others."""
+        keys = ["threshold", "f_score", "precision", "recall"]
+        if matches is None or matches.num_images < 2:
+            found = dict.fromkeys([*(f"operating_{key}" for key in keys), "cross_fitted_f_score"], float("nan"))
+            per_class = np.full(len(names), np.nan)
+        else:
+            points = operating_points(
+                matches,
+                rule=self.operating_point or "f1",
+                iou_threshold=self.iou_thr,
+                folds=min(5, matches.num_images),
+                seed=self.seed,
+            )
+            found = {f"operating_{key}": getattr(points.overall, key) for key in keys}
+            found["cross_fitted_f_score"] = points.overall_cross_fitted.f_score
+            per_class = points.per_class.threshold
+        if self.classwise:
+            found.update({f"operating_threshold_{name}": value for name, value in zip(names, per_class)})
+        return found
 
     def _intervals(self, group: StateGroup, names: List[str]) -> Dict[str, float]:
         """The ends of the intervals of every rate that has a key of its own."""

@@ -203,3 +203,16 @@ def test_memory_stays_constant_without_ap():
         made.process(None, detections(np.random.default_rng(batch), 4))
         sizes.append(sum(value.nbytes for value in made.results[0].arrays().values() if value is not None))
     assert sizes[1] == sizes[-1]
+
+
+def test_operating_point_by_a_floor():
+    found = values(operating_point="precision=0.5", classwise=True)
+    assert found["operating_precision"] >= 0.5
+    at_it = values(score_thr=found["operating_threshold"])
+    assert at_it["micro_precision"] == found["operating_precision"]
+    assert at_it["micro_recall"] == found["operating_recall"]
+    assert found["cross_fitted_f_score"] <= 1
+    with pytest.raises(ValueError, match="matching"):
+        DetectionPRF(operating_point="f1", matching="mmdet")
+    with pytest.raises(ValueError, match="best"):
+        DetectionPRF(operating_point="best")
