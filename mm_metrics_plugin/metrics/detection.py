@@ -292,6 +292,8 @@ class DetectionPRF(StreamingMetric):
             found = {f"operating_{key}": getattr(points.overall, key) for key in keys}
             found["cross_fitted_f_score"] = points.overall_cross_fitted.f_score
             per_class = points.per_class.threshold
+            if np.isnan(points.overall.threshold):
+                self.warn_undefined("operating_threshold", "no threshold keeps the floor", ["all classes"])
         if self.classwise:
             found.update({f"operating_threshold_{name}": value for name, value in zip(names, per_class)})
         return found

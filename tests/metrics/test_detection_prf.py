@@ -206,12 +206,16 @@ def test_memory_stays_constant_without_ap():
 
 
 def test_operating_point_by_a_floor():
-    found = values(operating_point="precision=0.5", classwise=True)
-    assert found["operating_precision"] >= 0.5
+    found = values(operating_point="recall=0.5", classwise=True)
+    assert found["operating_recall"] >= 0.5
     at_it = values(score_thr=found["operating_threshold"])
     assert at_it["micro_precision"] == found["operating_precision"]
     assert at_it["micro_recall"] == found["operating_recall"]
-    assert found["cross_fitted_f_score"] <= 1
+    assert 0 < found["cross_fitted_f_score"] < 1
+    made = metric(operating_point="precision=0.99")
+    with pytest.warns(UndefinedMetricWarning, match="no threshold keeps the floor"):
+        made.process(None, SAMPLES)
+        assert np.isnan(made.evaluate(len(SAMPLES))["det/operating_threshold"])
     with pytest.raises(ValueError, match="matching"):
         DetectionPRF(operating_point="f1", matching="mmdet")
     with pytest.raises(ValueError, match="best"):
