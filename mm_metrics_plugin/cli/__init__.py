@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import warnings
@@ -41,6 +42,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         0, or 2 if the input is bad; then one line on stderr says why.
     """
     parsed = make_parser().parse_args(arguments)
+    collects = gc.isenabled()
+    gc.disable()  # a report is over before anything worth collecting has gathered, and looking for it takes its time
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
@@ -56,6 +59,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             if os.environ.get("RANK", "0") == "0":  # of several processes one speaks for all
                 print(f"{PROGRAM} {parsed.subcommand}: {_message(error)}", file=sys.stderr)
             return BAD_INPUT
+        finally:
+            if collects:
+                gc.enable()
     return 0
 
 

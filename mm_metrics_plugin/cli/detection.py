@@ -69,7 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--matching",
         action="append",
         choices=PROTOCOLS,
-        help="how detections are matched to objects; may be given several times (default: coco and mmdet)",
+        help="how detections are matched to objects; may be given several times (default: coco and mmdet, and a "
+        "picture of coco's matrix only)",
     )
     group = parser.add_argument_group("what is looked at")
     group.add_argument(
@@ -130,7 +131,7 @@ def _settings(arguments: argparse.Namespace) -> Dict[str, Any]:
         "score_thr": arguments.score_thr,
         "tp_iou_thr": arguments.tp_iou_thr,
         "nms_iou_thr": arguments.nms_iou_thr,
-        "matching": list(dict.fromkeys(arguments.matching or ("coco", "mmdet"))),
+        "matching": list(dict.fromkeys(arguments.matching or DEFAULT_MATCHING)),
         "allow_missing": arguments.allow_missing,
         "matrix_only": arguments.matrix_only,
         "size_edges": arguments.size_edges,
@@ -224,16 +225,19 @@ def make_report(part: Part) -> DetectionReport:
     return DetectionReport(part.classes, settings, part.inputs(), counts, tuple(reports), analysis)
 
 
+DEFAULT_MATCHING = ("coco", "mmdet")
 _COUNTED_FOR_ALL = ("images", "detections_suppressed", "detections_below_threshold")
 
 
 def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Any]:
-    """The first protocol's figure under the plain name, the others' with theirs behind it."""
+    """The first protocol's figure under the plain name, the others' with theirs behind it if they were asked for."""
     from mm_metrics_plugin.report.figures import confusion_figure
 
     settings = report.settings
     figures: Dict[str, Any] = {}
-    for one in report.protocols:
+    # A picture of many classes costs more time than all the counting, so what nobody asked for is not drawn.
+    drawn = report.protocols[:1] if tuple(settings["matching"]) == DEFAULT_MATCHING else report.protocols
+    for one in drawn:
         name = "confusion_matrix.png" if not figures else f"confusion_matrix_{one.protocol}.png"
         title = f"{one.protocol}, score >= {settings['score_thr']:g}, IoU >= {settings['tp_iou_thr']:g}"
         figures[name] = confusion_figure(

@@ -155,7 +155,7 @@ def test_quiet_prints_nothing(written, tmp_path):
     assert (succeeded(done), done.stderr) == ("", "")
     names = os.listdir(tmp_path / "a" / "b")
     assert sorted(names) == [
-        *("confidence_curves.png", "confusion_matrix.csv", "confusion_matrix.png", "confusion_matrix_mmdet.png"),
+        *("confidence_curves.png", "confusion_matrix.csv", "confusion_matrix.png"),
         *("curves.csv", "per_class.csv", "pr_curves.png", "report.json", "report.md"),
     ]
 
