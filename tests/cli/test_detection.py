@@ -333,7 +333,6 @@ def test_nan_is_never_printed_as_a_number_in_json(written):
     assert all(math.isfinite(one["mean_precision"]) for one in strict(text)["protocols"].values())
 
 
-@pytest.mark.skipif(not files.DEMO.is_dir(), reason="the demonstration's files are not here")
 def test_the_bundled_results(tmp_path):
     done = command("detection", files.DEMO / "annotations.json", files.DEMO / "results.pkl", tmp_path / "out", cwd="/")
     text = succeeded(done)
