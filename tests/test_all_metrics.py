@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 
 import pytest
+import torch
 
 import mm_metrics_plugin
 from mm_metrics_plugin import StreamingMetric
-from mm_metrics_plugin.testing import LOCAL_CHECKS, PRELOAD, check_processes
+from mm_metrics_plugin.testing import LOCAL_CHECKS, PRELOAD, assert_same, check_processes, evaluate
 from tests.cases import CASES
+from tests.metrics.test_streaming import Away
 
 PRELOAD.append("tests.cases")
 
@@ -20,6 +22,26 @@ PRELOAD.append("tests.cases")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_check(case, check):
     check(case)
+
+
+def away(value):
+    """The same with every tensor on a device that is not here."""
+    if isinstance(value, torch.Tensor):
+        return value.as_subclass(Away)
+    if isinstance(value, dict):
+        return {key: away(inner) for key, inner in value.items()}
+    return [away(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_tensors_on_a_device_are_fetched_once_a_batch(case):
+    metric, samples = case.metric(), away(case.draw(24))
+    for start in range(0, 24, 8):
+        Away.fetched = 0
+        metric.process(None, samples[start : start + 8])
+        assert Away.fetched == 1
+    assert_same(metric.evaluate(24), evaluate(case.metric(), case.draw(24), batch_size=8), 0.0, case.name)
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])

@@ -41,10 +41,15 @@ def stack_fields(samples: Sequence[Mapping], fields: Sequence[str], name: Sample
     Raises:
         MetricInputError: A field is missing, or its shape differs between samples.
     """
-    return to_host([_stack(field_values(samples, field, name), field, name) for field in fields])
+    return to_host([stack_values(field_values(samples, field, name), field, name) for field in fields])
 
 
-def _stack(values: List[Any], field: str, name: SampleName) -> Any:
+def stack_values(values: List[Any], field: str, name: SampleName) -> Any:
+    """One tensor or array of the field's values, where they are; :func:`to_host` fetches it with others.
+
+    Raises:
+        MetricInputError: The shape differs between samples.
+    """
     if any(isinstance(value, torch.Tensor) for value in values):
         values = [value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value)) for value in values]
     else:

@@ -66,7 +66,7 @@ def _columns(samples: Sequence[Mapping], part: str, fields: Sequence[str], name:
 def _joined(column: List[Any]) -> Any:
     devices = [value.device for value in column if isinstance(value, torch.Tensor)]
     if devices:
-        return torch.cat([torch.as_tensor(value, device=devices[0]) for value in column])
+        return torch.cat([v if isinstance(v, torch.Tensor) else torch.as_tensor(v, device=devices[0]) for v in column])
     return np.concatenate(column)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.metrics.fields import SampleName, field_values, first_bad, stack_fields, to_host
+from mm_metrics_plugin.metrics.fields import SampleName, field_values, first_bad, stack_fields, stack_values, to_host
 from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 
 
@@ -24,9 +24,12 @@ class MultiLabelMetricBase(ScoredMetricBase):
             scores, truth = stack_fields(samples, ["pred_score", "gt_score"], name)
             scores = self.checked_scores(scores, name)
             return scores, _checked_truth(truth, scores.shape[1], name)
-        (scores,) = stack_fields(samples, ["pred_score"], name)
+        lists = [torch.as_tensor(value).reshape(-1) for value in field_values(samples, "gt_label", name)]
+        stacked = stack_values(field_values(samples, "pred_score", name), "pred_score", name)
+        scores, labels = to_host([stacked, torch.cat(lists)])
         scores = self.checked_scores(scores, name)
-        return scores, _truth_of_lists(field_values(samples, "gt_label", name), scores.shape[1], name)
+        rows = np.repeat(np.arange(len(lists)), [part.numel() for part in lists])
+        return scores, _truth_of_lists(labels, rows, scores.shape, name)
 
 
 def _checked_truth(truth: np.ndarray, num_classes: int, name: SampleName) -> np.ndarray:
@@ -45,11 +48,8 @@ def _checked_truth(truth: np.ndarray, num_classes: int, name: SampleName) -> np.
     return truth.astype(np.int8)
 
 
-def _truth_of_lists(lists: Sequence, num_classes: int, name: SampleName) -> np.ndarray:
-    parts = [value if isinstance(value, torch.Tensor) else torch.as_tensor(value) for value in lists]
-    parts = [part if part.dim() == 1 else part.reshape(-1) for part in parts]
-    (labels,) = to_host([torch.cat(parts)])
-    rows = np.repeat(np.arange(len(parts)), [part.numel() for part in parts])
+def _truth_of_lists(labels: np.ndarray, rows: np.ndarray, shape: Tuple[int, ...], name: SampleName) -> np.ndarray:
+    num_classes = shape[1]
     good = (labels >= -1) & (labels < num_classes) & (labels == np.floor(labels))
     if not good.all():
         bad = int(np.flatnonzero(~good)[0])
@@ -57,7 +57,7 @@ def _truth_of_lists(lists: Sequence, num_classes: int, name: SampleName) -> np.n
             f"'gt_label' of {name(int(rows[bad]))} must hold class indices from 0 to {num_classes - 1}, or -1 for none "
             f"(found {labels[bad]})"
         )
-    truth = np.zeros((len(parts), num_classes), dtype=np.int8)
+    truth = np.zeros(shape, dtype=np.int8)
     given = labels >= 0
     truth[rows[given], labels[given].astype(np.int64)] = 1
     return truth
