@@ -76,7 +76,7 @@ def main() -> None:
     same = np.array_equal(matrix, report["protocols"]["mmdet"]["confusion_matrix"])
     note = f"matrix {'identical' if same else 'DIFFERENT'}"
     versus(taken["annotations, coco and mmdet"], theirs, "mmdet's tool, whole command", 8, note)
-    versus(taken["config, coco and mmdet"], theirs, "the same, to ours from the config", 4)
+    versus(taken["config, coco and mmdet"], theirs, "the same, to ours from the config", 8)
 
 
 if __name__ == "__main__":
