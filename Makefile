@@ -43,10 +43,10 @@ clean: ## remove the environment and everything generated (the compiled mmcv sta
 
 # --- environments: each stamp stands for one layer, installed on top of the one before -------------------------------
 
-$(VENV)/.demo: setup.py requirements/runtime.txt requirements/demo.txt requirements/lock.txt
+$(VENV)/.demo: setup.py requirements/runtime.txt requirements/report.txt requirements/demo.txt requirements/lock.txt
 	@echo "Setting up $(VENV) with torch $(TORCH), mmengine and scikit-learn (about 90 s) ..."
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	@$(LOCKED) --requirement requirements/demo.txt --requirement requirements/runtime.txt setuptools wheel
+	@$(LOCKED) $(foreach name,demo runtime report,--requirement requirements/$(name).txt) setuptools wheel
 	@$(LOCKED) --no-build-isolation --no-deps --editable .
 	@touch $@
 

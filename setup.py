@@ -32,6 +32,7 @@ setup(
     extras_require={
         "mmdet": ["mmdet>=3.0"],
         "mmpretrain": ["mmpretrain>=1.0"],
+        "report": requirements("report"),
         "tests": requirements("tests"),
     },
     entry_points={"console_scripts": ["mm-metrics = mm_metrics_plugin.cli:main"]},
