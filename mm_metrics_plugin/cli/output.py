@@ -59,7 +59,7 @@ def versions(*modules: str) -> Dict[str, str]:
         "python": platform.python_version(),
         "numpy": numpy.__version__,
     }
-    found.update({name: str(sys.modules[name].__version__) for name in modules if name in sys.modules})
+    found.update({name: str(sys.modules[name].__version__) for name in modules if sys.modules.get(name)})
     return found
 
 
@@ -83,6 +83,8 @@ def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> N
     out_dir = arguments.out_dir
     if out_dir is not None and Path(out_dir).exists() and not Path(out_dir).is_dir():
         raise ResultFileError(f"{Path(out_dir).name}: OUT_DIR must be a folder (found a file)")
+    if vars(arguments).get("html"):
+        _check_page(out_dir)
     figures: Dict[str, Any] = {}
     with Steps(not arguments.quiet).running() as steps:
         forms = make(steps)
@@ -104,6 +106,17 @@ def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> N
 
         if not show(list(figures.values())):
             warnings.warn("there is no display to show the figures on")
+
+
+def _check_page(out_dir: Optional[str]) -> None:
+    """Say before anything is read that no page can be made."""
+    from mm_metrics_plugin.report.page import missing_libraries
+
+    if out_dir is None:
+        raise ResultFileError("--html: OUT_DIR must be given, the folder the page goes to")
+    missing = missing_libraries()
+    if missing:
+        raise ResultFileError(f"--html: needs {' and '.join(missing)} (pip install mm_metrics_plugin[report])")
 
 
 def _write(out_dir: Path, forms: Forms, figures: Mapping[str, Any]) -> List[str]:

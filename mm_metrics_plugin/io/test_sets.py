@@ -1,7 +1,7 @@
 """The test data set of a config of the OpenMMLab family.
 
 A config is a program of the user's own, run by mmengine as by every tool of that family; never take one from
-strangers. mmengine and mmdet are imported only when one is read.
+strangers. mmengine is imported only when one is read, mmdet and mmpretrain only when they are needed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection_batch import Objects
 from mm_metrics_plugin.io.ground_truth import GroundTruth
+from mm_metrics_plugin.io.plain_coco import read_plain_coco
 from mm_metrics_plugin.io.tally import Tally
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -30,7 +31,9 @@ def read_test_set(
     options: Optional[Sequence[str]] = None,
     track: Track = lambda numbers: numbers,
 ) -> GroundTruth:
-    """Build the test data set of an mmdet config and take the objects out of it.
+    """Take the objects out of the test data set of an mmdet config.
+
+    A plain ``CocoDataset`` is read without mmdet, which takes seconds to import; any other is built with it.
 
     Args:
         path (str or PathLike): The config, in either style.
@@ -42,7 +45,11 @@ def read_test_set(
         ResultFileError: The config or its data set cannot be read.
     """
     path = Path(path)
-    dataset = _build(path, "mmdet", classes=classes, options=options)
+    config = _read_config(path, options)
+    plain = read_plain_coco(path.name, config.to_dict(), classes)
+    if plain is not None:
+        return plain
+    dataset = _build(path, config, "mmdet", classes=classes)
     names = dataset.metainfo.get("classes")
     if not names:
         raise ResultFileError(f"{path.name}: its test data set names no classes (give them with --classes)")
@@ -86,7 +93,7 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
         ResultFileError: The config or its data set cannot be read, or names no classes.
     """
     path = Path(path)
-    dataset = _build(path, "mmpretrain", options=options, lazy=True)
+    dataset = _build(path, _read_config(path, options), "mmpretrain", lazy=True)
     names = dataset.metainfo.get("classes")
     if not names:
         # Folders name their classes only once they were looked into.
@@ -101,37 +108,46 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
     return tuple(map(str, names))
 
 
-def _build(
-    path: Path,
-    library: str,
-    *,
-    classes: Optional[Sequence[str]] = None,
-    options: Optional[Sequence[str]] = None,
-    lazy: bool = False,
-) -> Any:
-    """The test data set, without its pipeline: pictures are not looked at."""
+def _read_config(path: Path, options: Optional[Sequence[str]]) -> Any:
+    """The config with its overrides; what it asks to import is not imported yet."""
     if not path.is_file():
         raise ResultFileError(f"{path.name}: cannot be read (No such file or directory)")
     try:
         from mmengine.config import Config
+    except ImportError as error:
+        raise ResultFileError(f"{path.name}: reading a config needs mmengine ({error})") from error
+    try:
+        config = Config.fromfile(str(path), import_custom_modules=False)
+        if options:
+            config.merge_from_dict(_parsed(options))
+    except ResultFileError:
+        raise
+    except Exception as error:
+        raise _config_error(path, error) from error
+    return config
+
+
+def _build(
+    path: Path, config: Any, library: str, *, classes: Optional[Sequence[str]] = None, lazy: bool = False
+) -> Any:
+    """The test data set, without its pipeline: pictures are not looked at."""
+    try:
         from mmengine.registry import DATASETS, init_default_scope
+        from mmengine.utils import import_modules_from_strings
 
         __import__(library)
     except ImportError as error:
         raise ResultFileError(f"{path.name}: reading a config needs {library} ({error})") from error
     try:
-        config = Config.fromfile(str(path))
+        if config.get("custom_imports"):
+            import_modules_from_strings(**config["custom_imports"])
         if library == "mmdet":
             from mmdet.utils import replace_cfg_vals, update_data_root
 
             config = replace_cfg_vals(config)
             update_data_root(config)
-        if options:
-            config.merge_from_dict(_parsed(options))
-    except ResultFileError:
-        raise
-    except Exception as error:  # a config is a program: anything can happen in it
-        raise ResultFileError(f"{path.name}: cannot be read as a config ({type(error).__name__}: {error})") from error
+    except Exception as error:
+        raise _config_error(path, error) from error
     settings = config.get("test_dataloader", {}).get("dataset")
     if not settings:
         raise ResultFileError(f"{path.name}: has no test_dataloader.dataset")
@@ -147,6 +163,11 @@ def _build(
             return DATASETS.build(settings)
     except Exception as error:  # whatever is missing, the reader wants to know which data set asked for it
         raise _data_set_error(path, error) from error
+
+
+def _config_error(path: Path, error: Exception) -> ResultFileError:
+    """A config is a program: anything can happen in it."""
+    return ResultFileError(f"{path.name}: cannot be read as a config ({type(error).__name__}: {error})")
 
 
 def _data_set_error(path: Path, error: Exception) -> ResultFileError:
