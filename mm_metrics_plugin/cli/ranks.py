@@ -46,17 +46,9 @@ class Ranks:
             if error is not None:
                 raise error
             return [value]
-        from mmengine.dist import all_gather_object
+        from mm_metrics_plugin.metrics.distributed import exchange
 
-        from mm_metrics_plugin.metrics.distributed import portable
-
-        told = all_gather_object((value, None if error is None else portable(error)))
-        if error is not None:
-            raise error
-        for _, remote in told:
-            if remote is not None:
-                raise remote
-        return [one for one, _ in told]
+        return exchange(value, error)
 
     def add_up(self, parts: Sequence[Part], error: Optional[Exception] = None) -> Part:
         """The part of everybody's images. On other processes than the first it need not be looked at."""

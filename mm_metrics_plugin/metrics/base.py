@@ -10,7 +10,7 @@ from mmengine.dist import get_dist_info, is_main_process
 from mmengine.evaluator import BaseMetric
 
 from mm_metrics_plugin.exceptions import UndefinedMetricWarning
-from mm_metrics_plugin.metrics.distributed import add_up, share_error
+from mm_metrics_plugin.metrics.distributed import add_up, exchange
 from mm_metrics_plugin.states.base import State, merge_all
 from mm_metrics_plugin.states.batch import Batch
 
@@ -82,15 +82,15 @@ class StreamingMetric(BaseMetric):
             except Exception as caught:  # it is raised on every rank below
                 error = caught
             state, total = add_up(state, samples, error)
-            self._check_total(total, size)
             metrics: Dict[str, float] = {}
             if is_main_process():
                 try:
+                    self._check_total(total, size)
                     found = self.compute_metrics([state])
                     metrics = {f"{self.prefix}/{key}" if self.prefix else key: value for key, value in found.items()}
                 except Exception as caught:  # likewise
                     error = caught
-            return share_error(error, metrics)
+            return exchange(metrics, error)[0]
         finally:
             self.results.clear()
             self._seen = 0
@@ -107,7 +107,7 @@ class StreamingMetric(BaseMetric):
 
     def _check_total(self, total: int, size: int) -> None:
         world_size = get_dist_info()[1]
-        if world_size > 1 and total != size and size % world_size and is_main_process():
+        if world_size > 1 and total != size and size % world_size:
             warnings.warn(
                 f"{type(self).__name__} saw {total} samples of a data set of {size} on {world_size} processes, so it "
                 "cannot tell which samples were padding and may have counted some twice; use a data set size that "

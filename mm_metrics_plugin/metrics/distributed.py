@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
-from mmengine.dist import all_gather, all_gather_object, all_reduce, broadcast_object_list, get_world_size
+from mmengine.dist import all_gather, all_gather_object, all_reduce, get_world_size
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.states.base import CONCAT, State
@@ -21,7 +21,6 @@ class _Notice(NamedTuple):
     samples: int
     blank: Optional[State]
     layout: _Layout
-    error: Optional[BaseException]
 
 
 def portable(error: BaseException) -> BaseException:
@@ -35,21 +34,22 @@ def portable(error: BaseException) -> BaseException:
     return RuntimeError(f"{type(error).__name__}: {error}")
 
 
-def share_error(error: Optional[BaseException], payload: Any = None) -> Any:
-    """Sends rank 0's payload to everybody, or raises its error everywhere.
+def exchange(value: Any, error: Optional[BaseException] = None) -> List[Any]:
+    """What every process gave, in the order of the processes, on each of them.
+
+    Nobody gets anything before everybody gave something: of a process that died on the way no other goes on with less.
 
     Args:
-        error: What went wrong on this rank; only rank 0's counts.
-        payload: What to send when nothing went wrong.
+        value: What this process gives.
+        error: What went wrong on this process instead. It is raised on all.
     """
-    message = [(portable(error), None) if error is not None else (None, payload)]
-    broadcast_object_list(message)
+    told = all_gather_object((value, None if error is None else portable(error)))
     if error is not None:
         raise error
-    remote, result = message[0]
-    if remote is not None:
-        raise remote
-    return result
+    for _, remote in told:
+        if remote is not None:
+            raise remote
+    return [one for one, _ in told]
 
 
 def add_up(state: Optional[State], samples: int, error: Optional[BaseException]) -> Tuple[Optional[State], int]:
@@ -71,13 +71,7 @@ def add_up(state: Optional[State], samples: int, error: Optional[BaseException])
     arrays = {} if state is None else state.arrays()
     layout = {key: None if value is None else (value.dtype.str, value.shape) for key, value in arrays.items()}
     blank = None if state is None else state.empty()
-    notice = _Notice(samples, blank, layout, None if error is None else portable(error))
-    notices: List[_Notice] = all_gather_object(notice)
-    if error is not None:
-        raise error
-    for notice in notices:
-        if notice.error is not None:
-            raise notice.error
+    notices: List[_Notice] = exchange(_Notice(samples, blank, layout), error)
     total = sum(notice.samples for notice in notices)
     if state is None:
         return None, total

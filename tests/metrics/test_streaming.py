@@ -156,6 +156,23 @@ def test_padding_that_cannot_be_told_is_announced():
     assert messages[1] == []
 
 
+def strict(_):
+    """A training in which warnings are errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        metric = Count()
+        metric.process(None, values(1))
+        try:
+            metric.evaluate(5)
+        except UserWarning as error:
+            return str(error)
+
+
+def test_a_warning_that_is_an_error_reaches_every_rank():
+    (messages,) = run_processes(2, strict, [None], timeout=5.0)
+    assert messages[0] == messages[1] and "saw 2 samples" in messages[0]
+
+
 # --- a rank that dies ---
 
 

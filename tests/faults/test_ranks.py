@@ -1,0 +1,135 @@
+"""One of several processes goes wrong.
+
+What is promised:
+
+- Whoever is left ends with an error, within the group's timeout and 5 s more.
+- ``evaluate`` returns on no process unless every process came to the end of it, so nobody reports a number while
+  another is lost. Only a process that dies later, when everybody has the number, takes none of theirs away.
+- A number that is returned, or stands in a file of ``outfile_prefix``, is that of one process.
+- No temporary file is left. (A process that is killed while it writes a file cannot take its temporary away.)
+
+``FAULT_RUNS=50 pytest tests/faults -k random -s`` kills 50 times; it prints the seed, which ``FAULT_SEED`` sets.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from mm_metrics_plugin.testing import PRELOAD
+from tests.faults.group import KILLED, Fault, evaluator, left_over, run, samples
+
+PRELOAD.append("tests.faults.group")
+KINDS = ("classification", "detection")
+RUNS = int(os.environ.get("FAULT_RUNS", 6))
+SEED = int(os.environ.get("FAULT_SEED", random.SystemRandom().randrange(10**6)))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The numbers and files of one process, by kind."""
+
+    @lru_cache(maxsize=None)
+    def reference(kind):
+        folder = tmp_path_factory.mktemp(kind)
+        made, data = evaluator(kind, str(folder / "latest")), samples(kind)
+        made.process(data)
+        return made.evaluate(len(data)), {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+    return reference
+
+
+def check(endings, kind, fault, folder, alone):
+    """Holds what became of the ranks against the promise."""
+    numbers, files = alone(kind)
+    late = fault.place == "after"
+    for rank, ending in endings.items():
+        if rank == fault.rank:
+            check_victim(ending, fault)
+            continue
+        assert (ending.numbers is None) != (ending.error is None)
+        assert ending.exit_code == (0 if ending.error is None else 1)
+        assert ending.numbers == numbers if ending.error is None and late else ending.error is not None
+        if fault.kind == "raise" and fault.place != "process":
+            assert ending.error == f"RuntimeError: deliberate failure of rank {fault.rank}"
+    left = left_over(folder)
+    in_time = fault.place in ("process", "update", "compute")
+    assert left == [] or (not in_time and left == [f"work/{name}" for name in files])
+    for name in left:
+        assert (folder / name).read_bytes() == files[Path(name).name]
+
+
+def check_victim(ending, fault):
+    if fault.kind == "kill":
+        assert ending[:1] + ending[2:] == (KILLED, None, None)
+    elif fault.kind == "raise":
+        assert ending[:1] + ending[2:] == (1, None, f"RuntimeError: deliberate failure of rank {fault.rank}")
+    else:
+        assert ending[:1] + ending[2:] == (0, None, None)
+
+
+FAULTS = [
+    ("classification", Fault("kill", 0)),
+    ("detection", Fault("kill", -1)),
+    ("detection", Fault("kill", 0, "after")),
+    ("classification", Fault("kill", -1, "after")),
+    ("detection", Fault("raise", 0)),
+    ("classification", Fault("raise", 1)),
+    ("classification", Fault("raise", 0, "update")),
+    ("detection", Fault("raise", 1, "update")),
+    ("detection", Fault("raise", 0, "compute")),
+    ("classification", Fault("never", 0)),
+    ("detection", Fault("never", 1)),
+]
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+@pytest.mark.parametrize(
+    ("kind", "fault"), FAULTS, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value))
+)
+def test_fault(world_size, kind, fault, tmp_path, alone):
+    fault = fault._replace(rank=fault.rank % world_size)
+    check(run(world_size, kind, fault, tmp_path), kind, fault, tmp_path, alone)
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_in_each_step_of_the_reduction(world_size, kind, tmp_path, alone):
+    """Every collective of an evaluation is tried, the first to the last, until none is left to be struck in."""
+    for number in itertools.count(1):
+        fault = Fault("kill", (number % 2) * (world_size - 1), "collective", number)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        endings = run(world_size, kind, fault, folder)
+        if endings[fault.rank].exit_code == 0:  # there were fewer
+            break
+        check(endings, kind, fault, folder, alone)
+    assert number - 1 >= 2 * 2 + 1  # two exchanges, each of sizes and contents, and the arrays between them
+    assert all(ending.numbers == alone(kind)[0] for ending in endings.values())
+
+
+def test_killed_at_random_moments(tmp_path, alone):
+    """From outside, whatever the rank is doing. Rank 0 only where it writes no files, which could be cut off too."""
+    print(f"FAULT_SEED={SEED}")
+    draw = random.Random(SEED)
+    for number in range(RUNS):
+        world_size, kind = (2, 4)[number % 2], KINDS[number // 2 % 2]
+        victim, delay = draw.randrange(kind == "detection", world_size), draw.uniform(0, 0.2)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        endings = run(world_size, kind, Fault("kill", victim), folder, delay=delay)
+        codes = [one.exit_code for one in endings.values()]
+        print(f"{number}: {kind}, rank {victim} of {world_size} after {delay:.3f} s: {codes}")
+        numbers, files = alone(kind)
+        assert endings[victim].exit_code in (KILLED, 0)  # 0: it was quicker
+        for rank, ending in endings.items():
+            assert ending.numbers in (None, numbers)
+            assert rank == victim or (ending.numbers is None) != (ending.error is None)
+        left = left_over(folder)
+        assert left in ([], [f"work/{name}" for name in files])
+        assert all((folder / name).read_bytes() == files[Path(name).name] for name in left)
