@@ -36,6 +36,7 @@ class Part:
         classes: Class names.
         settings: What was asked for.
         image_ids: Of the images, in the order of the keys in the state.
+        image_names: Their files, as the ground truth names them, by id; "" where unknown.
         detections: Detections read, used and dropped.
         missing_images: Images without results, taken as without detections.
         results: Name and sha256 of the files of results.
@@ -49,6 +50,7 @@ class Part:
     classes: Tuple[str, ...]
     settings: Mapping[str, Any]
     image_ids: Tuple[ImageId, ...]
+    image_names: Mapping[ImageId, str]
     detections: Tally
     missing_images: int
     results: Tuple[Entry, ...]
@@ -127,6 +129,7 @@ def part_of(
         classes=tuple(joined.classes),
         settings=settings,
         image_ids=tuple(ordered),
+        image_names=dict(zip(joined.image_ids, joined.image_names)),
         detections=tally,
         missing_images=joined.missing_images,
         results=tuple(results),
@@ -176,6 +179,7 @@ def with_state(parts: Sequence[Part], image_ids: Sequence[ImageId], state: State
         first,
         name=", ".join(dict.fromkeys(part.name for part in parts)),
         image_ids=tuple(image_ids),
+        image_names={image_id: name for part in parts for image_id, name in part.image_names.items()},
         detections=Tally.total(part.detections for part in parts),
         missing_images=sum(part.missing_images for part in parts),
         results=tuple(_distinct([one for part in parts for one in part.results])),
@@ -221,6 +225,7 @@ def header_of(part: Part) -> Dict[str, Any]:
         "classes": list(part.classes),
         "settings": dict(part.settings),
         "image_ids": list(part.image_ids),
+        "image_names": [part.image_names[image_id] for image_id in part.image_ids],
         "detections": part.detections.to_dict(),
         "missing_images": part.missing_images,
         "results": [dict(one) for one in part.results],
@@ -252,6 +257,8 @@ def read_part(path: str) -> Part:
         part = part_of_header(name, header)
         if len(set(part.image_ids)) < len(part.image_ids):
             raise ValueError("an image comes twice")
+        if len(part.image_names) < len(part.image_ids):
+            raise ValueError("an image has no name")
         if part.image_ids:
             part = replace(
                 part, state=part.state.with_arrays({name: arrays.get(name) for name in part.state.reductions})
@@ -275,6 +282,7 @@ def part_of_header(name: str, header: Mapping[str, Any]) -> Part:
         classes=tuple(map(str, header["classes"])),
         settings=settings,
         image_ids=tuple(header["image_ids"]),
+        image_names=dict(zip(header["image_ids"], map(str, header["image_names"]))),
         detections=Tally(tally["read"], tally["used"], dict(tally["dropped"])),
         missing_images=int(header["missing_images"]),
         results=tuple(header["results"]),
@@ -294,6 +302,6 @@ def _check_state(part: Part) -> None:
             raise ValueError("a box belongs to no image")
     for protocol in part.settings["matching"]:
         state: Any = part.state[protocol]
-        if state.matrix.shape != (size + 1, size + 1) or state.matrix.dtype != np.int64 or state.counts.ndim != 1:
+        if state.cells.shape != (1, size + 1, size + 1) or state.cells.dtype != np.int64 or state.counts.ndim != 1:
             raise ValueError(f"the matrix of {protocol!a} must be {size + 1} by {size + 1} whole numbers")
         state.tally  # noqa: B018  # raises if a count is missing

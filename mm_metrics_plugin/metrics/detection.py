@@ -13,16 +13,18 @@ from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
+from mm_metrics_plugin.functional.curves import detection_curves
 from mm_metrics_plugin.functional.detection import APSettings, average_precision
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
 from mm_metrics_plugin.functional.detection_report import BACKGROUND, protocol_report
 from mm_metrics_plugin.functional.intervals import bootstrap_detection
 from mm_metrics_plugin.functional.matching import PROTOCOLS
+from mm_metrics_plugin.functional.matrix_view import MatrixView, matrix_view
 from mm_metrics_plugin.functional.operating_points import Rule, operating_points
 from mm_metrics_plugin.functional.scale import overlaps_by_scale
 from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, ScoredMatches
-from mm_metrics_plugin.io.writing import write_csv, write_json
-from mm_metrics_plugin.metrics.base import StreamingMetric
+from mm_metrics_plugin.io.writing import to_csv, to_json, write_all
+from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
 from mm_metrics_plugin.metrics.instances import read_images
 from mm_metrics_plugin.metrics.options import check_choice, check_together
 from mm_metrics_plugin.report.tables import CORNER
@@ -32,6 +34,8 @@ from mm_metrics_plugin.states.scored_matches import ScoredMatchState
 
 # So many resized images are looked at for objects in the wrong pixels; more would only cost time.
 _SCALE_CHECKED = 64
+_CURVES = ("pr_curves", "confidence_curves")
+_POINTS = 201  # of the curves against confidence
 
 
 @METRICS.register_module()
@@ -148,7 +152,7 @@ class DetectionPRF(StreamingMetric):
         return known
 
     def empty_state(self) -> State:
-        """The matrix, records for AP if it is wanted, and for intervals what each detection was worth."""
+        """The matrix, records for AP if it is wanted, and for intervals and curves what each detection was worth."""
         counts = DetectionState(
             self._classes,
             protocol=self.matching,
@@ -157,7 +161,8 @@ class DetectionPRF(StreamingMetric):
             nms_iou_threshold=self.nms_iou_thr,
             average_precision=APSettings(self._classes) if self.ap else None,
         )
-        if self.ci is None and self.operating_point is None:
+        curves = self.matching == "coco" and any(map(self.wants, _CURVES))
+        if self.ci is None and self.operating_point is None and not curves:
             return counts
         members: Dict[str, State] = {"counts": counts, "matches": self._match_state((self.iou_thr,))}
         if self.ap and self.ci is not None:
@@ -217,8 +222,7 @@ class DetectionPRF(StreamingMetric):
             raise TypeError(f"DetectionPRF computes from a DetectionState (found {type(state).__name__})")
         num_classes = state.num_classes
         names = self.class_names(num_classes)
-        matrix = state.matrix if state.matrix is not None else np.zeros((num_classes + 1,) * 2, dtype=np.int64)
-        result = confusion_report(matrix, background=True)
+        result = confusion_report(state.matrix, background=True)
         metrics = self._keys(result, names)
         if state.average_precision is not None:
             metrics.update(self._average_precision(state, names))
@@ -227,10 +231,29 @@ class DetectionPRF(StreamingMetric):
         if group is not None and self.ci is not None:
             metrics.update(self._intervals(group, names))
         if self.confusion_matrix:
-            print_log(_matrix_text(matrix, names), logger="current", level=logging.INFO)
+            print_log(_matrix_text(result.matrix, names), logger="current", level=logging.INFO)
         if self.outfile_prefix is not None:
             self._write(state, result, names)
         return metrics
+
+    def shown(self, state: Any) -> List[Shown]:
+        """The confusion matrix; with COCO's matching also the curves of precision, recall and F1."""
+        group = state if isinstance(state, StateGroup) else None
+        counts: Any = state if group is None else group["counts"]
+        matches: Any = None if group is None else group["matches"]
+        names = self.class_names(counts.num_classes)
+
+        def view() -> MatrixView:
+            title = f"{self.matching}: score >= {self.score_thr:g}, IoU >= {self.iou_thr:g}"
+            return matrix_view(counts.matrix, [*names, BACKGROUND], title=title)
+
+        def curves() -> Any:
+            return detection_curves(matches.matches(), iou_threshold=self.iou_thr, num_points=_POINTS)
+
+        if counts.cells is None:
+            return []
+        found = [Shown(("confusion_matrix",), names, view)]
+        return found if matches is None else [*found, Shown(_CURVES, names, curves)]
 
     def _keys(self, result: ConfusionResult, names: List[str]) -> Dict[str, float]:
         chosen = getattr(result, self.average)
@@ -352,9 +375,12 @@ class DetectionPRF(StreamingMetric):
         rows = [list(row.values()) for row in content["per_class"]]
         labels = [*names, BACKGROUND]
         cells = [[name, *row] for name, row in zip(labels, content["confusion_matrix"])]
-        write_json(f"{self.outfile_prefix}.json", content)
-        write_csv(f"{self.outfile_prefix}.per_class.csv", list(report.columns), rows)
-        write_csv(f"{self.outfile_prefix}.confusion_matrix.csv", [CORNER, *labels], cells)
+        files = {
+            "json": to_json(content),
+            "per_class.csv": to_csv(list(report.columns), rows),
+            "confusion_matrix.csv": to_csv([CORNER, *labels], cells),
+        }
+        write_all({f"{self.outfile_prefix}.{ending}": text for ending, text in files.items()})
 
 
 def _matrix_text(matrix: np.ndarray, names: List[str]) -> str:

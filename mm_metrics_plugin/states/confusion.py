@@ -11,7 +11,7 @@ class ConfusionState(State):
     """How often each true class was taken for each class, or for none.
 
     Args:
-        num_classes: How many classes there are, the background included.
+        num_classes: How many classes there are.
         num_rules: How many rules of decision are counted side by side, each in a matrix of its own.
 
     Example:
@@ -20,10 +20,12 @@ class ConfusionState(State):
         [[1, 1, 0], [0, 1, 1]]
     """
 
-    reductions = {"counts": SUM}
+    reductions = {"cells": SUM}
     # (rules, truth, prediction), the predictions one to the right: the first column is "no decision", so that a
     # prediction of -1 needs no care.
-    counts: np.ndarray
+    cells: np.ndarray
+    # Rows behind those of the classes, for predictions where there is nothing to predict.
+    background_rows = 0
 
     def __init__(self, num_classes: int, num_rules: int = 1) -> None:
         self.num_classes = num_classes
@@ -38,30 +40,31 @@ class ConfusionState(State):
         cells = rows * (self.num_classes + 1)
         cells += predicted
         cells += 1
-        counts = self._room()
-        if cells.size < counts.size // 8:
+        held = self._room()
+        if cells.size < held.size // 8:
             # A matrix of 1,000 classes is far larger than a batch: nothing of its size may be made for one.
-            np.add.at(counts.reshape(-1), cells.reshape(-1), 1)
+            np.add.at(held.reshape(-1), cells.reshape(-1), 1)
         else:
-            counts += np.bincount(cells.reshape(-1), minlength=counts.size).reshape(counts.shape)
+            held += np.bincount(cells.reshape(-1), minlength=held.size).reshape(held.shape)
         return self
 
     def add_matrix(self, matrix: np.ndarray) -> ConfusionState:
-        """Adds a ready matrix (classes, classes), or with one column more for "no decision"."""
-        counts = self._room()[0]
-        counts[:, 1:] += matrix[:, : self.num_classes]
+        """Adds a ready matrix with one column a class, or with one column more for "no decision"."""
+        held = self._room()[0]
+        held[:, 1:] += matrix[:, : self.num_classes]
         if matrix.shape[1] > self.num_classes:
-            counts[:, 0] += matrix[:, self.num_classes]
+            held[:, 0] += matrix[:, self.num_classes]
         return self
 
     def _room(self) -> np.ndarray:
-        if self.counts is None:
-            self.counts = np.zeros((self.num_rules, self.num_classes, self.num_classes + 1), dtype=np.int64)
-        return self.counts
+        if self.cells is None:
+            rows = self.num_classes + self.background_rows
+            self.cells = np.zeros((self.num_rules, rows, self.num_classes + 1), dtype=np.int64)
+        return self.cells
 
     @property
     def matrices(self) -> np.ndarray:
-        """One matrix a rule, (rules, classes, classes + 1): rows truth, columns prediction, "no decision" last."""
+        """One matrix a rule: rows truth, columns prediction; background and "no decision" last."""
         return np.roll(self._room(), -1, axis=2)
 
     @property

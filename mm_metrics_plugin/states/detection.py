@@ -10,8 +10,9 @@ from mm_metrics_plugin.functional.boxes import nms, xywh_to_xyxy
 from mm_metrics_plugin.functional.detection import APRecords, APSettings, match_for_ap
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections
 from mm_metrics_plugin.functional.matching import Matches, match
-from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State
+from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer
 from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.states.confusion import ConfusionState
 
 # Numbers of :class:`Matches` that add up over batches.
 COUNTS = (
@@ -70,7 +71,7 @@ def suppress(detections: Detections, *, num_classes: int, iou_threshold: float) 
     return detections.take(nms(boxes, detections.scores, groups, iou_threshold=iou_threshold))
 
 
-class DetectionState(State):
+class DetectionState(ConfusionState):
     """The confusion matrix of a detector under one protocol, what was counted, and the records for AP.
 
     Args:
@@ -91,13 +92,13 @@ class DetectionState(State):
     """
 
     reductions = {
-        "matrix": SUM,
+        **ConfusionState.reductions,
         "counts": SUM,
         "ap_objects": SUM,
         **{f"ap_{name}": CONCAT for name in _RECORDS},
     }
-    matrix: np.ndarray
     counts: np.ndarray
+    background_rows = 1
     ap_objects: np.ndarray
     ap_image: RowBuffer
 
@@ -111,15 +112,14 @@ class DetectionState(State):
         nms_iou_threshold: Optional[float] = None,
         average_precision: Optional[APSettings] = None,
     ) -> None:
-        self.num_classes = num_classes
         self.protocol = protocol
         self.iou_threshold = iou_threshold
         self.score_threshold = score_threshold
         self.nms_iou_threshold = nms_iou_threshold
         self.average_precision = average_precision
-        super().__init__()
+        super().__init__(num_classes)
 
-    def update(self, boxes: DetectionBatch, order: np.ndarray) -> DetectionState:
+    def update(self, boxes: DetectionBatch, order: np.ndarray) -> DetectionState:  # type: ignore[override]
         """Matches the images' detections to their objects and adds up what came of it."""
         detections, suppressed = boxes.detections, 0
         if self.nms_iou_threshold is not None:
@@ -133,7 +133,7 @@ class DetectionState(State):
             iou_threshold=self.iou_threshold,
             score_threshold=self.score_threshold,
         )
-        self.add("matrix", matches.matrix)
+        self.add_matrix(matches.matrix)
         counted = [getattr(matches, name) or 0 for name in COUNTS]
         self.add("counts", np.array([boxes.num_images, suppressed, *counted], dtype=np.int64))
         if self.average_precision is not None:

@@ -225,8 +225,8 @@ def test_files_that_are_no_states_are_refused(states, folder, capsys, tmp_path):
         "images": (header, {**arrays, "boxes.object_image": arrays["boxes.object_image"] + 7}, "no state"),
         "nan": (header, {**arrays, "boxes.detection_scores": arrays["boxes.detection_scores"] * np.nan}, "finite"),
         "short": (header, {**arrays, "boxes.detection_scores": arrays["boxes.detection_scores"][1:]}, "no state"),
-        "matrix": (header, {**arrays, "coco.matrix": arrays["coco.matrix"][1:]}, "no state"),
-        "missing": (header, {key: value for key, value in arrays.items() if key != "coco.matrix"}, "no state"),
+        "matrix": (header, {**arrays, "coco.cells": arrays["coco.cells"][:, 1:]}, "no state"),
+        "missing": (header, {key: value for key, value in arrays.items() if key != "coco.cells"}, "no state"),
         "twice": ({**header, "image_ids": [1] * 7}, arrays, "no state"),
         "classes": ({**header, "classes": 3}, arrays, "no state"),
     }
