@@ -29,6 +29,7 @@ from mm_metrics_plugin import (
     SingleLabelKS,
     SingleLabelPRF,
 )
+from mm_metrics_plugin.functional.histogram import bin_edges
 from mm_metrics_plugin.testing import Damage, MetricCase
 from tests.cases_single_label import (
     DAMAGES,
@@ -190,6 +191,21 @@ def calibration_mass(samples):
     return {"ece": np.sum(gaps * sizes) / len(samples), "mce": gaps.max(), **likelihoods(samples)}
 
 
+CALIBRATION_CELLS = 1 << 12
+
+
+def calibration_cells(samples):
+    """The definition over bins whose edges are the histogram's nearest to every tenth, with the true confidences."""
+    scores = scores_of(samples).astype(np.float64)
+    confidence, right = scores.max(axis=1), scores.argmax(axis=1) == labels_of(samples)
+    cells = np.append(bin_edges(CALIBRATION_CELLS), 1.0)
+    inside = [cells[np.abs(cells - edge).argmin()] for edge in np.arange(1, 10) / 10]
+    bins = np.searchsorted(inside, confidence, side="right")
+    gaps = [abs(right[bins == one].mean() - confidence[bins == one].mean()) for one in np.unique(bins)]
+    sizes = np.unique(bins, return_counts=True)[1]
+    return {"ece": np.sum(gaps * sizes) / len(samples), "mce": max(gaps), **likelihoods(samples)}
+
+
 PROBABILITY = Damage("a score above 1", lambda sample: sample["pred_score"].add_(1), ["'pred_score'", "0 to 1"])
 PRF_RULES = {"[tf][pn]_*": None, "classes_*": None}
 
@@ -260,6 +276,15 @@ SINGLE_LABEL_CASES = [
         partial(CalibrationError, num_bins=5, binning="equal-mass"),
         smooth,
         calibration_mass,
+        rules={"*": "less"},
+    ),
+    MetricCase(
+        "calibration-binned",
+        partial(CalibrationError, num_bins=10, num_thresholds=CALIBRATION_CELLS),
+        smooth,
+        calibration_cells,
+        reference_tolerance=4e-3,  # half of the widest cell, that at a half
+        damages=[PROBABILITY],
         rules={"*": "less"},
     ),
 ]

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.functional.auc import CURVES, AUCResult, histogram_auc, score_auc
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES
+from mm_metrics_plugin.functional.curves import ClassificationCurves, classification_curves, histogram_curves
 from mm_metrics_plugin.functional.decisions import hard_decisions
 from mm_metrics_plugin.functional.delong import auc_intervals
+from mm_metrics_plugin.metrics.base import Shown
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
-from mm_metrics_plugin.metrics.options import check_choice, check_together, threshold_suffixes
+from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, check_together, threshold_suffixes
 from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State, StateGroup
 from mm_metrics_plugin.states.batch import Batch
-from mm_metrics_plugin.states.scores import DecisionState, RecentScoreState, ScoreHistogramState, ScoreState
+from mm_metrics_plugin.states.scores import (
+    DecisionState,
+    RecentScoreState,
+    ScoreHistogramState,
+    ScoreState,
+    score_state,
+)
 
 
 class _AUCMetric(ScoredMetricBase):
@@ -40,9 +48,7 @@ class _AUCMetric(ScoredMetricBase):
         check_together(max_fpr is None or curve == "roc", "max_fpr goes with curve='roc' only")
         check_together(max_fpr is None or 0 < max_fpr <= 1, f"max_fpr must lie in (0, 1] (found {max_fpr!r})")
         check_together(max_fpr is None or num_thresholds is None, "max_fpr and num_thresholds do not go together")
-        check_together(
-            num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
-        )
+        check_num_thresholds(num_thresholds)
         self.average = average
         self.curve = curve
         self.max_fpr = max_fpr
@@ -77,6 +83,15 @@ class _AUCMetric(ScoredMetricBase):
         undefined = np.full(self.classes_expected(), np.nan)
         return AUCResult(float("nan"), undefined, np.zeros(len(undefined), dtype=np.int64), float("nan"))
 
+    def shown(self, state: Any) -> List[Shown]:
+        """The ROC and precision-recall curves of the scores, if scores were seen."""
+        state = state["all"] if isinstance(state, StateGroup) else state
+        if isinstance(state, ScoreHistogramState) and state.totals is not None:
+            return [Shown(("curves",), self.class_names(len(state.totals)), lambda: _binned_curves(state))]
+        if isinstance(state, ScoreState) and len(state.labels):
+            return [Shown(("curves",), self.class_names(state.scores.blocks[0].shape[1]), lambda: _curves(state))]
+        return []
+
     def _keys(self, result: AUCResult, suffix: str) -> Dict[str, float]:
         names = self.class_names(len(result.support))
         metrics: Dict[str, float] = {}
@@ -93,6 +108,14 @@ class _AUCMetric(ScoredMetricBase):
         if not len(names):
             self.warn_undefined("AUC", "there were no samples", ["the data set"])
         return metrics
+
+
+def _curves(state: ScoreState) -> ClassificationCurves:
+    return classification_curves(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
+
+
+def _binned_curves(state: ScoreHistogramState) -> ClassificationCurves:
+    return histogram_curves(state.positives, state.totals)
 
 
 @METRICS.register_module()
@@ -188,7 +211,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         """Scores, their histogram or counts of decisions, as the options ask for."""
         if self._decides:
             return DecisionState(self.num_classes or 0)
-        scores: State = ScoreState() if self.num_thresholds is None else ScoreHistogramState(self.num_thresholds)
+        scores: State = score_state(self.num_thresholds)
         return StateGroup(all=scores, recent=RecentScoreState(self.slide_steps)) if self.slide_steps else scores
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
@@ -294,7 +317,7 @@ class MultiLabelAUC(_AUCMetric, MultiLabelMetricBase):
 
     def empty_state(self) -> State:
         """Scores or their histogram."""
-        return ScoreState() if self.num_thresholds is None else ScoreHistogramState(self.num_thresholds)
+        return score_state(self.num_thresholds)
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
         """Scores and truth of a batch."""

@@ -10,11 +10,11 @@ from mmengine.registry import METRICS
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.ks import KSResult, histogram_ks, score_ks
-from mm_metrics_plugin.metrics.options import check_choice, check_together
+from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, check_together
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State
 from mm_metrics_plugin.states.batch import Batch
-from mm_metrics_plugin.states.scores import ScoreHistogramState, ScoreState
+from mm_metrics_plugin.states.scores import ScoreHistogramState, ScoreState, score_state
 
 
 @METRICS.register_module()
@@ -57,9 +57,7 @@ class SingleLabelKS(SingleLabelMetricBase):
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
         check_choice("absent", absent, ABSENT_RULES)
-        check_together(
-            num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
-        )
+        check_num_thresholds(num_thresholds)
         check_together(
             positive_label is None or (positive_label >= 0 and not classwise),
             "positive_label must be a class index, and does not go with classwise",
@@ -71,7 +69,7 @@ class SingleLabelKS(SingleLabelMetricBase):
 
     def empty_state(self) -> State:
         """Scores or their histogram."""
-        return ScoreState() if self.num_thresholds is None else ScoreHistogramState(self.num_thresholds)
+        return score_state(self.num_thresholds)
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
         """Scores and labels of a batch; of one column for ``positive_label``."""

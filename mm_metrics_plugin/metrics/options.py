@@ -18,6 +18,13 @@ def check_together(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def check_num_thresholds(num_thresholds: Optional[int]) -> None:
+    """Raises ValueError if a histogram would have fewer than two bins."""
+    check_together(
+        num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
+    )
+
+
 def threshold_suffixes(thrs: Sequence[Optional[float]]) -> List[str]:
     """What stands behind the keys of each threshold, as mmpretrain writes it; nothing if there is only one.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Deque, Tuple
+from typing import Deque, Optional, Tuple, Union
 
 import numpy as np
 
@@ -104,6 +104,16 @@ class ScoreHistogramState(State):
             np.add.at(self.totals.reshape(-1), cells.reshape(-1), 1)
             np.add.at(self.positives, (labels, bins[np.arange(len(labels)), labels]), 1)
         return self
+
+
+def score_state(num_thresholds: Optional[int]) -> Union[ScoreState, ScoreHistogramState]:
+    """Every score, or with ``num_thresholds`` their histogram of that many bins.
+
+    Example:
+        >>> type(score_state(None)).__name__, type(score_state(200)).__name__
+        ('ScoreState', 'ScoreHistogramState')
+    """
+    return ScoreState() if num_thresholds is None else ScoreHistogramState(num_thresholds)
 
 
 class DecisionState(State):

@@ -14,7 +14,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, log_loss
 
 from mm_metrics_plugin.functional.auc import one_vs_rest_auc
-from mm_metrics_plugin.functional.calibration import brier_terms, calibration_error, log_terms
+from mm_metrics_plugin.functional.calibration import brier_terms, calibration_error, histogram_calibration, log_terms
 from mm_metrics_plugin.functional.decisions import hard_decisions, label_ranks, top_decisions
 from mm_metrics_plugin.functional.histogram import bin_edges, bin_scores
 from mm_metrics_plugin.functional.ks import histogram_ks, score_ks
@@ -122,6 +122,35 @@ def test_bins_are_those_of_scikit_learn(seed, binning, num_bins):
     order = generator.permutation(50)
     again = calibration_error(confidence[order], right[order], num_bins=num_bins, binning=binning)
     assert json.dumps(again.to_dict()) == json.dumps(result.to_dict())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["equal-width", "equal-mass"]),
+    st.sampled_from([1, 4, 15]),
+    st.sampled_from([2, 200, 4096]),
+    st.sampled_from([np.float16, np.float32, np.float64]),
+)
+def test_a_histogram_is_as_near_as_it_says(seed, binning, num_bins, num_thresholds, dtype):
+    generator = np.random.default_rng(seed)
+    confidence = (generator.random(80) ** generator.choice([0.01, 1, 4])).astype(dtype)
+    right = generator.random(80) < 0.6
+    cells = bin_scores(confidence, num_bins=num_thresholds)
+    totals = np.bincount(cells, minlength=num_thresholds)
+    positives = np.bincount(cells[right], minlength=num_thresholds)
+    result = histogram_calibration(positives, totals, num_bins=num_bins, binning=binning)
+    assert len(result.edges) == num_bins + 1 and (np.diff(result.edges) >= 0).all()
+    # The exact value over the same bins: what is in each is known from the histogram, only the confidences are not.
+    lowest = np.append(bin_edges(num_thresholds), 1.0)
+    bins = np.searchsorted(result.edges[1:-1], lowest[cells], side="right")
+    assert np.bincount(bins, minlength=num_bins).tolist() == result.counts.tolist()
+    gaps = [abs(right[bins == one].mean() - confidence[bins == one].mean(dtype=float)) for one in np.unique(bins)]
+    weights = np.unique(bins, return_counts=True)[1]
+    assert abs(result.ece - np.average(gaps, weights=weights)) <= result.ece_error
+    assert abs(result.mce - max(gaps)) <= result.mce_error
+    if binning == "equal-width":
+        assert (np.abs(result.edges - np.linspace(0, 1, num_bins + 1)) <= np.diff(lowest).max() / 2).all()
 
 
 def test_brier_and_likelihood_equal_scikit_learn():
