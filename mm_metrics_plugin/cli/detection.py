@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from mm_metrics_plugin.cli.parsing import (
     ResultsAndFolder,
+    add_gallery_arguments,
     add_input_arguments,
     add_interval_arguments,
     add_output_arguments,
+    add_page_arguments,
     add_threshold_arguments,
     areas,
     rule,
@@ -17,6 +20,7 @@ from mm_metrics_plugin.cli.parsing import (
 )
 
 if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.detection_page import PageOptions
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.parts import Part
     from mm_metrics_plugin.cli.progress import Steps
@@ -38,12 +42,13 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics detection - results.pkl --classes cat,dog         the truth is inside the results (mmyolo)
   mm-metrics detection annotations.json results.pkl --matching mmdet --score-thr 0.5 --format json
   mm-metrics detection annotations.json results.pkl report/ --operating-point f1 --ci 0.95
+  mm-metrics detection annotations.json results.pkl report/ --html --images val2017/    and a page to look at
   torchrun --nproc-per-node 4 -m mm_metrics_plugin.cli detection annotations.json part*.pkl report/
   mm-metrics detection annotations.json part1.pkl --save-state part1.npz     see mm-metrics merge --help
 
 OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv, confusion_matrix.png (of the first
-protocol; those of the others have its name behind theirs), curves.csv, pr_curves.png, confidence_curves.png and, with
---operating-point, thresholds.json.""",
+protocol; those of the others have its name behind theirs), curves.csv, pr_curves.png, confidence_curves.png, with
+--operating-point thresholds.json, and with --html report.html.""",
 )
 
 
@@ -93,7 +98,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_arguments(parser).add_argument(
         "--allow-missing", action="store_true", help="take images without results as without detections"
     )
-    add_output_arguments(parser).add_argument(
+    group = add_gallery_arguments(add_page_arguments(add_output_arguments(parser)))
+    group.add_argument(
         "--save-state",
         metavar="FILE.npz",
         type=state_file,
@@ -109,10 +115,11 @@ def run(arguments: argparse.Namespace) -> None:
     ranks = Ranks()
     if not ranks.is_first:
         arguments.quiet = True
-    deliver(arguments, lambda steps: _make(arguments, ranks, steps))
+    page = page_options(arguments)
+    deliver(arguments, lambda steps: _make(arguments, page, ranks, steps))
 
 
-def _make(arguments: argparse.Namespace, ranks: Ranks, steps: Steps) -> Optional[Forms]:
+def _make(arguments: argparse.Namespace, page: Optional[PageOptions], ranks: Ranks, steps: Steps) -> Optional[Forms]:
     """The report, on the process that prints it."""
     from mm_metrics_plugin.cli.parts import save_part
     from mm_metrics_plugin.cli.sources import make_part
@@ -123,7 +130,20 @@ def _make(arguments: argparse.Namespace, ranks: Ranks, steps: Steps) -> Optional
         return None
     if arguments.save_state is not None:
         save_part(arguments.save_state, part)
-    return forms_of(part, steps)
+    return forms_of(part, steps, page=page)
+
+
+def page_options(arguments: argparse.Namespace) -> Optional[PageOptions]:
+    """What was asked for of the page; None if none was."""
+    from mm_metrics_plugin.cli.detection_page import PageOptions
+    from mm_metrics_plugin.exceptions import ResultFileError
+
+    if not arguments.html:
+        return None
+    if arguments.images is not None and not os.path.isdir(arguments.images):
+        raise ResultFileError(f"--images: must be a folder (found {arguments.images!a})")
+    is_config = str(vars(arguments).get("truth", "")).endswith(".py")
+    return PageOptions(images=arguments.images, gallery=arguments.gallery, names_are_paths=is_config)
 
 
 def _settings(arguments: argparse.Namespace) -> Dict[str, Any]:
@@ -142,7 +162,7 @@ def _settings(arguments: argparse.Namespace) -> Dict[str, Any]:
     }
 
 
-def forms_of(part: Part, steps: Steps) -> Forms:
+def forms_of(part: Part, steps: Steps, *, page: Optional[PageOptions] = None) -> Forms:
     """The report of all images, in all its forms."""
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.io.writing import to_csv, to_json
@@ -168,6 +188,10 @@ def forms_of(part: Part, steps: Steps) -> Forms:
         files["curves.csv"] = lambda: to_csv(*curve_rows(analysis))
         if analysis.points is not None:
             files["thresholds.json"] = lambda: to_json(analysis.thresholds())
+    if page is not None:
+        from mm_metrics_plugin.cli.detection_page import detection_page
+
+        files["report.html"] = lambda: detection_page(report, part, page)
     return Forms(formats, files, lambda color_theme: _figures(report, color_theme))
 
 

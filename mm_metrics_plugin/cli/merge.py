@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
-from mm_metrics_plugin.cli.detection import forms_of
-from mm_metrics_plugin.cli.parsing import StatesAndFolder, add_output_arguments
+from mm_metrics_plugin.cli.detection import forms_of, page_options
+from mm_metrics_plugin.cli.parsing import (
+    StatesAndFolder,
+    add_gallery_arguments,
+    add_output_arguments,
+    add_page_arguments,
+)
 
 if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.detection_page import PageOptions
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
 
@@ -22,7 +28,7 @@ PARSER: Dict[str, Any] = dict(
     epilog="""examples:
   mm-metrics detection annotations.json part1.pkl --save-state part1.npz
   mm-metrics detection annotations.json part2.pkl --save-state part2.npz
-  mm-metrics merge part1.npz part2.npz report/""",
+  mm-metrics merge part1.npz part2.npz report/ --html""",
 )
 
 
@@ -36,17 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="files that --save-state wrote. What stands behind them is OUT_DIR, a folder for the files of the report",
     )
     parser.set_defaults(out_dir=None)
-    add_output_arguments(parser)
+    add_gallery_arguments(add_page_arguments(add_output_arguments(parser)))
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, add up, write and print."""
     from mm_metrics_plugin.cli.output import deliver
 
-    deliver(arguments, lambda steps: _make(arguments, steps))
+    page = page_options(arguments)
+    deliver(arguments, lambda steps: _make(arguments, page, steps))
 
 
-def _make(arguments: argparse.Namespace, steps: Steps) -> Forms:
+def _make(arguments: argparse.Namespace, page: Optional[PageOptions], steps: Steps) -> Forms:
     from mm_metrics_plugin.cli.parts import merge_parts, read_part
     from mm_metrics_plugin.exceptions import ResultFileError
 
@@ -57,4 +64,4 @@ def _make(arguments: argparse.Namespace, steps: Steps) -> Forms:
         raise ResultFileError(
             f"{names}: {part.images_elsewhere} of its images are in none of the states, so shards are missing"
         )
-    return forms_of(part, steps)
+    return forms_of(part, steps, page=page)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import warnings
 from argparse import Namespace
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 
 from mm_metrics_plugin.cli.progress import Steps
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.writing import whole_file, write_text
+from mm_metrics_plugin.io.writing import write_all
 
 BLOCK = 1 << 20
 
@@ -41,6 +43,8 @@ def input_entry(path: str) -> Dict[str, Any]:
 
 
 def _add(path: Path, digest: Any) -> None:
+    if path.exists() and not path.is_file():  # a pipe or device need not end
+        raise ResultFileError(f"{path.name}: cannot be read (not a file)")
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(BLOCK), b""):
             digest.update(block)
@@ -79,7 +83,7 @@ class Forms:
 
 
 def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> None:
-    """Make a report, write its files, each whole or not at all, and print it; nothing if it is another's to print."""
+    """Make a report, write its files, all of them or none, and print it; nothing if it is another's to print."""
     out_dir = arguments.out_dir
     if out_dir is not None and Path(out_dir).exists() and not Path(out_dir).is_dir():
         raise ResultFileError(f"{Path(out_dir).name}: OUT_DIR must be a folder (found a file)")
@@ -122,17 +126,23 @@ def _check_page(out_dir: Optional[str]) -> None:
 def _write(out_dir: Path, forms: Forms, figures: Mapping[str, Any]) -> List[str]:
     from mm_metrics_plugin.report.figures import save_png
 
-    # All of them are made before the first is written, so that an error leaves no half of a report.
-    texts = {name: make() for name, make in forms.files.items()}
-    for name, text in texts.items():
-        write_text(out_dir / name, text)
+    contents: Dict[str, Union[str, bytes]] = {name: make() for name, make in forms.files.items()}
     for name, figure in figures.items():
-        with whole_file(out_dir / name) as temporary:
-            save_png(figure, temporary)
-    return [*texts, *figures]
+        image = BytesIO()
+        save_png(figure, image)
+        contents[name] = image.getvalue()
+    write_all({str(out_dir / name): content for name, content in contents.items()})
+    return list(contents)
 
 
 def _print(text: str) -> None:
     """Print to stdout; what its encoding cannot hold is written out, not an error."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # what it still holds would be tried again at the end, and fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OSError(error.errno, error.strerror, "standard output") from error

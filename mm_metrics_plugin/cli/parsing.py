@@ -75,6 +75,32 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentG
     return group
 
 
+def add_page_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
+    """The option for a page to look at, in the group about what comes out."""
+    group.add_argument(
+        "--html",
+        action="store_true",
+        help="also write report.html to OUT_DIR: one page to look at, which works offline "
+        "(pip install mm_metrics_plugin[report])",
+    )
+    return group
+
+
+def add_gallery_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
+    """Options about the pictures on the page."""
+    group.add_argument(
+        "--images", metavar="DIR", help="folder of the pictures, for --html (default: where the config has them)"
+    )
+    group.add_argument(
+        "--gallery",
+        type=amount,
+        default=48,
+        metavar="N",
+        help="show at most so many of the worst pictures on the page (default: 48; 0: none)",
+    )
+    return group
+
+
 def add_input_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Options about what goes in, which all reports share."""
     group = parser.add_argument_group("input")
@@ -176,6 +202,18 @@ def whole_number(text: str) -> int:
     """
     if not text.isdigit() or not 1 <= int(text) <= 1_000_000:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1000000 (found {text!r})")
+    return int(text)
+
+
+def amount(text: str) -> int:
+    """A whole number from 0 on, of things that fit one page.
+
+    Example:
+        >>> amount("48")
+        48
+    """
+    if not text.isdigit() or int(text) > 1000:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 1000 (found {text!r})")
     return int(text)
 
 

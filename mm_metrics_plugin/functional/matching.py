@@ -14,7 +14,7 @@ Ties: score descending, then image order, then detection order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
@@ -197,24 +197,16 @@ def _matrix(truth: np.ndarray, prediction: np.ndarray, num_classes: int) -> np.n
 def _match_mmdet(
     detections: Detections, objects: Objects, chosen: np.ndarray, num_classes: int, iou_threshold: float
 ) -> dict[str, Any]:
-    order = stable_order(objects.image)
-    first, count = candidates(objects.image[order], detections.image)
-    rows = np.flatnonzero(chosen & (count > 0))
-    labels, object_labels = detections.labels[rows], objects.labels[order]
-    found = mmdet_columns(detections.boxes[rows], box_format=detections.box_format)
-    there = mmdet_columns(objects.boxes[order], box_format=objects.box_format)
     matrix = np.zeros((num_classes + 1, num_classes + 1), dtype=np.int64)
     hits = np.zeros(len(objects), dtype=np.int64)
-    on_object = np.zeros(len(rows), dtype=bool)
-    for pairs in mmdet_pairs(found, there, first[rows], count[rows], iou_threshold):
-        truth, prediction = object_labels[pairs.object], labels[pairs.detection]
-        matrix += _matrix(truth, prediction, num_classes)
-        hits += np.bincount(pairs.object[truth == prediction], minlength=len(objects))
-        on_object[pairs.detection] = True
     background = chosen.copy()
-    background[rows[on_object]] = False
+    for found, there in overlapping_pairs(detections, objects, chosen, iou_threshold):
+        truth, prediction = objects.labels[there], detections.labels[found]
+        matrix += _matrix(truth, prediction, num_classes)
+        hits += np.bincount(there[truth == prediction], minlength=len(objects))
+        background[found] = False
     matrix[num_classes] += np.bincount(detections.labels[background], minlength=num_classes + 1)
-    matrix[:, num_classes] += np.bincount(object_labels[hits == 0], minlength=num_classes + 1)
+    matrix[:, num_classes] += np.bincount(objects.labels[hits == 0], minlength=num_classes + 1)
     used = int(np.count_nonzero(chosen))
     return {
         "matrix": matrix,
@@ -226,6 +218,26 @@ def _match_mmdet(
         "objects_counted_again": int(matrix[:-1].sum()) - len(objects),
         "detections_counted_again": int(matrix[:, :-1].sum()) - used,
     }
+
+
+def overlapping_pairs(
+    detections: Detections, objects: Objects, chosen: np.ndarray, iou_threshold: float
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows of the chosen detections and of the objects they overlap in mmdet's arithmetic, a block at a time.
+
+    Example:
+        >>> found = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 1])
+        >>> there = Objects([0], [[0, 0, 10, 10]], [0])
+        >>> list(overlapping_pairs(found, there, np.array([True, True]), 0.5))
+        [(array([0, 1]), array([0, 0]))]
+    """
+    order = stable_order(objects.image)
+    first, count = candidates(objects.image[order], detections.image)
+    rows = np.flatnonzero(chosen & (count > 0))
+    found = mmdet_columns(detections.boxes[rows], box_format=detections.box_format)
+    there = mmdet_columns(objects.boxes[order], box_format=objects.box_format)
+    for pairs in mmdet_pairs(found, there, first[rows], count[rows], iou_threshold):
+        yield rows[pairs.detection], order[pairs.object]
 
 
 # --- coco -------------------------------------------------------------------------------------------------------------

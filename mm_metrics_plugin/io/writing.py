@@ -7,10 +7,10 @@ import io
 import json
 import math
 import os
-import tempfile
-from contextlib import contextmanager
+import secrets
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -27,7 +27,11 @@ def whole_file(path: PathLike) -> Iterator[Path]:
     Yields:
         Path: Where to write; it has the suffix of ``path``.
 
+    Raises:
+        OSError: The file cannot be written; the error names ``path``.
+
     Examples:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with whole_file(Path(folder, "figure.txt")) as temporary:
         ...         _ = temporary.write_text("done")
@@ -35,57 +39,51 @@ def whole_file(path: PathLike) -> Iterator[Path]:
         ['figure.txt']
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    # Named before it is made, so that an interrupt at any moment finds what there is to take away.
+    temporary = path.with_name(f".{path.stem}-{secrets.token_hex(8)}{path.suffix}")
     try:
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes it readable by its owner alone
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch(exist_ok=False)
         yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())  # else a crash could leave the new name on an empty file
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink()
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def write_all(contents: Mapping[str, Union[str, bytes]]) -> None:
+    """Write several files, text as UTF-8. Each is complete before the first of them takes its place.
 
+    Args:
+        contents (Mapping): By path.
 
-def write_bytes(path: PathLike, content: bytes) -> None:
-    """Write bytes, whole or not at all.
-
-    Examples:
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_bytes(Path(folder, "a.bin"), b"abc")
-        ...     Path(folder, "a.bin").read_bytes()
-        b'abc'
-    """
-    with whole_file(path) as temporary, open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())  # else a crash could leave the new name on an empty file
-
-
-def write_text(path: PathLike, text: str) -> None:
-    """Write text as UTF-8, whole or not at all.
+    Raises:
+        OSError: One cannot be written. The others are then as they were.
 
     Examples:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_text(Path(folder, "a.md"), "# Report")
-        ...     Path(folder, "a.md").read_text()
-        '# Report'
+        ...     write_all({f"{folder}/a.md": "# Report", f"{folder}/b.bin": b"abc"})
+        ...     sorted(os.listdir(folder))
+        ['a.md', 'b.bin']
     """
-    write_bytes(path, text.encode("utf-8"))
+    with ExitStack() as files:
+        for path, content in contents.items():
+            temporary = files.enter_context(whole_file(path))
+            temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
-def to_json(value: Any) -> str:
+def to_json(value: Any, *, compact: bool = False) -> str:
     """Strict JSON, in which undefined numbers are null.
 
     Args:
         value (object): Dicts, lists, text, numbers, and NumPy arrays and numbers.
+        compact (bool): Without line breaks and spaces, for programs. Default False.
 
     Examples:
         >>> print(to_json({"recall": np.array([0.5, np.nan]), "tp": np.int64(3)}))
@@ -97,7 +95,8 @@ def to_json(value: Any) -> str:
           "tp": 3
         }
     """
-    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    layout: Any = dict(separators=(",", ":")) if compact else dict(indent=2)
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, **layout) + "\n"
 
 
 def _plain(value: Any) -> Any:
@@ -112,18 +111,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def write_json(path: PathLike, value: Any) -> None:
-    """Write :func:`to_json` of a value, whole or not at all.
-
-    Examples:
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_json(Path(folder, "a.json"), {"f1": float("nan")})
-        ...     json.loads(Path(folder, "a.json").read_text())
-        {'f1': None}
-    """
-    write_text(path, to_json(value))
-
-
 def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     r"""Comma-separated text, floats in full precision, undefined numbers empty.
 
@@ -136,15 +123,3 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     writer.writerow(header)
     writer.writerows([["" if one is None else one for one in _plain(list(row))] for row in rows])
     return text.getvalue()
-
-
-def write_csv(path: PathLike, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    r"""Write :func:`to_csv` of a table, whole or not at all.
-
-    Examples:
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_csv(Path(folder, "a.csv"), ["class"], [["cat"]])
-        ...     Path(folder, "a.csv").read_text()
-        'class\ncat\n'
-    """
-    write_text(path, to_csv(header, rows))

@@ -51,6 +51,12 @@ def detection_sections(report: DetectionReport) -> List[Section]:
     sections = [_average_precision(analysis), _sizes(analysis)]
     if analysis.errors is not None:
         sections.append(_errors(analysis))
+    return sections + asked_sections(analysis)
+
+
+def asked_sections(analysis: DetectionAnalysis) -> List[Section]:
+    """Thresholds and intervals, where they were asked for."""
+    sections = []
     if analysis.points is not None:
         sections.append(_points(analysis))
     if analysis.intervals is not None:
@@ -70,12 +76,18 @@ def _sizes(analysis: DetectionAnalysis) -> Section:
     keys = ("objects", "tp", "fp", "mean_precision", "mean_recall", "mAP", "mAP_50")
     header = ["area", "objects", "TP", "FP", "mean precision", "mean recall", "mAP", "mAP_50"]
     figures, ranges = analysis.sizes.figures(), analysis.sizes.ranges
-    rows = [[_range(name, *ranges[name]), *(row[key] for key in keys)] for name, row in figures.items()]
+    rows = [[size_range(name, *ranges[name]), *(row[key] for key in keys)] for name, row in figures.items()]
     lines = ["an object on the edge of two ranges is in both, as in COCO"]
     return Section("by the size of objects, in square pixels", lines, (header, rows))
 
 
-def _range(name: str, low: float, high: float) -> str:
+def size_range(name: str, low: float, high: float) -> str:
+    """A range of areas in words.
+
+    Example:
+        >>> size_range("small", 0, 1024), size_range("area_9216_up", 9216, 1e10)
+        ('small, 0 to 1024', 'from 9216')
+    """
     bounds = f"from {low:g}" if high >= 1e10 else f"{low:g} to {high:g}"
     return bounds if name.startswith("area_") else f"{name}, {bounds}"
 

@@ -1,0 +1,263 @@
+"""What the page of a detector shows: the report, and what stands behind its cells and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional.boxes import xyxy_to_xywh
+from mm_metrics_plugin.report.analysis import KINDS, asked_sections, size_range
+from mm_metrics_plugin.report.sentences import PROTOCOLS
+from mm_metrics_plugin.version import __version__
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.cell_members import CellMembers
+    from mm_metrics_plugin.functional.detection_batch import DetectionBatch
+    from mm_metrics_plugin.functional.detection_report import DetectionReport
+    from mm_metrics_plugin.functional.threshold_counts import ThresholdCounts
+    from mm_metrics_plugin.functional.worst_images import WorstImages
+
+COLUMNS = ("objects", "detections", "tp", "fp", "fn", "precision", "recall", "f1")
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """Pictures of the worst images.
+
+    Attributes:
+        pictures: By number of the image, the small picture (``uri``) and the ``size`` of the real one.
+        by_missed: Images with most missed objects, the worst first.
+        by_confidence: Images with the most confident false detections, the worst first.
+        remarks: What the reader should know about pictures that are not there.
+    """
+
+    pictures: Mapping[int, Any]
+    by_missed: Sequence[int]
+    by_confidence: Sequence[int]
+    remarks: Sequence[str]
+
+
+def page_data(
+    report: DetectionReport,
+    batch: DetectionBatch,
+    *,
+    members: Mapping[str, CellMembers],
+    thresholds: Optional[ThresholdCounts],
+    image_names: Sequence[str],
+) -> Dict[str, Any]:
+    """What the scripts of the page read.
+
+    Args:
+        report: The numbers.
+        batch: The boxes.
+        members: What is in the cells of every protocol's matrix.
+        thresholds: What is counted where the slider can stand.
+        image_names: What images are called.
+    """
+    named: List[np.ndarray] = []
+    tables: Dict[str, Any] = {}
+    for what, rows in (("detection", batch.detections), ("object", batch.objects)):
+        # Only the boxes that are listed somewhere, each once.
+        listed = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(getattr(m, what) for m in members.values())]))
+        listed = listed[listed >= 0]
+        boxes = rows.boxes[listed] if rows.box_format == "xywh" else xyxy_to_xywh(rows.boxes[listed])
+        tables[f"{what}s"] = {"image": rows.image[listed], "label": rows.labels[listed], "box": np.round(boxes, 1)}
+        if what == "detection":
+            tables[f"{what}s"]["score"] = np.round(batch.detections.scores[listed].astype(np.float64), 4)
+        named.append(listed)
+    images = np.unique(np.concatenate([tables[name]["image"] for name in ("detections", "objects")]))
+    for table in (tables["detections"], tables["objects"]):
+        table["image"] = np.searchsorted(images, table["image"])
+    return {
+        "labels": report.labels,
+        "score": report.settings["score_thr"],
+        "protocols": [_protocol(one, members[one.protocol], named) for one in report.protocols],
+        **tables,
+        "images": [image_names[image] for image in images.tolist()],
+        "image_numbers": images,
+        "thresholds": None if thresholds is None else thresholds.to_dict(),
+    }
+
+
+def _protocol(one: Any, members: CellMembers, named: Sequence[np.ndarray]) -> Dict[str, Any]:
+    places = [
+        np.where(rows < 0, -1, np.searchsorted(known, rows))
+        for rows, known in zip((members.detection, members.object), named)
+    ]
+    return {
+        "name": one.protocol,
+        "matrix": one.result.matrix,
+        "columns": {name: one.columns[name] for name in COLUMNS},
+        "cell": members.cell,
+        "detection": places[0],
+        "object": places[1],
+        "overlap": np.round(members.overlap, 3),
+    }
+
+
+def page_context(
+    report: DetectionReport,
+    batch: DetectionBatch,
+    *,
+    worst: WorstImages,
+    thresholds: Optional[ThresholdCounts],
+    gallery: Optional[Gallery],
+    image_names: Sequence[str],
+) -> Dict[str, Any]:
+    """What the template names."""
+    analysis, first = report.analysis, report.protocols[0]
+    for one in report.protocols:
+        if one.protocol == "coco":
+            first = one
+    return {
+        "title": "Detection report",
+        "version": __version__,
+        "report": report,
+        "first": first,
+        "cards": _cards(report, first),
+        "level": None if analysis is None or analysis.intervals is None else analysis.intervals,
+        "protocols": {one.protocol: PROTOCOLS[one.protocol] for one in report.protocols},
+        "thresholds": thresholds,
+        "rows": _class_rows(report, first, thresholds),
+        "errors": _errors(report),
+        "sizes": _sizes(report),
+        "more": [] if analysis is None else asked_sections(analysis),
+        "files": _files(report.inputs),
+        "versions": report.inputs["versions"] if isinstance(report.inputs["versions"], dict) else {},
+        "settings": _settings(report.settings),
+        "gallery": None if gallery is None else _gallery(report, batch, worst, gallery, image_names),
+        "remarks": report.remarks,
+    }
+
+
+def _cards(report: DetectionReport, first: Any) -> List[Dict[str, Any]]:
+    """The headline numbers with their intervals, and what each says in plain words."""
+    analysis = report.analysis
+    cards: List[Tuple[str, str, float, str]] = []
+    if analysis is not None:
+        overall = analysis.average_precision.to_dict()
+        cards += [
+            (
+                "mAP",
+                "Average precision (mAP)",
+                overall["mAP"],
+                "One number for the whole detector, as COCO counts it: over all confidences and ever tighter boxes.",
+            ),
+            ("mAP_50", "mAP at IoU 0.5", overall["mAP_50"], "The same, where half an overlap is close enough."),
+        ]
+    score = f"{report.settings['score_thr']:g}"
+    means = first.means
+    cards += [
+        (
+            "mean_precision",
+            "Mean precision",
+            means["mean_precision"],
+            f"Of what it reports with a confidence of {score} or more, so much is right.",
+        ),
+        ("mean_recall", "Mean recall", means["mean_recall"], "Of the objects that are there, so many are found."),
+        ("macro_f1", "Mean F1", means["macro_f1"], "Precision and recall in one: high only where both are."),
+    ]
+    found = {} if analysis is None or analysis.intervals is None else analysis.intervals.overall
+    if first.protocol != "coco":
+        found = {key: value for key, value in found.items() if key.startswith("mAP")}
+    return [
+        {
+            "key": key,
+            "title": title,
+            "value": value,
+            "words": words,
+            "interval": (found[key].low, found[key].high) if key in found else None,
+        }
+        for key, title, value, words in cards
+    ]
+
+
+def _class_rows(report: DetectionReport, first: Any, thresholds: Optional[ThresholdCounts]) -> List[Dict[str, Any]]:
+    """The table per class at the report's own threshold."""
+    columns = {name: np.asarray(first.columns[name]).tolist() for name in COLUMNS}
+    if report.analysis is not None and thresholds is not None:
+        found = report.analysis.ap_columns()
+        columns.update({name: found[name].tolist() for name in ("AP", "AP_50")})
+        columns["best"] = thresholds.best_per_class.tolist()
+    rows = zip(*columns.values())
+    return [{"name": name, **dict(zip(columns, row))} for name, row in zip(report.classes, rows)]
+
+
+def _errors(report: DetectionReport) -> Optional[Dict[str, Any]]:
+    errors = None if report.analysis is None else report.analysis.errors
+    if errors is None:
+        return None
+    most = max([*errors.gains.values(), 1e-12])
+    return {
+        "iou": errors.iou_threshold,
+        "average_precision": errors.average_precision,
+        "rows": [
+            {"kind": kind, "words": words, "count": errors.totals[kind], "gain": errors.gains[kind], "of_most": most}
+            for kind, words in KINDS.items()
+        ],
+    }
+
+
+def _sizes(report: DetectionReport) -> Optional[List[Dict[str, Any]]]:
+    if report.analysis is None:
+        return None
+    sizes = report.analysis.sizes
+    return [{"title": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.figures().items()]
+
+
+def _files(inputs: Mapping[str, Any]) -> List[Tuple[str, Mapping[str, Any]]]:
+    entries = []
+    for role in ("truth", "results"):
+        found = inputs.get(role, [])
+        entries += [(role, one) for one in ([found] if isinstance(found, Mapping) else found)]
+    return entries
+
+
+def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
+    names = {
+        "score_thr": "least confidence",
+        "tp_iou_thr": "least overlap (IoU)",
+        "nms_iou_thr": "duplicates removed above IoU",
+        "operating_point": "best threshold by",
+        "ci": "intervals",
+        "size_edges": "size edges",
+    }
+    shown = {words: settings[key] for key, words in names.items() if settings.get(key) is not None}
+    return {**shown, "matching": ", ".join(settings["matching"])}
+
+
+def _gallery(
+    report: DetectionReport, batch: DetectionBatch, worst: WorstImages, gallery: Gallery, image_names: Sequence[str]
+) -> Dict[str, Any]:
+    pictures = []
+    for image, picture in gallery.pictures.items():
+        boxes: List[Dict[str, Any]] = []
+        for kind, mask in (("right", worst.right), ("wrong", worst.wrong), ("lost", worst.lost)):
+            rows: Any = batch.objects if kind == "lost" else batch.detections
+            chosen = rows.take(np.flatnonzero(mask & (rows.image == image)))
+            corners = chosen.boxes if chosen.box_format == "xywh" else xyxy_to_xywh(chosen.boxes)
+            scores = getattr(chosen, "scores", np.full(len(chosen), np.nan)).tolist()
+            for box, label, score in zip(np.round(corners, 1).tolist(), chosen.labels.tolist(), scores):
+                text = report.classes[label] + ("" if score != score else f" {score:.2f}")
+                boxes.append({"kind": kind, "box": box, "text": text})
+        pictures.append(
+            {
+                "image": image,
+                "name": image_names[image],
+                "uri": picture.uri,
+                "size": picture.size,
+                "boxes": boxes,
+                "missed": int(worst.missed[image]),
+                "confidence": float(worst.confidence[image]),
+                "by_missed": _place(gallery.by_missed, image),
+                "by_confidence": _place(gallery.by_confidence, image),
+            }
+        )
+    return {"pictures": pictures, "remarks": gallery.remarks}
+
+
+def _place(order: Sequence[int], image: int) -> str:
+    places = list(order)
+    return str(places.index(image)) if image in places else ""
