@@ -51,18 +51,7 @@ def coco_pairs(
 ) -> Iterator[Pairs]:
     """Pairs that overlap by at least the threshold in COCO's arithmetic, a block at a time."""
     any_crowd = bool(crowd.any())
-    for start, stop, repeats, rows in _blocks(first, count):
-        width = np.minimum(np.repeat(detections[2][start:stop], repeats), objects[2][rows])
-        width -= np.maximum(np.repeat(detections[0][start:stop], repeats), objects[0][rows])
-        # Most pairs have nothing in common from left to right: the rest is reckoned only for those that have.
-        common = np.flatnonzero(width > 0)
-        rows, width = rows[common], width[common]
-        owners = np.repeat(np.arange(start, stop), repeats)[common]
-        height = np.minimum(detections[3][owners], objects[3][rows])
-        height -= np.maximum(detections[1][owners], objects[1][rows])
-        common = np.flatnonzero(height > 0)
-        rows, owners = rows[common], owners[common]
-        overlap = width[common] * height[common]
+    for owners, rows, overlap in _touching(detections, objects, first, count):
         area = detections[4][owners]
         union = area + objects[4][rows] - overlap
         if any_crowd:
@@ -77,19 +66,27 @@ def mmdet_pairs(
 ) -> Iterator[Pairs]:
     """Pairs that overlap by at least the threshold in mmdet's arithmetic, a block at a time."""
     limit = np.float32(threshold)
+    for owners, rows, common in _touching(detections, objects, first, count):
+        overlap = mmdet_overlap(common, detections[4][owners], objects[4][rows])
+        kept = np.flatnonzero(overlap >= limit)
+        yield Pairs(owners[kept], rows[kept], overlap[kept])
+
+
+def _touching(
+    detections: Columns, objects: Columns, first: np.ndarray, count: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Rows of the detections and objects that have an area in common, and that area, a block at a time."""
     for start, stop, repeats, rows in _blocks(first, count):
         width = np.minimum(np.repeat(detections[2][start:stop], repeats), objects[2][rows])
         width -= np.maximum(np.repeat(detections[0][start:stop], repeats), objects[0][rows])
+        # Most pairs have nothing in common from left to right: the rest is reckoned only for those that have.
         common = np.flatnonzero(width > 0)
         rows, width = rows[common], width[common]
         owners = np.repeat(np.arange(start, stop), repeats)[common]
         height = np.minimum(detections[3][owners], objects[3][rows])
         height -= np.maximum(detections[1][owners], objects[1][rows])
         common = np.flatnonzero(height > 0)
-        rows, owners = rows[common], owners[common]
-        overlap = mmdet_overlap(width[common] * height[common], detections[4][owners], objects[4][rows])
-        kept = np.flatnonzero(overlap >= limit)
-        yield Pairs(owners[kept], rows[kept], overlap[kept])
+        yield owners[common], rows[common], width[common] * height[common]
 
 
 def gathered(blocks: Iterator[Pairs]) -> Iterator[Pairs]:
