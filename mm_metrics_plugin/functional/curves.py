@@ -13,6 +13,7 @@ import numpy as np
 
 from mm_metrics_plugin.functional.auc import map_classes, roc_points
 from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.functional.histogram import bin_edges
 from mm_metrics_plugin.functional.image_counts import mean_of_defined
 from mm_metrics_plugin.functional.scored_matches import ScoredMatches
 from mm_metrics_plugin.functional.weighted_ap import WeightedAP
@@ -284,3 +285,25 @@ def classification_curves(blocks: Sequence[np.ndarray], labels: np.ndarray) -> C
         return CountCurve(thresholds, tp, fp, len(positives), len(ranked) - len(positives))
 
     return ClassificationCurves(tuple(map_classes(curve, blocks, labels)))
+
+
+def histogram_curves(positives: np.ndarray, totals: np.ndarray) -> ClassificationCurves:
+    """The curves of scores that were counted in bins: the exact ones, at the lowest score of every bin.
+
+    Args:
+        positives: (classes, bins) how many scores of samples of the class lie in each bin of
+            :func:`~mm_metrics_plugin.functional.histogram.bin_scores`.
+        totals: (classes, bins) how many scores of all samples do.
+
+    Example:
+        >>> curves = histogram_curves(np.array([[0, 0, 2]]), np.array([[1, 0, 3]]))
+        >>> curves.per_class[0].recall.tolist(), curves.per_class[0].false_positive_rate.tolist()
+        ([1.0, 1.0], [0.5, 1.0])
+    """
+    edges = bin_edges(totals.shape[1])
+    curves = []
+    for mine, everything in zip(positives[:, ::-1], totals[:, ::-1]):
+        used = np.flatnonzero(everything)
+        tp, kept = np.cumsum(mine)[used], np.cumsum(everything)[used]
+        curves.append(CountCurve(edges[::-1][used], tp, kept - tp, int(mine.sum()), int(everything.sum() - mine.sum())))
+    return ClassificationCurves(tuple(curves))

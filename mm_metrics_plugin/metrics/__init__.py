@@ -1,9 +1,10 @@
-"""The metrics mmengine can build from a config. Importing this package registers them."""
+"""The metrics mmengine can build from a config, and the hook that draws them. Importing this package registers them."""
 
 from mm_metrics_plugin.metrics.auc import MultiLabelAUC, SingleLabelAUC
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.calibration import CalibrationError
 from mm_metrics_plugin.metrics.detection import DetectionPRF
+from mm_metrics_plugin.metrics.figure_hook import MetricFigureHook
 from mm_metrics_plugin.metrics.ks import SingleLabelKS
 from mm_metrics_plugin.metrics.overlap import DiceScore, MeanIoU
 from mm_metrics_plugin.metrics.prf import MultiLabelPRF, SingleLabelPRF
@@ -19,6 +20,7 @@ __all__ = [
     "FieldMean",
     "FieldSum",
     "MeanIoU",
+    "MetricFigureHook",
     "MultiLabelAUC",
     "MultiLabelPRF",
     "PosNegRatio",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from fnmatch import fnmatchcase
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from mmengine.dist import get_dist_info, is_main_process
 from mmengine.evaluator import BaseMetric
@@ -13,6 +14,20 @@ from mm_metrics_plugin.exceptions import UndefinedMetricWarning
 from mm_metrics_plugin.metrics.distributed import add_up, exchange
 from mm_metrics_plugin.states.base import State, merge_all
 from mm_metrics_plugin.states.batch import Batch
+
+
+class Shown(NamedTuple):
+    """Something of an evaluation that can be drawn.
+
+    Attributes:
+        names: Of the figures, in the order of :func:`~mm_metrics_plugin.report.pictures.draw_figures`.
+        classes: Names of the classes they show.
+        result: Makes the result that is drawn. It is called only if it is.
+    """
+
+    names: Tuple[str, ...]
+    classes: Sequence[str]
+    result: Callable[[], Any]
 
 
 class StreamingMetric(BaseMetric):
@@ -28,7 +43,14 @@ class StreamingMetric(BaseMetric):
     Args:
         collect_device: Accepted for mmengine's sake. States travel on the device of the process group's backend.
         prefix: Stands before every key; the class's ``default_prefix`` if None.
+
+    Attributes:
+        figures_wanted: Patterns of the names of figures, set (on every process alike) before an evaluation by who
+            wants to draw it afterwards: :class:`MetricFigureHook`. Without any, nothing is kept for figures.
     """
+
+    figures_wanted: Sequence[str] = ()
+    _evaluated: Optional[State] = None
 
     def __init__(self, collect_device: str = "cpu", prefix: Optional[str] = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
@@ -87,6 +109,7 @@ class StreamingMetric(BaseMetric):
                 try:
                     self._check_total(total, size)
                     found = self.compute_metrics([state])
+                    self._evaluated = state if self.figures_wanted else None
                     metrics = {f"{self.prefix}/{key}" if self.prefix else key: value for key, value in found.items()}
                 except Exception as caught:  # likewise
                     error = caught
@@ -113,6 +136,22 @@ class StreamingMetric(BaseMetric):
                 "cannot tell which samples were padding and may have counted some twice; use a data set size that "
                 "the number of processes divides, or a sampler with round_up=False"
             )
+
+    # --- figures ---
+
+    def shown(self, state: Any) -> List[Shown]:
+        """What can be drawn of the state of the whole data set; nothing, unless a subclass says otherwise."""
+        return []
+
+    def take_shown(self) -> List[Shown]:
+        """What can be drawn of the last evaluation, on the main process, if figures were wanted; not kept further."""
+        state, self._evaluated = self._evaluated, None
+        return [] if state is None else self.shown(state)
+
+    def wants(self, figure: str) -> bool:
+        """Whether somebody wants this figure, by its name or with the prefix before it."""
+        names = (figure, f"{self.prefix}/{figure}")
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self.figures_wanted)
 
     # --- help for subclasses ---
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -10,6 +10,7 @@ from scipy.special import expit, softmax
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES, mean_over_classes
+from mm_metrics_plugin.functional.matrix_view import matrix_view
 from mm_metrics_plugin.functional.overlap import (
     dice_score,
     iou_report,
@@ -17,6 +18,7 @@ from mm_metrics_plugin.functional.overlap import (
     soft_label_overlap,
     soft_overlap,
 )
+from mm_metrics_plugin.metrics.base import Shown
 from mm_metrics_plugin.metrics.label_maps import LabelMapMetricBase, Name, Picture
 from mm_metrics_plugin.metrics.options import check_choice, check_together
 from mm_metrics_plugin.states.base import State
@@ -98,6 +100,11 @@ class MeanIoU(LabelMapMetricBase):
         absent = [names[index] for index in np.flatnonzero(np.isnan(result.iou))]
         self.warn_undefined("IoU", "no pixel of the class is in truth or prediction", absent or _nothing(names))
         return metrics
+
+    def shown(self, state: Any) -> List[Shown]:
+        """The confusion matrix of the pixels."""
+        names = self.class_names(state.num_classes)
+        return [Shown(("confusion_matrix",), names, lambda: matrix_view(state.matrix, names, title="pixels"))]
 
 
 @METRICS.register_module()

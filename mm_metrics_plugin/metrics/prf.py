@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from functools import partial
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.confusion import (
     ConfusionResult,
     CountsResult,
@@ -16,6 +18,8 @@ from mm_metrics_plugin.functional.confusion import (
     counts_report,
 )
 from mm_metrics_plugin.functional.decisions import hard_decisions, label_ranks, top_decisions
+from mm_metrics_plugin.functional.matrix_view import MatrixView, matrix_view
+from mm_metrics_plugin.metrics.base import Shown
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
 from mm_metrics_plugin.metrics.options import check_choice, check_together, threshold_suffixes
 from mm_metrics_plugin.metrics.scored import ScoredMetricBase
@@ -204,6 +208,21 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
             if samples:
                 self._warn_of_agreement(report)
         return metrics
+
+    def shown(self, state: Any) -> List[Shown]:
+        """The confusion matrix of each threshold."""
+        names = self.class_names(state.num_classes)
+
+        def view(place: int) -> MatrixView:
+            matrix = state.matrices[place]
+            accuracy = divide(matrix.trace(), matrix.sum())
+            rule = self._suffixes[place].replace("_", ", ")
+            return matrix_view(matrix, names, title=f"accuracy {accuracy:.4f}{rule}")
+
+        return [
+            Shown((f"confusion_matrix{suffix}",), names, partial(view, place))
+            for place, suffix in enumerate(self._suffixes[: state.num_rules])
+        ]
 
     def _warn_of_agreement(self, report: ConfusionResult) -> None:
         if np.isnan(report.mcc):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+
+import numpy as np
 
 from mm_metrics_plugin.report.figures import DPI
 from mm_metrics_plugin.report.tables import printable
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from mm_metrics_plugin.functional.calibration import CalibrationResult
     from mm_metrics_plugin.functional.curves import ClassificationCurves, DetectionCurves
 
 MOST_NAMED = 12  # with more classes than this, a legend would not be read
@@ -46,12 +49,28 @@ def detection_curve_figures(curves: DetectionCurves, classes: Sequence[str], col
 def classification_curve_figure(curves: ClassificationCurves, classes: Sequence[str], color_theme: str) -> Figure:
     """ROC and precision-recall curves of each class against the rest."""
     figure, (roc, pr) = _panels(2, "each class against the rest")
-    starts = [([0.0, *curve.false_positive_rate], [0.0, *curve.recall]) for curve in curves.per_class]
+    starts = [(np.append(0.0, curve.false_positive_rate), np.append(0.0, curve.recall)) for curve in curves.per_class]
     _draw(roc, starts, None, classes, color_theme)
     roc.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle=":")
     roc.set(xlabel="false positive rate", ylabel="true positive rate")
     _draw(pr, [(curve.recall, curve.precision) for curve in curves.per_class], None, classes, color_theme)
     pr.set(xlabel="recall", ylabel="precision")
+    return figure
+
+
+def reliability_figure(result: CalibrationResult) -> Figure:
+    """How often decisions are right beside how sure they are, and how many there are of each confidence."""
+    figure, (axes, amounts) = _panels(2, f"reliability: ECE {result.ece:.4f}, MCE {result.mce:.4f}")
+    left = result.edges[:-1]
+    outline: Dict[str, Any] = dict(width=np.diff(result.edges), align="edge", edgecolor="white", linewidth=0.5)
+    axes.bar(left, np.nan_to_num(result.accuracy), color="#4477aa", label="accuracy", **outline)
+    axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle=":", label="as sure as right")
+    axes.plot(result.confidence, result.accuracy, "o", color="#cc3311", markersize=4, label="mean confidence")
+    axes.set(xlabel="confidence", ylabel="share that is right")
+    axes.legend(fontsize=7, loc="upper left")
+    amounts.bar(left, result.counts, color="#bbbbbb", **outline)
+    amounts.set(xlabel="confidence", ylabel="decisions")
+    amounts.autoscale(axis="y")
     return figure
 
 

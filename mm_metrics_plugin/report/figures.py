@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, Sequence, Union
 
 import numpy as np
 
@@ -79,9 +79,24 @@ def confusion_figure(
     return figure
 
 
-def save_png(figure: Figure, path: Path) -> None:
+def save_png(figure: Figure, file: Union[Path, BinaryIO]) -> None:
     """Write a figure to a file, without the version of matplotlib in it, so that equal figures are equal files."""
-    figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None}, pil_kwargs={"compress_level": 1})
+    figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None}, pil_kwargs={"compress_level": 1})
+
+
+def to_rgb(figure: Figure, *, dpi: int = DPI) -> np.ndarray:
+    """The pixels of a figure, (height, width, 3) bytes.
+
+    Example:
+        >>> to_rgb(confusion_figure(np.eye(2, dtype=int), np.eye(2), ["a", "b"], title=""), dpi=50).shape[2]
+        3
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure.set_dpi(dpi)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())[..., :3].copy()
 
 
 def show(figures: Sequence[Figure]) -> bool:

@@ -1,0 +1,28 @@
+# The figures of the metrics beside their numbers: configs/digits.py with MetricFigureHook, a few seconds on a CPU. From
+# the project's folder,
+#
+#     python -c "from mmengine.config import Config; from mmengine.runner import Runner; \
+#                Runner.from_cfg(Config.fromfile('configs/digits_figures.py')).train()"
+#     tensorboard --logdir work_dirs/digits_figures       # or look into its vis_data/vis_image
+#
+# shows the confusion matrix, the ROC and precision-recall curves and the reliability diagram of every epoch.
+
+_base_ = ["./digits.py"]
+
+val_evaluator = [
+    dict(type="SingleLabelAUC"),
+    dict(type="SingleLabelPRF"),
+    dict(type="CalibrationError"),
+]
+test_evaluator = val_evaluator
+test_dataloader = _base_.val_dataloader
+test_cfg = dict()
+
+# The one thing to take into a config of your own. Figures go wherever the numbers go.
+custom_hooks = [dict(type="MetricFigureHook")]
+
+visualizer = dict(
+    type="Visualizer",
+    vis_backends=[dict(type="LocalVisBackend"), dict(type="TensorboardVisBackend")],
+)
+work_dir = "work_dirs/digits_figures"
