@@ -4,8 +4,8 @@
 
 makes ``train/`` and ``val/`` in the folder, and beside them what ``configs/mmpretrain_multi_label.py``,
 ``configs/mmpretrain_multi_task.py`` and ``configs/mmseg_overlap.py`` train on: ``multi_label_*.json`` (which shapes
-are on a picture), ``multi_task_*.json`` (which shape is the largest, and how many there are) and ``masks/`` (which shape each
-pixel belongs to).
+are on a picture), ``multi_task_*.json`` (which shape is the largest, and how many there are) and ``masks/`` (which
+shape each pixel belongs to).
 """
 
 from __future__ import annotations
