@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.worst_images import WorstImages
     from mm_metrics_plugin.report.detection_page import Gallery
 
-MOST_LISTED = 24_000  # members of cells over all protocols: some 2 MB of the page
+MOST_LISTED = 48_000  # members of cells over all protocols: some 4 MB of the page
 MOST_PICTURE_BYTES = 5_000_000
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection_report import DetectionReport
     from mm_metrics_plugin.functional.threshold_counts import ThresholdCounts
     from mm_metrics_plugin.functional.worst_images import WorstImages
+    from mm_metrics_plugin.report.sections import Section
 
 COLUMNS = ("objects", "detections", "tp", "fp", "fn", "precision", "recall", "f1")
 
@@ -123,7 +124,7 @@ def page_context(
         "rows": _class_rows(report, first, thresholds),
         "errors": _errors(report),
         "sizes": _sizes(report),
-        "more": [] if analysis is None else asked_sections(analysis),
+        "more": [] if analysis is None else _more(asked_sections(analysis)),
         "files": _files(report.inputs),
         "versions": report.inputs["versions"] if isinstance(report.inputs["versions"], dict) else {},
         "settings": _settings(report.settings),
@@ -205,6 +206,17 @@ def _sizes(report: DetectionReport) -> Optional[List[Dict[str, Any]]]:
         return None
     sizes = report.analysis.sizes
     return [{"title": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.figures().items()]
+
+
+def _more(sections: Sequence[Section]) -> List[Dict[str, Any]]:
+    """Sections, each with those without a heading that follow it."""
+    found: List[Dict[str, Any]] = []
+    for one in sections:
+        if one.heading:
+            found.append({"section": one, "parts": []})
+        else:
+            found[-1]["parts"].append(one)
+    return found
 
 
 def _files(inputs: Mapping[str, Any]) -> List[Tuple[str, Mapping[str, Any]]]:

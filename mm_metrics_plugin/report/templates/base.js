@@ -4,7 +4,8 @@ const page = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const missing = (value) => value === null || value === undefined || Number.isNaN(value);
   const percent = (value) => (missing(value) ? "–" : (100 * value).toFixed(1) + "\u202f%");
-  const count = (value) => value.toLocaleString("en-US");
+  const grouped = new Intl.NumberFormat("en-US");
+  const count = (value) => grouped.format(value);
   const ratio = (part, whole) => (whole === 0 ? NaN : part / whole);
 
   /* Signs that could move a cursor or turn the writing round are written out. */
@@ -35,7 +36,7 @@ const page = (() => {
     const number = element.querySelector(".number") || element;
     if (number.textContent !== text) number.textContent = text;
     const fill = element.querySelector(".fill");
-    if (fill) fill.style.width = missing(value) ? "0" : `${100 * value}%`;
+    if (fill) fill.style.setProperty("--share", missing(value) ? "0" : String(value));
   }
 
   /* --- tables ------------------------------------------------------------------------------------------------ */
@@ -109,6 +110,7 @@ const page = (() => {
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       margin: { l: 8, r: 8, t: 8, b: 8 },
+      dragmode: false, // a finger on a chart scrolls the page
       hoverlabel: { bgcolor: used.card, bordercolor: used.line, font: { color: used.ink }, align: "left" },
       ...own,
     };
@@ -116,16 +118,24 @@ const page = (() => {
     return result;
   }
 
-  /* Draws into an element what describe(colours) says ({data, layout}), again whenever the colours change.
-     Returns the function that draws it anew. */
-  function plot(element, describe) {
+  /* Draws into an element what describe(colours) says ({data, layout}), once it comes near the window, and again
+     whenever the colours change. Calls ready() when it is first drawn. Returns the function that draws it anew. */
+  function plot(element, describe, ready = () => {}) {
+    let drawn = false;
     const draw = () => {
       const { data: traces, layout: own } = describe(colours());
-      return Plotly.react(element, traces, layout(own), { displaylogo: false, displayModeBar: false, responsive: true });
+      Plotly.react(element, traces, layout(own), { displaylogo: false, displayModeBar: false, responsive: true });
+      if (!drawn) ready();
+      drawn = true;
     };
     plots.push(draw);
-    draw();
-    return draw;
+    const watch = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      watch.disconnect();
+      if (!drawn) draw();
+    }, { rootMargin: "400px" });
+    watch.observe(element);
+    return () => drawn && draw();
   }
 
   for (const query of ["(prefers-color-scheme: dark)", "print"]) {

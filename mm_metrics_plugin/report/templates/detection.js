@@ -60,6 +60,9 @@ function classes() {
   const at = () => Number(slider.value);
   const undefinedIsGap = (values) => values.map((value) => (Number.isNaN(value) ? null : value));
 
+  const margin = { l: 44, r: 12, t: 28, b: 44 };
+  const axis = { automargin: false };
+
   function againstConfidence(colours) {
     const found = line();
     const kinds = [["precision", colours.accent], ["recall", colours.good], ["f1", colours.bad]];
@@ -70,10 +73,10 @@ function classes() {
         mode: "lines", line: { color: colour, width: 2 }, hovertemplate: "%{y:.3f} at %{x:.3f}",
       })),
       layout: {
-        xaxis: { title: { text: "least confidence", standoff: 8 }, range: [thresholds[0], thresholds[thresholds.length - 1]] },
-        yaxis: { range: [0, 1.02] },
-        legend: { orientation: "h", x: 0, y: 1.12 },
-        margin: { l: 8, r: 8, t: 28, b: 8 },
+        xaxis: { ...axis, title: { text: "least confidence" }, range: [thresholds[0], thresholds[thresholds.length - 1]] },
+        yaxis: { ...axis, range: [0, 1.02] },
+        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+        margin,
         shapes: [mark(thresholds[at()], "solid", colours.ink), ...(peak() === null ? [] : [mark(peak(), "dot", colours.soft)])],
         annotations: peak() === null ? [] : [{ x: peak(), y: 0.02, yref: "paper", text: "best F1", showarrow: false, xanchor: "left", yanchor: "bottom", font: { color: colours.soft, size: 11 } }],
       },
@@ -98,9 +101,9 @@ function classes() {
         sign(here, colours.ink, "circle", "the slider"),
       ],
       layout: {
-        showlegend: false, margin: { l: 8, r: 8, t: 28, b: 8 },
-        xaxis: { title: { text: "recall", standoff: 8 }, range: [0, 1.02] },
-        yaxis: { title: { text: "precision", standoff: 8 }, range: [0, 1.02] },
+        showlegend: false, margin,
+        xaxis: { ...axis, title: { text: "recall" }, range: [0, 1.02] },
+        yaxis: { ...axis, title: { text: "precision" }, range: [0, 1.02] },
       },
     };
   }
@@ -183,21 +186,24 @@ function confusions() {
     return [low, end];
   }
 
-  function sketch(truth, found) {
-    const boxes = [truth, found].filter((box) => box !== null);
+  /* How two boxes lie to each other; nothing for one alone. */
+  function sketch(truth, found, colour) {
+    if (truth === null || found === null) return null;
+    const boxes = [truth, found];
     const left = Math.min(...boxes.map((box) => box[0]));
     const top = Math.min(...boxes.map((box) => box[1]));
     const width = Math.max(...boxes.map((box) => box[0] + box[2])) - left || 1;
     const height = Math.max(...boxes.map((box) => box[1] + box[3])) - top || 1;
     const picture = make("svg", { class: "sketch", "aria-hidden": "true", viewBox: [left - width / 8, top - height / 8, 1.25 * width, 1.25 * height].join(" ") });
-    const draw = (box, kind, stroke) => box && picture.append(make("rect", {
+    const draw = (box, kind, stroke) => picture.append(make("rect", {
       class: kind, x: box[0], y: box[1], width: Math.max(0, box[2]), height: Math.max(0, box[3]), style: stroke && `stroke:var(--${stroke})`,
     }));
-    draw(truth, "truth", found === null ? "miss" : null);
-    return { picture, draw };
+    draw(truth, "truth", null);
+    draw(found, "found", colour);
+    return picture;
   }
 
-  const place = (box) => `left ${box[0]}, top ${box[1]}, ${box[2]} × ${box[3]}`;
+  const place = (box) => `${box[2]} × ${box[3]} at ${box[0]}, ${box[1]}`;
 
   function open(row, column) {
     const { matrix: rows, detection, object, overlap } = protocol();
@@ -226,8 +232,6 @@ function confusions() {
       const image = found < 0 ? data.objects.image[there] : data.detections.image[found];
       const figure = byId(`picture-${data.image_numbers[image]}`);
       const text = page.printable(data.images[image]);
-      const { picture, draw } = sketch(truth, box);
-      draw(box, "found", kind === "right" ? "good" : "bad");
       const link = figure && make("a", { href: `#${figure.id}` }, text);
       if (link) link.addEventListener("click", () => figure.dispatchEvent(new Event("wanted")));
       return make("tr", {},
@@ -236,7 +240,7 @@ function confusions() {
         make("td", { class: "name", title: box && place(box) }, found < 0 ? "nothing" : name(data.detections.label[found])),
         make("td", { class: "numeric", "data-value": found < 0 ? "" : data.detections.score[found] }, found < 0 ? "–" : data.detections.score[found].toFixed(3)),
         make("td", { class: "numeric" }, overlap[start + step] === null ? "–" : overlap[start + step].toFixed(2)),
-        make("td", { title: place(box || truth) }, picture));
+        make("td", {}, make("div", { class: "where" }, sketch(truth, box, kind === "right" ? "good" : "bad"), place(box || truth))));
     }));
   }
 

@@ -28,7 +28,8 @@ function matrix({ element, labels, counts, view, open }) {
     const greatest = Math.max(1, ...rows.map((row) => Math.max(...row)));
     const shade = (row, column) => {
       if (rows[row][column] === 0) return null;
-      return way === "counts" ? Math.log1p(rows[row][column]) / Math.log1p(greatest) : parts[row][column][way];
+      const share = way === "counts" ? Math.log1p(rows[row][column]) / Math.log1p(greatest) : parts[row][column][way];
+      return 0.12 + 0.88 * share; // a cell with anything in it is never quite pale
     };
     const text = (row, column) => {
       const value = rows[row][column];
@@ -43,7 +44,7 @@ function matrix({ element, labels, counts, view, open }) {
       z: grid((row, column) => ((row === column) === right ? shade(row, column) : null)),
       zmin: 0, zmax: 1, showscale: false, hoverongaps: false, xgap: numbered ? 2 : 0, ygap: numbered ? 2 : 0,
       colorscale: [[0, colours.card], [1, colour]],
-      ...(numbered ? { text: grid((row, column) => ((row === column) === right ? text(row, column) : "")), texttemplate: "%{text}" } : {}),
+      ...(numbered ? { text: grid((row, column) => ((row === column) === right ? text(row, column) : "")), texttemplate: "%{text}", textfont: { color: colours.ink } } : {}),
       hovertext: hover, hovertemplate: "%{hovertext}<extra></extra>",
     });
     const under = {
@@ -62,7 +63,7 @@ function matrix({ element, labels, counts, view, open }) {
       data: [under, trace(true, colours.scale_good), trace(false, colours.scale_bad)],
       layout: {
         height,
-        xaxis: { ...axis, title: { text: "prediction", standoff: 12 }, tickangle: size > 6 ? -45 : 0 },
+        xaxis: { ...axis, title: { text: "prediction", standoff: 12 }, tickangle: element.clientWidth / size < 90 ? -45 : 0 },
         yaxis: { ...axis, title: { text: "truth", standoff: 12 }, range: [size - 0.5, -0.5] },
         shapes: chosen === null ? [] : [{
           type: "rect", x0: chosen[1] - 0.5, x1: chosen[1] + 0.5, y0: chosen[0] - 0.5, y1: chosen[0] + 0.5,
@@ -72,12 +73,13 @@ function matrix({ element, labels, counts, view, open }) {
     };
   }
 
-  const draw = page.plot(element, describe);
+  const draw = page.plot(element, describe, () => {
+    element.on("plotly_click", (event) => select(event.points[0].y, event.points[0].x));
+  });
   function select(row, column) {
     chosen = [row, column];
     draw();
     open(row, column);
   }
-  element.on("plotly_click", (event) => select(event.points[0].y, event.points[0].x));
   return { draw, select };
 }
