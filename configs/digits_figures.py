@@ -1,11 +1,7 @@
-# The figures of the metrics beside their numbers: configs/digits.py with MetricFigureHook, a few seconds on a CPU. From
-# the project's folder,
-#
-#     python -c "from mmengine.config import Config; from mmengine.runner import Runner; \
-#                Runner.from_cfg(Config.fromfile('configs/digits_figures.py')).train()"
-#     tensorboard --logdir work_dirs/digits_figures       # or look into its vis_data/vis_image
-#
-# shows the confusion matrix, the ROC and precision-recall curves and the reliability diagram of every epoch.
+# The figures of the metrics beside their numbers: configs/digits.py with MetricFigureHook, a few seconds on a CPU.
+#   python tools/train.py configs/digits_figures.py
+#   tensorboard --logdir work_dirs/digits_figures       # or look into its vis_data/vis_image
+# The confusion matrix, the ROC and precision-recall curves and the reliability diagram of every epoch are there.
 
 _base_ = ["./digits.py"]
 
