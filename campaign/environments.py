@@ -1,0 +1,60 @@
+"""Other Pythons of this machine, and environments of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import List, Optional
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def interpreters(name: str) -> List[Path]:
+    """The Pythons there are of a release such as ``3.8``: on the PATH, then under pyenv's folder."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv")))
+    on_path = shutil.which(f"python{name}")
+    candidates = [Path(on_path)] if on_path else []
+    candidates += sorted(pyenv.glob(f"versions/{name}.*/bin/python"), reverse=True)
+    return [path for path in candidates if _release(path) == name]
+
+
+def interpreter(name: str) -> Optional[Path]:
+    """One of them, or None. A shim on the PATH may name a Python that does not start, so each is tried."""
+    return next(iter(interpreters(name)), None)
+
+
+def newest(above: int = 9) -> Optional[Path]:
+    """The Python of the highest release there is."""
+    for minor in range(30, above, -1):
+        found = interpreter(f"3.{minor}")
+        if found:
+            return found
+    return None
+
+
+def _release(path: Path) -> str:
+    done = subprocess.run([str(path), "--version"], capture_output=True, text=True)
+    found = re.match(r"Python (\d+\.\d+)\.\d+$", done.stdout.strip())  # a final release
+    return found.group(1) if done.returncode == 0 and found else ""
+
+
+def environment(name: str, python: Path, requirements: List[str]) -> Path:
+    """The Python of the environment ``.venv-<name>`` with these packages; made once, and again when they change."""
+    folder = ROOT / f".venv-{name}"
+    stamp = folder / ".made"
+    wanted = hashlib.sha256("\n".join([str(python), *requirements]).encode()).hexdigest()
+    inside = folder / "bin" / "python"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"  setting up {folder.name}: {', '.join(requirements)}", flush=True)
+        subprocess.run([str(python), "-m", "venv", "--clear", str(folder)], check=True)
+        subprocess.run(
+            [str(inside), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *requirements],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
+        stamp.write_text(wanted)
+    return inside

@@ -1,0 +1,71 @@
+"""Files that other releases of torch and NumPy wrote, kept in ``tests/golden``, read as what they were made of."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.io.safe_pickle import read_pickle
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+CONTENTS = json.loads((GOLDEN / "contents.json").read_text(encoding="utf-8"))
+FILES = sorted(path.name for path in GOLDEN.glob("*.pkl"))
+NAME = re.compile(r"(torch|numpy)-(\d+\.\d+)\.\d+-protocol(\d)\.pkl")
+
+
+def check(found, node, path):
+    """What was read is what a node of the JSON says, in type, dtype, shape and every value."""
+    if isinstance(node, dict) and "values" in node:
+        dtype = np.dtype("float32" if node["dtype"] == "bfloat16" else node["dtype"])
+        assert isinstance(found, (np.ndarray, np.generic)), path
+        # Whether the bytes are turned round on reading is up to NumPy and the protocol; the values are not.
+        assert found.dtype.newbyteorder("=") == dtype.newbyteorder("="), path
+        assert found.shape == tuple(node["shape"]), path
+        np.testing.assert_array_equal(found, np.array(node["values"], dtype).reshape(node["shape"]), err_msg=path)
+    elif isinstance(node, dict) and "tuple" in node:
+        assert type(found) is tuple and len(found) == len(node["tuple"]), path
+        for index, part in enumerate(node["tuple"]):
+            check(found[index], part, f"{path}[{index}]")
+    elif isinstance(node, dict):
+        assert type(found) is dict and list(found) == list(node), path
+        for key, part in node.items():
+            check(found[key], part, f"{path}.{key}")
+    elif isinstance(node, list):
+        assert type(found) is list and len(found) == len(node), path
+        for index, part in enumerate(node):
+            check(found[index], part, f"{path}[{index}]")
+    else:
+        assert type(found) is type(node) and found == node, path
+
+
+def test_every_writer_and_protocol_is_there():
+    found = {NAME.fullmatch(name).groups() for name in FILES}
+    writers = [("torch", "1.13"), ("torch", "2.1"), ("torch", "2.13")]
+    writers += [("numpy", "1.20"), ("numpy", "1.26"), ("numpy", "2.0"), ("numpy", "2.5")]
+    assert found == {(*writer, protocol) for writer in writers for protocol in "245"}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_another_release_reads_with_equal_values(name):
+    kind, release, protocol = NAME.fullmatch(name).groups()
+    data = (GOLDEN / name).read_bytes()
+    assert data[:2] == b"\x80" + bytes([int(protocol)])
+    if kind == "numpy":  # the names are what changed between the two
+        assert (b"numpy._core" in data) == (release[0] == "2") != (b"numpy.core" in data)
+    else:
+        assert b"_load_from_bytes" in data
+    check(read_pickle(GOLDEN / name), {"common": CONTENTS["common"], "own": CONTENTS[kind]}, name)
+
+
+@pytest.mark.parametrize("spoil", [lambda node: node["values"].append(1), lambda node: node.update(dtype="float64")])
+def test_the_comparison_sees_a_difference(spoil):
+    node = json.loads(json.dumps(CONTENTS["common"]["layouts"][0]))
+    values = np.array(node["values"], "float32").reshape(node["shape"])
+    check(values, node, "")
+    spoil(node)
+    with pytest.raises((AssertionError, ValueError)):
+        check(values, node, "")
