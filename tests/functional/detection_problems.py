@@ -8,10 +8,7 @@ import importlib.util
 import io
 from pathlib import Path
 
-import mmdet
 import numpy as np
-import torch
-from mmengine.structures import InstanceData
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
@@ -64,14 +61,34 @@ def _boxes(random, number, grid):
     return np.concatenate([corner, corner + sides], axis=1)
 
 
+def everywhere(seed, *, num_classes=3, num_images=12):
+    """A batch in which every class has objects, and none of them goes without any detection near it."""
+    random = np.random.default_rng(seed)
+    number, per_object = num_images * 6, 4
+    image = np.repeat(np.arange(num_images), 6)
+    corner = random.random((number, 2)) * 60
+    boxes = np.concatenate([corner, corner + 5 + random.random((number, 2)) * 25], axis=1)
+    labels = np.arange(number) % num_classes
+    chosen = np.repeat(np.arange(number), per_object)
+    moved = boxes[chosen] + random.normal(size=(len(chosen), 4)) * random.choice([0.5, 3, 12], (len(chosen), 1))
+    moved[:, 2:] = np.maximum(moved[:, 2:], moved[:, :2] + 1)
+    guess = np.where(random.random(len(chosen)) < 0.75, labels[chosen], random.integers(0, num_classes, len(chosen)))
+    keep = random.random(len(chosen)) < 0.8
+    found = Detections(image[chosen], moved, random.random(len(chosen)), guess).take(keep)
+    return DetectionBatch(found, Objects(image, boxes, labels, crowd=random.random(number) < 0.1), num_images)
+
+
 def shuffled_rows(rows, seed):
     """The same rows in another order that keeps the order within each image."""
     random = np.random.default_rng(seed)
     return rows.take(np.argsort(random.permutation(int(rows.image.max(initial=0)) + 1)[rows.image], kind="stable"))
 
 
+@functools.lru_cache(maxsize=None)
 def stock_tool():
     """The real ``confusion_matrix.py``, from the installed mmdet."""
+    import mmdet
+
     path = Path(mmdet.__file__).parent / ".mim" / "tools" / "analysis_tools" / "confusion_matrix.py"
     spec = importlib.util.spec_from_file_location("stock_confusion_matrix", path)
     module = importlib.util.module_from_spec(spec)
@@ -108,6 +125,9 @@ class StockDataset:
 
 def stock_results(batch):
     """Predictions as ``tools/test.py --out`` leaves them."""
+    import torch
+    from mmengine.structures import InstanceData
+
     results = []
     for index in range(batch.num_images):
         found = batch.detections.images(index, index + 1)

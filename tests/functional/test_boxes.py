@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from mmcv.ops import nms as mmcv_nms
-from mmdet.evaluation import bbox_overlaps
 from pycocotools import mask
 
 from mm_metrics_plugin.functional.assignment import coco_pairs, mmdet_pairs
@@ -57,6 +54,8 @@ def _flattened(blocks, shape):
 
 
 def test_blocks_of_pairs_hold_the_same_overlaps():
+    from mmdet.evaluation import bbox_overlaps
+
     random = np.random.default_rng(1)
     for _ in range(50):
         first, second = _boxes(random, 20).astype(np.float32), _boxes(random, 15)
@@ -88,6 +87,9 @@ def test_formats_there_and_back():
 
 
 def test_nms_equals_mmcv_in_every_group():
+    import torch
+    from mmcv.ops import nms as mmcv_nms
+
     random = np.random.default_rng(2)
     removed = 0
     for _ in range(200):

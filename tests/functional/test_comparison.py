@@ -13,7 +13,7 @@ from mm_metrics_plugin.functional.detection import APSettings, average_precision
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch
 from mm_metrics_plugin.functional.image_counts import ImageCounts
 from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
-from tests.functional.test_error_types import everywhere
+from tests.functional.detection_problems import everywhere
 from tests.functional.test_intervals import simple_run
 
 REJECTED = (0.03, 0.07)

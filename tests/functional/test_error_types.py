@@ -19,7 +19,7 @@ from tidecv.errors.main_errors import (
 from mm_metrics_plugin.functional.boxes import xyxy_to_xywh
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
-from tests.functional.detection_problems import random_batch
+from tests.functional.detection_problems import everywhere, random_batch
 
 THEIRS = dict(zip(ERROR_TYPES, (ClassError, BoxError, OtherError, DuplicateError, BackgroundError, MissedError)))
 
@@ -38,23 +38,6 @@ def tide(batch, **options):
     ):
         found.add_detection(int(image), int(label), float(score), box=box.tolist())
     return tidecv.TIDE(**options).evaluate(truth, found, mode=tidecv.TIDE.BOX)
-
-
-def everywhere(seed, *, num_classes=3, num_images=12):
-    """A batch in which every class has objects, and none of them goes without any detection near it."""
-    random = np.random.default_rng(seed)
-    number, per_object = num_images * 6, 4
-    image = np.repeat(np.arange(num_images), 6)
-    corner = random.random((number, 2)) * 60
-    boxes = np.concatenate([corner, corner + 5 + random.random((number, 2)) * 25], axis=1)
-    labels = np.arange(number) % num_classes
-    chosen = np.repeat(np.arange(number), per_object)
-    moved = boxes[chosen] + random.normal(size=(len(chosen), 4)) * random.choice([0.5, 3, 12], (len(chosen), 1))
-    moved[:, 2:] = np.maximum(moved[:, 2:], moved[:, :2] + 1)
-    guess = np.where(random.random(len(chosen)) < 0.75, labels[chosen], random.integers(0, num_classes, len(chosen)))
-    keep = random.random(len(chosen)) < 0.8
-    found = Detections(image[chosen], moved, random.random(len(chosen)), guess).take(keep)
-    return DetectionBatch(found, Objects(image, boxes, labels, crowd=random.random(number) < 0.1), num_images)
 
 
 def check(ours, theirs):

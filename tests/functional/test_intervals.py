@@ -16,7 +16,7 @@ from mm_metrics_plugin.functional.image_counts import ImageCounts
 from mm_metrics_plugin.functional.intervals import bootstrap_counts, bootstrap_detection, bootstrap_means
 from mm_metrics_plugin.functional.resampling import WeightedFigures, drawn_images, over_draws, quantiles
 from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
-from tests.functional.test_error_types import everywhere
+from tests.functional.detection_problems import everywhere
 
 BOX = np.array([0.0, 0.0, 10.0, 10.0])
 COVERED = (0.92, 0.98)

@@ -8,7 +8,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import supervision
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional import assignment
@@ -23,13 +22,12 @@ from tests.functional.detection_problems import (
     stock_tool,
 )
 
-TOOL = stock_tool()
 SEEDS = range(300)
 
 
 def _stock_matrix(batch, num_classes, score_threshold, iou_threshold):
     with contextlib.redirect_stdout(io.StringIO()):
-        return TOOL.calculate_confusion_matrix(
+        return stock_tool().calculate_confusion_matrix(
             StockDataset(batch, num_classes), stock_results(batch), score_threshold, None, iou_threshold
         )
 
@@ -145,6 +143,8 @@ def test_leftover_pairs_across_classes_do_not_remain():
 
 def _greedy_by_overlap(batch, iou_threshold):
     """The definition of ``agnostic`` by brute force: all pairs in order, each taken if both are free."""
+    import supervision
+
     found, objects = batch.detections, batch.objects
     used = found.scores >= np.float32(0.3)
     matched = np.full(len(found), -1)
@@ -176,6 +176,8 @@ def test_agnostic_equals_its_definition(block, monkeypatch):
 
 def test_agnostic_equals_supervision_where_there_is_one_class():
     """Its matrix prefers pairs of the same class and takes IoU > threshold; with one class only the latter is left."""
+    import supervision
+
     compared = 0
     for seed in SEEDS:
         batch, _ = random_batch(seed, crowds=False, ties=False)

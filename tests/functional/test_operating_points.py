@@ -12,8 +12,7 @@ from mm_metrics_plugin.functional.ks import score_ks
 from mm_metrics_plugin.functional.matching import match
 from mm_metrics_plugin.functional.operating_points import Rule, operating_points
 from mm_metrics_plugin.functional.scored_matches import match_scores
-from tests.functional.detection_problems import random_batch
-from tests.functional.test_error_types import everywhere
+from tests.functional.detection_problems import everywhere, random_batch
 
 # --- detection --------------------------------------------------------------------------------------------------------
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from sklearn.metrics import confusion_matrix
-from torchmetrics.functional.segmentation import dice_score as torchmetrics_dice
-from torchmetrics.functional.segmentation import mean_iou as torchmetrics_mean_iou
 
 from mm_metrics_plugin import MetricInputError
 from mm_metrics_plugin.functional.overlap import (
@@ -59,6 +56,9 @@ def test_worked_mean_iou():
 
 
 def test_mean_iou_equals_torchmetrics():
+    import torch
+    from torchmetrics.functional.segmentation import mean_iou as torchmetrics_mean_iou
+
     generator = np.random.default_rng(1)
     truth, predicted = generator.integers(0, 4, (2, 1, 20, 30))
     matrix = count_label_pairs(truth, predicted, num_classes=4)[:-1, :-1]
@@ -92,6 +92,9 @@ def test_worked_dice():
 
 
 def test_hard_dice_equals_torchmetrics():
+    import torch
+    from torchmetrics.functional.segmentation import dice_score as torchmetrics_dice
+
     generator = np.random.default_rng(2)
     truth, predicted = generator.integers(0, 4, (2, 5, 20, 30))
     expected = torchmetrics_dice(

@@ -21,7 +21,7 @@ def test_all_pairs_without_ties_are_mann_whitneys_u():
     generator = np.random.default_rng(0)
     positive, negative = generator.normal(0.5, 1, 40), generator.normal(0, 1, 30)
     grid = np.broadcast_arrays(positive[:, None], negative[None, :])
-    assert count_pairs(*grid)[0] == mannwhitneyu(positive, negative).statistic
+    assert count_pairs(*grid)[0] == mannwhitneyu(positive, negative, alternative="two-sided").statistic
 
 
 def test_no_pairs():

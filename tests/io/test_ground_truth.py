@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from mmdet.datasets import CocoDataset, XMLDataset
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
@@ -67,6 +66,8 @@ def our_rows(truth):
 
 @pytest.mark.parametrize("classes", [None, ["dog", "zebra"], ["bird", "dog", "cat", "zebra"]])
 def test_coco_is_read_as_mmdet_reads_it(tmp_path, classes, capsys):
+    from mmdet.datasets import CocoDataset
+
     path = write(tmp_path, coco())
     dataset = CocoDataset(
         ann_file=str(path),
@@ -177,6 +178,8 @@ def voc(folder, seed=0, images=12):
 
 @pytest.mark.parametrize("classes", [None, ["dog", "zebra"], ["zebra", "bird", "dog", "cat"]])
 def test_voc_is_read_as_mmdet_reads_it(tmp_path, classes):
+    from mmdet.datasets import XMLDataset
+
     folder = voc(tmp_path)
     metainfo = {"classes": tuple(classes or sorted(NAMES))}
     prefix = {"sub_data_root": str(tmp_path)}
