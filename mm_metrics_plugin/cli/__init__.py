@@ -15,6 +15,7 @@ from mm_metrics_plugin.version import __version__
 PROGRAM = "mm-metrics"
 SUBCOMMANDS = {"detection": detection, "classification": classification, "compare": compare, "merge": merge}
 BAD_INPUT = 2
+INTERRUPTED = 130  # as a shell says of a command that Ctrl-C ended
 
 
 def make_parser() -> Parser:
@@ -39,8 +40,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         arguments: What stands behind the program's name; taken from the command line by default.
 
     Returns:
-        0, or 2 if the input is bad; then one line on stderr says why.
+        0; 2 if the input is bad or the output cannot be written, which one line on stderr explains; 130 after Ctrl-C.
     """
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(arguments: Optional[Sequence[str]]) -> int:
     parsed = make_parser().parse_args(arguments)
     collects = gc.isenabled()
     gc.disable()  # a report is over before anything worth collecting has gathered, and looking for it takes its time
@@ -51,8 +59,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             sys.stdout.flush()
         except BrokenPipeError:  # who read our output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except KeyboardInterrupt:
-            return 130
         except Exception as error:
             if parsed.debug:
                 raise

@@ -101,7 +101,7 @@ def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> N
             steps.step("writing")
             written = _write(Path(out_dir), forms, figures)
     if not arguments.quiet:
-        _print(forms.formats[arguments.format]())
+        _print(forms.formats[arguments.format])
         if out_dir is not None:
             # On stderr, where it mixes with no report.
             print(f"wrote {', '.join(written)} to {out_dir}", file=sys.stderr)
@@ -126,20 +126,20 @@ def _check_page(out_dir: Optional[str]) -> None:
 def _write(out_dir: Path, forms: Forms, figures: Mapping[str, Any]) -> List[str]:
     from mm_metrics_plugin.report.figures import save_png
 
-    contents: Dict[str, Union[str, bytes]] = {name: make() for name, make in forms.files.items()}
+    contents: Dict[str, Union[str, bytes, memoryview]] = {name: make() for name, make in forms.files.items()}
     for name, figure in figures.items():
         image = BytesIO()
         save_png(figure, image)
-        contents[name] = image.getvalue()
+        contents[name] = image.getbuffer()
     write_all({str(out_dir / name): content for name, content in contents.items()})
     return list(contents)
 
 
-def _print(text: str) -> None:
+def _print(make: Callable[[], str]) -> None:
     """Print to stdout; what its encoding cannot hold is written out, not an error."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.write(make().encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         raise

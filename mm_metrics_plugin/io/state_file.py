@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.reading import PathLike
-from mm_metrics_plugin.io.writing import whole_file
+from mm_metrics_plugin.io.writing import write_all
 
 SCHEMA_VERSION = 1
 _HEADER = "header"
@@ -36,11 +36,10 @@ def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, 
     """
     text = json.dumps({"schema_version": SCHEMA_VERSION, **header}, ensure_ascii=True, allow_nan=False)
     content = {name: np.ascontiguousarray(value) for name, value in arrays.items() if value is not None}
-    with whole_file(path) as temporary, open(temporary, "wb") as file:
-        header_bytes = np.frombuffer(text.encode("ascii"), dtype=np.uint8)
-        np.savez(file, **{_HEADER: header_bytes, **content})  # type: ignore[arg-type]
-        file.flush()
-        os.fsync(file.fileno())
+    archive = BytesIO()
+    header_bytes = np.frombuffer(text.encode("ascii"), dtype=np.uint8)
+    np.savez(archive, **{_HEADER: header_bytes, **content})  # type: ignore[arg-type]
+    write_all({str(path): archive.getbuffer()})
 
 
 def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:

@@ -3,67 +3,29 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import math
 import os
 import secrets
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
+from typing import Any, Iterable, Mapping, Sequence, Union
 
 import numpy as np
 
-from mm_metrics_plugin.io.reading import PathLike
 
+def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
+    """Write several files, text as UTF-8: all of them, each whole, or none.
 
-@contextmanager
-def whole_file(path: PathLike) -> Iterator[Path]:
-    """A temporary path beside ``path`` that takes its place if the block ends well, and vanishes if not.
-
-    Args:
-        path (str or PathLike): The file to be written. Its folder is made if it is not there.
-
-    Yields:
-        Path: Where to write; it has the suffix of ``path``.
-
-    Raises:
-        OSError: The file cannot be written; the error names ``path``.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with whole_file(Path(folder, "figure.txt")) as temporary:
-        ...         _ = temporary.write_text("done")
-        ...     os.listdir(folder)
-        ['figure.txt']
-    """
-    path = Path(path)
-    # Named before it is made, so that an interrupt at any moment finds what there is to take away.
-    temporary = path.with_name(f".{path.stem}-{secrets.token_hex(8)}{path.suffix}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch(exist_ok=False)
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())  # else a crash could leave the new name on an empty file
-        os.replace(temporary, path)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-        raise
-
-
-def write_all(contents: Mapping[str, Union[str, bytes]]) -> None:
-    """Write several files, text as UTF-8. Each is complete before the first of them takes its place.
+    Each is complete, beside its place, before the first takes its place.
 
     Args:
-        contents (Mapping): By path.
+        contents (Mapping): By path. Folders are made if they are not there.
 
     Raises:
-        OSError: One cannot be written. The others are then as they were.
+        OSError: One cannot be written. The error names it, and the others are as they were.
 
     Examples:
         >>> import tempfile
@@ -72,10 +34,35 @@ def write_all(contents: Mapping[str, Union[str, bytes]]) -> None:
         ...     sorted(os.listdir(folder))
         ['a.md', 'b.bin']
     """
-    with ExitStack() as files:
+    # Named before they are made, so that an interrupt at any moment finds what there is to take away.
+    temporaries = {path: _beside(Path(path)) for path in contents}
+    path = ""
+    try:
         for path, content in contents.items():
-            temporary = files.enter_context(whole_file(path))
-            temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+            _write(Path(path), temporaries[path], content.encode("utf-8") if isinstance(content, str) else content)
+        for path, temporary in temporaries.items():
+            os.replace(temporary, path)
+    except BaseException as error:
+        for temporary in temporaries.values():
+            with suppress(OSError):
+                temporary.unlink()
+        if isinstance(error, OSError) and error.filename in (None, str(temporaries[path])):
+            raise OSError(error.errno, error.strerror, path) from error
+        raise
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.stem}-{secrets.token_hex(8)}{path.suffix}")
+
+
+def _write(path: Path, temporary: Path, content: Union[bytes, memoryview]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():  # nothing can take its place
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    with open(temporary, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())  # else a crash could leave the new name on an empty file
 
 
 def to_json(value: Any, *, compact: bool = False) -> str:

@@ -1,8 +1,10 @@
 """Files are written whole or not at all."""
 
 import csv
+import itertools
 import json
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from mm_metrics_plugin.io import writing
 
 def test_what_is_written_can_be_read_back(tmp_path):
     value = {"f1": float("nan"), "matrix": np.arange(4).reshape(2, 2), "x": [np.float32(0.5), np.inf], 3: ("ü", None)}
-    writing.write_json(tmp_path / "new" / "folder" / "report.json", value)
+    writing.write_all({str(tmp_path / "new" / "folder" / "report.json"): writing.to_json(value)})
     text = (tmp_path / "new" / "folder" / "report.json").read_text(encoding="utf-8")
     assert json.loads(text, parse_constant=pytest.fail) == {
         "f1": None,
@@ -21,7 +23,7 @@ def test_what_is_written_can_be_read_back(tmp_path):
         "3": ["ü", None],
     }
     rows = [["cat, small", 0.1 + 0.2, np.int64(3)], ['"dog"', float("nan"), 0]]
-    writing.write_csv(tmp_path / "table.csv", ["class", "recall", "tp"], rows)
+    writing.write_all({str(tmp_path / "table.csv"): writing.to_csv(["class", "recall", "tp"], rows)})
     with open(tmp_path / "table.csv", newline="") as file:
         assert list(csv.reader(file)) == [
             ["class", "recall", "tp"],
@@ -29,33 +31,55 @@ def test_what_is_written_can_be_read_back(tmp_path):
             ['"dog"', "", "0"],
         ]
     assert sorted(os.listdir(tmp_path)) == ["new", "table.csv"]
-
-
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "figure.png"
-    writing.write_bytes(path, b"old")
-    with pytest.raises(ZeroDivisionError), writing.whole_file(path) as temporary:
-        assert temporary.suffix == ".png"
-        temporary.write_bytes(b"half")
-        raise ZeroDivisionError
-    assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["figure.png"]
     with pytest.raises(TypeError):
-        writing.write_json(tmp_path / "report.json", {"what": object()})
-    assert os.listdir(tmp_path) == ["figure.png"]
+        writing.to_json({"what": object()})
 
 
 def test_a_file_has_the_mode_of_any_other(tmp_path):
     (tmp_path / "plain").write_bytes(b"")
-    writing.write_text(tmp_path / "ours", "text")
+    writing.write_all({str(tmp_path / "ours"): "text"})
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_a_file_that_cannot_be_written_is_an_ordinary_error(tmp_path):
+def test_a_file_that_cannot_be_written_is_named_and_the_others_stay_as_they_were(tmp_path):
     (tmp_path / "taken").write_text("a file")
-    with pytest.raises(OSError):
-        writing.write_text(tmp_path / "taken" / "report.json", "text")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError):
-        writing.write_text(tmp_path / "folder", "text")
-    assert sorted(os.listdir(tmp_path)) == ["folder", "taken"]
+    (tmp_path / "a.md").write_text("old")
+    for bad, named in (("taken/report.json", "taken"), ("folder", "folder")):
+        with pytest.raises(OSError) as caught:
+            writing.write_all({str(tmp_path / name): "new" for name in ("a.md", bad, "z.md")})
+        assert caught.value.filename == str(tmp_path / named)
+        assert (tmp_path / "a.md").read_text() == "old"
+        assert sorted(os.listdir(tmp_path)) == ["a.md", "folder", "taken"]
+
+
+def interrupted_at(number, folder):
+    """Writes two files, interrupted at the number-th line of our code or of what it calls; False if there are fewer."""
+    lines = itertools.count()
+
+    def trace(frame, event, argument):
+        if event == "line" and next(lines) == number:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    try:
+        sys.settrace(trace)
+        writing.write_all({str(folder / name): "new" for name in ("a.md", "b.md")})
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+def test_an_interrupt_at_any_moment_leaves_whole_files_and_nothing_else(tmp_path):
+    for number in itertools.count():
+        (tmp_path / "a.md").write_text("old")
+        (tmp_path / "b.md").unlink(missing_ok=True)
+        struck = interrupted_at(number, tmp_path)
+        content = {path.name: path.read_text() for path in tmp_path.iterdir()}
+        assert content.pop("a.md") in ("old", "new") and content in ({}, {"b.md": "new"}), number
+        if not struck:
+            break
+    assert number > 100 and content == {"b.md": "new"}

@@ -1,0 +1,270 @@
+"""The disk is full, the folder is read-only, or somebody presses Ctrl-C: a named error, and no half of anything."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli import files
+
+LARGEST = 2048  # bytes; every report has a file that is larger
+COMMANDS = {
+    "detection": ["detection", "truth.json", "results.pkl", "OUT"],
+    "classification": ["classification", "classified.pkl", "OUT"],
+    "compare": ["compare", "truth.json", "results.pkl", "other.pkl", "OUT", "--resamples", "20"],
+    "merge": ["merge", "all.npz", "OUT"],
+    "save-state": ["detection", "truth.json", "results.pkl", "--matrix-only", "--save-state", "OUT/all.npz"],
+}
+METRIC = """
+import numpy, sys
+from mm_metrics_plugin import DetectionPRF
+nothing = dict(bboxes=numpy.zeros((0, 4)), scores=numpy.zeros(0), labels=numpy.zeros(0, int))
+metric = DetectionPRF(num_classes=40, outfile_prefix=sys.argv[1] + "/latest")
+metric.process(None, [dict(pred_instances=nothing, gt_instances=nothing)])
+try:
+    metric.evaluate(1)
+except OSError as error:
+    sys.exit(f"{error.errno} {error.filename}")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("inputs")
+    files.pair(place)
+    files.write_pickle(place / "other.pkl", files.results_of(files.problem()))
+    files.write_pickle(place / "classified.pkl", files.samples())
+    done = run(COMMANDS["save-state"], place, place)
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+def run(arguments, folder, out, script=("-m", "mm_metrics_plugin.cli"), **options):
+    """The command, with a TMPDIR of its own that must be empty in the end."""
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    line = [sys.executable, *script, *(word.replace("OUT", str(out)) for word in arguments)]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, **options)
+    assert os.listdir(temporary) == []
+    return done
+
+
+def small_files():
+    """Files of this process end at a few bytes, as on a disk that is full: each has room for a part of itself."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST, LARGEST))
+
+
+def mounted(place, options):
+    return (
+        shutil.which("mount") is not None
+        and os.geteuid() == 0
+        and subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True).returncode
+        == 0
+    )
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A folder on a disk too small for a report, and what else the command needs so that it is one."""
+    if mounted(tmp_path, "size=8k"):
+        yield tmp_path, {}
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    else:
+        yield tmp_path, {"preexec_fn": small_files}
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """A folder in which nobody can make a file; root, whom no permission stops, needs a disk that is read-only."""
+    if os.geteuid():
+        tmp_path.chmod(0o555)
+        yield tmp_path
+        tmp_path.chmod(0o755)
+    elif mounted(tmp_path, "ro"):
+        yield tmp_path
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    else:
+        yield Path("/sys")
+
+
+def refused(done, names, reasons):
+    """One line that names a file and why, and nothing printed."""
+    assert done.returncode == 2 and done.stdout == "", done
+    assert done.stderr.count("\n") == 1 and any(os.strerror(reason) in done.stderr for reason in reasons), done.stderr
+    assert any(f": {name}: " in done.stderr for name in names), done.stderr
+
+
+FULL = (errno.ENOSPC, errno.EFBIG)
+DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def targets(out):
+    names = "report.json report.md per_class.csv confusion_matrix.csv confusion_matrix.png curves.csv curves.png "
+    names += "pr_curves.png confidence_curves.png comparison.json comparison.md differences.csv all.npz"
+    return [str(out), *(str(out / name) for name in names.split())]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_full_disk(name, folder, full):
+    place, options = full
+    refused(run(COMMANDS[name], folder, place, **options), targets(place)[1:], FULL)
+    assert os.listdir(place) == []
+
+
+def test_a_file_that_is_cut_off_leaves_the_old_report_alone(folder, tmp_path):
+    (tmp_path / "report.md").write_text("old")
+    refused(run(COMMANDS["detection"], folder, tmp_path, preexec_fn=small_files), targets(tmp_path)[1:], FULL)
+    assert os.listdir(tmp_path) == ["report.md"] and (tmp_path / "report.md").read_text() == "old"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_read_only_folder(name, folder, read_only):
+    before = os.listdir(read_only)
+    refused(run(COMMANDS[name], folder, read_only), targets(read_only), DENIED)
+    assert os.listdir(read_only) == before
+
+
+@pytest.mark.parametrize("words", [["--format", "csv"], []], ids=["short", "long"])
+def test_an_output_that_is_full(words, folder):
+    line = [sys.executable, "-m", "mm_metrics_plugin.cli", "detection", "truth.json", "results.pkl", *words]
+    with open("/dev/full", "w") as output:
+        done = subprocess.run(line, cwd=folder, stdout=output, stderr=subprocess.PIPE, text=True)
+    expected = f"mm-metrics detection: standard output: {os.strerror(errno.ENOSPC)}\n"
+    assert (done.returncode, done.stderr) == (2, expected)
+
+
+def test_the_files_of_a_metric_on_a_full_disk(folder, full):
+    place, options = full
+    done = run(["OUT"], folder, place, script=("-W", "ignore", "-c", METRIC), **options)
+    assert done.stderr.split()[-2:] in [[str(reason), f"{place}/latest.{end}"] for reason in FULL for end in ENDINGS]
+    assert os.listdir(place) == []
+
+
+ENDINGS = ("json", "per_class.csv", "confusion_matrix.csv")
+
+
+def test_the_files_of_a_metric_in_a_read_only_folder(folder, read_only):
+    done = run(["OUT"], folder, read_only, script=("-W", "ignore", "-c", METRIC))
+    assert done.stderr.split()[-2:] in [[str(reason), f"{read_only}/latest.json"] for reason in DENIED]
+
+
+# --- Ctrl-C ---
+
+# Counts the calls of Python functions in each step of the command, or stops in one of them until it is interrupted.
+STEPS = """
+import json, sys, time
+sys.argv[0] = "mm-metrics"
+from mm_metrics_plugin.cli import main, progress
+wanted, number, note, *arguments = sys.argv[1:]
+calls = {}
+step = progress.Steps.step
+
+def watched(self, description):
+    sys.setprofile(None)
+    step(self, description)
+    calls[description] = 0
+    def profile(frame, event, argument):
+        calls[description] += event == "call"
+        if description == wanted and calls[description] == int(number):
+            sys.setprofile(None)
+            open(note, "x").close()
+            time.sleep(60)
+    sys.setprofile(profile)
+
+progress.Steps.step = watched
+code = main(arguments)
+sys.setprofile(None)
+if not wanted:
+    open(note, "x").write(json.dumps(calls))
+sys.exit(code)
+"""
+MOMENTS = [
+    ("reading the results", 0.5),
+    ("reading the truth", 0.5),
+    ("joining and matching", 0.5),
+    ("counting", 0.1),
+    ("counting", 0.9),
+    ("drawing", 0.5),
+    ("writing", 0.01),
+    ("writing", 0.5),
+    ("writing", 0.97),
+]
+
+
+@pytest.fixture(scope="module")
+def calls(folder):
+    done = run(["", "0", "calls.json", *COMMANDS["detection"]], folder, folder / "out", script=("-c", STEPS))
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "calls.json").read_text())
+
+
+@pytest.mark.parametrize(("step", "share"), MOMENTS)
+def test_interrupted(step, share, calls, folder, tmp_path):
+    note, out = tmp_path / "note", tmp_path / "out"
+    number = str(max(int(calls[step] * share), 1))
+    arguments = [word.replace("OUT", str(out)) for word in COMMANDS["detection"]]
+    (tmp_path / "tmp").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", STEPS, step, number, str(note), *arguments],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not note.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    printed, said = process.communicate()
+    assert note.exists(), "the command was over before the moment came"
+    assert (process.returncode, printed, said) == (130, "", "")
+    assert os.listdir(tmp_path / "tmp") == []
+    left = {path.name: path.read_bytes() for path in out.iterdir()} if out.exists() else {}
+    assert left in ({}, {path.name: path.read_bytes() for path in (folder / "out").iterdir()})
+    assert left == {} or (step, share) == MOMENTS[-1]  # when all of them were there
+
+
+def test_ctrl_c_on_a_terminal(folder, tmp_path):
+    """The real key in a real terminal, while the bar says what the command is at: this report would take hours."""
+    ours, theirs = pty.openpty()
+    line = [sys.executable, "-m", "mm_metrics_plugin.cli", "detection", "truth.json", "results.pkl", str(tmp_path)]
+    process = subprocess.Popen(
+        [*line, "--ci", "0.95", "--resamples", "1000000"],
+        cwd=folder,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    shown = b""
+    while b"counting" not in shown:
+        shown += os.read(ours, 4096)
+    os.write(ours, b"\x03")
+    try:
+        while part := os.read(ours, 4096):
+            shown += part
+    except OSError:  # Linux ends a terminal nobody writes to any more this way
+        pass
+    printed, _ = process.communicate()
+    os.close(ours)
+    assert (process.returncode, printed) == (130, b"")
+    assert b"Traceback" not in shown and b"Error" not in shown
+    assert os.listdir(tmp_path) == []
