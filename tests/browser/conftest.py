@@ -1,0 +1,83 @@
+"""A real browser without a network, one for all tests of pages."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+MISSING = "NO BROWSER: the pages are not tested. Install Chromium (Debian: apt-get install chromium) to test them."
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        # Where the project is checked for everybody, tests that did not run are no success.
+        (pytest.fail if os.environ.get("CI", "").lower() == "true" else pytest.skip)(MISSING)
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+class Opened:
+    """A page that was opened from disk, and everything it said or asked for."""
+
+    def __init__(self, page):
+        self.page = page
+        self.requests, self.said, self.dialogs = [], [], []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+
+    def check(self):
+        """Nothing was asked for outside, nothing complained about, nothing popped up."""
+        assert [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+        assert self.said == []
+        assert self.dialogs == []
+
+
+@contextlib.contextmanager
+def opening(browser, path, *, width=1280, height=900, **options):
+    """Opens a file with the network cut; what it asked for or complained about is checked at the end."""
+    context = browser.new_context(viewport={"width": width, "height": height}, **options)
+    try:
+        context.set_offline(True)
+        one = Opened(context.new_page())
+        one.page.goto(Path(path).resolve().as_uri(), wait_until="load")
+        yield one
+        one.check()
+    finally:
+        context.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """A function that opens a file for one test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda path, **options: stack.enter_context(opening(browser, path, **options)).page
+
+
+def until(page, function, argument=None, seconds=20):
+    """Waits for a function of the page to be true. Playwright's own would need a page that allows eval."""
+    for _ in range(seconds * 50):
+        if page.evaluate(function, argument):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"never true: {function}")
