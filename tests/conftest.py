@@ -1,0 +1,20 @@
+"""How many examples Hypothesis tries: the same few hundred at every run, or many new ones.
+
+``HYPOTHESIS_PROFILE=campaign`` tries 10,000 random examples a property (``MM_METRICS_EXAMPLES`` says otherwise). What
+fails prints its seed (``pytest --hypothesis-seed=...`` tries the same examples again) and a line that repeats it alone.
+"""
+
+from __future__ import annotations
+
+import os
+
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:  # environments that only run the tests inside OpenMMLab do without
+    pass
+else:
+    common = dict(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("default", max_examples=200, derandomize=True, **common)
+    examples = int(os.environ.get("MM_METRICS_EXAMPLES", "10000"))
+    settings.register_profile("campaign", max_examples=examples, derandomize=False, print_blob=True, **common)
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

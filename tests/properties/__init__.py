@@ -1,0 +1,1 @@
+"""What must hold whatever the data: properties over every metric and over the detection functions."""

@@ -1,0 +1,316 @@
+"""Every strategy of the property tests: samples of any metric, ways of feeding them, scores, detection problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.testing import _cast, _map_tensors, _tensors
+
+MOST_SAMPLES = 6
+MOST_RANKS = 8
+seeds = st.integers(0, 2**32 - 1)
+
+
+# --- samples of any metric --------------------------------------------------------------------------------------------
+
+# What the properties do not depend on, made small: bins then hold several scores, and nothing waits for draws.
+_SMALLER = {"num_thresholds": 32, "resamples": 3}
+
+
+def small_metric(case):
+    """The case's metric, as cheap as it can be made without changing what it does."""
+    metric = case.metric()
+    for name, value in _SMALLER.items():
+        if getattr(metric, name, None) is not None:
+            setattr(metric, name, value)
+    return metric
+
+
+def read_only(tensor):
+    """The tensor as an array that nobody may write to."""
+    array = tensor.numpy().copy()
+    array.setflags(write=False)
+    return array
+
+
+@st.composite
+def samples_of(draw, case, *, rows_differ=False):
+    """Samples of a case: none, one, few; all alike, or alike in one field; in any form the case allows.
+
+    Args:
+        draw: Hypothesis's.
+        case: Whose samples.
+        rows_differ: No two classes of a sample have equal scores.
+    """
+    count, seed = draw(st.integers(0, MOST_SAMPLES)), draw(seeds)
+    samples = case.draw(count, seed)
+    if not samples:
+        return samples
+    if draw(st.booleans()):  # some again and again, others not at all: whole classes may be missing
+        chosen = draw(st.lists(st.integers(0, count - 1), min_size=count, max_size=count))
+        samples = [dict(samples[index]) for index in chosen]
+    alike = draw(st.sampled_from([None, *samples[0]]))
+    if alike is not None:  # one class only, ties everywhere, the same objects in every image
+        samples = [_with_field_of(sample, samples[0], alike) for sample in samples]
+    if "gt_instances" in samples[0]:
+        samples = [_ODD[kind](sample) for kind, sample in zip(_odd_kinds(draw, count), samples)]
+    if rows_differ:
+        samples = [_with_distinct_scores(sample, seed + index) for index, sample in enumerate(samples)]
+    for index, sample in enumerate(samples):
+        if "img_id" in sample:
+            sample["img_id"] = index
+    form = draw(st.sampled_from(case.dtypes))
+    if form == "numpy":
+        return _map_tensors(samples, read_only)
+    return _map_tensors(samples, lambda tensor: _cast(tensor, getattr(torch, form)).clone())
+
+
+def _with_field_of(sample, other, field):
+    if not field.endswith("instances") and _shapes(sample[field]) != _shapes(other[field]):
+        return sample
+    return {**sample, field: other[field]}
+
+
+def _shapes(value):
+    return [tensor.shape for tensor in _tensors([value])]
+
+
+def _odd_kinds(draw, count):
+    return draw(st.lists(st.sampled_from(list(_ODD)), min_size=count, max_size=count))
+
+
+def _only_crowds(sample):
+    objects, crowds = sample["gt_instances"], sample["ignored_instances"]
+    both = {name: torch.cat([objects[name], crowds[name]]) for name in objects}
+    return {**sample, "gt_instances": {name: value[:0] for name, value in both.items()}, "ignored_instances": both}
+
+
+def _nothing_found(sample):
+    return {**sample, "pred_instances": {name: value[:0] for name, value in sample["pred_instances"].items()}}
+
+
+def _nothing_there(sample):
+    return {**sample, "gt_instances": {name: value[:0] for name, value in sample["gt_instances"].items()}}
+
+
+def _without_area(sample):
+    found = sample["pred_instances"]
+    boxes = found["bboxes"].clone()
+    boxes[::2, 2] = boxes[::2, 0]
+    return {**sample, "pred_instances": {**found, "bboxes": boxes}}
+
+
+_ODD = {
+    "as it is": dict,
+    "only crowds": _only_crowds,
+    "nothing found": _nothing_found,
+    "nothing there": _nothing_there,
+    "boxes without area": _without_area,
+}
+
+
+def _with_distinct_scores(sample, seed):
+    if "pred_score" not in sample or "mask" in sample:
+        return sample
+    number = len(sample["pred_score"])
+    # Exact in every precision, and at most 1.
+    scores = (np.random.default_rng(seed).permutation(number) + 1) / 2.0 ** (number - 1).bit_length()
+    return {**sample, "pred_score": torch.tensor(scores, dtype=sample["pred_score"].dtype)}
+
+
+# --- ways of feeding samples ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """A way through the samples.
+
+    Attributes:
+        order: In which they come.
+        cuts: Where batches end; twice the same place is an empty batch.
+        world_size: How many ranks there are.
+        owners: The rank of each sample, if ``sharding`` is ``'any'``.
+        batch_size: Of every rank, where they are dealt.
+        sharding: ``'padded'`` or ``'uneven'`` (dealt with and without padding) or ``'any'`` (by ``owners``).
+    """
+
+    order: List[int]
+    cuts: List[int]
+    world_size: int
+    owners: List[int]
+    batch_size: int
+    sharding: str
+
+
+@st.composite
+def feedings(draw, count):
+    """A way through so many samples."""
+    world_size = draw(st.integers(1, MOST_RANKS))
+    sharding = draw(st.sampled_from(["padded", "uneven", "any"]))
+    owners = st.lists(st.integers(0, world_size - 1), min_size=count, max_size=count)
+    return Feeding(
+        order=draw(st.permutations(range(count))),
+        cuts=sorted(draw(st.lists(st.integers(0, count), max_size=3))),
+        world_size=world_size,
+        owners=draw(owners) if sharding == "any" else [],
+        batch_size=draw(st.integers(1, 4)),
+        sharding=sharding,
+    )
+
+
+def cut_at(samples, cuts):
+    """The batches between the cuts."""
+    return [samples[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(samples)])]
+
+
+@st.composite
+def three_parts(draw, samples):
+    """The samples in three parts, each of which may be empty."""
+    return cut_at(samples, sorted(draw(st.tuples(*[st.integers(0, len(samples))] * 2))))
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScoreMap:
+    """A strictly growing map of the scores of a data set, exact in their precision.
+
+    Attributes:
+        kind: ``'scaled'`` by a power of two; ``'ranks'``, whole numbers; ``'negative'``, whole numbers below 0;
+            ``'neighbours'``, floats with no other between them.
+        exponent: Of the power of two.
+    """
+
+    kind: str
+    exponent: int
+
+    def __call__(self, values, known):
+        """The images of ``values``, all of which are among ``known``: the distinct scores, ascending."""
+        if self.kind == "scaled":
+            return values * values.dtype.type(2.0**self.exponent)
+        places = np.searchsorted(known, values)
+        if self.kind == "neighbours":
+            steps = np.full(len(known), 0.5, dtype=known.dtype)
+            for index in range(1, len(steps)):
+                steps[index] = np.nextafter(steps[index - 1], known.dtype.type(1))
+            return steps[places]
+        return (places - (len(known) if self.kind == "negative" else 0)).astype(known.dtype)
+
+
+score_maps = st.builds(
+    ScoreMap, st.sampled_from(["ranks", "scaled", "negative", "neighbours"]), st.integers(-3, 3).filter(bool)
+)
+
+
+@dataclass(frozen=True)
+class ScoredLabels:
+    """Scores (samples, classes) in 0 to 1 and their labels: classes, or (samples, classes) of 1, 0 and -1."""
+
+    scores: np.ndarray
+    labels: np.ndarray
+
+
+@st.composite
+def scored_labels(draw, *, several=None):
+    """Few or many samples of one to four classes, scores that tie or stand close together, classes without samples."""
+    count, classes = draw(st.integers(1, 24)), draw(st.integers(1, 4))
+    dtype = draw(st.sampled_from([np.float16, np.float32, np.float64]))
+    places = _bytes(draw, (count, classes))
+    # The places are 0, 1, tenths, and steps from 0.5 and from 0 that end up in the same bin or not.
+    grids = [places % 11 / 10, 0.5 + places / 2**11, places / 255, np.where(places % 2, places / 2**22, 1.0)]
+    scores = draw(st.sampled_from(grids)).astype(dtype)
+    several = draw(st.booleans()) if several is None else several
+    if several:
+        labels = (_bytes(draw, (count, classes)) % 3).astype(np.int8) - 1
+    else:
+        labels = (_bytes(draw, (count,)) % classes).astype(np.int64)
+    return ScoredLabels(scores, labels)
+
+
+def _bytes(draw, shape):
+    size = int(np.prod(shape))
+    return np.frombuffer(draw(st.binary(min_size=size, max_size=size)), dtype=np.uint8).reshape(shape)
+
+
+# --- detections -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DetectionProblem:
+    """Detections and objects of a few images, and how many classes there are."""
+
+    batch: DetectionBatch
+    num_classes: int
+
+    def with_rows(self, *, detections=None, objects=None):
+        """The same with other rows."""
+        changed: Dict[str, Any] = {"detections": detections, "objects": objects}
+        return replace(self, batch=replace(self.batch, **{k: v for k, v in changed.items() if v is not None}))
+
+
+@st.composite
+def detection_problems(draw, *, distinct=False, least_images=0):
+    """Boxes on a coarse grid, most detections near an object: ties, crowds, empty images, boxes without area.
+
+    Args:
+        draw: Hypothesis's.
+        distinct: No two detections have the same score.
+        least_images: How many images there are at least.
+    """
+    num_images, num_classes = draw(st.integers(least_images, 3)), draw(st.integers(1, 3))
+    there = _bytes(draw, (draw(st.integers(0, 6)) if num_images else 0, 7)).astype(np.int64)
+    found = _bytes(draw, (draw(st.integers(0, 10)) if num_images else 0, 7)).astype(np.int64)
+    crowds = draw(st.sampled_from([0, 4, 1]))  # none, a quarter of the objects, all of them
+    coordinates = draw(st.sampled_from([np.float32, np.float64]))
+    objects = Objects(
+        there[:, 0] % max(num_images, 1),
+        _boxes(there).astype(coordinates),
+        there[:, 5] % num_classes,
+        crowd=there[:, 6] % crowds == 0 if crowds else None,
+    )
+    image, labels, boxes = (
+        found[:, 0] % max(num_images, 1),
+        found[:, 5] % num_classes,
+        _boxes(found).astype(coordinates),
+    )
+    if len(objects):
+        # Three of four are an object with its right and lower edges moved, and three of four of these of its class.
+        target = found[:, 1] % len(objects)
+        near = found[:, 0] % 4 > 0
+        image = np.where(near, objects.image[target], image)
+        labels = np.where(near & (found[:, 5] % 4 > 0), objects.labels[target], labels)
+        edges = objects.boxes[target] + np.pad(found[:, 3:5] % 5 - 2, ((0, 0), (2, 0)))
+        boxes = np.where(near[:, None], edges, boxes).astype(coordinates)
+    scores = (found[:, 6] % 8 + 1) / 8
+    if distinct:
+        scores = (np.argsort(np.argsort(found[:, 6], kind="stable"), kind="stable") + 1) / 16
+    precision = draw(st.sampled_from([np.float16, np.float32, np.float64]))
+    detections = Detections(image, boxes, scores.astype(precision), labels)
+    return DetectionProblem(DetectionBatch(detections, objects, num_images), num_classes)
+
+
+def _boxes(rows):
+    """Sides of 0 to 20 pixels; those of 0 make boxes without area."""
+    corner, sides = rows[:, 1:3] % 4 * 3, rows[:, 3:5] % 6 * 4
+    return np.concatenate([corner, corner + sides], axis=1)
+
+
+@st.composite
+def orders(draw, rows, *, within_images):
+    """Another order of rows: any, or one that keeps those of each image as they stand."""
+    number = len(rows)
+    order = np.array(draw(st.permutations(range(number))), dtype=np.int64)
+    if within_images:
+        return order
+    moved = order.copy()
+    for image in np.unique(rows.image):
+        places = np.flatnonzero(rows.image[order] == image)
+        moved[places] = np.sort(order[places])
+    return moved

@@ -1,0 +1,208 @@
+"""The same number wherever it stands: matrix, table, curves, report and log."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm_metrics_plugin import DetectionPRF, MultiLabelPRF, SingleLabelAUC, SingleLabelKS, SingleLabelPRF
+from mm_metrics_plugin.cli.detection import make_report
+from mm_metrics_plugin.cli.parts import part_of
+from mm_metrics_plugin.functional.auc import score_auc
+from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
+from mm_metrics_plugin.functional.confusion import confusion_report, counts_report
+from mm_metrics_plugin.functional.curves import classification_curves
+from mm_metrics_plugin.functional.image_counts import count_figures
+from mm_metrics_plugin.functional.scored_matches import match_scores
+from mm_metrics_plugin.io.joining import Joined
+from mm_metrics_plugin.io.tally import Tally
+from mm_metrics_plugin.io.writing import to_json
+from mm_metrics_plugin.report.tables import curve_rows
+from mm_metrics_plugin.states.confusion import ConfusionState
+from mm_metrics_plugin.states.counts import BinaryCountState
+from tests.properties.checks import check_agreement, check_rates, numbers
+from tests.properties.strategies import detection_problems, scored_labels
+
+pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
+
+
+def detection_report(problem, threshold):
+    """The report as the command makes it, and as ``report.json`` holds it."""
+    batch, names = problem.batch, tuple(f"class {index}" for index in range(problem.num_classes))
+    joined = Joined(
+        batch=batch,
+        classes=names,
+        image_ids=tuple(range(batch.num_images)),
+        image_names=("",) * batch.num_images,
+        detections=Tally(len(batch.detections), len(batch.detections)),
+        objects=Tally(len(batch.objects), len(batch.objects)),
+        missing_images=0,
+    )
+    settings = dict(score_thr=threshold, tp_iou_thr=0.5, nms_iou_thr=None, matching=["coco", "mmdet", "agnostic"])
+    settings.update(matrix_only=False, size_edges=None, operating_point=None, ci=None, resamples=1, seed=0)
+    truth = {"file": "", "sha256": "", "images": batch.num_images, "objects": joined.objects.to_dict()}
+    report = make_report(part_of(joined, settings, results=[], truth=truth, truth_inside=False, versions={}))
+    return report, json.loads(to_json(report.to_dict()))
+
+
+def table_of(report):
+    """The table per class of a report that was read from its file, by the names of the columns."""
+    rows = report["per_class"]
+    return {key: np.array([row[key] for row in rows], dtype=float) for key in rows[0] if key != "name"}
+
+
+def samples_of_images(problem):
+    """The images as mmdet's samples have them."""
+    samples = []
+    for index in range(problem.batch.num_images):
+        image = problem.batch.images(index, index + 1)
+        found, there, crowds = image.detections, *(image.objects.take(image.objects.crowd == flag) for flag in (0, 1))
+        rows = {"gt_instances": there, "ignored_instances": crowds}
+        samples.append(
+            dict(
+                pred_instances=dict(bboxes=found.boxes, scores=torch.tensor(found.scores), labels=found.labels),
+                **{name: dict(bboxes=part.boxes, labels=part.labels) for name, part in rows.items()},
+            )
+        )
+    return samples
+
+
+@given(detection_problems(least_images=1), st.sampled_from([0.125, 0.3, 0.5, 1.0]))
+def test_detection_matrix_table_curve_report_and_log_agree(problem, threshold):
+    report, written = detection_report(problem, threshold)
+    samples, names = samples_of_images(problem), written["classes"]
+    matches = match_scores(problem.batch, num_classes=problem.num_classes)
+    for protocol in ("coco", "mmdet", "agnostic"):
+        said = written["protocols"][protocol]
+        table = table_of(said)
+        # The table against the matrix it stands beside, both as they are in the file.
+        matrix = np.array(said["confusion_matrix"])
+        tp = matrix.diagonal()[:-1]
+        fp, fn = matrix.sum(axis=0)[:-1] - tp, matrix.sum(axis=1)[:-1] - tp
+        rates, means = count_figures(tp, fp, fn)
+        check_agreement({**rates, "tp": tp, "fp": fp, "fn": fn}, table, "table and matrix")
+        overall = {name: float(means[name]) for name in ("mean_precision", "mean_recall", "f1_of_means", "macro_f1")}
+        micro = {f"micro_{name}": value for name, value in said["micro"].items()}
+        check_agreement({**overall, **{name: means[name] for name in micro}}, {**said, **micro}, "means and matrix")
+        # The log.
+        metric = DetectionPRF(
+            num_classes=len(names), score_thr=threshold, matching=protocol, classwise=True, ap=protocol == "coco"
+        )
+        metric.dataset_meta = {"classes": names}
+        log = numbers(metric, [samples], len(samples))
+        check_rates(log)
+        logged = {key: np.array([log[f"det/{key}_{name}"] for name in names]) for key in (*rates, "tp", "fp", "fn")}
+        check_agreement(logged, table, "log and table")
+        keys = dict(precision="mean_precision", recall="mean_recall", f1="macro_f1", f1_of_means="f1_of_means")
+        check_agreement({keys[key]: log[f"det/{key}"] for key in keys}, said, "log and report")
+        check_agreement({key: log[f"det/{key}"] for key in micro}, micro, "log and report")
+        if protocol != "coco":
+            continue
+        check_agreement(
+            {key: log[f"det/{key}"] for key in ("mAP", "mAP_50", "mAP_75")}, written["average_precision"], "AP"
+        )
+        # The matches that curves and intervals are made of, and the curves at the threshold.
+        counts = matches.image_counts(score_threshold=threshold).totals()
+        check_agreement(dict(zip(("tp", "fp", "fn"), counts)), table, "image counts and table")
+        for index, curve in enumerate(report.analysis.curves.per_class):
+            kept = np.flatnonzero(curve.thresholds >= curve.thresholds.dtype.type(threshold))
+            at = kept[-1] if len(kept) else None
+            points = [0, 0] if at is None else [curve.tp[at], curve.fp[at]]
+            assert [*points, curve.positives] == [tp[index], fp[index], tp[index] + fn[index]]
+        check_grid(report.analysis, matches)
+
+
+def check_grid(analysis, matches):
+    """``curves.csv`` holds what is counted at the confidences of its grid."""
+    header, rows = curve_rows(analysis)
+    size = len(analysis.curves.confidence)
+    for place in (0, size // 2, size - 1):
+        confidence = analysis.curves.confidence[place]
+        rates, means = count_figures(*matches.image_counts(score_threshold=confidence).totals())
+        for index, name in enumerate((*analysis.classes, "")):
+            row = dict(zip(header, rows[index * size + place]))
+            assert (row["class"], row["confidence"]) == (name, confidence)
+            expected = {"precision": means["mean_precision"], "recall": means["mean_recall"], "f1": means["macro_f1"]}
+            if name:
+                expected = {key: value[index] for key, value in rates.items()}
+            check_agreement(expected, row, "curves.csv")
+
+
+def classification_report(problem, result, accuracy):
+    """What the command says of a classifier."""
+    names = tuple(f"class {index}" for index in range(problem.scores.shape[1]))
+    return ClassificationReport(
+        classes=names,
+        settings={},
+        inputs={},
+        counts={},
+        result=result,
+        accuracy=accuracy,
+        auc=score_auc([problem.scores], problem.labels),
+        thresholds=class_thresholds(problem.scores, problem.labels),
+    )
+
+
+def logged(metric, samples, names):
+    metric.dataset_meta = {"classes": names}
+    found = numbers(metric, [samples], len(samples))
+    check_rates(found)
+    return {key.split("/")[1]: value for key, value in found.items()}
+
+
+def by_class(log, keys, names):
+    return {key: np.array([log[f"{key}_{name}"] for name in names]) for key in keys}
+
+
+@given(scored_labels(several=False))
+def test_classification_matrix_table_curve_report_and_log_agree(problem):
+    scores, labels = problem.scores, problem.labels
+    result = confusion_report(ConfusionState(scores.shape[1]).update(labels, scores.argmax(axis=1)).matrix)
+    report = json.loads(to_json(classification_report(problem, result, result.accuracy).to_dict()))
+    names = report["classes"]
+    table = table_of(report)
+    samples = [dict(pred_score=torch.tensor(row), gt_label=int(label)) for row, label in zip(scores, labels)]
+    log = logged(SingleLabelPRF(classwise=True, counts=True, average=("macro", "micro")), samples, names)
+    check_agreement(by_class(log, ("precision", "recall", "f1", "tp", "fp", "fn"), names), table, "log and table")
+    means = dict(accuracy="accuracy", precision="mean_precision", recall="mean_recall", f1="macro_f1")
+    check_agreement({means[key]: log[key] for key in means}, report, "log and report")
+    check_agreement({key: log[f"{key}_micro"] for key in ("precision", "recall", "f1")}, report["micro"], "micro")
+    matrix = np.array(report["confusion_matrix"])
+    check_agreement(
+        {"tp": matrix.diagonal(), "samples": matrix.sum(axis=1), "predicted": matrix.sum(axis=0)}, table, "matrix"
+    )
+    auc = logged(SingleLabelAUC(classwise=True), samples, names)
+    check_agreement({"auc": auc["auc"]}, report, "AUC")
+    check_agreement(by_class(auc, ("auc",), names), table, "AUC of the classes")
+    # The KS is the greatest height of the ROC curve, in the log, in the report and on the curve.
+    ks = logged(SingleLabelKS(classwise=True), samples, names)
+    thresholds = {
+        key: np.array([row[key] for row in report["thresholds"]], dtype=float) for key in ("ks", "ks_threshold")
+    }
+    check_agreement(by_class(ks, ("ks", "ks_threshold"), names), thresholds, "KS")
+    for index, curve in enumerate(classification_curves([scores], labels).per_class):
+        if not np.isnan(thresholds["ks"][index]):
+            height = (curve.recall - curve.false_positive_rate)[curve.thresholds == thresholds["ks_threshold"][index]]
+            assert height == pytest.approx(thresholds["ks"][index], rel=0, abs=1e-12)
+
+
+@given(scored_labels(several=True), st.sampled_from([0.25, 0.5]))
+def test_several_labels_table_curve_and_log_agree(problem, threshold):
+    scores, truth = problem.scores, problem.labels
+    counts = BinaryCountState().update(scores >= scores.dtype.type(threshold), truth)
+    result = counts_report(counts.tp, counts.fp, counts.fn, counts.tn)
+    names = [f"class {index}" for index in range(scores.shape[1])]
+    samples = [dict(pred_score=torch.tensor(row), gt_score=own) for row, own in zip(scores, truth)]
+    log = logged(MultiLabelPRF(thr=threshold, classwise=True, counts=True), samples, names)
+    columns = classification_report(problem, result, log["accuracy"]).columns
+    table = {key: np.asarray(columns[key], dtype=float) for key in ("precision", "recall", "f1", "tp", "fp", "fn")}
+    check_agreement(by_class(log, table, names), table, "log and table")
+    for index, curve in enumerate(classification_curves([scores], truth).per_class):
+        kept = np.flatnonzero(curve.thresholds >= curve.thresholds.dtype.type(scores.dtype.type(threshold)))
+        points = (curve.tp[kept[-1]], curve.fp[kept[-1]]) if len(kept) else (0, 0)
+        assert points == (counts.tp[index], counts.fp[index])

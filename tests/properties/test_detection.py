@@ -1,0 +1,193 @@
+"""The detection functions, on problems with ties, crowds, empty images and boxes without area."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm_metrics_plugin.functional.boxes import box_iou, nms, xyxy_to_xywh
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
+from mm_metrics_plugin.functional.matching import PROTOCOLS, match
+from mm_metrics_plugin.functional.scored_matches import match_scores
+from mm_metrics_plugin.states.scored_matches import ScoredMatchState
+from tests.properties.checks import (
+    check_confusion,
+    check_inputs_kept,
+    check_same_figures,
+    permuted_figures,
+)
+from tests.properties.figures import SCORE_THRESHOLD, counted, figures, ranked
+from tests.properties.strategies import DetectionProblem, detection_problems, orders, score_maps
+
+
+def moved(data, problem, *, any_order):
+    """The problem with its rows in another order, other names for its classes, and boxes given by their widths.
+
+    Args:
+        data: Hypothesis's.
+        problem: What is moved.
+        any_order: Also images and their detections in another order. Otherwise rows stay in order within an image.
+    """
+    batch, rows = problem.batch, {}
+    names = np.array(data.draw(st.permutations(range(problem.num_classes))), dtype=np.int64)
+    places = np.arange(batch.num_images)
+    if any_order:
+        places = np.array(data.draw(st.permutations(places)), dtype=np.int64)
+    for kind in ("detections", "objects"):
+        given_rows = getattr(batch, kind)
+        within = any_order and kind == "detections"  # of objects that overlap alike, the later one is taken
+        part = given_rows.take(data.draw(orders(given_rows, within_images=within)))
+        part = replace(part, labels=names[part.labels], image=places[part.image])
+        if data.draw(st.booleans()):
+            part = replace(part, boxes=xyxy_to_xywh(part.boxes), box_format="xywh")
+        rows[kind] = part
+    return problem.with_rows(**rows), names
+
+
+@given(st.data(), detection_problems())
+def test_rows_of_different_images_may_be_mixed_and_classes_permuted(data, problem):
+    other, names = moved(data, problem, any_order=False)
+    expected = permuted_figures(figures(problem), names)
+    check_same_figures(figures(other), expected, "rows mixed, classes permuted", tolerance=1e-12)
+
+
+@given(st.data(), detection_problems(distinct=True))
+def test_images_and_detections_with_different_scores_may_come_in_any_order(data, problem):
+    other, names = moved(data, problem, any_order=True)
+    expected = permuted_figures(figures(problem), names)
+    check_same_figures(figures(other), expected, "in another order", tolerance=1e-12)
+
+
+@given(detection_problems(), score_maps)
+def test_growing_maps_of_scores_change_no_rank(problem, score_map):
+    detections = problem.batch.detections
+    threshold = detections.scores.dtype.type(SCORE_THRESHOLD)
+    known = np.unique(np.append(detections.scores, threshold))
+    mapped = problem.with_rows(detections=replace(detections, scores=score_map(detections.scores, known)))
+    check_same_figures(ranked(mapped), ranked(problem), f"scores {score_map.kind}", tolerance=0)
+    cut = float(score_map(np.array([threshold]), known)[0])
+    expected = counted(problem)
+    check_same_figures(counted(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
+
+
+@given(st.data(), detection_problems())
+def test_counts_of_parts_add_up(data, problem):
+    """Images have nothing to do with each other, so any parts of the data set add up, whatever their order."""
+    batch = problem.batch
+    cuts = sorted(data.draw(st.lists(st.integers(0, batch.num_images), max_size=3)))
+    parts = [batch.images(start, stop) for start, stop in zip([0, *cuts], [*cuts, batch.num_images])]
+    states, first = [], 0
+    totals = {}
+    for part in parts:
+        for name, value in counted(DetectionProblem(part, problem.num_classes)).items():
+            totals[name] = totals.get(name, 0) + value
+        keys = np.arange(first, first + part.num_images)
+        states.append(ScoredMatchState(problem.num_classes).update(part, keys))
+        first += part.num_images
+    check_same_figures(totals, counted(problem), "parts added up")
+    order = data.draw(st.permutations(states))
+    merged = order[0]
+    for state in order[1:]:
+        merged = merged.merge(state)
+    whole = match_scores(batch, num_classes=problem.num_classes)
+    found = merged.matches()
+    check_same_figures(
+        {name: np.asarray(value) for name, value in vars(found.records).items()},
+        {name: np.asarray(value) for name, value in vars(whole.records).items()},
+        "matches merged",
+    )
+    assert found.num_images == whole.num_images
+
+
+@given(detection_problems())
+def test_arrays_are_left_as_they_are(problem):
+    batch = problem.batch
+    found, there = batch.detections, batch.objects
+
+    def everything(image, boxes, scores, labels, object_image, object_boxes, object_labels, crowd):
+        detections = Detections(image, boxes, scores, labels)
+        objects = Objects(object_image, object_boxes, object_labels, crowd=crowd)
+        figures(DetectionProblem(DetectionBatch(detections, objects, batch.num_images), problem.num_classes))
+        nms(boxes, scores, image, iou_threshold=0.5)
+        box_iou(object_boxes, object_boxes[::-1])
+
+    arrays = (found.image, found.boxes, found.scores, found.labels)
+    check_inputs_kept(everything, (*arrays, there.image, there.boxes, there.labels, there.crowd))
+
+
+@given(detection_problems())
+def test_everything_is_counted_once(problem):
+    detections, objects = problem.batch.detections, problem.batch.objects
+    for protocol in ("coco", "agnostic"):
+        matches = match(detections, objects, num_classes=problem.num_classes, protocol=protocol)
+        labels = [objects.labels[~objects.crowd], detections.labels[matches.used], detections.labels[matches.tp]]
+        there, found, right = (np.bincount(part, minlength=problem.num_classes) for part in labels)
+        check_confusion(matches.matrix, objects=there, detections=found, tp=right)
+        dropped = matches.detections_below_threshold + matches.detections_ignored
+        assert matches.detections + dropped == len(detections)
+        assert matches.objects + matches.objects_ignored == len(objects)
+        taken = matches.matched_object[matches.used & (matches.matched_object >= 0)]
+        assert len(np.unique(taken)) == len(taken)  # no object twice
+
+
+@given(detection_problems())
+def test_every_error_has_one_kind(problem):
+    errors = error_types(problem.batch, num_classes=problem.num_classes)
+    regular = np.bincount(problem.batch.objects.labels[~problem.batch.objects.crowd], minlength=problem.num_classes)
+    found = np.bincount(problem.batch.detections.labels, minlength=problem.num_classes)
+    wrong = sum(errors.counts[name] for name in ERROR_TYPES if name != "missed")
+    right = found - wrong
+    assert (right >= 0).all() and (right <= regular).all()
+    assert (errors.counts["missed"] <= regular - right).all()
+    for name in ERROR_TYPES:
+        assert (errors.ignored[name] <= errors.counts[name]).all()
+        assert not errors.gains[name] < 0
+
+
+def perfect(problem):
+    """One detection on every object that is no crowd and has an area, and no other objects."""
+    objects = problem.batch.objects
+    sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
+    objects = objects.take(~objects.crowd & (sides > 0).all(axis=1))
+    scores = 0.5 + np.arange(len(objects)) / 32
+    detections = Detections(objects.image, objects.boxes, scores, objects.labels)
+    return problem.with_rows(detections=detections, objects=objects)
+
+
+@given(detection_problems())
+def test_perfect_is_one_and_beside_is_nothing(problem):
+    problem = perfect(problem)
+    present = np.unique(problem.batch.objects.labels)
+    detections = problem.batch.detections
+    beside = problem.with_rows(detections=replace(detections, boxes=detections.boxes + 1000))
+    for given_problem, value in ((problem, 1.0), (beside, 0.0)):
+        found = ranked(given_problem)
+        levels = found["class/precision"][:, 0]  # of all areas
+        np.testing.assert_allclose(levels[present], value, rtol=0, atol=1e-12)
+        assert np.isnan(np.delete(levels, present, axis=0)).all()
+        np.testing.assert_allclose(found["class/errors AP"][present], value, rtol=0, atol=1e-12)
+        wrong = sum(found[f"class/{name}"].sum() for name in ERROR_TYPES)
+        assert wrong == (0 if value else 2 * len(detections))
+        matrices = counted(given_problem)
+        for protocol in PROTOCOLS:
+            matrix = matrices[f"matrix/{protocol}"]
+            assert value == 0 or protocol == "mmdet" or matrix.trace() == matrix.sum()
+            assert value == 1 or matrix.trace() == 0
+
+
+@given(detection_problems(), st.sampled_from([0.25, 0.5, 1.0]))
+def test_equal_scores_are_settled_by_the_order_of_images_and_rows(problem, step):
+    """The written rule: score descending, then image order, then detection order. Told apart by it, nothing changes."""
+    detections = problem.batch.detections
+    order = np.lexsort((np.arange(len(detections)), detections.image, -detections.scores))
+    distinct = np.empty(len(order))
+    distinct[order] = np.arange(len(order), 0, -1) * step
+    told_apart = problem.with_rows(detections=replace(detections, scores=distinct))
+    left, right = ranked(problem), ranked(told_apart)
+    # A threshold cannot part equal scores: what is best may differ, and so may where mended errors come among equals.
+    settled = ("class/precision", "class/recall", "class/curve AP", *(f"class/{name}" for name in ERROR_TYPES))
+    check_same_figures({n: right[n] for n in settled}, {n: left[n] for n in settled}, "told apart", tolerance=0)

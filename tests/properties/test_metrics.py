@@ -1,0 +1,102 @@
+"""Every metric of ``tests/cases.py``, however its samples come; a new case is covered without an edit here."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm_metrics_plugin import (
+    DetectionPRF,
+    MultiLabelAUC,
+    MultiLabelPRF,
+    PosNegRatio,
+    RecallAtK,
+    SingleLabelAUC,
+    SingleLabelKS,
+    SingleLabelPRF,
+)
+from tests.cases import CASES
+from tests.properties.checks import (
+    SCORE_FIELDS,
+    batches_of,
+    check_classes,
+    check_merging,
+    check_ranked,
+    check_rates,
+    check_sharded,
+    check_split,
+    numbers,
+)
+from tests.properties.strategies import feedings, samples_of, score_maps, small_metric, three_parts
+
+pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
+
+
+def over(cases):
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+
+
+@over(CASES)
+@given(data=st.data())
+def test_batches_orders_and_ranks_do_not_matter(case, data):
+    samples = data.draw(samples_of(case))
+    feeding = data.draw(feedings(len(samples)))
+    if case.order_matters:
+        # Then the batches of all ranks together are one, and all ranks must have as many.
+        feeding = data.draw(st.just(feeding).filter(lambda feeding: feeding.sharding == "padded"))
+        batches = batches_of(samples, feeding.batch_size * feeding.world_size)
+        expected = numbers(small_metric(case), batches, len(samples))
+    else:
+        expected = numbers(small_metric(case), [samples], len(samples))
+        check_split(case, samples, expected, feeding)
+    check_rates(expected)
+    check_sharded(case, samples, expected, feeding)
+
+
+@over(CASES)
+@given(data=st.data())
+def test_states_merge_in_any_way(case, data):
+    check_merging(case, data.draw(three_parts(data.draw(samples_of(case)))))
+
+
+def num_classes(case):
+    """How many classes the case's metric tells apart by number; 0 if none."""
+    metric, sample = case.metric(), case.draw(1)[0]
+    if getattr(metric, "positive_label", None) is not None:
+        return 0
+    known = len(case.classes or ()) or getattr(metric, "num_classes", None)
+    if known:
+        return known
+    truth = sample.get("gt_score", sample.get("gt_label"))
+    return len(sample["pred_score"]) if truth is not None and not truth.is_floating_point() else 0
+
+
+@over([case for case in CASES if num_classes(case)])
+@given(data=st.data())
+def test_classes_may_be_permuted(case, data):
+    samples = data.draw(samples_of(case, rows_differ=True))
+    check_classes(case, samples, data.draw(st.permutations(range(num_classes(case)))))
+
+
+def ranked_keys(case):
+    """The keys that depend on nothing but the order of the scores; none if the scores are compared with a number."""
+    metric = case.metric()
+    if getattr(metric, "num_thresholds", None) or any(thr is not None for thr in getattr(metric, "thrs", None) or ()):
+        return ()
+    if isinstance(metric, DetectionPRF):
+        return ("mAP*", "operating_[!t]*", "cross_fitted*") if metric.ap or metric.operating_point else ()
+    if isinstance(metric, MultiLabelPRF) and metric.topk is None:
+        return ()
+    if not any(field in case.draw(1)[0] for field in SCORE_FIELDS):
+        return ()
+    if isinstance(metric, SingleLabelKS):
+        return ("ks", "ks_[!t]*", "classes*")
+    ranked = (SingleLabelAUC, MultiLabelAUC, SingleLabelPRF, MultiLabelPRF, RecallAtK, PosNegRatio)
+    return ("*",) if isinstance(metric, ranked) else ()
+
+
+@over([case for case in CASES if ranked_keys(case)])
+@given(data=st.data())
+def test_growing_maps_of_scores_change_no_rank(case, data):
+    check_ranked(case, data.draw(samples_of(case)), data.draw(score_maps), ranked_keys(case))
