@@ -78,5 +78,6 @@ def test_the_wheel_holds_the_command(installed, folder, expected):
     assert script == expected[0]
     entry = installed / "site" / "bin" / "mm-metrics"
     assert succeeded(command("detection", *DETECTION, cwd=folder, env=env, script=(entry,))) == expected[0]
-    drawn = command("detection", "truth.json", "results.pkl", "out", "--quiet", cwd=folder, env=env)
+    drawn = command("detection", "truth.json", "results.pkl", "out", "--quiet", "--html", cwd=folder, env=env)
     assert succeeded(drawn) == "" and (folder / "out" / "confusion_matrix.png").exists()
+    assert "</html>" in (folder / "out" / "report.html").read_text(encoding="utf-8")  # the templates are in the wheel
