@@ -21,8 +21,16 @@ help: ## show this list
 demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC in the log (about 2 minutes)
 	@$(RUN) tools/demo.py
 
-test: $(VENV)/.tests ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
+test: $(VENV)/.tests browser ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
 	$(RUN) -m pytest
+
+.PHONY: browser
+browser: # for the tests of the HTML pages; without one they are skipped, or fail where CI=true
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	    command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then echo "Installing chromium ..."; \
+	    apt-get -qq update && apt-get -qq -y install chromium >/dev/null && exit 0; fi; \
+	echo "*** NO BROWSER: the tests of the HTML pages cannot run. Install chromium (needs root) for them. ***" >&2
 
 lint: $(VENV)/.tests ## ruff and mypy
 	$(RUN) -m ruff check .
