@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from mm_metrics_plugin import FieldMean, MetricInputError, StreamingMetric, testing
+from mm_metrics_plugin import FieldMean, MetricInputError, SingleLabelPRF, StreamingMetric, testing
 from mm_metrics_plugin.states.base import SUM, State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.testing import Damage, MetricCase
@@ -93,6 +94,8 @@ def test_numbers_that_depend_on_the_batches_are_found():
 def test_numbers_that_depend_on_the_dtype_are_found():
     with pytest.raises(AssertionError, match="from float16"):
         testing.check_dtypes(replace(careless(), dtypes=["float16"]))
+    with pytest.raises(AssertionError, match="from numpy"):
+        testing.check_dtypes(replace(plain(DislikesArrays), dtypes=["numpy"]))
 
 
 def test_accepted_damage_and_poor_messages_are_found():
@@ -118,3 +121,230 @@ def test_wrong_guesses_are_found():
 def test_keys_that_are_smoothed_are_found():
     with pytest.raises(AssertionError, match="mean over a window"):
         testing.check_values(careless(key="loss"))
+
+
+# --- one fault each, on whole numbers, so that nothing else can differ ------------------------------------------------
+
+
+def whole_numbers(generator, count):
+    return [dict(value=torch.tensor(float(value))) for value in generator.integers(1, 100, count)]
+
+
+class Plain(Careless):
+    """Nothing wrong with it but what a subclass adds."""
+
+    def read(self, drawn):
+        return Batch(np.array([float(sample["value"]) for sample in drawn]))
+
+    def compute(self, state):
+        if state.total is None:
+            self.warn_undefined("The mean", "there were no samples", ["the data set"])
+        return super().compute(state)
+
+
+def plain(build=Plain):
+    return MetricCase("plain", build, whole_numbers, mean, dtypes=["float32", "float64", "int32", "numpy"])
+
+
+class DislikesArrays(Plain):
+    """Other numbers from arrays than from tensors."""
+
+    def read(self, drawn):
+        arrays = [sample for sample in drawn if isinstance(sample["value"], np.ndarray)]
+        return Batch(np.array([float(sample["value"]) + len(arrays) for sample in drawn]))
+
+
+class ByPlace(Plain):
+    """Samples weigh by the place at which they come."""
+
+    def read(self, drawn):
+        return Batch(super().read(drawn).columns[0] * (self._seen + np.arange(len(drawn))))
+
+
+class KeepsCounting(Plain):
+    """Remembers former evaluations."""
+
+    evaluated = 0
+
+    def compute(self, state):
+        self.evaluated += 1
+        return {self.key: super().compute(state)[self.key] + self.evaluated}
+
+
+class NewWhenCopied(Plain):
+    """A deep copy of it has seen nothing."""
+
+    def __deepcopy__(self, memo):
+        return type(self)()
+
+
+class NewWhenPickled(Plain):
+    """A pickled copy of it has seen nothing; a deep copy is a copy."""
+
+    def __reduce__(self):
+        return type(self), ()
+
+    def __deepcopy__(self, memo):
+        made = type(self)()
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
+
+
+class Shared(Plain):
+    """All metrics of the class have one memory."""
+
+    seen_by_all = []
+
+    def compute(self, state):
+        self.seen_by_all.append(state.count)
+        return {self.key: super().compute(state)[self.key] + len(self.seen_by_all)}
+
+
+class ChangesInput(Plain):
+    """Works in the caller's memory."""
+
+    def read(self, drawn):
+        batch = super().read(drawn)
+        for sample in drawn:
+            sample["value"] *= 2
+        return batch
+
+
+class ReplacesInput(Plain):
+    """Puts something else in the caller's place."""
+
+    def read(self, drawn):
+        batch = super().read(drawn)
+        for sample in drawn:
+            sample["value"] = float(sample["value"])
+        return batch
+
+
+class KeepsViews(Plain):
+    """Looks at the caller's memory again when it is asked for numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.views = []
+
+    def read(self, drawn):
+        self.views += [sample["value"] for sample in drawn]
+        return super().read(drawn)
+
+    def compute(self, state):
+        return {self.key: float(sum(self.views)) / state.count}
+
+
+class KeepsAll(Plain):
+    """Keeps every batch."""
+
+    def _flush(self):
+        if len(self.results) > 2:
+            super()._flush()
+
+
+class KeepsResults(Plain):
+    """Does not let go after the evaluation."""
+
+    def evaluate(self, size):
+        found = super().evaluate(size)
+        self.results.append(self.empty_state())
+        return found
+
+
+class NoKeys(Plain):
+    """Has nothing to say of nothing."""
+
+    def compute(self, state):
+        return {} if state.total is None else super().compute(state)
+
+
+class NotPlain(Plain):
+    """Leaves NumPy's numbers as they are."""
+
+    def compute_metrics(self, results):
+        return {key: np.float64(value) for key, value in super().compute_metrics(results).items()}
+
+
+class CountsEmptyBatches(Plain):
+    """Takes a batch of nothing for a sample."""
+
+    def process(self, data_batch, data_samples):
+        super().process(data_batch, data_samples or [dict(value=torch.tensor(1000.0))])
+
+
+class CountsPadding(Plain):
+    """Drops nothing, whatever the sampler has repeated."""
+
+    def _local(self, size):
+        return super()._local(0)
+
+
+class MeansOverAbsent(SingleLabelPRF):
+    """A class without samples counts as 0 in the mean."""
+
+    def compute(self, state):
+        found = super().compute(state)
+        recalls = [found[f"recall_{name}"] for name in self.class_names(4)]
+        return {**found, "recall": float(np.nan_to_num(recalls).mean())}
+
+
+def test_the_plain_metric_passes():
+    for check in testing.LOCAL_CHECKS:
+        check(plain())
+
+
+@pytest.mark.parametrize(
+    "check, build, message",
+    [
+        (testing.check_values, NotPlain, "careless/mean is a float64, expected a plain float"),
+        (testing.check_batches, ByPlace, "plain in another order: careless/mean"),
+        (testing.check_reuse, KeepsCounting, "plain in its second evaluation: careless/mean"),
+        (testing.check_reuse, NewWhenCopied, "plain deep-copied half-way: careless/mean"),
+        (testing.check_reuse, NewWhenPickled, "plain pickled half-way: careless/mean"),
+        (testing.check_offline, Shared, "plain evaluated offline: careless/mean"),
+        (testing.check_inputs_unchanged, ChangesInput, "plain changed its input"),
+        (testing.check_inputs_unchanged, ReplacesInput, "plain changed its input"),
+        (testing.check_inputs_unchanged, KeepsViews, "plain after its input was overwritten: careless/mean"),
+        (testing.check_memory, KeepsAll, "plain keeps 3 results"),
+        (testing.check_memory, KeepsResults, "plain keeps results after the evaluation"),
+        (testing.check_empty, NoKeys, "plain gives no key for an empty data set"),
+        (testing.check_single_sample, NotPlain, "careless/mean of one sample is a float64"),
+        (testing.check_single_sample, CountsEmptyBatches, "plain of one sample after an empty batch: careless/mean"),
+        (testing.check_metric, NotPlain, "careless/mean is a float64"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_faults_are_found(check, build, message):
+    with pytest.raises(AssertionError, match=message):
+        check(plain(build))
+
+
+def test_means_over_absent_classes_are_found():
+    def one_missing(generator, count):
+        labels = generator.integers(0, 3, count)
+        return [dict(pred_label=torch.tensor(int(label)), gt_label=torch.tensor(int(label))) for label in labels]
+
+    def build():
+        return MeansOverAbsent(num_classes=4, classwise=True)
+
+    case = MetricCase("absent", build, one_missing, lambda drawn: {"recall": 1.0})
+    with pytest.raises(AssertionError, match=r"against its reference: single-label/recall is 0\.75"):
+        testing.check_reference(case)
+
+
+def test_padding_that_is_counted_on_real_processes_is_found():
+    case = plain(CountsPadding)
+    with pytest.raises(AssertionError, match="plain, 3 samples, round_up=True, rank 0 of 2: careless/mean"):
+        testing.check_processes([case], 2, sizes=(3,))
+    testing.check_processes([plain()], 2, sizes=(3,))
+
+
+def test_other_keys_and_other_orders_of_keys_are_found():
+    for found in ({"a": 1.0}, {"a": 1.0, "b": 2.0, "c": 3.0}, {"b": 2.0, "a": 1.0}):
+        with pytest.raises(AssertionError, match="differ from"):
+            testing.assert_same(found, {"a": 1.0, "b": 2.0}, 0.0, "keys")
+    testing.assert_same({"a": float("nan")}, {"a": float("nan")}, 0.0, "NaN")
+    for found in (1.0 + 1e-9, float("nan")):
+        with pytest.raises(AssertionError, match="values: a is"):
+            testing.assert_same({"a": found}, {"a": 1.0}, 1e-12, "values")
