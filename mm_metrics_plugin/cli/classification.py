@@ -9,6 +9,7 @@ from mm_metrics_plugin.cli.parsing import (
     add_input_arguments,
     add_interval_arguments,
     add_output_arguments,
+    add_page_arguments,
     class_names,
     fraction,
     number,
@@ -17,7 +18,7 @@ from mm_metrics_plugin.cli.parsing import (
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.functional.classification_report import Calibration, ClassificationReport
     from mm_metrics_plugin.functional.curves import ClassificationCurves
     from mm_metrics_plugin.io.classification import ClassificationResults
 
@@ -32,10 +33,11 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics classification results.pkl                                 print a report
   mm-metrics classification results.pkl report/ --classes classes.txt   and write JSON, Markdown, CSV and a figure
   mm-metrics classification results.pkl --config configs/resnet.py      class names from the config (needs mmpretrain)
+  mm-metrics classification results.pkl report/ --html                  and a page to look at
   mm-metrics classification results.pkl --format json
 
 OUT_DIR receives report.json, report.md, per_class.csv, curves.png (ROC and precision-recall, of up to 100 classes)
-and, where every sample has one class, confusion_matrix.csv and confusion_matrix.png.""",
+and, where every sample has one class, confusion_matrix.csv and confusion_matrix.png; with --html also report.html.""",
 )
 
 
@@ -67,28 +69,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="give the specificity with at least this sensitivity (default: 0.95)",
     )
-    add_output_arguments(parser)
+    add_page_arguments(add_output_arguments(parser))
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, count, write and print."""
     from mm_metrics_plugin.cli.output import deliver
 
-    deliver(arguments, lambda steps: _forms(make_report(arguments, steps)))
+    deliver(arguments, lambda steps: _make(arguments, steps))
 
 
-def make_report(arguments: argparse.Namespace, steps: Steps) -> ClassificationReport:
-    """Everything the report says, from the files named on the command line."""
-    from mm_metrics_plugin.cli.output import input_entry, versions
-    from mm_metrics_plugin.functional.auc import score_auc
-    from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
-    from mm_metrics_plugin.functional.delong import auc_intervals
+def _make(arguments: argparse.Namespace, steps: Steps) -> Forms:
+    from mm_metrics_plugin.cli.output import input_entry
     from mm_metrics_plugin.io.classification import read_classification
 
-    level = arguments.ci
     inputs: Dict[str, Any] = {"results": input_entry(arguments.results)}
     steps.step("reading the results")
     results = read_classification(arguments.results, trust=arguments.trust)
+    report = make_report(arguments, results, inputs, steps)
+    return _forms(report, results if arguments.html else None)
+
+
+def make_report(
+    arguments: argparse.Namespace, results: ClassificationResults, inputs: Dict[str, Any], steps: Steps
+) -> ClassificationReport:
+    """Everything the report says."""
+    from mm_metrics_plugin.cli.output import versions
+    from mm_metrics_plugin.functional.auc import score_auc
+    from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
+    from mm_metrics_plugin.functional.delong import auc_intervals
+
+    level = arguments.ci
     classes = _names(arguments, results, inputs)
     steps.step("counting")
     truth = results.labels if results.labels is not None else results.targets
@@ -118,6 +129,27 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> ClassificationRe
         curves=_curves(results, arguments),
         auc_intervals=None if level is None else auc_intervals([results.scores], truth, level=level),  # type: ignore[arg-type]
         intervals=None if level is None else _intervals(results, arguments),
+        calibration=_calibration(results),
+    )
+
+
+def _calibration(results: ClassificationResults) -> Optional[Calibration]:
+    """What CalibrationError says in training, from the same state; None where scores are no probabilities."""
+    import numpy as np
+
+    from mm_metrics_plugin.functional.calibration import brier_terms, calibration_error, log_terms
+    from mm_metrics_plugin.functional.classification_report import Calibration
+    from mm_metrics_plugin.states.calibration import CalibrationState
+    from mm_metrics_plugin.states.scores import ScoreState
+
+    scores, labels = results.scores, results.labels
+    if labels is None or scores.min() < 0 or scores.max() > 1:
+        return None
+    best = scores.argmax(axis=1)
+    confidence, right = scores[np.arange(len(best)), best], best == labels
+    terms = np.stack([brier_terms(scores, labels), log_terms(scores, labels)], axis=1)
+    return Calibration(
+        calibration_error(confidence, right), *CalibrationState(ScoreState()).update(confidence, right, terms).means()
     )
 
 
@@ -191,7 +223,8 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
     return counts_report(tp, fp, fn, tn), float(divide(right, all_decisions))
 
 
-def _forms(report: ClassificationReport) -> Forms:
+def _forms(report: ClassificationReport, page: Optional[ClassificationResults]) -> Forms:
+    """The report in all its forms, with a page if it is given the results that the page looks into."""
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.io.writing import to_csv, to_json
     from mm_metrics_plugin.report.markdown import classification_markdown
@@ -206,6 +239,10 @@ def _forms(report: ClassificationReport) -> Forms:
     files = {"report.json": formats["json"], "report.md": formats["md"], "per_class.csv": formats["csv"]}
     if report.matrix is not None:
         files["confusion_matrix.csv"] = lambda: to_csv(*classification_matrix_rows(report))
+    if page is not None:
+        from mm_metrics_plugin.cli.classification_page import classification_page
+
+        files["report.html"] = lambda: classification_page(report, page)
     return Forms(
         formats=formats,
         files=files,

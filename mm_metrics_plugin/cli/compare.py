@@ -184,12 +184,18 @@ class _Side:
         """The comparison of what was counted, and of AUC."""
         raise NotImplementedError
 
+    def confidence(self, first: int, second: int) -> Any:
+        """(2, images) how sure each run was, where it is one number an image."""
+        return None
+
     def versus(self, first: int, second: int, names: Sequence[str]) -> Versus:
         """One run against another."""
         from mm_metrics_plugin.functional.comparison import changed_images
         from mm_metrics_plugin.functional.comparison_report import Versus
+        from mm_metrics_plugin.functional.disagreements import disagreements
 
-        changed = changed_images(self.counts(first), self.counts(second))
+        counts = self.counts(first), self.counts(second)
+        changed = changed_images(*counts)
         comparison, auc = self.compared(first, second)
         return Versus(
             names[first],
@@ -198,6 +204,7 @@ class _Side:
             auc,
             changed,
             tuple(self.image_names[one.image] for one in changed),
+            disagreements(*counts, confidence=self.confidence(first, second)),
         )
 
 
@@ -366,6 +373,14 @@ class _Classifiers(_Side):
             return ImageCounts.from_decisions(self.truth, scores >= scores.dtype.type(self.arguments.score_thr))
         decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
         return ImageCounts.from_labels(self.truth, decided, num_classes=len(self.classes))
+
+    def confidence(self, first: int, second: int) -> Any:
+        """The scores of the classes decided for, where every sample has one."""
+        import numpy as np
+
+        if self.truth.ndim == 2:
+            return None
+        return np.stack([self.scores[run].max(axis=1) for run in (first, second)])
 
     def compared(self, first: int, second: int) -> Tuple[Any, Any]:
         """Rates of the decisions, and AUC."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
@@ -33,6 +32,7 @@ class PageOptions:
 
 def detection_page(report: DetectionReport, part: Part, options: PageOptions) -> str:
     """The page as text."""
+    from mm_metrics_plugin.cli.names import without_common_folder
     from mm_metrics_plugin.functional.cell_members import cell_members
     from mm_metrics_plugin.functional.matching import match
     from mm_metrics_plugin.functional.threshold_counts import threshold_counts
@@ -55,7 +55,7 @@ def detection_page(report: DetectionReport, part: Part, options: PageOptions) ->
         thresholds = threshold_counts(report.analysis.curves, also=[settings["score_thr"]])
     worst = worst_images(batch, match(batch.detections, batch.objects, protocol="coco", **rules))
     names = [part.image_names[image_id] for image_id in part.image_ids]
-    shown = [name or str(image_id) for name, image_id in zip(_without_common_folder(names), part.image_ids)]
+    shown = [name or str(image_id) for name, image_id in zip(without_common_folder(names), part.image_ids)]
     gallery = make_gallery(worst, names, options)
     data = page_data(report, batch, members=members, thresholds=thresholds, image_names=shown)
     context = page_context(report, batch, worst=worst, thresholds=thresholds, gallery=gallery, image_names=shown)
@@ -97,13 +97,3 @@ def make_gallery(worst: WorstImages, names: Sequence[str], options: PageOptions)
         if number
     ]
     return Gallery(pictures, by_missed, by_confidence, remarks)
-
-
-def _without_common_folder(names: Sequence[str]) -> List[str]:
-    """Names without the folder that all of them are in."""
-    folders = {os.path.dirname(name) for name in names}
-    try:
-        common = os.path.commonpath(folders) if "" not in folders else ""
-    except ValueError:  # some are absolute, some are not
-        common = ""
-    return [os.path.relpath(name, common) if common else name for name in names]

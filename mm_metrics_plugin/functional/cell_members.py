@@ -11,10 +11,10 @@ from typing import Any, Dict, Tuple, Union
 
 import numpy as np
 
-from mm_metrics_plugin.functional.assignment import position_in_group
 from mm_metrics_plugin.functional.boxes import box_iou, coco_columns, xywh_to_xyxy
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 from mm_metrics_plugin.functional.matching import match, overlapping_pairs
+from mm_metrics_plugin.functional.worst_first import worst_first
 
 NOBODY = -1
 
@@ -96,11 +96,7 @@ def cell_members(
     image = np.where(missed, np.append(objects.image, 0)[there], np.append(detections.image, 0)[found])
     cell = truth * size + prediction
     counts = np.bincount(cell, minlength=size * size)
-    limit = per_cell
-    while limit > 1 and int(np.minimum(counts, limit).sum()) > most:
-        limit -= 1
-    order = np.lexsort((there, found, image, -badness, cell))
-    listed = order[position_in_group(cell[order]) < limit]
+    listed, limit = worst_first(cell, badness, image, found, there, per_group=per_cell, most=most)
     found, there = found[listed], there[listed]
     overlap = np.full(len(listed), np.nan)
     both = np.flatnonzero((found != NOBODY) & (there != NOBODY))

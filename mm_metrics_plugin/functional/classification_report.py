@@ -8,13 +8,13 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 
 from mm_metrics_plugin.functional.auc import AUCResult
+from mm_metrics_plugin.functional.calibration import CalibrationResult
 from mm_metrics_plugin.functional.confusion import ConfusionResult, CountsResult
-from mm_metrics_plugin.functional.curves import ClassificationCurves, classification_curves
+from mm_metrics_plugin.functional.curves import ClassificationCurves, class_blocks
 from mm_metrics_plugin.functional.delong import AUCIntervals
 from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION, Confusion, row_shares, top_confusions
 from mm_metrics_plugin.functional.intervals import Intervals
 
-_AT_ONCE = 16
 _THRESHOLDS = (
     "ks",
     "ks_threshold",
@@ -23,6 +23,31 @@ _THRESHOLDS = (
     "specificity_at_sensitivity",
     "specificity_threshold",
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How far the scores of a classifier can be taken for probabilities.
+
+    Attributes:
+        result: The reliability diagram of the decisions, and the errors read off it.
+        brier: Brier score, added up over the classes.
+        nll: Negative log-likelihood.
+    """
+
+    result: CalibrationResult
+    brier: float
+    nll: float
+
+    @property
+    def figures(self) -> Dict[str, float]:
+        """The four numbers by name."""
+        return {"ece": self.result.ece, "mce": self.result.mce, "brier": self.brier, "nll": self.nll}
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        names = ("edges", "counts", "accuracy", "confidence")
+        return {**self.figures, **{name: getattr(self.result, name).tolist() for name in names}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +66,7 @@ class ClassificationReport:
         curves: Those of each class against the rest; None where they would be too many to draw.
         auc_intervals: DeLong's, if they were asked for.
         intervals: Of precision, recall and F1, if they were asked for.
+        calibration: Where every sample has one class and scores lie in 0 to 1.
     """
 
     classes: Tuple[str, ...]
@@ -54,6 +80,7 @@ class ClassificationReport:
     curves: Optional[ClassificationCurves] = None
     auc_intervals: Optional[AUCIntervals] = None
     intervals: Optional[Intervals] = None
+    calibration: Optional[Calibration] = None
 
     @property
     def matrix(self) -> Optional[np.ndarray]:
@@ -131,6 +158,7 @@ class ClassificationReport:
             "confusion_matrix": None if self.matrix is None else self.matrix.tolist(),
             "top_confusions": [one.to_dict() for one in self.confusions],
             "thresholds": _rows({"name": list(self.classes), **self.thresholds}),
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
             "auc_intervals": None if self.auc_intervals is None else self.auc_intervals.to_dict(),
             "intervals": None if self.intervals is None else self.intervals.to_dict(),
         }
@@ -154,13 +182,7 @@ def class_thresholds(
         {'sensitivity_at_specificity': [1.0], 'sensitivity_threshold': [0.35], 'specificity_at_sensitivity': [0.5]}
     """
     parts = []
-    # A few classes at a time: their curves have a point for every distinct score.
-    for start in range(0, scores.shape[1], _AT_ONCE):
-        block = scores[:, start : start + _AT_ONCE]
-        own = labels[:, start : start + _AT_ONCE] if labels.ndim == 2 else None
-        if own is None:
-            own = (labels[:, None] == np.arange(start, start + block.shape[1])).astype(np.int8)
-        curves = classification_curves([block], own)
+    for curves in class_blocks(scores, labels):
         found = (curves.youden(), curves.sensitivity_at(at_specificity), curves.specificity_at(at_sensitivity))
         parts.append([column for pair in found for column in pair])
     return dict(zip(_THRESHOLDS, (np.concatenate(columns) for columns in zip(*parts))))

@@ -10,6 +10,7 @@ import numpy as np
 from mm_metrics_plugin.functional.comparison import ChangedImage, Comparison, Difference, holm
 from mm_metrics_plugin.functional.delong import AUCComparison
 from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION
+from mm_metrics_plugin.functional.disagreements import Disagreements
 
 _NOTHING = 1e-12  # the same numbers added up in another order
 BETTER, WORSE, UNSURE, SAME = "better", "worse", "not sure", "the same"
@@ -55,6 +56,7 @@ class Versus:
         auc: Of classifiers.
         changed: The images on which they differ most.
         image_names: What those images are called, in the same order.
+        disagreements: The images on which one makes errors that the other does not.
     """
 
     first: str
@@ -63,6 +65,7 @@ class Versus:
     auc: Optional[AUCComparison]
     changed: Tuple[ChangedImage, ...]
     image_names: Tuple[Any, ...]
+    disagreements: Disagreements
 
     def rows(self, classes: Tuple[str, ...]) -> List[DifferenceRow]:
         """Every difference, those over all classes first."""
@@ -101,6 +104,7 @@ class Versus:
             "second": self.second,
             "overall": [_plain(row, ("class_name", "p_adjusted")) for row in rows if row.class_name is None],
             "per_class": [_plain(row) for row in rows if row.class_name is not None],
+            "images_right": dict(self.disagreements.agreement),
             "changed_images": [{**one.to_dict(), "image": name} for one, name in zip(self.changed, self.image_names)],
         }
 

@@ -7,7 +7,7 @@ overstate precision.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from mm_metrics_plugin.functional.histogram import bin_edges
 from mm_metrics_plugin.functional.image_counts import mean_of_defined
 from mm_metrics_plugin.functional.scored_matches import ScoredMatches
 from mm_metrics_plugin.functional.weighted_ap import WeightedAP
+
+_CLASSES_AT_ONCE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,6 +287,26 @@ def classification_curves(blocks: Sequence[np.ndarray], labels: np.ndarray) -> C
         return CountCurve(thresholds, tp, fp, len(positives), len(ranked) - len(positives))
 
     return ClassificationCurves(tuple(map_classes(curve, blocks, labels)))
+
+
+def class_blocks(scores: np.ndarray, labels: np.ndarray) -> Iterator[ClassificationCurves]:
+    """The curves of each class against the rest, a few classes at a time: they have a point for every distinct score.
+
+    Args:
+        scores: (samples, classes).
+        labels: As in :func:`classification_curves`.
+
+    Example:
+        >>> [len(block.per_class) for block in class_blocks(np.eye(20), np.arange(20))]
+        [16, 4]
+    """
+    for start in range(0, scores.shape[1], _CLASSES_AT_ONCE):
+        block = scores[:, start : start + _CLASSES_AT_ONCE]
+        if labels.ndim == 2:
+            own = labels[:, start : start + _CLASSES_AT_ONCE]
+        else:
+            own = (labels[:, None] == np.arange(start, start + block.shape[1])).astype(np.int8)
+        yield classification_curves([block], own)
 
 
 def histogram_curves(positives: np.ndarray, totals: np.ndarray) -> ClassificationCurves:

@@ -32,6 +32,8 @@ FIGURES = {
     "micro_f1": "micro F1",
 }
 
+CALIBRATION = {"ece": "ECE", "mce": "MCE", "brier": "Brier score", "nll": "NLL"}
+
 
 def span(low: float, high: float) -> str:
     """An interval.
@@ -163,6 +165,13 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
         ]
         header = ["class", "KS", "threshold", "sensitivity", "threshold", "specificity", "threshold"]
         sections.append(Section("thresholds", lines, (header, _rows(columns))))
+    if report.calibration is not None:
+        lines = [
+            f"scores taken for probabilities, {len(report.calibration.result.counts)} bins of equal width: expected and "
+            "greatest calibration error, Brier score (added up over the classes), negative log-likelihood",
+        ]
+        rows = [[CALIBRATION[name], value] for name, value in report.calibration.figures.items()]
+        sections.append(Section("calibration", lines, (["", "value"], rows)))
     if report.auc_intervals is not None:
         found = report.auc_intervals
         header = ["class", "AUC", "interval"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from mm_metrics_plugin.functional.boxes import xyxy_to_xywh
 from mm_metrics_plugin.report.analysis import KINDS, asked_sections, size_range
+from mm_metrics_plugin.report.page import file_entries, grouped_sections
 from mm_metrics_plugin.report.sentences import PROTOCOLS
 from mm_metrics_plugin.version import __version__
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection_report import DetectionReport
     from mm_metrics_plugin.functional.threshold_counts import ThresholdCounts
     from mm_metrics_plugin.functional.worst_images import WorstImages
-    from mm_metrics_plugin.report.sections import Section
 
 COLUMNS = ("objects", "detections", "tp", "fp", "fn", "precision", "recall", "f1")
 
@@ -124,8 +124,8 @@ def page_context(
         "rows": _class_rows(report, first, thresholds),
         "errors": _errors(report),
         "sizes": _sizes(report),
-        "more": [] if analysis is None else _more(asked_sections(analysis)),
-        "files": _files(report.inputs),
+        "more": [] if analysis is None else grouped_sections(asked_sections(analysis)),
+        "files": file_entries(report.inputs, ("truth", "results")),
         "versions": report.inputs["versions"] if isinstance(report.inputs["versions"], dict) else {},
         "settings": _settings(report.settings),
         "gallery": None if gallery is None else _gallery(report, batch, worst, gallery, image_names),
@@ -206,25 +206,6 @@ def _sizes(report: DetectionReport) -> Optional[List[Dict[str, Any]]]:
         return None
     sizes = report.analysis.sizes
     return [{"title": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.figures().items()]
-
-
-def _more(sections: Sequence[Section]) -> List[Dict[str, Any]]:
-    """Sections, each with those without a heading that follow it."""
-    found: List[Dict[str, Any]] = []
-    for one in sections:
-        if one.heading:
-            found.append({"section": one, "parts": []})
-        else:
-            found[-1]["parts"].append(one)
-    return found
-
-
-def _files(inputs: Mapping[str, Any]) -> List[Tuple[str, Mapping[str, Any]]]:
-    entries = []
-    for role in ("truth", "results"):
-        found = inputs.get(role, [])
-        entries += [(role, one) for one in ([found] if isinstance(found, Mapping) else found)]
-    return entries
 
 
 def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, List
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
 from mm_metrics_plugin.report.tables import cell, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from mm_metrics_plugin.report.sections import Section
 
 TEMPLATES = Path(__file__).parent / "templates"
 LIBRARIES = {"jinja2": "jinja2", "plotly": "plotly", "PIL": "pillow"}  # by the name they are imported under
@@ -70,6 +72,37 @@ def exact(value: Any) -> str:
         ('0.30000000000000004', '3', '')
     """
     return "" if value is None or value != value else repr(value.item() if hasattr(value, "item") else value)
+
+
+def grouped_sections(sections: Sequence[Section]) -> List[Dict[str, Any]]:
+    """Sections, each with those without a heading that follow it.
+
+    Example:
+        >>> from mm_metrics_plugin.report.sections import Section
+        >>> [(one["section"].heading, len(one["parts"])) for one in grouped_sections([Section("a"), Section("")])]
+        [('a', 1)]
+    """
+    found: List[Dict[str, Any]] = []
+    for one in sections:
+        if one.heading:
+            found.append({"section": one, "parts": []})
+        else:
+            found[-1]["parts"].append(one)
+    return found
+
+
+def file_entries(inputs: Mapping[str, Any], roles: Sequence[str]) -> List[Tuple[str, Mapping[str, Any]]]:
+    """The files that were read, each with its part in it.
+
+    Example:
+        >>> file_entries({"results": [{"file": "a.pkl"}, {"file": "b.pkl"}], "versions": {}}, ["truth", "results"])
+        [('results', {'file': 'a.pkl'}), ('results', {'file': 'b.pkl'})]
+    """
+    entries = []
+    for role in roles:
+        found = inputs.get(role, [])
+        entries += [(role, one) for one in ([found] if isinstance(found, Mapping) else found)]
+    return entries
 
 
 def render_page(template: str, *, data: str, **context: Any) -> str:

@@ -1,0 +1,21 @@
+"""What images and samples are called on a page."""
+
+from __future__ import annotations
+
+import os
+from typing import List, Sequence
+
+
+def without_common_folder(names: Sequence[str]) -> List[str]:
+    """Names without the folder that all of them are in.
+
+    Example:
+        >>> without_common_folder(["data/val/a/1.png", "data/val/b/1.png"]), without_common_folder(["1.png"])
+        (['a/1.png', 'b/1.png'], ['1.png'])
+    """
+    folders = {os.path.dirname(name) for name in names}
+    try:
+        common = os.path.commonpath(folders) if folders and "" not in folders else ""
+    except ValueError:  # some are absolute, some are not
+        common = ""
+    return [os.path.relpath(name, common) if common else name for name in names]

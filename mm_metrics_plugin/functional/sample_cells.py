@@ -1,0 +1,114 @@
+"""Which samples stand behind each number of a classifier's report, the worst first.
+
+Worst means: of wrong decisions the most confident, of missed classes those with the lowest score, of right decisions
+the least confident. Between equals the earlier sample comes first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional.worst_first import worst_first
+
+KINDS = ("right", "wrong", "missed")
+
+
+@dataclass(frozen=True, eq=False)
+class SampleCells:
+    """The first samples of every cell.
+
+    Attributes:
+        counts: (rows, columns) how many samples each cell has.
+        limit: How many of a cell are listed at the most.
+        cell: (K,) number of the cell of each listed sample, row by row; ascending.
+        sample: (K,) the sample.
+        score: (K,) its score for the class that was decided for, or missed.
+    """
+
+    counts: np.ndarray
+    limit: int
+    cell: np.ndarray
+    sample: np.ndarray
+    score: np.ndarray
+
+    def of(self, row: int, column: int) -> np.ndarray:
+        """The samples that are listed for a cell, the worst first."""
+        wanted = row * self.counts.shape[1] + column
+        return self.sample[slice(*np.searchsorted(self.cell, [wanted, wanted + 1]))]
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        return f"{len(self.cell)} of {int(self.counts.sum())} samples listed, up to {self.limit} a cell"
+
+
+def confusion_cells(
+    scores: np.ndarray, truth: np.ndarray, decided: np.ndarray, *, per_cell: int = 50, most: int = 20_000
+) -> SampleCells:
+    """List what is in the cells of a confusion matrix: rows truth, columns decision.
+
+    Args:
+        scores: (samples, classes).
+        truth: (samples,) the true class.
+        decided: (samples,) the class decided for.
+        per_cell: List no more than so many of a cell,
+        most: and fewer if all cells together would list more than this; one a cell is always listed.
+
+    Example:
+        >>> scores = np.array([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]])
+        >>> cells = confusion_cells(scores, np.array([0, 1, 1]), scores.argmax(axis=1))
+        >>> cells.of(1, 0).tolist(), cells.counts.tolist()
+        ([2, 1], [[1, 0], [2, 0]])
+        >>> print(cells)
+        3 of 3 samples listed, up to 50 a cell
+    """
+    size = scores.shape[1]
+    score = scores[np.arange(len(decided)), decided]
+    badness = np.where(truth == decided, -score, score)
+    return _listed(np.arange(len(truth)), truth * size + decided, score, badness, (size, size), per_cell, most)
+
+
+def decision_cells(
+    scores: np.ndarray, targets: np.ndarray, decided: np.ndarray, *, per_cell: int = 50, most: int = 20_000
+) -> SampleCells:
+    """List what is right, wrong and missed of each class where samples may have several: (classes, 3).
+
+    Args:
+        scores: (samples, classes).
+        targets: (samples, classes) of 1, 0 and -1, which does not count.
+        decided: (samples, classes) whether the class was decided for.
+        per_cell: List no more than so many of a cell,
+        most: and fewer if all cells together would list more than this; one a cell is always listed.
+
+    Example:
+        >>> scores, targets = np.array([[0.9], [0.2], [0.8], [0.1]]), np.array([[0], [1], [1], [0]])
+        >>> cells = decision_cells(scores, targets, scores > 0.5)
+        >>> [cells.of(0, kind).tolist() for kind in range(3)]
+        [[2], [0], [1]]
+    """
+    kind = np.full(scores.shape, -1)
+    for place, found in enumerate(((targets == 1) & decided, (targets == 0) & decided, (targets == 1) & ~decided)):
+        kind[found] = place
+    sample, label = np.nonzero(kind >= 0)
+    kinds, score = kind[sample, label], scores[sample, label]
+    badness = np.where(kinds == KINDS.index("wrong"), score, -score)
+    return _listed(sample, label * len(KINDS) + kinds, score, badness, (scores.shape[1], len(KINDS)), per_cell, most)
+
+
+def _listed(
+    sample: np.ndarray,
+    cell: np.ndarray,
+    score: np.ndarray,
+    badness: np.ndarray,
+    shape: Tuple[int, int],
+    per_cell: int,
+    most: int,
+) -> SampleCells:
+    listed, limit = worst_first(cell, badness, sample, per_group=per_cell, most=most)
+    counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+    return SampleCells(counts, limit, cell[listed], sample[listed], score[listed])

@@ -1,0 +1,124 @@
+"""What the page of a classifier shows: the report, and what stands behind its cells and curves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.report.analysis import classification_sections
+from mm_metrics_plugin.report.page import file_entries, grouped_sections
+from mm_metrics_plugin.version import __version__
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.classification_report import ClassificationReport
+    from mm_metrics_plugin.functional.curves import ClassificationCurves
+    from mm_metrics_plugin.functional.sample_cells import SampleCells
+
+COLUMNS = ("samples", "predicted", "tp", "fp", "fn", "precision", "recall", "f1", "auc")
+CALIBRATION = (
+    ("ece", "Expected error (ECE)", "How far, on average, its confidence is from how often it is right."),
+    ("mce", "Greatest error (MCE)", "The same where it is worst: in one of the bins of the chart."),
+    ("brier", "Brier score", "The squared distance of its probabilities from the truth, 0 to 2; less is better."),
+    ("nll", "Negative log-likelihood", "How surprised it is by the truth; less is better, 0 is certainty."),
+)
+
+
+def page_data(
+    report: ClassificationReport,
+    *,
+    cells: SampleCells,
+    true_score: Optional[np.ndarray],
+    curves: ClassificationCurves,
+    sample_names: Sequence[str],
+) -> Dict[str, Any]:
+    """What the scripts of the page read.
+
+    Args:
+        report: The numbers.
+        cells: Which samples are in the cells: of the confusion matrix, or what is right, wrong and missed of a class.
+        true_score: The score of each listed sample's true class, where it has one.
+        curves: Of each class against the rest, with few points.
+        sample_names: What samples are called.
+    """
+    listed, place = np.unique(cells.sample, return_inverse=True)
+    filled = np.nonzero(cells.counts)
+    return {
+        "labels": report.classes,
+        "single": report.matrix is not None,
+        "cells": {"row": filled[0], "column": filled[1], "count": cells.counts[filled]},
+        "columns": cells.counts.shape[1],
+        "cell": cells.cell,
+        "sample": place.reshape(-1),
+        "score": _rounded(cells.score),
+        "true_score": None if true_score is None else _rounded(true_score),
+        "samples": [sample_names[sample] for sample in listed.tolist()],
+        "curves": [{**curve.to_dict(), "youden": curve.youden()[1]} for curve in curves.per_class],
+        "calibration": None if report.calibration is None else report.calibration.to_dict(),
+    }
+
+
+def _rounded(scores: np.ndarray) -> np.ndarray:
+    return np.round(scores.astype(np.float64), 4)
+
+
+def page_context(report: ClassificationReport) -> Dict[str, Any]:
+    """What the template names."""
+    sections = [one for one in classification_sections(report) if one.heading != "calibration"]
+    columns = {name: np.asarray(report.columns[name]).tolist() for name in COLUMNS}
+    rows = zip(*columns.values())
+    return {
+        "title": "Classification report",
+        "version": __version__,
+        "report": report,
+        "single": report.matrix is not None,
+        "cards": _cards(report),
+        "level": report.intervals,
+        "rows": [{"name": name, **dict(zip(columns, row))} for name, row in zip(report.classes, rows)],
+        "calibration": None if report.calibration is None else _calibration(report.calibration.figures),
+        "more": grouped_sections(sections),
+        "files": file_entries(report.inputs, ("results", "config")),
+        "versions": report.inputs["versions"],
+        "settings": _settings(report.settings),
+    }
+
+
+def _cards(report: ClassificationReport) -> List[Dict[str, Any]]:
+    """The headline numbers with their intervals, and what each says in plain words."""
+    single = report.matrix is not None
+    found = {} if report.intervals is None else dict(report.intervals.overall)
+    if single and "micro_recall" in found:  # every sample decided once: they are one number
+        found["accuracy"] = found["micro_recall"]
+    if report.auc_intervals is not None:
+        found["auc"] = report.auc_intervals.macro
+    said = {
+        "accuracy": ("Accuracy", "Of the samples, so many are right." if single else "Of all yes-or-no decisions."),
+        "auc": ("AUC", "How often a sample of a class scores higher for it than a sample of another one does."),
+        "mean_precision": ("Mean precision", "Of what it takes for a class, so much is of that class."),
+        "mean_recall": ("Mean recall", "Of the samples of a class, so many are found."),
+        "macro_f1": ("Mean F1", "Precision and recall in one: high only where both are."),
+    }
+    return [
+        {
+            "key": key,
+            "title": title,
+            "value": report.means[key],
+            "words": words,
+            "interval": (found[key].low, found[key].high) if key in found else None,
+        }
+        for key, (title, words) in said.items()
+    ]
+
+
+def _calibration(figures: Mapping[str, float]) -> List[Tuple[str, str, float, str]]:
+    return [(key, title, figures[key], words) for key, title, words in CALIBRATION]
+
+
+def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
+    names = {
+        "score_thr": "least score",
+        "at_specificity": "sensitivity at specificity",
+        "at_sensitivity": "specificity at sensitivity",
+        "ci": "intervals",
+    }
+    return {words: settings[key] for key, words in names.items() if settings.get(key) is not None}
