@@ -60,7 +60,7 @@ function classes() {
   const at = () => Number(slider.value);
   const undefinedIsGap = (values) => values.map((value) => (Number.isNaN(value) ? null : value));
 
-  const margin = { l: 44, r: 12, t: 28, b: 44 };
+  const margin = { l: 44, r: 12, t: 40, b: 44 };
   const axis = { automargin: false };
 
   function againstConfidence(colours) {
@@ -75,7 +75,7 @@ function classes() {
       layout: {
         xaxis: { ...axis, title: { text: "least confidence" }, range: [thresholds[0], thresholds[thresholds.length - 1]] },
         yaxis: { ...axis, range: [0, 1.02] },
-        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+        legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom" },
         margin,
         shapes: [mark(thresholds[at()], "solid", colours.ink), ...(peak() === null ? [] : [mark(peak(), "dot", colours.soft)])],
         annotations: peak() === null ? [] : [{ x: peak(), y: 0.02, yref: "paper", text: "best F1", showarrow: false, xanchor: "left", yanchor: "bottom", font: { color: colours.soft, size: 11 } }],
