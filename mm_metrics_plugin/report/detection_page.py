@@ -142,9 +142,9 @@ def _cards(report: DetectionReport, first: Any) -> List[Dict[str, Any]]:
         cards += [
             (
                 "mAP",
-                "Average precision (mAP)",
+                "mAP",
                 overall["mAP"],
-                "One number for the whole detector, as COCO counts it: over all confidences and ever tighter boxes.",
+                "Average precision, one number for the whole detector: over all confidences and ever tighter boxes.",
             ),
             ("mAP_50", "mAP at IoU 0.5", overall["mAP_50"], "The same, where half an overlap is close enough."),
         ]
