@@ -14,7 +14,7 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mm_metrics_plugin
 WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-$(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
 JOBS   := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test lint bench lock clean
+.PHONY: help demo test docs lint bench lock clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -31,6 +31,9 @@ browser: # for the tests of the HTML pages; without one they are skipped, or fai
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then echo "Installing chromium ..."; \
 	    apt-get -qq update && apt-get -qq -y install chromium >/dev/null && exit 0; fi; \
 	echo "*** NO BROWSER: the tests of the HTML pages cannot run. Install chromium (needs root) for them. ***" >&2
+
+docs: $(VENV)/.docs ## build the documentation into build/site, warnings as errors
+	$(RUN) -m mkdocs build --strict
 
 lint: $(VENV)/.tests ## ruff and mypy
 	$(RUN) -m ruff check .
@@ -77,6 +80,11 @@ $(VENV)/.stack: $(VENV)/.demo $(WHEELS)/.built requirements/stack.txt
 $(VENV)/.tests: $(VENV)/.stack requirements/tests.txt
 	@echo "Installing the test tools ..."
 	@$(LOCKED) --requirement requirements/tests.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.demo requirements/docs.txt
+	@echo "Installing the tools of the documentation ..."
+	@$(LOCKED) --requirement requirements/docs.txt
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.tests requirements/bench.txt
