@@ -268,3 +268,14 @@ def test_one_array_named_a_million_times_is_not_copied(tmp_path):
     with pytest.raises(ResultFileError, match="2000000 boxes are more than a file of this size can hold"):
         read_results(path)
     assert len(results_from_images(content[:3], "here").detections) == 3000
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_many_small_arrays_are_no_reason_to_refuse_a_file(tmp_path, protocol):
+    """Of mmdet 2.x, most classes of most images: an object of many bytes for few in the file."""
+    images = [[np.zeros((0, 5), np.float32) for _ in range(80)] for _ in range(1000)]
+    images[7][3] = np.float32([[0, 0, 9, 9, 0.5]])
+    path = tmp_path / "results.pkl"
+    path.write_bytes(pickle.dumps(images, protocol))
+    results = read_results(path)
+    assert (results.num_images, results.num_classes, results.detections.labels.tolist()) == (1000, 80, [3])
