@@ -21,7 +21,7 @@ help: ## show this list
 demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC in the log (about 2 minutes)
 	@$(RUN) tools/demo.py
 
-test: $(VENV)/.tests browser ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
+test: $(VENV)/.tests $(VENV)/.docs browser ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
 	$(RUN) -m pytest
 
 .PHONY: browser
@@ -33,7 +33,7 @@ browser: # for the tests of the HTML pages; without one they are skipped, or fai
 	echo "*** NO BROWSER: the tests of the HTML pages cannot run. Install chromium (needs root) for them. ***" >&2
 
 docs: $(VENV)/.docs ## build the documentation into build/site, warnings as errors
-	$(RUN) -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
 lint: $(VENV)/.tests ## ruff and mypy
 	$(RUN) -m ruff check .
