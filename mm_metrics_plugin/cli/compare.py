@@ -11,6 +11,7 @@ from mm_metrics_plugin.cli.parsing import (
     add_input_arguments,
     add_interval_arguments,
     add_output_arguments,
+    add_page_arguments,
     add_threshold_arguments,
     class_names,
     whole_number,
@@ -38,7 +39,7 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics compare annotations.json a.pkl b.pkl c.pkl report/    b and c, each with a
   mm-metrics compare - old.pkl new.pkl --classes classes.txt       classifiers: their results hold the truth
 
-OUT_DIR receives comparison.json, comparison.md, differences.csv and changed_images.csv.""",
+OUT_DIR receives comparison.json, comparison.md, differences.csv and changed_images.csv, with --html report.html too.""",
 )
 
 
@@ -65,17 +66,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_arguments(parser).add_argument(
         "--allow-missing", action="store_true", help="take images without results as without detections"
     )
-    add_output_arguments(parser)
+    add_page_arguments(add_output_arguments(parser))
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, compare, write and print."""
     from mm_metrics_plugin.cli.output import deliver
 
-    deliver(arguments, lambda steps: _forms(make_report(arguments, steps)))
+    deliver(arguments, lambda steps: _forms(*make_report(arguments, steps), page=arguments.html))
 
 
-def _forms(report: ComparisonReport) -> Forms:
+def _forms(report: ComparisonReport, side: Side, *, page: bool) -> Forms:
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.io.writing import to_csv, to_json
     from mm_metrics_plugin.report.comparison import changed_rows, comparison_markdown, difference_rows
@@ -92,6 +93,10 @@ def _forms(report: ComparisonReport) -> Forms:
         "differences.csv": formats["csv"],
         "changed_images.csv": lambda: to_csv(*changed_rows(report)),
     }
+    if page:
+        from mm_metrics_plugin.cli.comparison_page import comparison_page
+
+        files["report.html"] = lambda: comparison_page(report, side)
     return Forms(formats, files, lambda color_theme: {})
 
 
@@ -102,8 +107,8 @@ def _text(report: ComparisonReport) -> str:
     return sections_text(comparison_sections(report))
 
 
-def make_report(arguments: argparse.Namespace, steps: Steps) -> ComparisonReport:
-    """Everything the comparison says, from the files named on the command line."""
+def make_report(arguments: argparse.Namespace, steps: Steps) -> Tuple[ComparisonReport, Side]:
+    """Everything the comparison says, from the files named on the command line, and the runs it speaks of."""
     from mm_metrics_plugin.cli.output import input_entry, versions
     from mm_metrics_plugin.exceptions import ResultFileError
     from mm_metrics_plugin.functional.comparison_report import ComparisonReport
@@ -120,10 +125,10 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> ComparisonReport
     if len(kinds) > 1:
         raise ResultFileError(f"{results[0].source} and the others: detectors cannot be compared with classifiers")
     names = _run_names(arguments.results)
-    side: _Side = _Classifiers(arguments, results, steps) if kinds.pop() else _Detectors(arguments, results, steps)
+    side: Side = _Classifiers(arguments, results, steps) if kinds.pop() else _Detectors(arguments, results, steps)
     inputs["versions"] = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
     steps.step("comparing")
-    return ComparisonReport(
+    report = ComparisonReport(
         kind=side.kind,
         classes=side.classes,
         settings=side.settings,
@@ -131,6 +136,7 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> ComparisonReport
         images=len(side.image_names),
         versus=tuple(side.versus(0, other, names) for other in range(1, len(names))),
     )
+    return report, side
 
 
 def _read(path: str, trust: bool) -> Any:
@@ -159,13 +165,14 @@ def _run_names(paths: Sequence[str]) -> List[str]:
     return names if len(set(names)) == len(names) else list(paths)
 
 
-class _Side:
+class Side:
     """Runs of one kind, ready to be compared."""
 
     kind = ""
     classes: Tuple[str, ...]
     settings: Dict[str, Any]
     image_names: Tuple[Any, ...]
+    truth: Any = None
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
@@ -184,17 +191,24 @@ class _Side:
         """The comparison of what was counted, and of AUC."""
         raise NotImplementedError
 
-    def confidence(self, first: int, second: int) -> Any:
-        """(2, images) how sure each run was, where it is one number an image."""
+    def confidence(self, run: int) -> Any:
+        """(images,) how sure a run was, where it is one number an image."""
+        return None
+
+    def decisions(self, run: int) -> Any:
+        """(images,) the class decided for, where it is one an image."""
         return None
 
     def versus(self, first: int, second: int, names: Sequence[str]) -> Versus:
         """One run against another."""
+        import numpy as np
+
         from mm_metrics_plugin.functional.comparison import changed_images
         from mm_metrics_plugin.functional.comparison_report import Versus
         from mm_metrics_plugin.functional.disagreements import disagreements
 
         counts = self.counts(first), self.counts(second)
+        sure = self.confidence(first), self.confidence(second)
         changed = changed_images(*counts)
         comparison, auc = self.compared(first, second)
         return Versus(
@@ -204,11 +218,11 @@ class _Side:
             auc,
             changed,
             tuple(self.image_names[one.image] for one in changed),
-            disagreements(*counts, confidence=self.confidence(first, second)),
+            disagreements(*counts, confidence=None if sure[0] is None else np.stack(sure)),
         )
 
 
-class _Detectors(_Side):
+class _Detectors(Side):
     """Detections of the same images."""
 
     kind = "detection"
@@ -296,7 +310,7 @@ class _Detectors(_Side):
         return both, None
 
 
-class _Classifiers(_Side):
+class _Classifiers(Side):
     """Scores of the same samples."""
 
     kind = "classification"
@@ -316,7 +330,7 @@ class _Classifiers(_Side):
             raise ResultFileError(f"{first.source}: holds scores of {number} classes where {len(names)} are named")
         self.classes = tuple(names)
         steps.step("joining")
-        self.truth: Any = first.labels if first.labels is not None else first.targets
+        self.truth = first.labels if first.labels is not None else first.targets
         self.scores = [first.scores, *(self._aligned(first, other) for other in results[1:])]
         self.image_names = tuple(
             name or (int(index) if index >= 0 else at)
@@ -363,24 +377,24 @@ class _Classifiers(_Side):
 
     def counts(self, run: int) -> ImageCounts:
         """What was right and wrong, sample by sample."""
-        import numpy as np
-
-        from mm_metrics_plugin.functional.decisions import hard_decisions
         from mm_metrics_plugin.functional.image_counts import ImageCounts
 
         scores = self.scores[run]
         if self.truth.ndim == 2:
             return ImageCounts.from_decisions(self.truth, scores >= scores.dtype.type(self.arguments.score_thr))
-        decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
-        return ImageCounts.from_labels(self.truth, decided, num_classes=len(self.classes))
+        return ImageCounts.from_labels(self.truth, self.decisions(run), num_classes=len(self.classes))
 
-    def confidence(self, first: int, second: int) -> Any:
+    def confidence(self, run: int) -> Any:
         """The scores of the classes decided for, where every sample has one."""
+        return self.scores[run].max(axis=1) if self.truth.ndim == 1 else None
+
+    def decisions(self, run: int) -> Any:
+        """The classes decided for, where every sample has one."""
         import numpy as np
 
-        if self.truth.ndim == 2:
-            return None
-        return np.stack([self.scores[run].max(axis=1) for run in (first, second)])
+        from mm_metrics_plugin.functional.decisions import hard_decisions
+
+        return hard_decisions(self.scores[run], thresholds=[-np.inf])[:, 0] if self.truth.ndim == 1 else None
 
     def compared(self, first: int, second: int) -> Tuple[Any, Any]:
         """Rates of the decisions, and AUC."""

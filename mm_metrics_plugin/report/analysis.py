@@ -167,8 +167,8 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
         sections.append(Section("thresholds", lines, (header, _rows(columns))))
     if report.calibration is not None:
         lines = [
-            f"scores taken for probabilities, {len(report.calibration.result.counts)} bins of equal width: expected and "
-            "greatest calibration error, Brier score (added up over the classes), negative log-likelihood",
+            f"scores taken for probabilities, {len(report.calibration.result.counts)} bins of equal width: expected "
+            "and greatest calibration error, Brier score (added up over the classes), negative log-likelihood",
         ]
         rows = [[CALIBRATION[name], value] for name, value in report.calibration.figures.items()]
         sections.append(Section("calibration", lines, (["", "value"], rows)))

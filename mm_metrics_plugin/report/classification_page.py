@@ -75,6 +75,7 @@ def page_context(report: ClassificationReport) -> Dict[str, Any]:
         "cards": _cards(report),
         "level": report.intervals,
         "rows": [{"name": name, **dict(zip(columns, row))} for name, row in zip(report.classes, rows)],
+        "worst": int(np.nan_to_num(report.auc.per_class, nan=np.inf).argmin()),  # the class most worth looking at
         "calibration": None if report.calibration is None else _calibration(report.calibration.figures),
         "more": grouped_sections(sections),
         "files": file_entries(report.inputs, ("results", "config")),

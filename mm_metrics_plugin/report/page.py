@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
+from mm_metrics_plugin.report.comparison import points
 from mm_metrics_plugin.report.tables import cell, printable
 
 if TYPE_CHECKING:
@@ -130,7 +131,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(percent=percent, count=count, exact=exact, cell=cell, printable=printable)
+    environment.filters.update(
+        percent=percent, count=count, exact=exact, cell=cell, printable=printable, points=lambda x: points(x, sign=True)
+    )
     environment.globals.update(
         asset=lambda name: Markup((TEMPLATES / name).read_text(encoding="utf-8")),
         plotly=lambda: Markup(get_plotlyjs()),

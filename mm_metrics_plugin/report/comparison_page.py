@@ -1,0 +1,141 @@
+"""What the page of a comparison shows: the runs side by side, and the images on which they disagree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
+
+import numpy as np
+
+from mm_metrics_plugin.report.comparison import NAMES, WORDS, p_text
+from mm_metrics_plugin.report.page import file_entries
+from mm_metrics_plugin.report.tables import printable
+from mm_metrics_plugin.version import __version__
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.comparison_report import ComparisonReport, DifferenceRow, Versus
+
+PER_CLASS = {"AP": "AP", "AP_50": "AP_50", "auc": "AUC", "f1": "F1", "precision": "precision", "recall": "recall"}
+AGREEMENT = {
+    "both": "both are right",
+    "first": "only {first} is right",
+    "second": "only {second} is right",
+    "neither": "neither is right",
+}
+REAL = ("better", "worse")
+
+
+def page_data(
+    report: ComparisonReport, *, image_names: Sequence[str], said: Sequence[Mapping[str, Any]]
+) -> Dict[str, Any]:
+    """What the scripts of the page read.
+
+    Args:
+        report: The numbers.
+        image_names: What images are called.
+        said: Of each comparison, what both runs decided for on the images of its disagreements (``truth``, ``said``,
+            ``sure``), where every image has one class; else nothing.
+    """
+    return {
+        "labels": report.classes,
+        "versus": [
+            {
+                "first": versus.first,
+                "second": versus.second,
+                "overall": _overall(versus, report),
+                "per_class": _per_class(versus, report),
+                "images": _images(versus, image_names, more),
+            }
+            for versus, more in zip(report.versus, said)
+        ],
+    }
+
+
+def _images(versus: Versus, names: Sequence[str], said: Mapping[str, Any]) -> Dict[str, Any]:
+    found = versus.disagreements
+    sure = [np.round(part.astype(np.float64), 4) for part in said.get("sure", ())]
+    return {
+        "name": [names[image] for image in found.image.tolist()],
+        "worse": found.worse,
+        "first": found.first,
+        "second": found.second,
+        "counts": found.counts,
+        "truth": said.get("truth"),
+        "said": said.get("said"),
+        "sure": sure or None,
+    }
+
+
+def _overall(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]:
+    """Every figure over all classes, in the order it is read in."""
+    rows = [row for row in versus.rows(report.classes) if row.class_name is None]
+    rows.sort(key=lambda row: list(NAMES).index(row.metric) if row.metric in NAMES else len(NAMES))
+    return [{"title": NAMES.get(row.metric, row.metric), **_figures(row, row.p_value, versus)} for row in rows]
+
+
+def _per_class(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]:
+    """The figures of each class: one entry a metric, with one row a class."""
+    rows = versus.rows(report.classes)
+    found = []
+    for metric, title in PER_CLASS.items():
+        mine = [row for row in rows if row.class_name is not None and row.metric == metric]
+        if mine:
+            each = [_figures(row, row.p_adjusted, versus) for row in mine]
+            found.append({"metric": metric, "title": title, "rows": each})
+    return found
+
+
+def _figures(row: DifferenceRow, p_value: float, versus: Versus) -> Dict[str, Any]:
+    return {
+        "metric": row.metric,
+        "first": row.first,
+        "second": row.second,
+        "difference": row.difference,
+        "low": row.low,
+        "high": row.high,
+        "p": p_value,
+        "p_said": p_text(p_value),
+        "verdict": row.verdict,
+        "words": WORDS[row.verdict].format(second=printable(versus.second)),
+    }
+
+
+def page_context(report: ComparisonReport) -> Dict[str, Any]:
+    """What the template names."""
+    return {
+        "title": "Comparison of runs",
+        "version": __version__,
+        "report": report,
+        "what": "samples" if report.kind == "classification" else "images",
+        "runs": [report.versus[0].first, *(versus.second for versus in report.versus)],
+        "versus": [_versus(versus, report) for versus in report.versus],
+        "files": file_entries(report.inputs, ("truth", "runs")),
+        "versions": report.inputs["versions"],
+        "settings": _settings(report.settings),
+    }
+
+
+def _versus(versus: Versus, report: ComparisonReport) -> Dict[str, Any]:
+    overall = _overall(versus, report)
+    names = {"first": printable(versus.first), "second": printable(versus.second)}
+    found = versus.disagreements
+    return {
+        **names,
+        "overall": overall,
+        "real": any(row["verdict"] in REAL for row in overall),
+        "per_class": [(one["metric"], one["title"]) for one in _per_class(versus, report)],
+        "agreement": [(key, words.format(**names), found.agreement[key]) for key, words in AGREEMENT.items()],
+        "counts": found.counts,
+    }
+
+
+def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
+    names = {
+        "score_thr": "least confidence",
+        "tp_iou_thr": "least overlap (IoU)",
+        "nms_iou_thr": "duplicates removed above IoU",
+        "level": "intervals",
+        "resamples": "draws",
+        "permutations": "swaps",
+        "seed": "seed",
+    }
+    return {words: settings[key] for key, words in names.items() if settings.get(key) is not None}
