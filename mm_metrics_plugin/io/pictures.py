@@ -87,10 +87,9 @@ def thumbnail(path: Path, *, longest_side: int = LONGEST_SIDE) -> Optional[Thumb
                 # JPEGs are then read at a fraction of their size, which is several times as quick.
                 size = opened.size
                 opened.draft("RGB", (longest_side, longest_side))
-                turned = ImageOps.exif_transpose(opened)
-                if opened.getexif().get(0x0112) in (5, 6, 7, 8):  # lies on its side
+                if opened.getexif().get(0x0112) in (5, 6, 7, 8):  # lies on its side; older Pillows forget it on turning
                     size = (size[1], size[0])
-                picture = _eight_bits(turned)
+                picture = _eight_bits(ImageOps.exif_transpose(opened))
                 picture.thumbnail((longest_side, longest_side))
                 written = io.BytesIO()
                 picture.save(written, format="JPEG", quality=QUALITY)
