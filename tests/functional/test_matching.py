@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import tracemalloc
 
 import numpy as np
@@ -22,7 +23,7 @@ from tests.functional.detection_problems import (
     stock_tool,
 )
 
-SEEDS = range(300)
+SEEDS = range(int(os.environ.get("MM_METRICS_SEEDS", "300")))
 
 
 def _stock_matrix(batch, num_classes, score_threshold, iou_threshold):

@@ -149,6 +149,7 @@ def test_nothing_found():
 
 @pytest.mark.parametrize("digits", [1, 6])
 def test_classification_curves_are_those_of_scikit_learn(digits):
+    pytest.importorskip("sklearn", minversion="1.1")  # older ones end the curve where recall is reached
     random = np.random.default_rng(digits)
     labels = random.integers(0, 3, 200)
     scores = np.round(random.random((200, 3)) + np.eye(3)[labels] * 0.3, digits)
