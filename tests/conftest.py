@@ -17,4 +17,5 @@ else:
     settings.register_profile("default", max_examples=200, derandomize=True, **common)
     examples = int(os.environ.get("MM_METRICS_EXAMPLES", "10000"))
     settings.register_profile("campaign", max_examples=examples, derandomize=False, print_blob=True, **common)
+    settings.register_profile("mutation", max_examples=20, derandomize=True, **common)  # quick to notice, or not at all
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
