@@ -61,6 +61,7 @@ def opening(browser, path, *, width=1280, height=900, **options):
         context.set_offline(True)
         one = Opened(context.new_page())
         one.page.goto(Path(path).resolve().as_uri(), wait_until="load")
+        until(one.page, "() => typeof Plotly === 'object'")  # it is started last
         yield one
         one.check()
     finally:

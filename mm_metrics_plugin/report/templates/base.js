@@ -94,6 +94,13 @@ const page = (() => {
   /* --- charts ------------------------------------------------------------------------------------------------ */
 
   const plots = [];
+  const charts = new Promise((resolve) => {
+    addEventListener("load", () => setTimeout(() => {
+      const source = document.getElementById("plotly");
+      source.replaceWith(make("script", {}, source.textContent)); // runs it
+      resolve();
+    }));
+  });
 
   /* The colours in use: light, dark or for paper. */
   function colours() {
@@ -132,14 +139,14 @@ const page = (() => {
     const watch = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       watch.disconnect();
-      if (!drawn) draw();
+      charts.then(() => drawn || draw());
     }, { rootMargin: "400px" });
     watch.observe(element);
     return () => drawn && draw();
   }
 
   for (const query of ["(prefers-color-scheme: dark)", "print"]) {
-    matchMedia(query).addEventListener("change", () => plots.forEach((draw) => draw()));
+    matchMedia(query).addEventListener("change", () => charts.then(() => plots.forEach((draw) => draw())));
   }
 
   /* --- when the page is there ---------------------------------------------------------------------------------- */
