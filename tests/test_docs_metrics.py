@@ -81,14 +81,26 @@ def test_the_readers_of_the_page_can_fail():
         row_of("RegressionError", "mape")
 
 
+def first_cells(system):
+    page = (PAGE.parent / "from_other_systems.md").read_text(encoding="utf-8")
+    (section,) = re.findall(rf"\n## {system}\n(.+?)(?=\n## |\Z)", page, flags=re.DOTALL)
+    return " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
+
+
 def test_every_stock_metric_of_mmpretrain_is_mapped():
     from mmpretrain.evaluation import metrics as stock
 
-    page = (PAGE.parent / "from_other_systems.md").read_text(encoding="utf-8")
-    (section,) = re.findall(r"## mmpretrain\n(.+?)\n## ", page, flags=re.DOTALL)
-    first_cells = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
-    missing = [name for name in stock.__all__ if not re.search(rf"`{name}\b", first_cells)]
-    assert not missing
+    cells = first_cells("mmpretrain")
+    assert not [name for name in stock.__all__ if not re.search(rf"`{name}\b", cells)]
+
+
+def test_every_metric_of_torchmetrics_for_classes_boxes_and_regions_is_mapped():
+    from torchmetrics import classification, detection, segmentation
+
+    cells = first_cells("torchmetrics")
+    names = [*classification.__all__, *detection.__all__, *segmentation.__all__]
+    plain = [name for name in names if not name.startswith(("Binary", "Multiclass", "Multilabel"))]
+    assert not [name for name in plain if not re.search(rf"`{name}\b", cells)]
 
 
 def test_what_the_mapping_names_exists():
