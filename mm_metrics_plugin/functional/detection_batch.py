@@ -10,6 +10,7 @@ import numpy as np
 from mm_metrics_plugin.exceptions import MetricInputError
 
 BOX_FORMATS = ("xyxy", "xywh")
+LARGEST = 1e100  # of a coordinate; areas of larger boxes are beyond float64
 
 _R = TypeVar("_R", bound="_Rows")
 
@@ -34,6 +35,7 @@ class _Rows:
             boxes = boxes.reshape(0, 4)
         object.__setattr__(self, "boxes", boxes)
         object.__setattr__(self, "image", np.asarray(self.image, dtype=np.int64))
+        object.__setattr__(self, "labels", _labels(self.labels))
         if self.box_format not in BOX_FORMATS:
             raise ValueError(f"'box_format' must be one of {BOX_FORMATS} (found {self.box_format!r})")
 
@@ -89,7 +91,6 @@ class Detections(_Rows):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "scores", _floats(self.scores))
-        object.__setattr__(self, "labels", np.asarray(self.labels, dtype=np.int64))
 
     @classmethod
     def empty(cls) -> Detections:
@@ -128,7 +129,6 @@ class Objects(_Rows):
     def __post_init__(self) -> None:
         super().__post_init__()
         crowd = np.zeros(len(self.image), dtype=bool) if self.crowd is None else np.asarray(self.crowd, dtype=bool)
-        object.__setattr__(self, "labels", np.asarray(self.labels, dtype=np.int64))
         object.__setattr__(self, "crowd", crowd)
         if self.area is not None:
             object.__setattr__(self, "area", np.asarray(self.area, dtype=np.float64))
@@ -228,7 +228,8 @@ def check_rows(rows: _Rows, *, num_classes: int, names: Sequence[Any] | None = N
         How many boxes have no area or are inverted. They overlap nothing.
 
     Raises:
-        MetricInputError: Columns differ in length, a number is NaN or infinite, a label is out of range.
+        MetricInputError: Columns differ in length, a number is NaN, infinite or above 1e100, a label is no whole
+            number or out of range.
 
     Example:
         >>> check_rows(Objects([0], [[4, 4, 4, 9]], [0]), num_classes=1)
@@ -245,19 +246,21 @@ def check_rows(rows: _Rows, *, num_classes: int, names: Sequence[Any] | None = N
         column = getattr(rows, name)
         if len(column) != len(rows):
             raise MetricInputError(f"'{prefix}{name}' must have {len(rows)} rows, one a box (found {len(column)})")
-        if column.dtype.kind == "f":
-            # The sum is finite unless an element is not, or it overflows: only then look at every element.
-            with np.errstate(all="ignore"):
-                if np.isfinite(column.sum()):
-                    continue
-            bad = ~np.isfinite(column)
-            if bad.any():
-                row = int(np.argmax(bad.reshape(len(column), -1).any(axis=1)))
-                value = column[row].ravel()[np.argmax(~np.isfinite(column[row].ravel()))]
-                raise MetricInputError(
-                    f"'{prefix}{name}' of image {_name(rows, row, names)} must be finite (found {float(value)})"
-                )
+        # Both ends are inside the bounds unless an element is not, or is NaN: only then look at every element.
+        if column.dtype.kind == "f" and name != "labels" and column.size:
+            if float(column.min()) >= -LARGEST and float(column.max()) <= LARGEST:
+                continue
+            bad = ~(np.abs(column.astype(np.float64)) <= LARGEST)
+            row = int(np.argmax(bad.reshape(len(column), -1).any(axis=1)))
+            value = float(column[row].ravel()[np.argmax(bad[row])])
+            wanted = f"be at most {LARGEST:g} in size" if np.isfinite(value) else "be finite"
+            raise MetricInputError(f"'{prefix}{name}' of image {_name(rows, row, names)} must {wanted} (found {value})")
     if len(rows):
+        if labels.dtype.kind == "f":
+            row = int(np.argmax(labels != np.floor(labels)))
+            raise MetricInputError(
+                f"'{prefix}labels' of image {_name(rows, row, names)} must be whole numbers (found {labels[row]})"
+            )
         if labels.min() < 0 or labels.max() >= num_classes:
             row = int(np.argmax((labels < 0) | (labels >= num_classes)))
             raise MetricInputError(
@@ -283,6 +286,15 @@ def _floats(values: Any) -> np.ndarray:
     if array.dtype in (np.float32, np.float64):
         return array
     return array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+
+
+def _labels(values: Any) -> np.ndarray:
+    """Whole numbers as int64; what int64 cannot hold stays as it is, for :func:`check_rows` to refuse by name."""
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and not (np.abs(array) < 1 << 62).all():
+        return array
+    whole = array.astype(np.int64, copy=False)
+    return whole if array.dtype == np.int64 or (whole == array).all() else array
 
 
 def _flat(columns: Any, boxes: Sequence[Any], box_field: str, names: Sequence[Any] | None) -> Any:

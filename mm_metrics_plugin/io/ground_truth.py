@@ -143,7 +143,7 @@ def _read_coco(content: Any, source: str, classes: Optional[Sequence[str]]) -> G
         source=source,
         image_ids=tuple(image_ids),
         image_names=tuple(names),
-        image_sizes=sizes.astype(np.int64),
+        image_sizes=np.clip(sizes, 0, 1 << 40).astype(np.int64),
         objects=Objects(image[keep], boxes[keep], label[keep], crowd=crowd[keep], area=area[keep], box_format="xywh"),
         tally=Tally.of(keep, reasons),
         classes=tuple(str(category_names[at]) for at in chosen),

@@ -39,7 +39,11 @@ def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
     path = ""
     try:
         for path, content in contents.items():
-            _write(Path(path), temporaries[path], content.encode("utf-8") if isinstance(content, str) else content)
+            _write(
+                Path(path),
+                temporaries[path],
+                content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content,
+            )
         for path, temporary in temporaries.items():
             os.replace(temporary, path)
     except BaseException as error:

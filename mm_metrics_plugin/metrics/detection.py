@@ -187,8 +187,14 @@ class DetectionPRF(StreamingMetric):
 
     def _order(self, samples: Sequence[Mapping]) -> np.ndarray:
         """What decides between equal scores: the image's number as in pycocotools, else its place in the data set."""
-        ids = [sample.get("img_id") for sample in samples]
+        ids: List[Any] = [sample.get("img_id") for sample in samples]
         if all(isinstance(number, (int, np.integer)) for number in ids):
+            for index, number in enumerate(ids):
+                if not -(1 << 63) <= number < 1 << 63:
+                    raise MetricInputError(
+                        f"'img_id' of {self.sample_name(samples[index], index)} must be a number of 64 bits, or text "
+                        f"(found {number})"
+                    )
             return np.array(ids, dtype=np.int64)
         rank, world_size = get_dist_info()
         return (self._seen + np.arange(len(samples))) * world_size + rank

@@ -48,12 +48,14 @@ def stack_values(values: List[Any], field: str, name: SampleName) -> Any:
     """One tensor or array of the field's values, where they are; :func:`to_host` fetches it with others.
 
     Raises:
-        MetricInputError: The shape differs between samples.
+        MetricInputError: The shape differs between samples, or a value holds something else than numbers.
     """
+    values = [value if isinstance(value, torch.Tensor) else np.asarray(value) for value in values]
+    for index, value in enumerate(values):
+        if isinstance(value, np.ndarray) and value.dtype.kind not in "biufc":
+            raise not_numbers(value, field, name(index))
     if any(isinstance(value, torch.Tensor) for value in values):
-        values = [value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value)) for value in values]
-    else:
-        values = [np.asarray(value) for value in values]
+        values = [torch.as_tensor(value) for value in values]
     shape = values[0].shape
     odd = next((index for index, value in enumerate(values) if value.shape != shape), None)
     if odd is not None:
@@ -68,6 +70,11 @@ def stack_values(values: List[Any], field: str, name: SampleName) -> Any:
         widest = reduce(torch.promote_types, dtypes)
         values = [value.to(widest) for value in values]
     return torch.stack(values).detach()
+
+
+def not_numbers(value: np.ndarray, field: str, name: str) -> MetricInputError:
+    """What to raise for a value of objects or text. Whole numbers that fit no dtype are objects too."""
+    return MetricInputError(f"'{field}' of {name} must hold numbers of at most 64 bits (found {value.tolist()!r:.60})")
 
 
 def to_host(values: Sequence[Any]) -> List[np.ndarray]:

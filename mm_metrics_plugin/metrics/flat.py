@@ -10,7 +10,7 @@ import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.summation import LARGEST
-from mm_metrics_plugin.metrics.fields import SampleName, field_values, to_host
+from mm_metrics_plugin.metrics.fields import SampleName, field_values, not_numbers, to_host
 from mm_metrics_plugin.states.flat_batch import FlatBatch
 
 
@@ -68,7 +68,7 @@ def _arrays(samples: Sequence[Mapping], field: str, name: SampleName) -> List[An
         if not isinstance(value, torch.Tensor):
             values[index] = np.asarray(value)
             if values[index].dtype.kind not in "biuf":
-                raise MetricInputError(f"'{field}' of {name(index)} must hold numbers (found {value!r})")
+                raise not_numbers(values[index], field, name(index))
     return values
 
 

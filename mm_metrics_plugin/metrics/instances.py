@@ -9,7 +9,7 @@ import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-from mm_metrics_plugin.metrics.fields import SampleName, field_values, to_host
+from mm_metrics_plugin.metrics.fields import SampleName, field_values, not_numbers, to_host
 
 _NOTHING = {"ignored_instances": {"bboxes": np.zeros((0, 4), np.float32), "labels": np.zeros(0, np.int64)}}
 
@@ -59,6 +59,8 @@ def _columns(samples: Sequence[Mapping], part: str, fields: Sequence[str], name:
                 raise MetricInputError(
                     f"'{part}.{field}' of {name(index)} must have shape {expected} (found {tuple(value.shape)})"
                 )
+            if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+                raise not_numbers(value, f"{part}.{field}", name(index))
             column[index] = value
     return columns
 

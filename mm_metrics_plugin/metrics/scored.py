@@ -33,7 +33,7 @@ class ScoredMetricBase(StreamingMetric):
 
     def checked_scores(self, scores: np.ndarray, name: SampleName) -> np.ndarray:
         """Scores (samples, classes) as floats, all finite, as many a sample as there are classes."""
-        if scores.ndim != 2 or scores.dtype.kind not in "fiu":
+        if scores.ndim != 2 or not scores.shape[1] or scores.dtype.kind not in "fiu":
             raise MetricInputError(
                 f"'pred_score' of {name(0)} must be one number a class (found shape {scores.shape[1:]}, {scores.dtype})"
             )
