@@ -39,7 +39,7 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics compare annotations.json a.pkl b.pkl c.pkl report/    b and c, each with a
   mm-metrics compare - old.pkl new.pkl --classes classes.txt       classifiers: their results hold the truth
 
-OUT_DIR receives comparison.json, comparison.md, differences.csv and changed_images.csv, with --html report.html too.""",
+OUT_DIR receives comparison.json, comparison.md, differences.csv, changed_images.csv and, with --html, report.html.""",
 )
 
 

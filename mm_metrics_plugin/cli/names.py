@@ -7,15 +7,15 @@ from typing import List, Sequence
 
 
 def without_common_folder(names: Sequence[str]) -> List[str]:
-    """Names without the folder that all of them are in.
+    """Names without the folder that all of them are in. Empty ones stay empty.
 
     Example:
-        >>> without_common_folder(["data/val/a/1.png", "data/val/b/1.png"]), without_common_folder(["1.png"])
-        (['a/1.png', 'b/1.png'], ['1.png'])
+        >>> without_common_folder(["data/val/a/1.png", "", "data/val/b/1.png"]), without_common_folder(["1.png"])
+        (['a/1.png', '', 'b/1.png'], ['1.png'])
     """
-    folders = {os.path.dirname(name) for name in names}
+    folders = {os.path.dirname(name) for name in names if name}
     try:
         common = os.path.commonpath(folders) if folders and "" not in folders else ""
     except ValueError:  # some are absolute, some are not
         common = ""
-    return [os.path.relpath(name, common) if common else name for name in names]
+    return [os.path.relpath(name, common) if common and name else name for name in names]

@@ -58,7 +58,8 @@ function matrix({ element, labels, counts, view, open }) {
       tickfont: { size: size > 40 ? 9 : 12 }, range: [-0.5, size - 0.5], constrain: "domain",
     };
     const height = Math.max(360, Math.min(1150, 110 + size * (numbered ? 40 : 12)));
-    element.style.minWidth = `${Math.min(1000, 260 + size * 11)}px`;
+    const longest = Math.max(...labels.map((name) => Math.min(24, name.length)));
+    element.style.minWidth = `${Math.min(1000, Math.max(260 + size * 11, 170 + 8 * longest))}px`; // room beside the names
     return {
       data: [under, trace(true, colours.scale_good), trace(false, colours.scale_bad)],
       layout: {

@@ -1,0 +1,227 @@
+"""The page of ``mm-metrics compare``: its numbers are those of comparison.json, and its images those that differ."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.report.comparison import points
+from tests.browser.conftest import opening, until
+from tests.cli import files
+from tests.cli.test_compare import worse
+
+CLASSES = ("<script>alert(1)</script>", "<b>bold</b>", "cat & dog", "\u202eevil")
+RUN = "<img src=x onerror=alert(3)>.pkl"
+QUICK = ("--resamples", "50", "--permutations", "99")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three detectors of the same images, one of them under a name nobody should choose."""
+    place = tmp_path_factory.mktemp("compare")
+    made = files.problem(60)
+    found = files.results_of(made)
+    files.write_json(place / "truth.json", files.truth_of(made, CLASSES))
+    files.write_pickle(place / "good.pkl", found)
+    files.write_pickle(place / RUN, worse(found))
+    files.write_pickle(place / "same.pkl", found)
+    names = ["truth.json", "good.pkl", RUN, "same.pkl", "out"]
+    assert main(["compare", *(str(place / name) for name in names), "--quiet", "--html", *QUICK]) == 0
+    return place
+
+
+@pytest.fixture(scope="module")
+def report(folder):
+    return json.loads((folder / "out" / "comparison.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def shared(browser, folder):
+    with opening(browser, folder / "out" / "report.html") as one:
+        yield one
+
+
+@pytest.fixture
+def page(shared):
+    yield shared.page
+    shared.check()
+
+
+def table(page, selector):
+    """The rows of a table: for every cell its full value, else its text; hidden rows left out."""
+    return page.evaluate(
+        """(selector) => [...document.querySelectorAll(selector + " tbody tr")].filter((row) => !row.hidden)
+            .map((row) => [...row.cells].map((cell) => cell.dataset.value ?? cell.textContent))""",
+        selector,
+    )
+
+
+def number(text):
+    return float(text) if text else None
+
+
+def test_the_differences_equal_the_json(page, report):
+    assert [one["second"] for one in report["comparisons"]] == [RUN, "same.pkl"]
+    for place, versus in enumerate(report["comparisons"]):
+        rows = {row["metric"]: row for row in versus["overall"]}
+        shown = page.evaluate(
+            """(selector) => [...document.querySelectorAll(selector + " tbody tr")].map((row) => [row.dataset.metric,
+                ...[...row.querySelectorAll("[data-column]")].map((cell) => Number(cell.dataset.value)),
+                Number(row.querySelector("[data-high]").dataset.high)])""",
+            f"#overall-{place}",
+        )
+        assert {row[0] for row in shown} == set(rows)
+        for metric, *values in shown:
+            expected = [rows[metric][key] for key in ("first", "second", "difference", "low", "p_value", "high")]
+            assert values == expected, metric
+    beside = page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll("#side-by-side tbody tr")].map((row) =>
+            [row.dataset.metric, [...row.querySelectorAll("[data-value]")].map((one) => Number(one.dataset.value))]))"""
+    )
+    for rows in zip(*(versus["overall"] for versus in report["comparisons"])):
+        expected = [rows[0]["first"], *(row[key] for row in rows for key in ("second", "difference"))]
+        assert beside[rows[0]["metric"]] == expected
+    worst = page.locator('#side-by-side tr[data-metric="mean_recall"] .change').first
+    assert "bad" in worst.get_attribute("class") and f"{RUN} is worse" in worst.get_attribute("title")
+    assert "No difference that chance" in page.locator("#versus-1").inner_text()
+
+
+def test_the_chart_shows_the_intervals(page, report):
+    page.locator("#chart-0").scroll_into_view_if_needed()
+    page.wait_for_selector("#chart-0 .scatterlayer .point")
+    found = page.evaluate(
+        """() => { const {x, error_x: e} = document.getElementById("chart-0").data[0];
+            return [[...x], [...e.array], [...e.arrayminus]]; }"""
+    )
+    rows = {row["difference"]: row for row in report["comparisons"][0]["overall"]}
+    for middle, above, below in zip(*found):
+        row = rows[min(rows, key=lambda difference: abs(100 * difference - middle))]
+        assert middle + above == pytest.approx(100 * row["high"]) and middle - below == pytest.approx(100 * row["low"])
+
+
+def test_classes_are_compared_by_any_metric_sorted_and_searched(page, report):
+    per_class = report["comparisons"][0]["per_class"]
+    for title, metric in (("F1", "f1"), ("recall", "recall"), ("AP_50", "AP_50")):
+        page.select_option("#metric-0", label=title)
+        expected = [row for row in per_class if row["metric"] == metric]
+        rows = table(page, "#classes-0")
+        assert len(rows) == len(expected) == 4
+        for shown, row in zip(rows, expected):
+            values = [number(text) for text in shown[1:6]]
+            assert values == [row[key] for key in ("first", "second", "difference", "low", "p_adjusted")]
+            assert shown[0] == row["class_name"].replace("\u202e", "\\u202e")
+    header = page.locator("#classes-0 thead th").filter(has_text="difference")
+    header.get_by_role("button").click()
+    found = [float(row[3]) for row in table(page, "#classes-0")]
+    assert found == sorted(found, reverse=True)
+    page.select_option("#metric-0", label="recall")  # the order follows the numbers
+    found = [float(row[3]) for row in table(page, "#classes-0")]
+    assert found == sorted(found, reverse=True)
+    page.get_by_label("Search classes").first.fill("DOG")
+    assert [row[0] for row in table(page, "#classes-0")] == ["cat & dog"]
+    page.get_by_label("Search classes").first.fill("")
+
+
+def errors_of(folder, run):
+    """Right, wrong and missed boxes of every image, each by a report on that image alone."""
+    truth = json.loads((folder / "truth.json").read_text())
+    found = {}
+    for image in truth["images"]:
+        alone = {
+            **truth,
+            "images": [image],
+            "annotations": [one for one in truth["annotations"] if one["image_id"] == image["id"]],
+        }
+        results = [one for one in pickle.loads((folder / run).read_bytes()) if one["img_id"] == image["id"]]
+        files.write_json(folder / "one.json", alone)
+        files.write_pickle(folder / "one.pkl", results)
+        text = files.printed(
+            "detection",
+            folder / "one.json",
+            folder / "one.pkl",
+            "--matching",
+            "coco",
+            "--matrix-only",
+            "--format",
+            "json",
+        )
+        rows = json.loads(text)["protocols"]["coco"]["per_class"]
+        found[image["file_name"]] = [sum(row[key] for row in rows) for key in ("tp", "fp", "fn")]
+    return found
+
+
+def test_the_images_that_differ_are_listed_the_worst_first(page, folder, report):
+    first, second = errors_of(folder, "good.pkl"), errors_of(folder, RUN)
+    wrong = {name: [sum(run[name][1:]) for run in (first, second)] for name in first}
+    right = report["comparisons"][0]["images_right"]
+    assert right == {
+        "both": sum(a == b == 0 for a, b in wrong.values()),
+        "first": sum(a == 0 < b for a, b in wrong.values()),
+        "second": sum(b == 0 < a for a, b in wrong.values()),
+        "neither": sum(min(pair) > 0 for pair in wrong.values()),
+    }
+    for key, count in right.items():
+        shown = page.locator(f'#versus-0 [data-key="images_right.{key}"]').get_attribute("data-value")
+        assert int(shown) == count
+    for choice, sign in (("worse", 1), ("better", -1)):
+        page.locator(f'#which-0 input[value="{choice}"]').check(force=True)
+        change = {name: sign * (b - a) for name, (a, b) in wrong.items()}
+        expected = [name for name in sorted(change, key=lambda name: -change[name]) if change[name] > 0]
+        rows = table(page, "#images-0")
+        assert [row[0] for row in rows] == expected and len(expected) > 3
+        assert [[int(text) for text in row[1:]] for row in rows] == [first[name] + second[name] for name in expected]
+        assert f"All {len(expected)}" in page.locator("#images-said-0").inner_text()
+    assert table(page, "#images-1") == [] and page.locator("#images-said-1").inner_text() == "None."
+
+
+def test_names_stay_text(page):
+    assert page.locator("#versus-0 h2").inner_text() == f"{RUN} against good.pkl"
+    assert RUN in page.locator("#evaluated").inner_text()
+    assert page.locator("main script, main img, main [onerror], main b").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_every_width_by_day_and_night(opened, folder, tmp_path, scheme):
+    page = opened(folder / "out" / "report.html", width=1280, height=844, color_scheme=scheme)
+    page.locator("#chart-1").scroll_into_view_if_needed()
+    page.wait_for_selector("#chart-1 .xtick text")
+    for width in (1280, 390, 320):
+        page.set_viewport_size({"width": width, "height": 844})
+        until(page, "() => document.documentElement.scrollWidth <= innerWidth")
+        page.screenshot(path=tmp_path / f"{width}.png", full_page=True)
+        assert (tmp_path / f"{width}.png").stat().st_size > 50_000
+
+
+def test_classifiers_show_what_each_run_said(opened, tmp_path):
+    runs = [files.samples(150, seed=0), files.samples(150, seed=0)]
+    random = np.random.default_rng(5)
+    for number, one in enumerate(runs[1]):
+        one["pred_score"] = one["pred_score"] + random.random(3).astype(np.float32) / 2
+        for run in runs:
+            run[number]["img_path"] = f"data/{number}.png"
+    for name, run in zip("ab", runs):
+        files.write_pickle(tmp_path / f"{name}.pkl", run)
+    arguments = ["-", *(str(tmp_path / name) for name in ("a.pkl", "b.pkl", "out"))]
+    assert main(["compare", *arguments, "--quiet", "--html", "--classes", "x,y,z", *QUICK]) == 0
+    page = opened(tmp_path / "out" / "report.html")
+    truth = np.array([int(one["gt_label"][0]) for one in runs[0]])
+    scores = [np.stack([one["pred_score"] for one in run]) for run in runs]
+    said = [part.argmax(axis=1) for part in scores]
+    for choice, wrong in (("worse", 1), ("better", 0)):
+        page.locator(f'#which-0 input[value="{choice}"]').check(force=True)
+        chosen = np.flatnonzero((said[wrong] != truth) & (said[1 - wrong] == truth))
+        order = chosen[np.argsort(-scores[wrong].max(axis=1)[chosen], kind="stable")]
+        rows = table(page, "#images-0")
+        assert [row[0] for row in rows] == [f"{number}.png" for number in order] and len(order) > 5
+        for row, number in zip(rows, order):
+            assert row[1] == "xyz"[truth[number]] and [row[2], row[4]] == ["xyz"[run[number]] for run in said]
+            assert float(row[3]) == round(float(scores[0][number].max()), 4)
+    report = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    row = next(one for one in report["comparisons"][0]["overall"] if one["metric"] == "auc")
+    cell = page.locator('#overall-0 tr[data-metric="auc"] [data-column="difference"]')
+    assert float(cell.get_attribute("data-value")) == row["difference"]
+    assert cell.inner_text() == points(row["difference"], sign=True)
