@@ -1,4 +1,4 @@
-"""Several ranks in one process: every rank is a thread, and what they send each other goes through a list.
+"""Several ranks in one process: they take turns, each until it waits for the others.
 
 The metrics run as they are, ``metrics/distributed.py`` included; only mmengine's collectives are replaced. That real
 processes agree is tested in ``tests/test_all_metrics.py``, for a few data sets; here it costs a millisecond.
@@ -7,10 +7,10 @@ processes agree is tested in ``tests/test_all_metrics.py``, for a few data sets;
 from __future__ import annotations
 
 import pickle
-import threading
 from contextlib import contextmanager
 
 import torch
+from greenlet import getcurrent, greenlet
 from mmengine.dataset import DefaultSampler
 from mmengine.dist import utils
 
@@ -18,37 +18,34 @@ from mm_metrics_plugin.metrics import distributed
 
 
 class _Group:
-    """The ranks of one call, and what they are exchanging."""
+    """The ranks of one call. ``rank`` is the one whose turn it is."""
 
     def __init__(self, world_size):
         self.world_size = world_size
-        self.rank = threading.local()
-        self.barrier = threading.Barrier(world_size, timeout=60)
-        self.slots = [None] * world_size
+        self.rank = 0
 
-    def exchange(self, value):
-        """What every rank sends, by rank."""
-        self.slots[self.rank.value] = value
-        self.barrier.wait()
-        sent = list(self.slots)
-        self.barrier.wait()
-        return sent
+    def exchange(self, call, value):
+        """What every rank sends, by rank: waits until all have called the same."""
+        sent = getcurrent().parent.switch((call, value))
+        called = [name for name, _ in sent]
+        assert called == [call] * self.world_size, f"the ranks called {called}"
+        return [value for _, value in sent]
 
     def all_gather_object(self, value):
-        return [pickle.loads(sent) for sent in self.exchange(pickle.dumps(value))]
+        return [pickle.loads(sent) for sent in self.exchange("all_gather_object", pickle.dumps(value))]
 
     def all_gather(self, tensor):
-        return [sent.clone() for sent in self.exchange(tensor.clone())]
+        return [sent.clone() for sent in self.exchange("all_gather", tensor.clone())]
 
     def all_reduce(self, tensor, op="sum"):
-        sent = torch.stack(self.exchange(tensor.clone()))
+        sent = torch.stack(self.exchange(f"all_reduce {op}", tensor.clone()))
         tensor.copy_({"sum": sent.sum, "max": sent.amax}[op](dim=0))
 
     @contextmanager
     def installed(self):
         replaced = [
             (utils, "get_world_size", lambda group=None: self.world_size),
-            (utils, "get_rank", lambda group=None: self.rank.value),
+            (utils, "get_rank", lambda group=None: self.rank),
             (distributed, "get_world_size", lambda group=None: self.world_size),
             (distributed, "all_gather_object", self.all_gather_object),
             (distributed, "all_gather", self.all_gather),
@@ -66,25 +63,19 @@ class _Group:
 
 def on_ranks(world_size, function):
     """``function(rank)`` on every rank of a group, side by side; what each gives. The first error is raised."""
-    group, values, errors = _Group(world_size), [None] * world_size, []
+    group = _Group(world_size)
 
-    def main(rank):
-        group.rank.value = rank
-        try:
-            values[rank] = function(rank)
-        except BaseException as error:
-            errors.append(error)
-            group.barrier.abort()
+    def turn(rank, message):
+        group.rank = rank
+        return ranks[rank].switch(message)
 
     with group.installed():
-        threads = [threading.Thread(target=main, args=(rank,)) for rank in range(world_size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    if errors:
-        raise errors[0]
-    return values
+        ranks = [greenlet(function) for _ in range(world_size)]
+        told = [turn(rank, rank) for rank in range(world_size)]
+        while not all(rank.dead for rank in ranks):
+            assert not any(rank.dead for rank in ranks), "some ranks wait for others that have ended"
+            told = [turn(rank, told) for rank in range(world_size)]
+    return told
 
 
 def dealt(samples, *, padded):
