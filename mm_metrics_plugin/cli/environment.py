@@ -26,6 +26,7 @@ KNOWN: Dict[str, Tuple[str, str, Tuple[str, ...]]] = {
     "rich": ("10.0", "15.0.0", ("rich",)),
     "jinja2": ("3.0", "3.1.6", ("jinja2",)),
     "plotly": ("5.0", "7.1.0", ("plotly",)),
+    "PIL": ("8.0", "13.0.0", ("pillow",)),
     "torch": ("1.8", "2.13.0", ("torch",)),
     "torchvision": ("0.9", "0.15.2", ("torchvision",)),
     "mmengine": ("0.8", "0.10.7", ("mmengine", "mmengine-lite", "onedl-mmengine")),
@@ -35,7 +36,7 @@ KNOWN: Dict[str, Tuple[str, str, Tuple[str, ...]]] = {
     "mmseg": ("1.0", "1.2.2", ("mmsegmentation", "onedl-mmsegmentation")),
 }
 OPTIONAL = {
-    "page": ("the page of --html", ("jinja2", "plotly"), "pip install 'mm_metrics_plugin[report]'"),
+    "page": ("the page of --html", ("jinja2", "plotly", "PIL"), "pip install 'mm_metrics_plugin[report]'"),
     "mmdet": ("metrics in mmdet", ("mmdet",), "pip install mmdet"),
     "mmpretrain": ("metrics in mmpretrain", ("mmpretrain",), "pip install mmpretrain"),
     "mmseg": ("metrics in mmseg", ("mmseg",), "pip install mmsegmentation ftfy regex"),

@@ -26,6 +26,17 @@ class ProbeError(Exception):
 
 def reports() -> str:
     """A report on one detection, read from files, drawn and written."""
+    _write_report()
+    return "reads results, counts, draws and writes"
+
+
+def page() -> str:
+    """The page of such a report."""
+    _write_report("--html")
+    return "report.html is written"
+
+
+def _write_report(*options: str) -> None:
     from mm_metrics_plugin.cli import main
 
     truth = {
@@ -40,19 +51,10 @@ def reports() -> str:
         (folder / "found.json").write_text(json.dumps(found))
         names = [str(folder / part) for part in ("truth.json", "found.json", "report")]
         # --debug: an error comes here as it is, not as a line on stderr.
-        main(["detection", *names, "--quiet", "--debug"])
-        report = json.loads((folder / "report" / "report.json").read_text())
-        f1 = report["protocols"]["coco"]["macro_f1"]
+        main(["detection", *names, "--quiet", "--debug", *options])
+        f1 = json.loads((folder / "report" / "report.json").read_text())["protocols"]["coco"]["macro_f1"]
         expect(f1 == 1.0, f"a perfect detection has F1 {f1}, expected 1.0")
-    return "reads results, counts, draws and writes"
-
-
-def page() -> str:
-    """What `--html` makes its page with."""
-    import jinja2
-    import plotly
-
-    return f"jinja2 {jinja2.__version__} and plotly {plotly.__version__} import"
+        expect(not options or (folder / "report" / "report.html").exists(), "there is no report.html")
 
 
 def mmengine() -> str:
