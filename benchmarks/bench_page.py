@@ -16,19 +16,15 @@ from benchmarks.detection_problem import make_problem
 from benchmarks.timing import heading, seconds
 
 MOST_SECONDS, MOST_BYTES = 2.0, 15_000_000
-# Slider, table and curves answer; then the matrix, which is drawn when it is scrolled to, opens a cell.
-USE = {
-    "slider and table": """() => {
-        const slider = document.getElementById("confidence");
-        slider.value = "1";
-        slider.dispatchEvent(new Event("input"));
-        return document.querySelectorAll("#class-table tbody tr").length > 0;
-    }""",
-    "a cell of the matrix": """() => {
-        document.getElementById("cell-open").click();
-        return !document.getElementById("cell").hidden;
-    }""",
-}
+# By then the slider and the table answer. Charts follow: getting plotly ready is left for last.
+WHEN_LOADED = "addEventListener('load', () => { window.loadedAt = performance.now(); })"
+MOVE_SLIDER = """() => {
+    const slider = document.getElementById("confidence"), cell = document.querySelector("#readout [data-column=tp]");
+    const before = cell.textContent;
+    slider.value = "1";
+    slider.dispatchEvent(new Event("input"));
+    return cell.textContent !== before;
+}"""
 
 
 def draw_pictures(folder: Path, number: int) -> None:
@@ -56,19 +52,28 @@ def main() -> None:
         page_file = folder / "out" / "report.html"
         size = page_file.stat().st_size
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        best = float("inf")
+        best = {"opened and answering": float("inf"), "charts drawn": float("inf")}
+        work = float("inf")
         for _ in range(3):
             page = browser.new_page()
-            opening, _ = seconds(lambda page=page: page.goto(page_file.as_uri(), wait_until="load"))
-            using = {what: seconds(lambda page=page, use=use: page.evaluate(use)) for what, use in USE.items()}
-            if not all(done for _, done in using.values()):
+            page.add_init_script(WHEN_LOADED)
+            session = page.context.new_cdp_session(page)
+            session.send("Performance.enable", {"timeDomain": "threadTicks"})
+            page.goto(page_file.as_uri(), wait_until="load")
+            page.wait_for_selector("#confidence-curves .xtick")
+            drawn = page.evaluate("performance.now()")
+            if not page.evaluate(MOVE_SLIDER):
                 raise RuntimeError("the page does not answer")
-            best = min(best, opening + using["slider and table"][0])
+            for what, taken in (("opened and answering", page.evaluate("loadedAt")), ("charts drawn", drawn)):
+                best[what] = min(best[what], taken / 1000)
+            metrics = session.send("Performance.getMetrics")["metrics"]
+            work = min(work, next(one["value"] for one in metrics if one["name"] == "ThreadTime"))
             pictures = page.locator("#pictures img").count()
             page.close()
         browser.close()
+    print(f"{'work of the page, free of what else the machine did':<52}{work:9.3f} s")
     for what, value, most, unit in (
-        ("opened and answering", best, MOST_SECONDS, "s"),
+        *((what, taken, MOST_SECONDS, "s") for what, taken in best.items()),
         (f"size, {pictures} pictures included", size / 1e6, MOST_BYTES / 1e6, "MB"),
     ):
         verdict = "met" if value <= most else "MISSED"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -11,6 +12,7 @@ sys.path.insert(0, str(ROOT))  # the config imports demo.digits
 from mmengine.config import Config  # noqa: E402  # after the path is set
 from mmengine.runner import Runner  # noqa: E402
 
+from demo.make_detections import redraw_pictures  # noqa: E402
 from mm_metrics_plugin.cli import main as mm_metrics  # noqa: E402
 
 DETECTIONS = ROOT / "demo" / "detections"
@@ -36,12 +38,15 @@ def report_on_detections(folder: Path) -> str:
     """Prints the report on the bundled results of a real detector and writes its files."""
     truth, results = DETECTIONS / "annotations.json", DETECTIONS / "results.pkl"
     print("\nThe report on the bundled results of a small detector:\n", flush=True)
-    status = mm_metrics(["detection", str(truth), str(results), str(folder)])
+    with tempfile.TemporaryDirectory() as pictures:
+        options = ["--ci", "0.95", "--html", "--images", str(redraw_pictures(Path(pictures)))]
+        status = mm_metrics(["detection", str(truth), str(results), str(folder), *options])
     if status:
         sys.exit(status)
     return f"""
 2. mm-metrics detection reported on demo/detections/results.pkl, which mmdet's own tools/test.py wrote for a small
-   detector of shapes. Its table, matrix and figures are in {folder}."""
+   detector of shapes. Its table, matrix and figures are in {folder}.
+   Open {folder / "report.html"} in a browser: the same to look at, with the worst pictures."""
 
 
 def main() -> None:
@@ -58,7 +63,7 @@ What to do next: put these lines into a config of yours,
     custom_imports = dict(imports=['mm_metrics_plugin'], allow_failed_imports=False)
     val_evaluator = [dict(type='SingleLabelAUC')]        # or dict(type='DetectionPRF') in mmdet
 
-or ask about results you have: mm-metrics detection annotations.json results.pkl report/
+or ask about results you have: mm-metrics detection annotations.json results.pkl report/ --html
 README.md has the rest."""
     )
 
