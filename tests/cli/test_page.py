@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from PIL import Image
 
 from benchmarks.bench_reading import write_results, write_truth
 from benchmarks.detection_problem import make_problem
@@ -95,3 +96,44 @@ def test_a_page_of_many_classes_and_images_stays_small(tmp_path):
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     for one in data["protocols"]:
         assert one["matrix"] == report["protocols"][one["name"]]["confusion_matrix"]
+
+
+CONFIG = """
+default_scope = 'mmdet'
+test_dataloader = dict(dataset=dict(
+    type='CocoDataset', data_root='data', ann_file='truth.json', data_prefix=dict(img='val/'), test_mode=True,
+    metainfo=dict(classes={classes!r}), pipeline=[]))
+"""
+
+
+def test_a_config_knows_where_the_pictures_are(tmp_path):
+    (tmp_path / "data" / "val").mkdir(parents=True)
+    truth, _ = pair(tmp_path / "data")
+    for image in json.loads(truth.read_text())["images"]:
+        Image.new("RGB", (640, 480)).save(tmp_path / "data" / "val" / image["file_name"])
+    (tmp_path / "config.py").write_text(CONFIG.format(classes=files.CLASSES))
+    options = ["out", "--html", "--quiet", "--gallery", "10"]
+    succeeded(command("detection", "config.py", "data/results.pkl", *options, cwd=tmp_path))
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert 5 <= text.count("<figure ") <= 10 and "data:image/jpeg;base64," in text
+    assert "data/val" not in text  # names are shown without the folder all pictures are in
+
+
+def test_an_annotation_file_alone_fetches_no_pictures(folder, tmp_path):
+    truth = json.loads((folder / "truth.json").read_text())
+    for image in truth["images"]:
+        image["file_name"] = str(tmp_path / "secret.png")
+    Image.new("RGB", (640, 480)).save(tmp_path / "secret.png")
+    files.write_json(tmp_path / "truth.json", truth)
+    names = [str(tmp_path / "truth.json"), str(folder / "results.pkl"), str(tmp_path / "out")]
+    assert main(["detection", *names, "--quiet", "--html"]) == 0
+    assert "data:image/jpeg" not in (tmp_path / "out" / "report.html").read_text()
+    assert main(["detection", *names, "--quiet", "--html", "--images", str(folder)]) == 0
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "data:image/jpeg" not in text and "of the pictures were not found" in text
+
+
+def test_no_gallery_if_none_is_wanted(folder, tmp_path):
+    names = [str(folder / "truth.json"), str(folder / "results.pkl"), str(tmp_path / "out")]
+    assert main(["detection", *names, "--quiet", "--html", "--images", str(folder), "--gallery", "0"]) == 0
+    assert 'id="gallery"' not in (tmp_path / "out" / "report.html").read_text()
