@@ -14,7 +14,14 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mm_metrics_plugin
 WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-$(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
 JOBS   := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test docs lint bench lock clean
+# The maintained forks keep the import names, so they live in an environment of their own.
+FORKS      := .venv-forks
+FORK_MMCV  := $(shell sed -n 's/^onedl-mmcv==//p' requirements/forks.txt)
+FORK_PIP   := $(FORKS)/bin/python -m pip --disable-pip-version-check --quiet
+FORK_RUNTIME = $(shell grep -hv '^mmengine\|^\#' requirements/runtime.txt requirements/report.txt | sed 's/.*/"&"/')
+FORK_WHEELS = $(subst mmcv-$(MMCV),onedl-mmcv-$(FORK_MMCV),$(WHEELS))
+
+.PHONY: help demo test docs test-forks test-versions coverage campaign lint bench lock clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -23,6 +30,9 @@ demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC 
 
 test: $(VENV)/.tests $(VENV)/.docs browser ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
 	$(RUN) -m pytest
+
+test-forks: $(FORKS)/.stack ## run the integration tests on the maintained onedl forks (compiles their mmcv once)
+	$(FORKS)/bin/python -m pytest tests/integration
 
 .PHONY: browser
 browser: # for the tests of the HTML pages; without one they are skipped, or fail where CI=true
@@ -34,6 +44,18 @@ browser: # for the tests of the HTML pages; without one they are skipped, or fai
 
 docs: $(VENV)/.docs ## build the documentation into build/site, warnings as errors
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
+
+test-versions: $(VENV)/.tests ## run what needs no torch on the oldest and the newest Python and packages
+	$(RUN) -m campaign.versions
+
+coverage: $(VENV)/.tests $(VENV)/.docs ## run the whole suite and measure what it reaches, child processes included
+	rm -f .coverage .coverage.*
+	$(RUN) -m coverage run -m pytest --durations=0
+	$(RUN) -m coverage combine --quiet
+	$(RUN) -m coverage report
+
+campaign: $(VENV)/.campaign ## the long tests; figures go to docs/campaign.md (PARTS="memory golden" runs some)
+	$(RUN) -m campaign $(PARTS)
 
 lint: $(VENV)/.tests ## ruff and mypy
 	$(RUN) -m ruff check .
@@ -49,7 +71,7 @@ lock: $(VENV)/.bench ## write the installed versions to requirements/lock.txt, t
 	mv requirements/lock.new requirements/lock.txt
 
 clean: ## remove the environment and everything generated (the compiled mmcv stays in its cache)
-	rm -rf $(VENV) build dist *.egg-info work_dirs demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .venv-* build dist *.egg-info work_dirs demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- environments: each stamp stands for one layer, installed on top of the one before -------------------------------
@@ -90,4 +112,31 @@ $(VENV)/.docs: $(VENV)/.demo requirements/docs.txt
 $(VENV)/.bench: $(VENV)/.tests requirements/bench.txt
 	@echo "Installing the peers ..."
 	@$(LOCKED) --requirement requirements/bench.txt
+	@touch $@
+
+$(VENV)/.campaign: $(VENV)/.bench requirements/campaign.txt
+	@echo "Installing what changes programs ..."
+	@$(LOCKED) --requirement requirements/campaign.txt
+	@touch $@
+
+$(FORK_WHEELS)/.built:
+	@echo "Compiling onedl-mmcv $(FORK_MMCV) for torch $(TORCH) (once; about 8 minutes on 2 cores) ..."
+	@test -x $(FORKS)/bin/python || $(PYTHON) -m venv $(FORKS)
+	@$(FORK_PIP) install --constraint requirements/lock.txt torch numpy setuptools wheel ninja psutil
+	@mkdir -p $(FORK_WHEELS)
+	@PATH="$(CURDIR)/$(FORKS)/bin:$$PATH" MMCV_WITH_OPS=1 FORCE_CUDA=0 MAX_JOBS=$(JOBS) CFLAGS="-O1 -g0" \
+	    $(FORK_PIP) wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir $(FORK_WHEELS) onedl-mmcv==$(FORK_MMCV)
+	@touch $@
+
+$(FORKS)/.stack: $(FORK_WHEELS)/.built setup.py requirements/forks.txt requirements/runtime.txt requirements/lock.txt
+	@echo "Installing the forks ..."
+	@test -x $(FORKS)/bin/python || $(PYTHON) -m venv $(FORKS)
+	@$(FORK_PIP) install --constraint requirements/lock.txt torch numpy setuptools wheel
+	@$(FORK_PIP) install --no-deps --no-index $(FORK_WHEELS)/onedl_mmcv-*.whl
+	@$(FORK_PIP) install --no-deps torchvision==$(TORCHVISION) 2>/dev/null
+	@# The lock names the packages of the forks' elder siblings, which they replace.
+	@grep -v '^mm' requirements/lock.txt > $(FORKS)/lock.txt
+	@$(FORK_PIP) install --constraint $(FORKS)/lock.txt --requirement requirements/forks.txt \
+	    $(FORK_RUNTIME) imgaug pycocotools pillow requests pytest hypothesis tensorboard supervision torchmetrics
+	@$(FORK_PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@

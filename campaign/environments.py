@@ -51,10 +51,9 @@ def environment(name: str, python: Path, requirements: List[str]) -> Path:
     if not stamp.exists() or stamp.read_text() != wanted:
         print(f"  setting up {folder.name}: {', '.join(requirements)}", flush=True)
         subprocess.run([str(python), "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run(
-            [str(inside), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *requirements],
-            check=True,
-            stderr=subprocess.DEVNULL,
-        )
+        pip = [str(inside), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+        done = subprocess.run([*pip, *requirements], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{folder.name} could not be set up:\n{done.stderr}")
         stamp.write_text(wanted)
     return inside

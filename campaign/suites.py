@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -51,3 +52,67 @@ def pytest_counts(
         print(output[-6000:], flush=True)
         failed = max(failed, 1)  # whatever the report says, pytest was not content
     return Counts(int(suite["tests"]) - failed - skipped, failed, skipped, float(suite["time"]), output)
+
+
+def properties() -> Figures:
+    """Every property with 10,000 new random examples; Hypothesis reports how many it tried."""
+    figures = Figures()
+    variables = {"HYPOTHESIS_PROFILE": "campaign", "MM_METRICS_EXAMPLES": "10000"}
+    # Two processes, for two cores; a test whose examples take long does not hold up the rest.
+    counts = pytest_counts(["tests/properties", "-n", str(len(os.sched_getaffinity(0)))], variables=variables)
+    _add(figures, "properties with 10,000 random examples each", counts, fewest=30)
+    return figures
+
+
+def faults() -> Figures:
+    """All faults, with 50 kills at random moments."""
+    figures = Figures()
+    counts = pytest_counts(["tests/faults"], variables={"FAULT_RUNS": "50"})
+    _add(figures, "faults, 50 of them a rank killed at a random moment", counts, fewest=20)
+    return figures
+
+
+def fuzz() -> Figures:
+    """Random damage to result files, with a seed of the day."""
+    figures = Figures()
+    seed = str(random.SystemRandom().randrange(10**6))
+    counts = pytest_counts(
+        ["tests/io/test_safe_pickle.py", "tests/io/test_damaged_contents.py", "tests/io/test_hostile_pickles.py"],
+        variables={"FUZZ_TRIALS": "200000", "FUZZ_SEED": seed},
+    )
+    _add(figures, f"200,000 damaged pickles (seed {seed}), hostile files, damaged contents", counts, fewest=50)
+    return figures
+
+
+def _add(figures: Figures, what: str, counts: Counts, *, fewest: int) -> None:
+    figures.add(
+        what,
+        f"at least {fewest} tests, none fails or is skipped",
+        f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped",
+        counts.good and counts.passed >= fewest and not counts.skipped,
+    )
+
+
+PARTS = [
+    Part(
+        "properties",
+        "Properties",
+        "What must hold whatever the data (`tests/properties`): the suite tries 200 examples each, always the"
+        " same ones; the campaign 10,000 new ones.",
+        properties,
+    ),
+    Part(
+        "faults",
+        "Faults",
+        "Processes killed before, during and after the reduction, full disks, read-only folders, interrupts"
+        " (`tests/faults`).",
+        faults,
+    ),
+    Part(
+        "fuzz",
+        "Damaged and hostile files",
+        "Result files with random damage either read or end in `ResultFileError` with the place; hostile ones run"
+        " nothing.",
+        fuzz,
+    ),
+]

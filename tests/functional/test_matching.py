@@ -58,7 +58,7 @@ def test_mmdet_equals_the_stock_tool_cell_by_cell(block, monkeypatch):
         assert result.matrix[:-1].sum() == result.objects + result.objects_counted_again
         assert result.matrix[:, :-1].sum() == result.detections + result.detections_counted_again
         busy += result.duplicates > 0
-    assert busy > 50  # the problems do hold what the protocols differ on
+    assert busy > len(SEEDS) // 6  # the problems do hold what the protocols differ on
 
 
 def _coco_flags(batch, num_classes, score_threshold, iou_threshold):
@@ -108,7 +108,7 @@ def test_coco_equals_evaluate_img(block, monkeypatch):
         np.testing.assert_array_equal(np.diag(result.matrix)[:-1], expected)
         ignored_seen += ignored.any()
         confusions += (result.matrix[:-1, :-1].sum() - expected.sum()) > 0
-    assert ignored_seen > 50 and confusions > 50
+    assert ignored_seen > len(SEEDS) // 6 and confusions > len(SEEDS) // 6
 
 
 @pytest.mark.parametrize("protocol", ["coco", "agnostic"])
@@ -166,7 +166,7 @@ def test_agnostic_equals_its_definition(block, monkeypatch):
     if block:
         monkeypatch.setattr(assignment, "PAIRS_AT_ONCE", block)
         monkeypatch.setattr(assignment, "KEPT_AT_ONCE", block)
-    for seed in range(200):
+    for seed in SEEDS[:200]:
         batch, num_classes = random_batch(seed, odd_boxes=False)
         result = match(batch.detections, batch.objects, num_classes=num_classes, protocol="agnostic")
         expected = _greedy_by_overlap(batch, 0.5)
@@ -200,7 +200,7 @@ def test_agnostic_equals_supervision_where_there_is_one_class():
         )
         np.testing.assert_array_equal(one.matrix, peer.matrix, err_msg=f"seed {seed}")
         compared += one.matrix[0, 0] > 0
-    assert compared > 100
+    assert compared > len(SEEDS) // 3
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -20,6 +20,8 @@ from mm_metrics_plugin.io.safe_pickle import loads, read_pickle
 from tests.hostile import storage_bytes
 
 PROTOCOLS = range(6)
+FUZZ_TRIALS = int(os.environ.get("FUZZ_TRIALS", 10_000))
+FUZZ_SEED = int(os.environ.get("FUZZ_SEED", 20))
 TORCH_DTYPES = [
     "float16",
     "bfloat16",
@@ -216,13 +218,13 @@ def test_every_truncation_is_an_error_with_its_offset():
                 loads(data[:length])
 
 
-def test_ten_thousand_mutations_read_or_end_in_one_kind_of_error():
-    rng = random.Random(20)
+def test_damaged_files_read_or_end_in_one_kind_of_error():
+    rng = random.Random(FUZZ_SEED)
     files = [pickle.dumps([image(1), image(2, 0)], 2), pickle.dumps([image(1, 1), np.arange(4.0), {1}, b"ab"], 4)]
     files.append(pickle.dumps([np.ones((2, 5), "f4"), np.float32(1), OrderedDict(a=1), np.array(["ab"])], 5))
     files.append(pickle.dumps([np.ones((2, 5), "f4"), 1.5, "text", {"a": (1, 2)}, torch.ones(2)], 0))
     read = refused = 0
-    for trial in range(10_000):
+    for trial in range(FUZZ_TRIALS):
         data = bytearray(files[trial % len(files)])
         for _ in range(rng.choice((1, 1, 1, 2, 8))):
             at = rng.randrange(len(data))
@@ -246,8 +248,8 @@ def test_ten_thousand_mutations_read_or_end_in_one_kind_of_error():
         else:
             pickle.dumps(value)  # a whole value, of nothing but data
             read += 1
-    assert read > 500
-    assert refused > 2000
+    assert read > FUZZ_TRIALS // 20
+    assert refused > FUZZ_TRIALS // 5
 
 
 def test_what_is_no_file(tmp_path):

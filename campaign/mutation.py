@@ -1,0 +1,258 @@
+"""Mutation testing: one small change at a time in the modules that must not be wrong; the tests have to notice.
+
+The changes are those of cosmic-ray, every one but for binary operators and comparisons, of which each place gets two
+replacements of the many there are, chosen by a fixed seed. Each change is made in a copy of the project. torch and
+the peers are imported once; every mutant gets a fork of that process, so that it costs its tests and little more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from campaign.environments import ROOT
+from campaign.part import Figures, Part
+from campaign.survivors import reason
+
+ASKED = 0.85
+REPLACEMENTS = 2
+PRELOADED = (
+    "torch",
+    "mmengine.evaluator",
+    "mmdet.evaluation",
+    "mmdet.structures",
+    "supervision",
+    "pycocotools.cocoeval",
+)
+PRELOADED += ("sklearn.metrics", "scipy.stats", "hypothesis", "pytest", "torchmetrics")
+# The tests of each module, the quickest to fail first. Its own examples always come before them.
+TARGETS: Dict[str, List[str]] = {
+    "functional/matching.py": ["tests/functional/test_matching.py"],
+    "functional/assignment.py": ["tests/functional/test_boxes.py", "tests/functional/test_matching.py"],
+    "functional/auc.py": ["tests/functional/test_auc.py"],
+    "functional/confusion.py": ["tests/functional/test_confusion.py"],
+    "functional/decisions.py": ["tests/functional/test_decisions.py"],
+    "io/safe_pickle.py": ["tests/io/test_golden.py", "tests/io/test_safe_pickle.py"],
+    "io/pickle_machine.py": ["tests/io/test_golden.py", "tests/io/test_safe_pickle.py"],
+    "io/pickle_opcodes.py": ["tests/io/test_golden.py", "tests/io/test_safe_pickle.py"],
+    "io/stand_ins.py": ["tests/io/test_golden.py", "tests/io/test_safe_pickle.py"],
+}
+# Fewer repetitions than in the suite: a mutant is noticed by the first few or not at all.
+VARIABLES = {"MM_METRICS_SEEDS": "40", "HYPOTHESIS_PROFILE": "mutation", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+class Mutant(NamedTuple):
+    """A changed module: which, by what, the line before and after, and the whole text."""
+
+    module: str
+    operator: str
+    before: str
+    after: str
+    code: str
+
+
+def mutants(module: str) -> Iterator[Mutant]:
+    """Every mutant of a module, in a fixed order."""
+    import cosmic_ray.plugins
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.mutating import mutate_code
+
+    source = (ROOT / "mm_metrics_plugin" / module).read_text(encoding="utf-8")
+    tree = get_ast(source)
+    places: Dict[Tuple[str, object], List[Tuple[str, int]]] = {}
+    for name in sorted(cosmic_ray.plugins.operator_names()):
+        try:
+            operator = cosmic_ray.plugins.get_operator(name)()
+        except TypeError:  # one that wants arguments, such as which variable to insert
+            continue
+        occurrence = 0
+        for node in ast_nodes(tree):
+            for start, _ in operator.mutation_positions(node):
+                many = "ReplaceBinaryOperator" in name or "ReplaceComparisonOperator" in name
+                places.setdefault((name.split("_")[0] if many else f"{name} {occurrence}", start), []).append(
+                    (name, occurrence)
+                )
+                occurrence += 1
+    chooser = random.Random(8)
+    for chosen in places.values():
+        for name, occurrence in sorted(chooser.sample(chosen, min(REPLACEMENTS, len(chosen)))):
+            try:
+                code = mutate_code(source, cosmic_ray.plugins.get_operator(name)(), occurrence)
+            except AttributeError:  # cosmic-ray cannot replace an exception with a dotted name
+                continue
+            if code is not None and _is_python(code):
+                yield Mutant(module, name.split("/")[-1], *_changed_line(source, code), code)
+
+
+def _is_python(code: str) -> bool:
+    """Whether it compiles: the star before keyword arguments is taken for a product, which anybody would notice."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(code, "mutant", "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
+def _changed_line(source: str, code: str) -> Tuple[str, str]:
+    old, new = source.splitlines(), code.splitlines()
+    for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal":
+            return " ".join(line.strip() for line in old[a:b]), " ".join(line.strip() for line in new[c:d])
+    return "", ""
+
+
+class Runner:
+    """Runs mutants side by side, each in a copy of the project of its own."""
+
+    def __init__(self, slots: int) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self.copies = [Path(self._folder.name, str(slot)) for slot in range(slots)]
+        for copy in self.copies:
+            for part in ("mm_metrics_plugin", "tests", "demo", "configs"):
+                shutil.copytree(ROOT / part, copy / part)
+            shutil.copy(ROOT / "pyproject.toml", copy)
+        os.environ.update(VARIABLES)
+        for name in PRELOADED:
+            __import__(name)
+
+    def start(self, copy: Path, module: str, code: str) -> int:
+        """Writes the module into the copy and forks a process that runs its tests there; returns its id."""
+        path = copy / "mm_metrics_plugin" / module
+        path.write_text(code, encoding="utf-8")
+        for cached in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            cached.unlink()
+        sys.stdout.flush()
+        process = os.fork()
+        if process:
+            return process
+        os.setsid()  # so that what the tests start can be ended with them
+        resource.setrlimit(resource.RLIMIT_AS, (10 << 30, 10 << 30))
+        os.chdir(copy)
+        sys.path.insert(0, str(copy))
+        os.environ["PYTHONPATH"] = str(copy)
+        log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        import pytest
+
+        arguments = ["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--basetemp", "temporary"]
+        arguments += ["-p", "no:xdist", "--tb=line", f"mm_metrics_plugin/{module}", *TARGETS[module]]
+        code_of_pytest = 99
+        try:
+            code_of_pytest = int(pytest.main(arguments))
+        finally:
+            sys.stdout.flush()
+            os._exit(code_of_pytest)
+
+    def check_unchanged(self, module: str) -> float:
+        """The seconds the tests take on the module as it is; they must pass."""
+        source = (ROOT / "mm_metrics_plugin" / module).read_text(encoding="utf-8")
+        begin = time.monotonic()
+        process = self.start(self.copies[0], module, source)
+        _, status = os.waitpid(process, 0)
+        if status:
+            raise RuntimeError(f"the tests of {module} fail without any change:\n{self.log(self.copies[0])}")
+        return time.monotonic() - begin
+
+    @staticmethod
+    def log(copy: Path) -> str:
+        """The end of what the last run in a copy printed."""
+        return (copy / "log.txt").read_text(errors="replace")[-3000:]
+
+    def run(self, module: str, todo: List[Mutant], verbose: bool = False) -> List[Tuple[Mutant, str]]:
+        """How each ended: killed, timeout or survived."""
+        limit = 20 + 5 * self.check_unchanged(module)
+        waiting, free, running = list(reversed(todo)), list(self.copies), {}
+        ended: List[Tuple[Mutant, str]] = []
+        while waiting or running:
+            while waiting and free:
+                copy, mutant = free.pop(), waiting.pop()
+                process = self.start(copy, module, mutant.code)
+                running[process] = (copy, mutant, time.monotonic())
+            process, status = os.waitpid(-1, os.WNOHANG)
+            if process in running:
+                copy, mutant, begin = running.pop(process)
+                late = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+                outcome = "timeout" if late else "killed" if status else "survived"
+                ended.append((mutant, outcome))
+                free.append(copy)
+                if verbose:
+                    print(
+                        f"{time.monotonic() - begin:6.1f} s {outcome:9} {mutant.before}  ->  {mutant.after}", flush=True
+                    )
+            else:
+                for process, (_, _, begin) in running.items():
+                    if time.monotonic() - begin > limit:
+                        os.killpg(process, signal.SIGKILL)
+                time.sleep(0.02)
+        return ended
+
+
+def run(modules: Optional[List[str]] = None, sample: Optional[int] = None, verbose: bool = False) -> Figures:
+    """Every module; ``sample`` takes that many of its mutants only."""
+    figures = Figures()
+    runner = Runner(len(os.sched_getaffinity(0)))
+    rows: List[str] = []
+    for module in modules or TARGETS:
+        todo = list(mutants(module))
+        if sample is not None:
+            todo = random.Random(0).sample(todo, min(sample, len(todo)))
+        ended = runner.run(module, todo, verbose)
+        counts = Counter(outcome for _, outcome in ended)
+        share = 1 - counts["survived"] / len(ended)
+        figures.add(
+            f"`{module}`",
+            f"at least {ASKED:.0%} noticed",
+            f"{share:.1%} of {len(ended)} ({counts['timeout']} by not ending)",
+            share >= ASKED,
+        )
+        for mutant, outcome in ended:
+            if outcome == "survived":
+                why = reason(mutant.module, mutant.before, mutant.after) or "**not explained**"
+                rows.append(f"| `{module}` | {_code(mutant.before)} | {_code(mutant.after)} | {why} |")
+    unexplained = sum("**not explained**" in row for row in rows)
+    figures.add(
+        "changes that went unnoticed",
+        "all explained below",
+        f"{len(rows)}, {unexplained} not explained",
+        not unexplained,
+    )
+    figures.notes.append(
+        "\n".join(["| | before | after | why no test can or need notice |", "|---|---|---|---|", *rows])
+    )
+    return figures
+
+
+def _code(text: str) -> str:
+    return "`` " + text.replace("|", "\\|") + " ``" if text else "(nothing)"
+
+
+PART = Part(
+    "mutation",
+    "Mutation testing",
+    "One small change at a time (cosmic-ray's operators; of the replacements of a binary operator or comparison two,"
+    f" chosen by a fixed seed), made in the modules that match, rank, count and read. At least {ASKED:.0%} must be"
+    " noticed by the module's own tests and examples.",
+    run,
+)
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("modules", nargs="*")
+    parser.add_argument("--sample", type=int)
+    options = parser.parse_args()
+    sys.exit(0 if run(options.modules, options.sample, verbose=True).good else 1)
