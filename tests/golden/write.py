@@ -61,7 +61,7 @@ def write(kind, version, make):
     contents = json.loads((HERE / "contents.json").read_text(encoding="utf-8"))
     value = build({"common": contents["common"], "own": contents[kind]}, make)
     for protocol in PROTOCOLS:
-        path = HERE / "{}-{}-protocol{}.pkl".format(kind, version.split("+")[0], protocol)  # noqa: UP032
+        path = HERE / f"{kind}-{version.split('+')[0]}-protocol{protocol}.pkl"
         path.write_bytes(pickle.dumps(value, protocol))
         print(path.name, path.stat().st_size, "bytes")
 
