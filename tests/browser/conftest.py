@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import warnings
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ ARGUMENTS = [
 def browser():
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
+        warnings.warn(MISSING)
         # Where the project is checked for everybody, tests that did not run are no success.
         (pytest.fail if os.environ.get("CI", "").lower() == "true" else pytest.skip)(MISSING)
     with sync_playwright() as playwright:
