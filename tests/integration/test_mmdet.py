@@ -81,7 +81,8 @@ def test_two_processes_give_the_numbers_of_one(training, tested):
     )
     assert launched.returncode == 0, launched.stderr[-3000:]
     one, *two = (
-        json.loads(next((work_dir / folder).glob("*/*.json")).read_text()) for folder in ("test", "two/rank0", "two/rank1")
+        json.loads(next((work_dir / folder).glob("*/*.json")).read_text())
+        for folder in ("test", "two/rank0", "two/rank1")
     )
     keys = [key for key in one if key.startswith("det/")]
     assert len(keys) > 20
