@@ -14,7 +14,7 @@ val_evaluator = [
 ]
 test_evaluator = val_evaluator
 default_hooks = dict(
-    checkpoint=dict(type="CheckpointHook", by_epoch=False, interval=40, save_best="overlap/mIoU"),
+    checkpoint=dict(type="CheckpointHook", by_epoch=False, interval=100, save_best="overlap/mIoU"),
     logger=dict(type="LoggerHook", interval=20, log_metric_by_epoch=False),
 )
 
@@ -76,7 +76,7 @@ val_dataloader = dict(
 )
 test_dataloader = val_dataloader
 
-train_cfg = dict(type="IterBasedTrainLoop", max_iters=40, val_interval=20)
+train_cfg = dict(type="IterBasedTrainLoop", max_iters=100, val_interval=50)
 val_cfg = dict(type="ValLoop")
 test_cfg = dict(type="TestLoop")
 optim_wrapper = dict(type="OptimWrapper", optimizer=dict(type="Adam", lr=0.01))

@@ -90,4 +90,5 @@ def test_overlap_agrees_with_mmseg(gallery):
     scalars = gallery["mmseg_overlap.py"]["scalars"]
     for key in ("mIoU", "aAcc", "mAcc", "mDice"):
         assert round(100 * scalars[f"overlap/{key}"], 2) == pytest.approx(scalars[key], abs=0.0051)
-    assert scalars["overlap/aAcc"] > 0.5
+    # More than the background has been learned, so that there is something to agree about.
+    assert sum(value > 0.1 for key, value in scalars.items() if key.startswith("overlap/IoU_")) > 1
