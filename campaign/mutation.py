@@ -37,6 +37,7 @@ PRELOADED = (
     "pycocotools.cocoeval",
 )
 PRELOADED += ("sklearn.metrics", "scipy.stats", "hypothesis", "pytest", "torchmetrics")
+READING = ["tests/io/test_golden.py", "tests/io/test_safe_pickle.py", "tests/io/test_hostile_pickles.py"]
 # The tests of each module, the quickest to fail first. Its own examples always come before them.
 TARGETS: Dict[str, List[str]] = {
     "functional/matching.py": ["tests/functional/test_matching.py"],
@@ -44,13 +45,18 @@ TARGETS: Dict[str, List[str]] = {
     "functional/auc.py": ["tests/functional/test_auc.py"],
     "functional/confusion.py": ["tests/functional/test_confusion.py"],
     "functional/decisions.py": ["tests/functional/test_decisions.py"],
-    "io/safe_pickle.py": ["tests/io/test_golden.py", "tests/io/test_safe_pickle.py"],
-    "io/pickle_machine.py": ["tests/io/test_golden.py", "tests/io/test_safe_pickle.py"],
-    "io/pickle_opcodes.py": ["tests/io/test_golden.py", "tests/io/test_safe_pickle.py"],
-    "io/stand_ins.py": ["tests/io/test_golden.py", "tests/io/test_safe_pickle.py"],
+    "io/safe_pickle.py": READING,
+    "io/pickle_machine.py": READING,
+    "io/pickle_opcodes.py": READING,
+    "io/stand_ins.py": READING,
 }
 # Fewer repetitions than in the suite: a mutant is noticed by the first few or not at all.
-VARIABLES = {"MM_METRICS_SEEDS": "40", "HYPOTHESIS_PROFILE": "mutation", "PYTHONDONTWRITEBYTECODE": "1"}
+VARIABLES = {
+    "MM_METRICS_SEEDS": "40",
+    "FUZZ_TRIALS": "600",
+    "HYPOTHESIS_PROFILE": "mutation",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 
 
 class Mutant(NamedTuple):

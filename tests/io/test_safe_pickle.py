@@ -1,9 +1,12 @@
 """Good files read as pickle.load reads them, to the last bit; damaged ones end in one kind of error."""
 
 import ast
+import contextlib
+import gc
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 from collections import OrderedDict
@@ -250,6 +253,69 @@ def test_damaged_files_read_or_end_in_one_kind_of_error():
             read += 1
     assert read > FUZZ_TRIALS // 20
     assert refused > FUZZ_TRIALS // 5
+
+
+def wrapped(value, times):
+    """The value inside so many lists, dicts and tuples."""
+    for number in range(times):
+        value = ([value], {"a": value}, (value,))[number % 3]
+    return value
+
+
+SHARED, DEEP_FIRST, DEEP_LAST = wrapped([], 39), [wrapped([], 9), []], [[], wrapped([], 9)]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        pytest.param(lambda times: wrapped([], times + 63), id="chain"),
+        pytest.param(lambda times: [SHARED, wrapped(SHARED, times + 23)], id="shared, met above"),
+        pytest.param(lambda times: [wrapped(SHARED, times + 23), SHARED], id="shared, met below"),
+        pytest.param(lambda times: [DEEP_FIRST, wrapped(DEEP_FIRST, times + 52)], id="deep beside shallow"),
+        pytest.param(lambda times: [DEEP_LAST, wrapped(DEEP_LAST, times + 52)], id="shallow beside deep"),
+        pytest.param(lambda times: [wrapped(1, 20), wrapped([], times + 62), 1, [2]], id="between others"),
+    ],
+)
+def test_sixty_four_levels_are_read_and_one_more_is_refused(around):
+    for times in (-2, -1, 0):
+        assert same(loads(pickle.dumps(around(times), 4)), around(times))
+    for times in (1, 2):
+        with pytest.raises(ResultFileError, match=r"nested deeper than 64 levels, by byte \d+"):
+            loads(pickle.dumps(around(times), 4))
+
+
+def test_siblings_do_not_add_up():
+    part = wrapped([], 30)
+    value = [part, [part], [[part]], wrapped(1, 50), [part, part]] * 20
+    assert same(loads(pickle.dumps(value, 4)), value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"PK\x03\x04", "is a zip archive by its byte 0"),
+        (b"PK\x03\x04 and more", "is a zip archive by its byte 0"),
+        (b"[1]", "looks like JSON by its byte 0"),
+        (b'{"a": 1}', "looks like JSON by its byte 0"),
+        (pickle.dumps(1) + b"ab", f"2 bytes follow the end of the pickle, at byte {len(pickle.dumps(1))}"),
+    ],
+)
+def test_files_of_another_kind_are_named(data, message):
+    with pytest.raises(ResultFileError, match=re.escape(message)):
+        loads(data, "results.pkl")
+    assert loads(pickle.dumps(["PK", "["])) == ["PK", "["]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("data", [pickle.dumps([1]), b"\x80\x02]"])
+def test_the_collector_is_left_as_it_was(enabled, data):
+    try:
+        gc.enable() if enabled else gc.disable()
+        with contextlib.suppress(ResultFileError):
+            loads(data)
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
 
 
 def test_what_is_no_file(tmp_path):

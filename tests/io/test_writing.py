@@ -63,13 +63,14 @@ def interrupted_at(number, folder):
             raise KeyboardInterrupt
         return trace
 
+    before = sys.gettrace()  # that of a measurement of coverage
     try:
         sys.settrace(trace)
         writing.write_all({str(folder / name): "new" for name in ("a.md", "b.md")})
     except KeyboardInterrupt:
         return True
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return False
 
 
