@@ -47,7 +47,16 @@ def installed(tmp_path_factory):
     place = tmp_path_factory.mktemp("wheel")
     source = place / "source"
     source.mkdir()
-    for name in ("setup.py", "pyproject.toml", "README.md", "mm_metrics_plugin", "requirements", "tools", "configs", "demo"):
+    for name in (
+        "setup.py",
+        "pyproject.toml",
+        "README.md",
+        "mm_metrics_plugin",
+        "requirements",
+        "tools",
+        "configs",
+        "demo",
+    ):
         path = ROOT / name
         if path.is_dir():
             shutil.copytree(path, source / name, ignore=shutil.ignore_patterns("__pycache__"))
