@@ -38,7 +38,7 @@ def torchrun(number, *arguments, cwd):
         start_new_session=True,
     )
     try:
-        out, said = process.communicate(timeout=120)
+        out, said = process.communicate(timeout=300)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         raise
