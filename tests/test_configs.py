@@ -29,7 +29,7 @@ def gallery(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gallery")
     write_pictures(folder / "data" / "pictures")
     write_shapes(folder / "data" / "shapes")
-    write_scenes(folder / "data" / "scenes")
+    write_scenes(folder / "data" / "scenes", train=32, val=13)
     names = [f"+{path.name}" if path.name in TRAINED else path.name for path in CONFIGS]
     variables = {**environment(), "PYTHONPATH": str(ROOT)}  # the configs of digits import demo.digits
     done = subprocess.run(

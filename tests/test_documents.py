@@ -142,4 +142,4 @@ def test_no_document_speaks_of_a_machine(document):
 def test_all_pages_are_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in Path(ROOT / "docs").rglob("*.md")]
-    assert not [page for page in pages if f": {page}\n" not in navigation]
+    assert not [page for page in pages if not re.search(rf"(?:: |^  ){page}$", navigation, re.MULTILINE)]
