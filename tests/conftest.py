@@ -1,7 +1,7 @@
 """How many examples Hypothesis tries: the same few hundred at every run, or many new ones.
 
-``HYPOTHESIS_PROFILE=campaign`` tries 10,000 random examples a property (``MM_METRICS_EXAMPLES`` says otherwise). What
-fails prints its seed (``pytest --hypothesis-seed=...`` tries the same examples again) and a line that repeats it alone.
+``HYPOTHESIS_PROFILE=campaign`` tries 10,000 random examples a property (``MM_METRICS_EXAMPLES`` says otherwise), other
+ones at every run unless ``pytest --hypothesis-seed=...`` says which. What fails prints a line that repeats it alone.
 """
 
 from __future__ import annotations

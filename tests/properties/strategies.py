@@ -149,10 +149,10 @@ class Feeding:
 
 
 @st.composite
-def feedings(draw, count):
-    """A way through so many samples."""
+def feedings(draw, count, *, padded=False):
+    """A way through so many samples; ``padded``: only such that all ranks have as many."""
     world_size = draw(st.integers(1, MOST_RANKS))
-    sharding = draw(st.sampled_from(["padded", "uneven", "any"]))
+    sharding = draw(st.sampled_from(["padded", "uneven", "any"][: 1 if padded else 3]))
     owners = st.lists(st.integers(0, world_size - 1), min_size=count, max_size=count)
     return Feeding(
         order=draw(st.permutations(range(count))),

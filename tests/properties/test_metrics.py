@@ -39,12 +39,12 @@ def over(cases):
 
 @over(CASES)
 @given(data=st.data())
-def test_batches_orders_and_ranks_do_not_matter(case, data):
+def test_samples_may_come_in_any_way(case, data):
+    """In any batches and order, on any ranks; and their states merge in any way."""
     samples = data.draw(samples_of(case))
-    feeding = data.draw(feedings(len(samples)))
+    feeding = data.draw(feedings(len(samples), padded=case.order_matters))
     if case.order_matters:
         # Then the batches of all ranks together are one, and all ranks must have as many.
-        feeding = data.draw(st.just(feeding).filter(lambda feeding: feeding.sharding == "padded"))
         batches = batches_of(samples, feeding.batch_size * feeding.world_size)
         expected = numbers(small_metric(case), batches, len(samples))
     else:
@@ -52,12 +52,7 @@ def test_batches_orders_and_ranks_do_not_matter(case, data):
         check_split(case, samples, expected, feeding)
     check_rates(expected)
     check_sharded(case, samples, expected, feeding)
-
-
-@over(CASES)
-@given(data=st.data())
-def test_states_merge_in_any_way(case, data):
-    check_merging(case, data.draw(three_parts(data.draw(samples_of(case)))))
+    check_merging(case, data.draw(three_parts(samples)))
 
 
 def num_classes(case):
