@@ -14,7 +14,40 @@ from mm_metrics_plugin.testing import _cast, _map_tensors, _tensors
 
 MOST_SAMPLES = 6
 MOST_RANKS = 8
-seeds = st.integers(0, 2**32 - 1)
+
+
+class _Roll:
+    """Small numbers out of one string of bytes: a draw takes its time, whatever its size.
+
+    All zeros, to which Hypothesis shrinks, is the plainest case.
+    """
+
+    def __init__(self, draw, size):
+        self._values = np.frombuffer(draw(st.binary(min_size=size, max_size=size)), dtype=np.uint8).astype(np.int64)
+        self._used = 0
+
+    def some(self, number):
+        """The next bytes."""
+        self._used += number
+        return self._values[self._used - number : self._used]
+
+    def below(self, limit):
+        """A number from 0 up to the limit."""
+        return int(self.some(1)[0]) % limit
+
+    def one_of(self, choices):
+        """One of the choices; the first is the plainest."""
+        return choices[self.below(len(choices))]
+
+    def order(self, number):
+        """A permutation."""
+        return np.argsort(self.some(number), kind="stable")
+
+
+@st.composite
+def permutations(draw, number):
+    """Permutations of so many things, as arrays."""
+    return _Roll(draw, number).order(number)
 
 
 # --- samples of any metric --------------------------------------------------------------------------------------------
@@ -48,24 +81,25 @@ def samples_of(draw, case, *, rows_differ=False):
         case: Whose samples.
         rows_differ: No two classes of a sample have equal scores.
     """
-    count, seed = draw(st.integers(0, MOST_SAMPLES)), draw(seeds)
+    roll = _Roll(draw, 8 + 2 * MOST_SAMPLES)
+    count, seed = roll.below(MOST_SAMPLES + 1), int(roll.some(4) @ 256 ** np.arange(4))
     samples = case.draw(count, seed)
     if not samples:
         return samples
-    if draw(st.booleans()):  # some again and again, others not at all: whole classes may be missing
-        chosen = draw(st.lists(st.integers(0, count - 1), min_size=count, max_size=count))
+    chosen = roll.some(count) % count
+    if roll.below(2):  # some again and again, others not at all: whole classes may be missing
         samples = [dict(samples[index]) for index in chosen]
-    alike = draw(st.sampled_from([None, *samples[0]]))
+    alike = roll.one_of([None, *samples[0]])
     if alike is not None:  # one class only, ties everywhere, the same objects in every image
         samples = [_with_field_of(sample, samples[0], alike) for sample in samples]
     if "gt_instances" in samples[0]:
-        samples = [_ODD[kind](sample) for kind, sample in zip(_odd_kinds(draw, count), samples)]
+        samples = [roll.one_of(_ODD)(sample) for sample in samples]
     if rows_differ:
         samples = [_with_distinct_scores(sample, seed + index) for index, sample in enumerate(samples)]
     for index, sample in enumerate(samples):
         if "img_id" in sample:
             sample["img_id"] = index
-    form = draw(st.sampled_from(case.dtypes))
+    form = roll.one_of(case.dtypes)
     if form == "numpy":
         return _map_tensors(samples, read_only)
     return _map_tensors(samples, lambda tensor: _cast(tensor, getattr(torch, form)).clone())
@@ -79,10 +113,6 @@ def _with_field_of(sample, other, field):
 
 def _shapes(value):
     return [tensor.shape for tensor in _tensors([value])]
-
-
-def _odd_kinds(draw, count):
-    return draw(st.lists(st.sampled_from(list(_ODD)), min_size=count, max_size=count))
 
 
 def _only_crowds(sample):
@@ -106,13 +136,7 @@ def _without_area(sample):
     return {**sample, "pred_instances": {**found, "bboxes": boxes}}
 
 
-_ODD = {
-    "as it is": dict,
-    "only crowds": _only_crowds,
-    "nothing found": _nothing_found,
-    "nothing there": _nothing_there,
-    "boxes without area": _without_area,
-}
+_ODD = (dict, _only_crowds, _nothing_found, _nothing_there, _without_area)
 
 
 def _with_distinct_scores(sample, seed):
@@ -138,41 +162,37 @@ class Feeding:
         owners: The rank of each sample, if ``sharding`` is ``'any'``.
         batch_size: Of every rank, where they are dealt.
         sharding: ``'padded'`` or ``'uneven'`` (dealt with and without padding) or ``'any'`` (by ``owners``).
+        ends: Where the first and the second of three parts end.
     """
 
-    order: List[int]
+    order: np.ndarray
     cuts: List[int]
     world_size: int
     owners: List[int]
     batch_size: int
     sharding: str
+    ends: List[int]
 
 
 @st.composite
 def feedings(draw, count, *, padded=False):
     """A way through so many samples; ``padded``: only such that all ranks have as many."""
-    world_size = draw(st.integers(1, MOST_RANKS))
-    sharding = draw(st.sampled_from(["padded", "uneven", "any"][: 1 if padded else 3]))
-    owners = st.lists(st.integers(0, world_size - 1), min_size=count, max_size=count)
+    roll = _Roll(draw, 9 + 2 * count)
+    world_size = roll.below(MOST_RANKS) + 1
     return Feeding(
-        order=draw(st.permutations(range(count))),
-        cuts=sorted(draw(st.lists(st.integers(0, count), max_size=3))),
+        order=roll.order(count),
+        cuts=sorted(roll.some(roll.below(4)) % (count + 1)),
         world_size=world_size,
-        owners=draw(owners) if sharding == "any" else [],
-        batch_size=draw(st.integers(1, 4)),
-        sharding=sharding,
+        owners=(roll.some(count) % world_size).tolist(),
+        batch_size=roll.below(4) + 1,
+        sharding="padded" if padded else roll.one_of(["padded", "uneven", "any"]),
+        ends=sorted(roll.some(2) % (count + 1)),
     )
 
 
 def cut_at(samples, cuts):
     """The batches between the cuts."""
     return [samples[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(samples)])]
-
-
-@st.composite
-def three_parts(draw, samples):
-    """The samples in three parts, each of which may be empty."""
-    return cut_at(samples, sorted(draw(st.tuples(*[st.integers(0, len(samples))] * 2))))
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -235,8 +255,7 @@ def scored_labels(draw, *, several=None):
 
 
 def _bytes(draw, shape):
-    size = int(np.prod(shape))
-    return np.frombuffer(draw(st.binary(min_size=size, max_size=size)), dtype=np.uint8).reshape(shape)
+    return _Roll(draw, int(np.prod(shape))).some(int(np.prod(shape))).reshape(shape)
 
 
 # --- detections -------------------------------------------------------------------------------------------------------
@@ -265,8 +284,8 @@ def detection_problems(draw, *, distinct=False, least_images=0):
         least_images: How many images there are at least.
     """
     num_images, num_classes = draw(st.integers(least_images, 3)), draw(st.integers(1, 3))
-    there = _bytes(draw, (draw(st.integers(0, 6)) if num_images else 0, 7)).astype(np.int64)
-    found = _bytes(draw, (draw(st.integers(0, 10)) if num_images else 0, 7)).astype(np.int64)
+    there = _bytes(draw, (draw(st.integers(0, 6)) if num_images else 0, 7))
+    found = _bytes(draw, (draw(st.integers(0, 10)) if num_images else 0, 7))
     crowds = draw(st.sampled_from([0, 4, 1]))  # none, a quarter of the objects, all of them
     coordinates = draw(st.sampled_from([np.float32, np.float64]))
     objects = Objects(
@@ -305,8 +324,7 @@ def _boxes(rows):
 @st.composite
 def orders(draw, rows, *, within_images):
     """Another order of rows: any, or one that keeps those of each image as they stand."""
-    number = len(rows)
-    order = np.array(draw(st.permutations(range(number))), dtype=np.int64)
+    order = _Roll(draw, len(rows)).order(len(rows))
     if within_images:
         return order
     moved = order.copy()

@@ -23,14 +23,15 @@ from tests.properties import checks
 from tests.properties.ranks import dealt, on_ranks
 from tests.properties.strategies import (
     ScoreMap,
+    cut_at,
     detection_problems,
     feedings,
     orders,
+    permutations,
     samples_of,
     score_maps,
     scored_labels,
     small_metric,
-    three_parts,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
@@ -175,6 +176,11 @@ def feed(check, case, data):
     check(case, samples, checks.numbers(small_metric(case), [samples], len(samples)), feeding)
 
 
+def merge(case, data):
+    samples = data.draw(samples_of(case))
+    checks.check_merging(case, cut_at(samples, data.draw(feedings(len(samples))).ends))
+
+
 def test_the_same_metric_without_fault_passes():
     case = faulty()
 
@@ -182,7 +188,7 @@ def test_the_same_metric_without_fault_passes():
     def tried(data):
         feed(checks.check_split, case, data)
         feed(checks.check_sharded, case, data)
-        checks.check_merging(case, data.draw(three_parts(data.draw(samples_of(case)))))
+        merge(case, data)
 
     tried()
 
@@ -218,19 +224,12 @@ MERGES = {
 
 @pytest.mark.parametrize("message", MERGES)
 def test_wrong_merges_are_found(message):
-    case = faulty(*MERGES[message])
-
-    @must_find(message, st.data())
-    def _(data):
-        checks.check_merging(case, data.draw(three_parts(data.draw(samples_of(case)))))
+    must_find(message, st.data())(partial(merge, faulty(*MERGES[message])))
 
 
 def test_merges_that_forget_are_found():
     """They are associative, and the empty state is their identity."""
-
-    @must_find("merge is not commutative", st.data())
-    def _(data):
-        checks.check_merging(faulty(Forgetful), data.draw(three_parts(data.draw(samples_of(faulty())))))
+    must_find("merge is not commutative", st.data())(partial(merge, faulty(Forgetful)))
 
 
 def test_rates_outside_of_0_to_1_are_found():
@@ -267,7 +266,7 @@ def test_classes_that_are_not_alike_are_found():
     @must_find("with the classes in another order: recall", st.data())
     def _(data):
         samples = data.draw(samples_of(case, rows_differ=True))
-        checks.check_classes(case, samples, data.draw(st.permutations(range(NUM_CLASSES))))
+        checks.check_classes(case, samples, data.draw(permutations(NUM_CLASSES)))
 
 
 def test_rank_metrics_that_look_at_the_scores_are_found():

@@ -13,6 +13,7 @@ from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detecti
 from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
 from mm_metrics_plugin.functional.matching import PROTOCOLS, match
 from mm_metrics_plugin.functional.scored_matches import match_scores
+from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.scored_matches import ScoredMatchState
 from tests.properties.checks import (
     check_confusion,
@@ -21,7 +22,7 @@ from tests.properties.checks import (
     permuted_figures,
 )
 from tests.properties.figures import SCORE_THRESHOLD, counted, figures, ranked
-from tests.properties.strategies import DetectionProblem, detection_problems, orders, score_maps
+from tests.properties.strategies import DetectionProblem, detection_problems, orders, permutations, score_maps
 
 
 def moved(data, problem, *, any_order):
@@ -33,10 +34,10 @@ def moved(data, problem, *, any_order):
         any_order: Also images and their detections in another order. Otherwise rows stay in order within an image.
     """
     batch, rows = problem.batch, {}
-    names = np.array(data.draw(st.permutations(range(problem.num_classes))), dtype=np.int64)
+    names = data.draw(permutations(problem.num_classes))
     places = np.arange(batch.num_images)
     if any_order:
-        places = np.array(data.draw(st.permutations(places)), dtype=np.int64)
+        places = data.draw(permutations(batch.num_images))
     for kind in ("detections", "objects"):
         given_rows = getattr(batch, kind)
         within = any_order and kind == "detections"  # of objects that overlap alike, the later one is taken
@@ -89,10 +90,7 @@ def test_counts_of_parts_add_up(data, problem):
         states.append(ScoredMatchState(problem.num_classes).update(part, keys))
         first += part.num_images
     check_same_figures(totals, counted(problem), "parts added up")
-    order = data.draw(st.permutations(states))
-    merged = order[0]
-    for state in order[1:]:
-        merged = merged.merge(state)
+    merged = merge_all([states[place] for place in data.draw(permutations(len(states)))])
     whole = match_scores(batch, num_classes=problem.num_classes)
     found = merged.matches()
     check_same_figures(

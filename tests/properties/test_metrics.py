@@ -28,7 +28,7 @@ from tests.properties.checks import (
     check_split,
     numbers,
 )
-from tests.properties.strategies import feedings, samples_of, score_maps, small_metric, three_parts
+from tests.properties.strategies import cut_at, feedings, permutations, samples_of, score_maps, small_metric
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 
@@ -52,7 +52,7 @@ def test_samples_may_come_in_any_way(case, data):
         check_split(case, samples, expected, feeding)
     check_rates(expected)
     check_sharded(case, samples, expected, feeding)
-    check_merging(case, data.draw(three_parts(samples)))
+    check_merging(case, cut_at(samples, feeding.ends))
 
 
 def num_classes(case):
@@ -71,7 +71,7 @@ def num_classes(case):
 @given(data=st.data())
 def test_classes_may_be_permuted(case, data):
     samples = data.draw(samples_of(case, rows_differ=True))
-    check_classes(case, samples, data.draw(st.permutations(range(num_classes(case)))))
+    check_classes(case, samples, data.draw(permutations(num_classes(case))))
 
 
 def ranked_keys(case):
