@@ -37,7 +37,9 @@ PRELOADED = (
     "pycocotools.cocoeval",
 )
 PRELOADED += ("sklearn.metrics", "scipy.stats", "hypothesis", "pytest", "torchmetrics")
-READING = ["tests/io/test_golden.py", "tests/io/test_safe_pickle.py", "tests/io/test_hostile_pickles.py"]
+READING = [
+    f"tests/io/test_{name}.py" for name in ("golden", "pickle_limits", "stand_ins", "safe_pickle", "hostile_pickles")
+]
 # The tests of each module, the quickest to fail first. Its own examples always come before them.
 TARGETS: Dict[str, List[str]] = {
     "functional/matching.py": ["tests/functional/test_matching.py"],

@@ -1,0 +1,189 @@
+"""Where the safe reader draws its lines: the last file it takes, the first it does not, and what it says of that."""
+
+from __future__ import annotations
+
+import collections
+import pickle
+import re
+import struct
+
+import pytest
+
+from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
+from mm_metrics_plugin.io.pickle_machine import Damaged, Machine, StandIn, shown
+from mm_metrics_plugin.io.pickle_opcodes import run
+from mm_metrics_plugin.io.safe_pickle import loads
+from mm_metrics_plugin.io.stand_ins import NAMES
+from tests.hostile import BUILD, MARK, STOP, TUPLE, call, name, text
+from tests.io.hand_made import NEXT, P2, blob, dtype, frombuffer, numbers
+
+READ = {
+    "protocol 5": (b"\x80\x05N", None),
+    "frame to the end": (b"\x80\x04\x95" + struct.pack("<Q", 2) + b"N", None),
+    "the longest integer": (
+        P2 + b"\x8b" + struct.pack("<i", 1024) + b"\1" * 1024,
+        int.from_bytes(b"\1" * 1024, "little"),
+    ),
+    "the longest line": (b"I" + b"0" * 4095 + b"7\n", 7),
+    "the longest memo index": (b"]p" + b"0" * 20 + b"\n", []),
+    "text to the end": (P2 + b"X\3\0\0\0abc", "abc"),
+    "INT of truth": (b"(I00\nI01\nI7\nl", [False, True, 7]),
+    "LONG with and without its letter": (b"(L12L\nL-3\nl", [12, -3]),
+    "a tuple of eight as key": (P2 + b"}" + MARK + b"K\1" * 8 + TUPLE + b"Ns", {(1,) * 8: None}),
+    "great numbers as keys": (
+        pickle.dumps({2**61 - 1: 1, 1 - 2**61: 2, 2.5: 3}, 2)[:-1],
+        {2**61 - 1: 1, 1 - 2**61: 2, 2.5: 3},
+    ),
+    "20,000 keys that are not text": (pickle.dumps(dict.fromkeys(range(20_000)), 4)[:-1], dict.fromkeys(range(20_000))),
+    "memo in order": (P2 + b"(]q\0}q\1h\0h\1l", [[], {}, [], {}]),
+    "memo by long indices": (P2 + b"(]r\0\0\0\0j\0\0\0\0l", [[], []]),
+    "old tuples": (b"(K\1K\2K\3l", [1, 2, 3]),
+    "tuples of one to three": (P2 + b"(K\1\x85K\2K\3\x86K\4K\5K\6\x87l", [(1,), (2, 3), (4, 5, 6)]),
+    "dict from pairs": (b"(" + text("a") + b"K\1" + text("b") + b"K\2d", {"a": 1, "b": 2}),
+    "items one by one": (b"(l" + b"K\1aK\2a", [1, 2]),
+    "complex": (
+        P2 + call("__builtin__", "complex", b"G" + struct.pack(">d", 1.5) + b"G" + struct.pack(">d", -2), 2),
+        1.5 - 2j,
+    ),
+    "no bytes": (P2 + call("__builtin__", "bytes", b"", 2), b""),
+    "bytes": (P2 + call("_codecs", "encode", text("\xff") + text("latin1"), 2), b"\xff"),
+    "size": (P2 + call("torch", "Size", numbers(3, 0), 2), (3, 0)),
+    "ordered": (P2 + name("collections", "OrderedDict", 2) + b")R" + text("a") + b"K\1s", collections.OrderedDict(a=1)),
+}
+
+
+@pytest.mark.parametrize("what", READ)
+def test_the_last_that_is_read(what):
+    data, expected = READ[what]
+    value = loads(data + STOP)
+    assert value == expected and type(value) is type(expected)
+    if type(value) is list:
+        assert [type(part) for part in value] == [type(part) for part in expected]
+
+
+DAMAGED = {
+    "opcode": (P2 + b"\0", "0x00 is no pickle opcode, at byte 2"),
+    "protocol": (b"\x80\x06N", "pickle protocol 6 is not known (0 to 5 are), at byte 0"),
+    "second header": (P2 + P2 + b"N", "a second header stands in the middle, at byte 2"),
+    "frame": (b"\x80\x04\x95" + struct.pack("<Q", 3) + b"N", "a frame is longer than the file, at byte 2"),
+    "open mark": (b"(]", "the pickle stops inside an open mark, at byte 2"),
+    "too many marks": (b"(" * 257, "more than 256 containers are open at once, at byte 256"),
+    "as many marks as may be": (b"(" * 256, "the pickle is damaged at byte 256"),
+    "long integer": (
+        P2 + b"\x8b" + struct.pack("<i", 1025) + b"\1" * 1025,
+        "an integer of 1025 bytes is too long, at byte 2",
+    ),
+    "long line": (b"I" + b"0" * 4096 + b"7\n", "a line of text does not end, at byte 0"),
+    "long memo index": (b"]p" + b"0" * 21 + b"\n", "a line of text does not end, at byte 1"),
+    "text beyond the end": (P2 + b"X\5\0\0\0abc", "5 bytes are announced and 4 are left in the file, at byte 2"),
+    "bytes of Python 2": (b"U\1a", "it holds a byte string of Python 2"),
+    "a tuple of nine as key": (P2 + b"}" + MARK + b"K\1" * 9 + TUPLE + b"Ns", "a tuple is no key for result data"),
+    "a tuple in a tuple as key": (P2 + b"})\x85Ns", "a tuple is no key for result data"),
+    "a great number as key": (P2 + b"}" + pickle.dumps(2**61, 2)[2:-1] + b"Ns", "a int is no key for result data"),
+    "a low number as key": (P2 + b"}" + pickle.dumps(-(2**61), 2)[2:-1] + b"Ns", "a int is no key for result data"),
+    "a great number in a set": (b"\x80\x04\x8f(" + pickle.dumps(2**61, 2)[2:-1] + b"\x90", "a int is no key"),
+    "a list in a frozenset": (b"\x80\x04(]\x91", "a list is no key"),
+    "20,001 odd keys": (pickle.dumps(dict.fromkeys(range(20_001)), 4)[:-1], "more than 20000 keys are not text"),
+    "key without value": (b"(K\1d", "a key stands without its value, at byte 3"),
+    "append to nothing": (b"NNa", "items are added to a NoneType (expected a list), at byte 2"),
+    "appends to a dict": (b"}(Ne", "items are added to a dict (expected a list), at byte 3"),
+    "items for a list": (b"]" + text("a") + b"Ns", "items are added to a list (expected a dict), at byte 8"),
+    "members for a list": (b"\x80\x04](N\x90", "items are added to a list (expected a set), at byte 5"),
+    "memo out of order": (b"]q\1", "memo slot 1 comes where 0 is due, at byte 1"),
+    "memo twice": (b"]q\0q\0", "memo slot 0 comes where 1 is due, at byte 3"),
+    "empty memo": (b"h\0", "memo slot 0 is empty, at byte 0"),
+    "memo beyond": (b"]q\0h\1", "memo slot 1 is empty, at byte 3"),
+    "memo below": (b"]p0\ng-1\n", "memo slot -1 is empty, at byte 4"),
+    "used too early": (
+        P2 + call("numpy", "dtype", text("u1") + b"\x89\x88", 2) + b"q\0h\0",
+        "a value is used before it is complete",
+    ),
+    "called with a list": (
+        P2 + name("collections", "OrderedDict", 2) + b"]R",
+        "collections.OrderedDict is called with a list (expected a tuple)",
+    ),
+    "complex": (P2 + call("__builtin__", "complex", b"K\1K\2", 2), "a complex number is not made of two floats"),
+    "half complex": (
+        P2 + call("__builtin__", "complex", b"G" + b"\0" * 8 + b"K\2", 2),
+        "a complex number is not made of two floats",
+    ),
+    "set of a tuple": (P2 + call("__builtin__", "set", b")", 2), "a set is made of a tuple (expected a list)"),
+    "no member": (P2 + call("__builtin__", "frozenset", b"(]l", 2), "a list is no key"),
+    "size of a list": (
+        P2 + call("torch", "Size", b"]", 2),
+        "the size of an array is not a tuple of at most 32 numbers",
+    ),
+}
+
+FORBIDDEN = {
+    "a name": (P2 + name("os", "system", 2), "it asks for os.system, at byte 2"),
+    "a call of data": (P2 + b"N)R", "it calls a NoneType, at byte 4"),
+    "a call of a dtype": (P2 + b"ctorch\nfloat32\n)R", "it calls torch.float32"),
+    "state of data": (P2 + b"]}b", "it sets the state of a list, at byte 4"),
+    "state of a name": (P2 + b"ctorch\nSize\n}b", "it sets the state of torch.Size"),
+    "state set twice": (
+        P2 + dtype() + MARK + b"K\3" + text("|") + b"NNN" + NEXT + NEXT + b"K\0" + TUPLE + BUILD,
+        "it sets the state of a ",
+    ),
+    "an id": (P2 + b"NQ", "it uses the opcode BINPERSID"),
+    "an instance": (b"(ios\nsystem\n", "it makes an instance of os.system, at byte 1"),
+    "a name that is never called": (P2 + b"](ctorch\nSize\ne", "torch.Size stands where data belongs, at byte 4"),
+    "a value that is never finished": (
+        P2 + call("numpy", "dtype", text("u1") + b"\x89\x88", 2),
+        "an unfinished value stands where data belongs",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", [*DAMAGED, *FORBIDDEN])
+def test_the_first_that_is_refused(what):
+    data, message = DAMAGED.get(what) or FORBIDDEN[what]
+    with pytest.raises(ResultFileError, match=re.escape(message)) as caught:
+        loads(data + STOP)
+    assert type(caught.value) is (UnsafePickleError if what in FORBIDDEN else ResultFileError)
+
+
+def test_where_a_short_file_becomes_a_damaged_one():
+    """An opcode that finds nothing to work on, near the end of a file, most likely was cut off."""
+    with pytest.raises(ResultFileError, match="the file ends too early, at byte 0 of 9"):
+        loads(b"a" + b"N" * 8)
+    with pytest.raises(ResultFileError, match="the pickle is damaged, at byte 0 of 10"):
+        loads(b"a" + b"N" * 9)
+
+
+def test_the_budget_grows_with_the_file_and_ends():
+    machine = Machine(bytes(10), {}, "a file")
+    machine.charge((32 << 20) + 20 * 10)
+    with pytest.raises(Damaged, match="far more data than the file holds"):
+        machine.charge(1)
+
+
+@pytest.mark.parametrize(
+    ("data", "cost"),
+    [(data, 64) for data in (b"]", b"}", b"N\x85", b"NN\x86", b"NNN\x87", b"(t", b"(l", b"(d")]
+    + [(b"\x8f", 256), (b"(\x91", 256), (call("collections", "OrderedDict", b"", 2), 64 + 256)]
+    + [(call("__builtin__", "set", b"]", 2), 64 + 64 + 256), (call("__builtin__", "set", b"(K\1K\2l", 2), 512)]
+    + [(call("_codecs", "encode", text("abc") + text("latin1"), 2), 64 + 3), (dtype(), 3 * 64)]
+    + [(call("__builtin__", "bytearray", blob(b"abc"), 2), 64 + 3)]
+    + [(frombuffer(blob(b"abc"), numbers(3)), 3 * 64 + 2 * 64 + 128 + 3)],
+)
+def test_what_takes_more_memory_than_its_bytes_is_charged(data, cost):
+    """About what it takes: a list is some 64 bytes, a set 256, an array 128 and its values."""
+    for budget in (cost, cost - 1):
+        machine = Machine(data + STOP, NAMES, "a file")
+        machine.budget = budget
+        if budget == cost:
+            run(machine)
+            assert machine.budget == 0
+        else:
+            with pytest.raises(ResultFileError, match="far more data than the file holds"):
+                run(machine)
+
+
+def test_stand_ins_are_fixed_and_names_are_shown_plainly():
+    with pytest.raises(AttributeError, match=r"stand-in for a\.b is fixed"):
+        StandIn("a.b").name = "c"
+    assert shown("a" * 80) == "a" * 80
+    assert shown("a" * 81) == "a" * 77 + "..."
+    assert shown("é\n\x1b") == "\\xe9\\n\\x1b"
+    assert shown(7) == "<int>"
