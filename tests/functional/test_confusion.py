@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn import metrics as sklearn
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.confusion import class_counts, confusion_report, counts_report
+from mm_metrics_plugin.functional.confusion import class_counts, confusion_report, counts_report, f_score
 
 # A published detection run on 4 classes: counts, and what it printed.
 TP, FP, FN = np.array([73, 352, 403, 195]), np.array([6, 9, 15, 13]), np.array([38, 87, 107, 283])
@@ -95,6 +95,8 @@ def test_equals_scikit_learn(matrix, beta):
         assert report.accuracy == pytest.approx(sklearn.accuracy_score(truth, predicted), abs=1e-12)
         balanced = sklearn.balanced_accuracy_score(truth, predicted)
         assert report.balanced_accuracy == pytest.approx(balanced, abs=1e-12)
+        used = (matrix.sum(axis=1) > 0, matrix.sum(axis=0) > 0)
+        assert np.isnan(report.mcc) == (min(map(np.count_nonzero, used)) == 1)
         if not np.isnan(report.mcc):
             assert report.mcc == pytest.approx(sklearn.matthews_corrcoef(truth, predicted), abs=1e-12)
         for ours, weights in (
@@ -102,9 +104,15 @@ def test_equals_scikit_learn(matrix, beta):
             (report.kappa_linear, "linear"),
             (report.kappa_quadratic, "quadratic"),
         ):
+            assert np.isnan(ours) == (np.count_nonzero(matrix) == np.count_nonzero(matrix.diagonal()) == 1)
             if not np.isnan(ours):
                 theirs = sklearn.cohen_kappa_score(truth, predicted, labels=labels, weights=weights)
                 assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+def test_f_of_what_is_undefined_is_undefined():
+    assert f_score(0.0, 0.0) == f_score(0.0, 0.5) == f_score(0.5, 0.0) == 0
+    assert np.isnan([f_score(0.0, np.nan), f_score(np.nan, 0.0)]).all()
 
 
 def test_undefined_agreement_is_nan_not_zero():
