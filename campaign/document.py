@@ -30,7 +30,9 @@ def section(part: Part, figures: Figures, seconds: float) -> str:
     """The text of a part's section."""
     lines = [part.about, "", f"Measured {datetime.date.today()}, in {duration(seconds)}, with {versions()}.", ""]
     lines += ["| | asked | found | |", "|---|---|---|---|"]
-    lines += [f"| {row.what} | {row.asked} | {row.found} | {'yes' if row.good else '**no**'} |" for row in figures.rows]
+    for row in figures.rows:
+        cells = [cell.replace("|", "\\|") for cell in (row.what, row.asked, row.found)]
+        lines.append(f"| {' | '.join(cells)} | {'yes' if row.good else '**no**'} |")
     for note in figures.notes:
         lines += ["", note]
     return "\n".join(lines)
