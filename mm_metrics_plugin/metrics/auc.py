@@ -99,7 +99,7 @@ class _AUCMetric(ScoredMetricBase):
             metrics[f"auc{suffix}"] = result.value
         if self.num_thresholds is not None and self.average is not None:
             metrics[f"auc_error{suffix}"] = result.error
-        if self.average != "micro" and result.classes_averaged != len(names):
+        if self.average in ("macro", "weighted"):
             metrics[f"classes_averaged{suffix}"] = result.classes_averaged
         if self.classwise:
             metrics.update({f"auc_{name}{suffix}": value for name, value in zip(names, result.per_class)})
@@ -123,8 +123,8 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
     """Area under the ROC (or precision-recall) curve of the scores, one class against the rest.
 
     Keys: ``auc`` first; ``auc_error`` with ``num_thresholds``; ``batch_auc`` with ``slide_steps``;
-    ``classes_averaged`` when it is not all of them; ``auc_<class>`` with ``classwise``; ``auc_low`` and ``auc_high``
-    (and those of each class) with ``ci``. Values lie in 0 to 1.
+    ``classes_averaged``, how many classes have a value; ``auc_<class>`` with ``classwise``; ``auc_low`` and
+    ``auc_high`` (and those of each class) with ``ci``. Values lie in 0 to 1.
 
     Args:
         average: ``'macro'``, ``'weighted'`` (by support), ``'micro'``, or None for keys per class only.
@@ -153,7 +153,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         >>> samples = [dict(pred_score=torch.tensor(s), gt_label=torch.tensor([y])) for s, y in zip(scores, labels)]
         >>> metric.process(None, samples)
         >>> metric.evaluate(size=4)
-        {'single-label/auc': 0.75}
+        {'single-label/auc': 0.75, 'single-label/classes_averaged': 2.0}
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class MultiLabelAUC(_AUCMetric, MultiLabelMetricBase):
         >>> samples = [dict(pred_score=torch.tensor(s), gt_score=torch.tensor(t)) for s, t in zip(scores, truth)]
         >>> metric.process(None, samples)
         >>> metric.evaluate(size=3)
-        {'multi-label/auc': 0.75}
+        {'multi-label/auc': 0.75, 'multi-label/classes_averaged': 2.0}
     """
 
     def __init__(

@@ -47,8 +47,8 @@ class DetectionPRF(StreamingMetric):
 
     Keys: ``f1`` first, ``precision``, ``recall``, ``f1_of_means`` (of the mean precision and the mean recall),
     ``micro_f1``, ``micro_precision``, ``micro_recall``, ``tp``, ``fp``, ``fn``; ``mAP``, ``mAP_50``, ``mAP_75`` with
-    ``ap``; ``classes_averaged`` when it is not all; with ``classwise`` the same per class, as ``f1_<class>``. With
-    ``ci`` every rate has its interval beside it, as ``f1_low`` and ``f1_high``.
+    ``ap``; ``classes_averaged``, how many classes have an F1; with ``classwise`` the same per class, as
+    ``f1_<class>``. With ``ci`` every rate has its interval beside it, as ``f1_low`` and ``f1_high``.
 
     Args:
         score_thr: Detections below it are not used (except for AP, which looks at all).
@@ -280,7 +280,7 @@ class DetectionPRF(StreamingMetric):
             "recall": result.per_class.recall[:-1],
         }
         defined = int((~np.isnan(rates["f1"])).sum())
-        if self.average != "micro" and defined != len(names):
+        if self.average != "micro":
             metrics["classes_averaged"] = defined
         if self.classwise:
             for key, values in {**rates, **counts}.items():

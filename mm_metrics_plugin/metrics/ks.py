@@ -22,9 +22,9 @@ class SingleLabelKS(SingleLabelMetricBase):
     """Kolmogorov-Smirnov statistic: the largest TPR - FPR of a class against the rest over all thresholds.
 
     Keys: ``ks`` first, the mean over the classes or that of ``positive_label``; ``ks_threshold`` with
-    ``positive_label``, the score from which on the class is said to be present; ``ks_error`` with ``num_thresholds``;
-    ``ks_<class>`` and ``ks_threshold_<class>`` with ``classwise``; ``classes_in_ks`` when it is not all of them.
-    Values lie in 0 to 1. Of several thresholds that reach the same value the highest is given.
+    ``positive_label``, the score from which on the class is said to be present, else ``classes_in_ks``, how many
+    classes have a value; ``ks_error`` with ``num_thresholds``; ``ks_<class>`` and ``ks_threshold_<class>`` with
+    ``classwise``. Values lie in 0 to 1. Of several thresholds that reach the same value the highest is given.
 
     Args:
         positive_label: The one class that matters, as in binary problems. Only its scores are kept.
@@ -96,7 +96,7 @@ class SingleLabelKS(SingleLabelMetricBase):
             names = [f"class {self.positive_label}"]
         if self.num_thresholds is not None:
             metrics["ks_error"] = mean_over_classes(result.errors, absent=self.absent)
-        if result.classes_averaged != len(names) and self.positive_label is None:
+        if self.positive_label is None:
             metrics["classes_in_ks"] = result.classes_averaged
         if self.classwise:
             metrics.update({f"ks_{name}": value for name, value in zip(names, result.per_class)})

@@ -32,8 +32,8 @@ class MeanIoU(LabelMapMetricBase):
     """Intersection over union of the classes of label maps, over all pixels of the data set.
 
     Keys: ``mIoU``, the mean over the classes that occur in truth or prediction; ``aAcc``, the share of pixels that
-    are right; ``mAcc``, the mean of that share over the classes that occur in the truth; ``classes_averaged`` when
-    ``mIoU`` is not of all classes; ``IoU_<class>`` and ``Acc_<class>`` with ``classwise``. Values lie in 0 to 1: they
+    are right; ``mAcc``, the mean of that share over the classes that occur in the truth; ``classes_averaged``, how
+    many ``mIoU`` is of; ``IoU_<class>`` and ``Acc_<class>`` with ``classwise``. Values lie in 0 to 1: they
     are mmseg's IoUMetric without its factor of 100 and its rounding.
 
     Args:
@@ -52,7 +52,7 @@ class MeanIoU(LabelMapMetricBase):
         >>> truth, prediction = np.array([[0, 0, 1, 1]]), np.array([[0, 1, 0, 1]])
         >>> metric.process(None, [dict(pred_sem_seg=dict(data=prediction), gt_sem_seg=dict(data=truth))])
         >>> metric.evaluate(size=1)
-        {'sem-seg/mIoU': 0.3333333333333333, 'sem-seg/aAcc': 0.5, 'sem-seg/mAcc': 0.5}
+        {'sem-seg/mIoU': 0.3333333333333333, 'sem-seg/aAcc': 0.5, 'sem-seg/mAcc': 0.5, 'sem-seg/classes_averaged': 2.0}
     """
 
     def __init__(
@@ -92,8 +92,7 @@ class MeanIoU(LabelMapMetricBase):
         result = iou_report(state.matrix[:, : state.num_classes], absent=self.absent)
         names = self.class_names(state.num_classes)
         metrics = {"mIoU": result.mean_iou, "aAcc": result.pixel_accuracy, "mAcc": result.mean_accuracy}
-        if result.classes_averaged != len(names):
-            metrics["classes_averaged"] = result.classes_averaged
+        metrics["classes_averaged"] = result.classes_averaged
         if self.classwise:
             metrics.update({f"IoU_{name}": value for name, value in zip(names, result.iou)})
             metrics.update({f"Acc_{name}": value for name, value in zip(names, result.accuracy)})
@@ -111,7 +110,7 @@ class MeanIoU(LabelMapMetricBase):
 class DiceScore(LabelMapMetricBase):
     """Dice = 2·Σxy / (Σx² + Σy² + smooth) of prediction x and truth y.
 
-    Keys: ``mDice``, the mean over the classes; ``classes_averaged`` when it is not of all; ``Dice_<class>`` with
+    Keys: ``mDice``, the mean over the classes; ``classes_averaged``, how many those are; ``Dice_<class>`` with
     ``classwise``. Values lie in 0 to 1.
 
     By default every sample has one Dice a class, and a class's value is the mean over the samples.
@@ -219,8 +218,7 @@ class DiceScore(LabelMapMetricBase):
         names = self.class_names(len(values))
         metrics: Dict[str, float] = {"mDice": mean_over_classes(values)}
         absent = [names[index] for index in np.flatnonzero(np.isnan(values))]
-        if absent:
-            metrics["classes_averaged"] = len(names) - len(absent)
+        metrics["classes_averaged"] = len(names) - len(absent)
         if self.classwise:
             metrics.update({f"Dice_{name}": value for name, value in zip(names, values)})
         self.warn_undefined("Dice", "prediction and truth both lack the class", absent or _nothing(names))

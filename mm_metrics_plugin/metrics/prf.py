@@ -93,10 +93,9 @@ class _PRFMetric(ScoredMetricBase):
             ("classes_present", "recall", "the data holds no sample of the class", result.support),
             ("classes_predicted", "precision", "the class was never predicted", result.predicted),
         ):
-            missing = np.flatnonzero(counts == 0)
-            if len(missing):
-                metrics[f"{key}{suffix}"] = len(names) - len(missing)
-                self.warn_undefined(what, reason, [names[int(index)] for index in missing])
+            missing = [names[int(index)] for index in np.flatnonzero(counts == 0)]
+            metrics[f"{key}{suffix}"] = len(names) - len(missing)
+            self.warn_undefined(what, reason, missing)
 
 
 @METRICS.register_module()
@@ -107,7 +106,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
     the other averages), ``accuracy``, ``balanced_accuracy``, ``mcc``, ``kappa``, ``kappa_linear``,
     ``kappa_quadratic``; ``accuracy_top<k>`` with ``topk``; ``f1_<class>`` and so on with ``classwise``;
     ``tp_<class>``, ``fp_<class>``, ``tn_<class>``, ``fn_<class>`` with ``counts``; ``classes_present`` and
-    ``classes_predicted`` when these are not all of them. Several thresholds put ``_thr-0.50`` behind every key, and
+    ``classes_predicted``, how many are in the means. Several thresholds put ``_thr-0.50`` behind every key, and
     ``_no-thr`` for None. Values lie in 0 to 1 (those that mmpretrain prints, divided by 100), MCC and kappa in -1 to 1.
 
     Args:
@@ -241,7 +240,7 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
     Keys: ``f1``, ``precision``, ``recall``, ``specificity`` (macro; with ``_micro`` and ``_weighted`` behind them for
     the other averages); ``accuracy``, the share of right yes-or-no decisions; ``f1_<class>`` and so on with
     ``classwise``; ``tp_<class>``, ``fp_<class>``, ``tn_<class>``, ``fn_<class>`` with ``counts``;
-    ``classes_present`` and ``classes_predicted`` when these are not all of them. Values lie in 0 to 1.
+    ``classes_present`` and ``classes_predicted``, how many are in the means. Values lie in 0 to 1.
 
     Args:
         thr: A class is decided for from this score on; 0.5 if neither ``thr`` nor ``topk`` is given.

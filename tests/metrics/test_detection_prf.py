@@ -33,6 +33,7 @@ def values(samples=SAMPLES, **options):
 
 def test_keys_in_order():
     keys = ["f1", "precision", "recall", "f1_of_means", "micro_f1", "micro_precision", "micro_recall", "tp", "fp", "fn"]
+    keys.append("classes_averaged")
     assert list(values()) == keys
     assert list(values(ap=True)) == [*keys, "mAP", "mAP_50", "mAP_75"]
     per_class = [f"{key}_{name}" for key in ("f1", "precision", "recall", "tp", "fp", "fn") for name in CLASSES]

@@ -60,7 +60,7 @@ def test_auc_intervals_narrow_with_more_samples():
     widths = []
     for count in (60, 600):
         found = evaluated(SingleLabelAUC(ci=0.95), single_label(np.random.default_rng(1), count), NAMES)
-        assert list(found) == ["single-label/auc", "single-label/auc_low", "single-label/auc_high"]
+        assert list(found) == [f"single-label/{key}" for key in ("auc", "classes_averaged", "auc_low", "auc_high")]
         assert found["single-label/auc_low"] < found["single-label/auc"] < found["single-label/auc_high"]
         widths.append(found["single-label/auc_high"] - found["single-label/auc_low"])
     assert widths[1] == pytest.approx(widths[0] / math.sqrt(10), rel=0.4)

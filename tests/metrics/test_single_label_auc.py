@@ -32,7 +32,8 @@ def test_headline_comes_first_and_classes_are_named():
     metric = SingleLabelAUC(classwise=True, num_thresholds=100)
     metric.dataset_meta = {"classes": NAMES}
     keys = list(evaluate(metric, SAMPLES))
-    assert keys == ["single-label/auc", "single-label/auc_error", *(f"single-label/auc_{name}" for name in NAMES)]
+    named = ["auc", "auc_error", "classes_averaged", *(f"auc_{name}" for name in NAMES)]
+    assert keys == [f"single-label/{key}" for key in named]
 
 
 def test_equal_class_names_stay_apart():
@@ -42,7 +43,7 @@ def test_equal_class_names_stay_apart():
 
 
 def test_prefix():
-    assert list(evaluate(SingleLabelAUC(prefix="mine"), SAMPLES)) == ["mine/auc"]
+    assert list(evaluate(SingleLabelAUC(prefix="mine"), SAMPLES)) == ["mine/auc", "mine/classes_averaged"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
