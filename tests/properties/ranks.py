@@ -32,7 +32,7 @@ class _Group:
         return [value for _, value in sent]
 
     def all_gather_object(self, value):
-        return [pickle.loads(sent) for sent in self.exchange("all_gather_object", pickle.dumps(value))]
+        return self.exchange("all_gather_object", pickle.loads(pickle.dumps(value)))
 
     def all_gather(self, tensor):
         return [sent.clone() for sent in self.exchange("all_gather", tensor.clone())]

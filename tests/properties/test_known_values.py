@@ -124,7 +124,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: f"{known.build.__name__}-{known.options}")
-@given(labels=st.lists(st.integers(0, CLASSES - 1), max_size=6))
+@given(labels=st.lists(st.integers(0, CLASSES - 1), max_size=4))
 def test_perfect_is_one_and_reversed_is_nothing(known, labels):
     # All classes occur, so that everything has a value.
     labels = [*range(CLASSES), *labels]
