@@ -8,6 +8,7 @@ the peers are imported once; every mutant gets a fork of that process, so that i
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import os
 import random
@@ -100,19 +101,34 @@ def mutants(module: str) -> Iterator[Mutant]:
                 code = mutate_code(source, cosmic_ray.plugins.get_operator(name)(), occurrence)
             except AttributeError:  # cosmic-ray cannot replace an exception with a dotted name
                 continue
-            if code is not None and _is_python(code):
+            if code is not None and _program(code) not in ("", _program(source)):
                 yield Mutant(module, name.split("/")[-1], *_changed_line(source, code), code)
 
 
-def _is_python(code: str) -> bool:
-    """Whether it compiles: the star before keyword arguments is taken for a product, which anybody would notice."""
+class _WithoutAnnotations(ast.NodeTransformer):
+    """They are text that is never run."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        node.annotation = ast.Constant(None)
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.returns = None
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+
+def _program(code: str) -> str:
+    """What a text says to Python; nothing if it is none, as when the star before keyword arguments was replaced."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(code, "mutant", "exec")
+            return ast.dump(_WithoutAnnotations().visit(ast.parse(code)))
     except SyntaxError:
-        return False
-    return True
+        return ""
 
 
 def _changed_line(source: str, code: str) -> Tuple[str, str]:
