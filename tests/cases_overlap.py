@@ -161,7 +161,7 @@ REGION_DAMAGES = [
     ("another shape", put("mask", torch.zeros(2, 2)), ["'score'", "'mask'", "(2, 2)"]),
 ]
 
-label_case = partial(MetricCase, rules={"classes_averaged": None}, damages=MAP_DAMAGES)
+label_case = partial(MetricCase, rules={"classes_*": None}, damages=MAP_DAMAGES)
 region_dice = partial(DiceScore, mode="soft", prediction_field="score", target_field="mask")
 
 OVERLAP_CASES = [
@@ -174,7 +174,7 @@ OVERLAP_CASES = [
         partial(MeanIoU, num_classes=7),
         partial(label_maps, num_classes=3),
         iou_of_present,
-        rules={"classes_averaged": None},
+        rules={"classes_*": None},
     ),
     label_case("dice", partial(DiceScore, classwise=True), label_maps, dice_per_sample, classes=NAMES),
     label_case("dice-skip", partial(DiceScore, num_classes=NUM_CLASSES, empty="skip"), label_maps, dice_of_present),

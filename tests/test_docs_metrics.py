@@ -75,6 +75,16 @@ def test_every_key_is_documented_with_its_rule(case):
         assert not (told and guess), f"{key}: mmengine guesses {guess}, so the page need not ask for a rule"
 
 
+def test_metrics_of_one_prefix_stand_side_by_side():
+    """A run in which two metrics give the same key is ended by mmengine."""
+    owners = {}
+    for name, metric in metric_classes().items():
+        for key in {pattern for pattern, _, _ in TABLES[name] if ".+" not in pattern}:
+            owners.setdefault((metric.default_prefix, key), []).append(name)
+    assert len(owners) > 60
+    assert {key: names for key, names in owners.items() if len(names) > 1} == {}
+
+
 def test_the_readers_of_the_page_can_fail():
     assert row_of("RegressionError", "r2")[1:] == ("greater", True)
     with pytest.raises(AssertionError, match="does not name"):

@@ -110,7 +110,7 @@ class MeanIoU(LabelMapMetricBase):
 class DiceScore(LabelMapMetricBase):
     """Dice = 2·Σxy / (Σx² + Σy² + smooth) of prediction x and truth y.
 
-    Keys: ``mDice``, the mean over the classes; ``classes_averaged``, how many those are; ``Dice_<class>`` with
+    Keys: ``mDice``, the mean over the classes; ``classes_in_dice``, how many those are; ``Dice_<class>`` with
     ``classwise``. Values lie in 0 to 1.
 
     By default every sample has one Dice a class, and a class's value is the mean over the samples.
@@ -218,7 +218,7 @@ class DiceScore(LabelMapMetricBase):
         names = self.class_names(len(values))
         metrics: Dict[str, float] = {"mDice": mean_over_classes(values)}
         absent = [names[index] for index in np.flatnonzero(np.isnan(values))]
-        metrics["classes_averaged"] = len(names) - len(absent)
+        metrics["classes_in_dice"] = len(names) - len(absent)  # not MeanIoU's key, which often stands beside it
         if self.classwise:
             metrics.update({f"Dice_{name}": value for name, value in zip(names, values)})
         self.warn_undefined("Dice", "prediction and truth both lack the class", absent or _nothing(names))
