@@ -25,6 +25,7 @@ from mm_metrics_plugin.functional.boxes import coco_columns, group_starts, stabl
 from mm_metrics_plugin.functional.detection_batch import Detections, Objects, check_rows
 
 _WORD = 64
+COCO_RANGE = (0.0, 1e10)
 _SHORT = {"small": "s", "medium": "m", "large": "l"}
 
 
@@ -33,7 +34,7 @@ def _coco_thresholds() -> tuple[float, ...]:
 
 
 def _coco_areas() -> dict[str, tuple[float, float]]:
-    return {"all": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
+    return {"all": COCO_RANGE, "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
 
 
 @dataclass(frozen=True)

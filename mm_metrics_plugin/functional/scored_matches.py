@@ -12,13 +12,12 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.functional.boxes import coco_columns, stable_order
-from mm_metrics_plugin.functional.detection import APRecords, APSettings, match_for_ap
+from mm_metrics_plugin.functional.detection import COCO_RANGE, APRecords, APSettings, match_for_ap
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch
 from mm_metrics_plugin.functional.image_counts import ImageCounts
 
 COCO_IOU_THRESHOLDS: Tuple[float, ...] = tuple(np.linspace(0.5, 0.95, 10).tolist())
 _EVERYTHING = 2**31 - 1
-_COCO_RANGE = (0.0, 1e10)
 
 
 def match_settings(*, num_classes: int, iou_thresholds: Sequence[float]) -> APSettings:
@@ -31,7 +30,7 @@ def match_settings(*, num_classes: int, iou_thresholds: Sequence[float]) -> APSe
     return APSettings(
         num_classes=num_classes,
         iou_thresholds=tuple(sorted(iou_thresholds)),
-        area_ranges={"any": (-np.inf, np.inf), "coco": _COCO_RANGE},
+        area_ranges={"any": (-np.inf, np.inf), "coco": COCO_RANGE},
         max_detections=(_EVERYTHING,),
     )
 
@@ -167,7 +166,7 @@ def object_columns(batch: DetectionBatch) -> Dict[str, np.ndarray]:
     area = objects.area
     if area is None:
         area = coco_columns(objects.boxes, box_format=objects.box_format)[4]
-    in_range = (area >= _COCO_RANGE[0]) & (area <= _COCO_RANGE[1])
+    in_range = (area >= COCO_RANGE[0]) & (area <= COCO_RANGE[1])
     return {"image": objects.image, "label": objects.labels, "in_range": in_range}
 
 

@@ -14,7 +14,7 @@ from mmengine.registry import METRICS
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
 from mm_metrics_plugin.functional.curves import detection_curves
-from mm_metrics_plugin.functional.detection import APSettings, average_precision
+from mm_metrics_plugin.functional.detection import COCO_RANGE, APSettings, average_precision
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
 from mm_metrics_plugin.functional.detection_report import BACKGROUND, protocol_report
 from mm_metrics_plugin.functional.intervals import bootstrap_detection
@@ -159,7 +159,7 @@ class DetectionPRF(StreamingMetric):
             iou_threshold=self.iou_thr,
             score_threshold=self.score_thr,
             nms_iou_threshold=self.nms_iou_thr,
-            average_precision=APSettings(self._classes) if self.ap else None,
+            average_precision=self._ap_settings() if self.ap else None,
         )
         curves = self.matching == "coco" and any(map(self.wants, _CURVES))
         if self.ci is None and self.operating_point is None and not curves:
@@ -168,6 +168,10 @@ class DetectionPRF(StreamingMetric):
         if self.ap and self.ci is not None:
             members["average_precision"] = self._match_state(COCO_IOU_THRESHOLDS)
         return StateGroup(**members)
+
+    def _ap_settings(self) -> APSettings:
+        """No more than the keys tell: they speak of objects of all sizes."""
+        return APSettings(self._classes, area_ranges={"all": COCO_RANGE}, max_detections=(100,))
 
     def _match_state(self, iou_thresholds: Sequence[float]) -> ScoredMatchState:
         return ScoredMatchState(self._classes, iou_thresholds=iou_thresholds, nms_iou_threshold=self.nms_iou_thr)

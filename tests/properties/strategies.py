@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Dict, List
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from hypothesis import strategies as st
 
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-from mm_metrics_plugin.testing import _cast, _map_tensors, _tensors
+from mm_metrics_plugin.testing import _cast, _map_tensors
 
 MOST_SAMPLES = 6
 MOST_RANKS = 8
@@ -81,28 +82,47 @@ def samples_of(draw, case, *, rows_differ=False):
         case: Whose samples.
         rows_differ: No two classes of a sample have equal scores.
     """
-    roll = _Roll(draw, 8 + 2 * MOST_SAMPLES)
-    count, seed = roll.below(MOST_SAMPLES + 1), int(roll.some(4) @ 256 ** np.arange(4))
-    samples = case.draw(count, seed)
+    roll = _Roll(draw, 5 + 2 * MOST_SAMPLES)
+    count, seed, form = roll.below(MOST_SAMPLES + 1), roll.below(DRAWS), roll.one_of(case.dtypes)
+    indices = roll.some(count) % SAMPLES_DRAWN
+    if count and roll.below(2):  # some again and again, others not at all: whole classes may be missing
+        indices = indices[indices % count]
+    odd = roll.some(count) % len(_ODD)
+    samples = [
+        dict(_sample(case.samples, seed, index, form, odd=kind, rows_differ=rows_differ))
+        for index, kind in zip(indices.tolist(), odd.tolist())
+    ]
     if not samples:
         return samples
-    chosen = roll.some(count) % count
-    if roll.below(2):  # some again and again, others not at all: whole classes may be missing
-        samples = [dict(samples[index]) for index in chosen]
     alike = roll.one_of([None, *samples[0]])
     if alike is not None:  # one class only, ties everywhere, the same objects in every image
         samples = [_with_field_of(sample, samples[0], alike) for sample in samples]
-    if "gt_instances" in samples[0]:
-        samples = [roll.one_of(_ODD)(sample) for sample in samples]
-    if rows_differ:
-        samples = [_with_distinct_scores(sample, seed + index) for index, sample in enumerate(samples)]
     for index, sample in enumerate(samples):
         if "img_id" in sample:
             sample["img_id"] = index
-    form = roll.one_of(case.dtypes)
+    return samples if form == "numpy" else _map_tensors(samples, torch.clone)  # arrays are read-only
+
+
+# The samples are drawn from these many data sets of so many samples: making new ones takes longer than the checks.
+DRAWS, SAMPLES_DRAWN = 128, 16
+
+
+@lru_cache(maxsize=None)
+def _drawn(make, seed):
+    return make(np.random.default_rng(seed), SAMPLES_DRAWN)
+
+
+@lru_cache(maxsize=None)
+def _sample(make, seed, index, form, *, odd, rows_differ):
+    """One of them in a form, made once."""
+    sample = _drawn(make, seed)[index]
+    if "gt_instances" in sample:
+        sample = _ODD[odd](sample)
+    if rows_differ:
+        sample = _with_distinct_scores(sample, seed * SAMPLES_DRAWN + index)
     if form == "numpy":
-        return _map_tensors(samples, read_only)
-    return _map_tensors(samples, lambda tensor: _cast(tensor, getattr(torch, form)).clone())
+        return _map_tensors(sample, read_only)
+    return _map_tensors(sample, lambda tensor: _cast(tensor, getattr(torch, form)))
 
 
 def _with_field_of(sample, other, field):
@@ -112,7 +132,7 @@ def _with_field_of(sample, other, field):
 
 
 def _shapes(value):
-    return [tensor.shape for tensor in _tensors([value])]
+    return {name: _shapes(part) for name, part in value.items()} if isinstance(value, dict) else np.shape(value)
 
 
 def _only_crowds(sample):

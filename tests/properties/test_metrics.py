@@ -52,7 +52,7 @@ def test_samples_may_come_in_any_way(case, data):
         check_split(case, samples, expected, feeding)
     check_rates(expected)
     check_sharded(case, samples, expected, feeding)
-    check_merging(case, cut_at(samples, feeding.ends))
+    check_merging(case, cut_at(samples, feeding.ends), None if case.order_matters else expected)
 
 
 def num_classes(case):
