@@ -59,7 +59,6 @@ VARIABLES = {
     "MM_METRICS_SEEDS": "40",
     "FUZZ_TRIALS": "600",
     "HYPOTHESIS_PROFILE": "mutation",
-    "PYTHONDONTWRITEBYTECODE": "1",
 }
 
 
@@ -79,7 +78,7 @@ def mutants(module: str) -> Iterator[Mutant]:
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.mutating import mutate_code
 
-    source = (ROOT / "mm_metrics_plugin" / module).read_text(encoding="utf-8")
+    source = _source(module)
     tree = get_ast(source)
     places: Dict[Tuple[str, object], List[Tuple[str, int]]] = {}
     for name in sorted(cosmic_ray.plugins.operator_names()):
@@ -104,6 +103,10 @@ def mutants(module: str) -> Iterator[Mutant]:
                 continue
             if code is not None and _program(code) not in ("", _program(source)):
                 yield Mutant(module, name.split("/")[-1], *_changed_line(source, code), code)
+
+
+def _source(module: str) -> str:
+    return (ROOT / "mm_metrics_plugin" / module).read_text(encoding="utf-8")
 
 
 class _WithoutAnnotations(ast.NodeTransformer):
@@ -151,15 +154,23 @@ class Runner:
                 shutil.copytree(ROOT / part, copy / part)
             shutil.copy(ROOT / "pyproject.toml", copy)
         os.environ.update(VARIABLES)
+        # Else every mutant compiles the whole package and its tests anew.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        sys.dont_write_bytecode = False
         for name in PRELOADED:
             __import__(name)
 
-    def start(self, copy: Path, module: str, code: str) -> int:
-        """Writes the module into the copy and forks a process that runs its tests there; returns its id."""
+    @staticmethod
+    def write(copy: Path, module: str, code: str) -> None:
+        """Writes the module into the copy."""
         path = copy / "mm_metrics_plugin" / module
         path.write_text(code, encoding="utf-8")
         for cached in path.parent.glob(f"__pycache__/{path.stem}.*"):
             cached.unlink()
+
+    def start(self, copy: Path, module: str, code: str) -> int:
+        """Writes the module into the copy and forks a process that runs its tests there; returns its id."""
+        self.write(copy, module, code)
         sys.stdout.flush()
         process = os.fork()
         if process:
@@ -195,9 +206,8 @@ class Runner:
 
     def check_unchanged(self, module: str) -> float:
         """The seconds the tests take on the module as it is; they must pass."""
-        source = (ROOT / "mm_metrics_plugin" / module).read_text(encoding="utf-8")
         begin = time.monotonic()
-        process = self.start(self.copies[0], module, source)
+        process = self.start(self.copies[0], module, _source(module))
         _, status = os.waitpid(process, 0)
         if status:
             raise RuntimeError(f"the tests of {module} fail without any change:\n{self.log(self.copies[0])}")
@@ -234,6 +244,8 @@ class Runner:
                     if time.monotonic() - begin > limit:
                         os.killpg(process, signal.SIGKILL)
                 time.sleep(0.02)
+        for copy in self.copies:  # the next module's mutants are changed in one place only
+            self.write(copy, module, _source(module))
         return ended
 
 
