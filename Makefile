@@ -29,7 +29,7 @@ demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC 
 	@$(RUN) tools/demo.py
 
 test: $(VENV)/.tests $(VENV)/.docs browser ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
-	$(RUN) -m pytest
+	$(RUN) -m pytest --numprocesses $(JOBS) --dist loadfile
 
 test-forks: $(FORKS)/.stack ## run the integration tests on the maintained onedl forks (compiles their mmcv once)
 	$(FORKS)/bin/python -m pytest tests/integration

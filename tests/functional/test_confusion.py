@@ -80,6 +80,8 @@ def test_equals_scikit_learn(matrix, beta):
     cells = matrix.reshape(-1)
     truth, predicted = np.repeat(labels, len(labels)).repeat(cells), np.tile(labels, len(labels)).repeat(cells)
     report = confusion_report(matrix, beta=beta)
+    np.testing.assert_array_equal(report.support, np.bincount(truth, minlength=len(labels)))
+    np.testing.assert_array_equal(report.predicted, np.bincount(predicted, minlength=len(labels)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for empty in (np.nan, 0, 1):
@@ -108,6 +110,13 @@ def test_equals_scikit_learn(matrix, beta):
             if not np.isnan(ours):
                 theirs = sklearn.cohen_kappa_score(truth, predicted, labels=labels, weights=weights)
                 assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0, 3.0])
+def test_f_of_a_precision_and_a_recall_equals_scikit_learn(beta):
+    truth, predicted = [1] * 5 + [0] * 4, [1, 1, 0, 0, 0, 1, 0, 0, 0]
+    expected = sklearn.fbeta_score(truth, predicted, beta=beta)
+    assert f_score(2 / 3, 2 / 5, beta=beta) == pytest.approx(expected, abs=1e-15)
 
 
 def test_f_of_what_is_undefined_is_undefined():
