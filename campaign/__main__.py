@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
-from campaign import forks, golden, memory, mutation, suites, versions
+from campaign import coverage, forks, golden, memory, mutation, suites, versions
 from campaign.document import DOCUMENT, section, write
 
-PARTS = [*suites.PARTS, golden.PART, versions.PART, forks.PART, memory.PART, mutation.PART]
+PARTS = [*suites.PARTS, golden.PART, versions.PART, forks.PART, memory.PART, coverage.PART, mutation.PART]
 
 
 def main() -> int:
