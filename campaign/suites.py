@@ -98,7 +98,7 @@ PARTS = [
         "properties",
         "Properties",
         "What must hold whatever the data (`tests/properties`): the suite tries 200 examples each, always the"
-        " same ones; the campaign 10,000 new ones.",
+        " same ones; the campaign 10,000 new ones of every metric (its cases share them) and of every function.",
         properties,
     ),
     Part(

@@ -17,24 +17,32 @@ MOST_SAMPLES = 6
 MOST_RANKS = 8
 
 
-class _Roll:
-    """Small numbers out of one string of bytes: a draw takes its time, whatever its size.
+class Roll:
+    """Small numbers out of one string of bytes: a draw of Hypothesis takes its time, whatever its size.
 
     All zeros, to which Hypothesis shrinks, is the plainest case.
     """
 
-    def __init__(self, draw, size):
-        self._values = np.frombuffer(draw(st.binary(min_size=size, max_size=size)), dtype=np.uint8).astype(np.int64)
-        self._used = 0
+    def __init__(self, drawn):
+        self._drawn, self._used = drawn, 0
+
+    def __repr__(self):
+        return f"Roll({self._drawn!r})"
 
     def some(self, number):
         """The next bytes."""
         self._used += number
-        return self._values[self._used - number : self._used]
+        assert self._used <= len(self._drawn), "the roll is too short"
+        return np.frombuffer(self._drawn[self._used - number : self._used], dtype=np.uint8).astype(np.int64)
+
+    def table(self, *shape):
+        """The next bytes, in rows and columns."""
+        return self.some(int(np.prod(shape))).reshape(shape)
 
     def below(self, limit):
         """A number from 0 up to the limit."""
-        return int(self.some(1)[0]) % limit
+        self._used += 1
+        return self._drawn[self._used - 1] % limit
 
     def one_of(self, choices):
         """One of the choices; the first is the plainest."""
@@ -45,10 +53,8 @@ class _Roll:
         return np.argsort(self.some(number), kind="stable")
 
 
-@st.composite
-def permutations(draw, number):
-    """Permutations of so many things, as arrays."""
-    return _Roll(draw, number).order(number)
+_LONGEST = 256
+rolls = st.binary(min_size=_LONGEST, max_size=_LONGEST).map(Roll)
 
 
 # --- samples of any metric --------------------------------------------------------------------------------------------
@@ -73,16 +79,14 @@ def read_only(tensor):
     return array
 
 
-@st.composite
-def samples_of(draw, case, *, rows_differ=False):
+def samples_of(roll, case, *, rows_differ=False):
     """Samples of a case: none, one, few; all alike, or alike in one field; in any form the case allows.
 
     Args:
-        draw: Hypothesis's.
+        roll: What decides.
         case: Whose samples.
         rows_differ: No two classes of a sample have equal scores.
     """
-    roll = _Roll(draw, 5 + 2 * MOST_SAMPLES)
     count, seed, form = roll.below(MOST_SAMPLES + 1), roll.below(DRAWS), roll.one_of(case.dtypes)
     indices = roll.some(count) % SAMPLES_DRAWN
     if count and roll.below(2):  # some again and again, others not at all: whole classes may be missing
@@ -194,11 +198,9 @@ class Feeding:
     ends: List[int]
 
 
-@st.composite
-def feedings(draw, count, *, padded=False):
+def feeding_of(roll, count, *, padded=False):
     """A way through so many samples; ``padded``: only such that all ranks have as many."""
-    roll = _Roll(draw, 9 + 2 * count)
-    world_size = roll.below(MOST_RANKS) + 1
+    world_size = min(roll.below(MOST_RANKS), roll.below(MOST_RANKS)) + 1  # many ranks have little to tell each other
     return Feeding(
         order=roll.order(count),
         cuts=sorted(roll.some(roll.below(4)) % (count + 1)),
@@ -244,9 +246,9 @@ class ScoreMap:
         return (places - (len(known) if self.kind == "negative" else 0)).astype(known.dtype)
 
 
-score_maps = st.builds(
-    ScoreMap, st.sampled_from(["ranks", "scaled", "negative", "neighbours"]), st.integers(-3, 3).filter(bool)
-)
+def score_map_of(roll):
+    """One of them."""
+    return ScoreMap(roll.one_of(["ranks", "scaled", "negative", "neighbours"]), roll.one_of([1, -1, 2, -2, 3, -3]))
 
 
 @dataclass(frozen=True)
@@ -257,25 +259,17 @@ class ScoredLabels:
     labels: np.ndarray
 
 
-@st.composite
-def scored_labels(draw, *, several=None):
+def scored_labels_of(roll, *, several=None):
     """Few or many samples of one to four classes, scores that tie or stand close together, classes without samples."""
-    count, classes = draw(st.integers(1, 24)), draw(st.integers(1, 4))
-    dtype = draw(st.sampled_from([np.float16, np.float32, np.float64]))
-    places = _bytes(draw, (count, classes))
+    count, classes = roll.below(24) + 1, roll.below(4) + 1
+    dtype = roll.one_of([np.float16, np.float32, np.float64])
+    places = roll.table(count, classes)
     # The places are 0, 1, tenths, and steps from 0.5 and from 0 that end up in the same bin or not.
     grids = [places % 11 / 10, 0.5 + places / 2**11, places / 255, np.where(places % 2, places / 2**22, 1.0)]
-    scores = draw(st.sampled_from(grids)).astype(dtype)
-    several = draw(st.booleans()) if several is None else several
-    if several:
-        labels = (_bytes(draw, (count, classes)) % 3).astype(np.int8) - 1
-    else:
-        labels = (_bytes(draw, (count,)) % classes).astype(np.int64)
-    return ScoredLabels(scores, labels)
-
-
-def _bytes(draw, shape):
-    return _Roll(draw, int(np.prod(shape))).some(int(np.prod(shape))).reshape(shape)
+    scores = roll.one_of(grids).astype(dtype)
+    if roll.below(2) if several is None else several:
+        return ScoredLabels(scores, (roll.table(count, classes) % 3).astype(np.int8) - 1)
+    return ScoredLabels(scores, roll.some(count) % classes)
 
 
 # --- detections -------------------------------------------------------------------------------------------------------
@@ -294,20 +288,19 @@ class DetectionProblem:
         return replace(self, batch=replace(self.batch, **{k: v for k, v in changed.items() if v is not None}))
 
 
-@st.composite
-def detection_problems(draw, *, distinct=False, least_images=0):
+def detection_problem_of(roll, *, distinct=False, least_images=0):
     """Boxes on a coarse grid, most detections near an object: ties, crowds, empty images, boxes without area.
 
     Args:
-        draw: Hypothesis's.
+        roll: What decides.
         distinct: No two detections have the same score.
         least_images: How many images there are at least.
     """
-    num_images, num_classes = draw(st.integers(least_images, 3)), draw(st.integers(1, 3))
-    there = _bytes(draw, (draw(st.integers(0, 6)) if num_images else 0, 7))
-    found = _bytes(draw, (draw(st.integers(0, 10)) if num_images else 0, 7))
-    crowds = draw(st.sampled_from([0, 4, 1]))  # none, a quarter of the objects, all of them
-    coordinates = draw(st.sampled_from([np.float32, np.float64]))
+    num_images, num_classes = least_images + roll.below(4 - least_images), roll.below(3) + 1
+    there = roll.table(roll.below(7) if num_images else 0, 7)
+    found = roll.table(roll.below(11) if num_images else 0, 7)
+    crowds = roll.one_of([0, 4, 1])  # none, a quarter of the objects, all of them
+    coordinates = roll.one_of([np.float32, np.float64])
     objects = Objects(
         there[:, 0] % max(num_images, 1),
         _boxes(there).astype(coordinates),
@@ -330,7 +323,7 @@ def detection_problems(draw, *, distinct=False, least_images=0):
     scores = (found[:, 6] % 8 + 1) / 8
     if distinct:
         scores = (np.argsort(np.argsort(found[:, 6], kind="stable"), kind="stable") + 1) / 16
-    precision = draw(st.sampled_from([np.float16, np.float32, np.float64]))
+    precision = roll.one_of([np.float16, np.float32, np.float64])
     detections = Detections(image, boxes, scores.astype(precision), labels)
     return DetectionProblem(DetectionBatch(detections, objects, num_images), num_classes)
 
@@ -341,10 +334,9 @@ def _boxes(rows):
     return np.concatenate([corner, corner + sides], axis=1)
 
 
-@st.composite
-def orders(draw, rows, *, within_images):
+def order_of(roll, rows, *, within_images):
     """Another order of rows: any, or one that keeps those of each image as they stand."""
-    order = _Roll(draw, len(rows)).order(len(rows))
+    order = roll.order(len(rows))
     if within_images:
         return order
     moved = order.copy()

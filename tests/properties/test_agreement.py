@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 
 from mm_metrics_plugin import DetectionPRF, MultiLabelPRF, SingleLabelAUC, SingleLabelKS, SingleLabelPRF
 from mm_metrics_plugin.cli.detection import make_report
@@ -26,7 +25,7 @@ from mm_metrics_plugin.report.tables import curve_rows
 from mm_metrics_plugin.states.confusion import ConfusionState
 from mm_metrics_plugin.states.counts import BinaryCountState
 from tests.properties.checks import check_agreement, check_rates, numbers
-from tests.properties.strategies import detection_problems, scored_labels
+from tests.properties.strategies import detection_problem_of, rolls, scored_labels_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 
@@ -72,8 +71,9 @@ def samples_of_images(problem):
     return samples
 
 
-@given(detection_problems(least_images=1), st.sampled_from([0.125, 0.3, 0.5, 1.0]))
-def test_detection_matrix_table_curve_report_and_log_agree(problem, threshold):
+@given(rolls)
+def test_detection_matrix_table_curve_report_and_log_agree(roll):
+    problem, threshold = detection_problem_of(roll, least_images=1), roll.one_of([0.125, 0.3, 0.5, 1.0])
     report, written = detection_report(problem, threshold)
     samples, names = samples_of_images(problem), written["classes"]
     matches = match_scores(problem.batch, num_classes=problem.num_classes)
@@ -159,8 +159,9 @@ def by_class(log, keys, names):
     return {key: np.array([log[f"{key}_{name}"] for name in names]) for key in keys}
 
 
-@given(scored_labels(several=False))
-def test_classification_matrix_table_curve_report_and_log_agree(problem):
+@given(rolls)
+def test_classification_matrix_table_curve_report_and_log_agree(roll):
+    problem = scored_labels_of(roll, several=False)
     scores, labels = problem.scores, problem.labels
     result = confusion_report(ConfusionState(scores.shape[1]).update(labels, scores.argmax(axis=1)).matrix)
     report = json.loads(to_json(classification_report(problem, result, result.accuracy).to_dict()))
@@ -191,8 +192,9 @@ def test_classification_matrix_table_curve_report_and_log_agree(problem):
             assert height == pytest.approx(thresholds["ks"][index], rel=0, abs=1e-12)
 
 
-@given(scored_labels(several=True), st.sampled_from([0.25, 0.5]))
-def test_several_labels_table_curve_and_log_agree(problem, threshold):
+@given(rolls)
+def test_several_labels_table_curve_and_log_agree(roll):
+    problem, threshold = scored_labels_of(roll, several=True), roll.one_of([0.25, 0.5])
     scores, truth = problem.scores, problem.labels
     counts = BinaryCountState().update(scores >= scores.dtype.type(threshold), truth)
     result = counts_report(counts.tp, counts.fp, counts.fn, counts.tn)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 from mm_metrics_plugin import SingleLabelAUC, SingleLabelPRF, StreamingMetric
 from mm_metrics_plugin.functional.auc import histogram_auc, score_auc
@@ -24,27 +23,27 @@ from tests.properties.ranks import dealt, on_ranks
 from tests.properties.strategies import (
     ScoreMap,
     cut_at,
-    detection_problems,
-    feedings,
-    orders,
-    permutations,
+    detection_problem_of,
+    feeding_of,
+    order_of,
+    rolls,
     samples_of,
-    score_maps,
-    scored_labels,
+    score_map_of,
+    scored_labels_of,
     small_metric,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 
 
-def must_find(match, *strategies, error=AssertionError):
+def must_find(match, error=AssertionError):
     """Runs the decorated property over the usual examples, and fails unless one of them breaks it in this way."""
 
     def run(check):
         @settings(phases=[Phase.generate])
-        @given(st.tuples(*strategies))
-        def tried(values):
-            check(*values)
+        @given(rolls)
+        def tried(roll):
+            check(roll)
 
         with pytest.raises(error, match=match):
             tried()
@@ -170,47 +169,47 @@ def faulty(state=Total, fault=None, **options):
     )
 
 
-def feed(check, case, data):
-    samples = data.draw(samples_of(case))
-    feeding = data.draw(feedings(len(samples)))
+def feed(check, case, roll):
+    samples = samples_of(roll, case)
+    feeding = feeding_of(roll, len(samples))
     check(case, samples, checks.numbers(small_metric(case), [samples], len(samples)), feeding)
 
 
-def merge(case, data):
-    samples = data.draw(samples_of(case))
-    checks.check_merging(case, cut_at(samples, data.draw(feedings(len(samples))).ends))
+def merge(case, roll):
+    samples = samples_of(roll, case)
+    checks.check_merging(case, cut_at(samples, feeding_of(roll, len(samples)).ends))
 
 
 def test_the_same_metric_without_fault_passes():
     case = faulty()
 
-    @given(st.data())
-    def tried(data):
-        feed(checks.check_split, case, data)
-        feed(checks.check_sharded, case, data)
-        merge(case, data)
+    @given(rolls)
+    def tried(roll):
+        feed(checks.check_split, case, roll)
+        feed(checks.check_sharded, case, roll)
+        merge(case, roll)
 
     tried()
 
 
 @pytest.mark.parametrize("state", [LastBatch, MeanOfMeans])
 def test_states_that_depend_on_the_batches_are_found(state):
-    must_find("in other batches: faulty/mean", st.data())(partial(feed, checks.check_split, faulty(state)))
+    must_find("in other batches: faulty/mean")(partial(feed, checks.check_split, faulty(state)))
 
 
 def test_metrics_that_depend_on_the_order_are_found():
     case = faulty(fault="the first is special")
-    must_find("in other batches: faulty/mean", st.data())(partial(feed, checks.check_split, case))
+    must_find("in other batches: faulty/mean")(partial(feed, checks.check_split, case))
 
 
 def test_metrics_that_count_padding_are_found():
     case = faulty(fault="counts padding")
-    must_find(r"rank \d of \d, padded: faulty/mean", st.data())(partial(feed, checks.check_sharded, case))
+    must_find(r"rank \d of \d, padded: faulty/mean")(partial(feed, checks.check_sharded, case))
 
 
 def test_what_is_lost_between_ranks_is_found():
     case = faulty(Hidden, "counts elsewhere")
-    must_find(r"rank \d of \d, \w+: faulty/mean", st.data())(partial(feed, checks.check_sharded, case))
+    must_find(r"rank \d of \d, \w+: faulty/mean")(partial(feed, checks.check_sharded, case))
 
 
 MERGES = {
@@ -224,12 +223,12 @@ MERGES = {
 
 @pytest.mark.parametrize("message", MERGES)
 def test_wrong_merges_are_found(message):
-    must_find(message, st.data())(partial(merge, faulty(*MERGES[message])))
+    must_find(message)(partial(merge, faulty(*MERGES[message])))
 
 
 def test_merges_that_forget_are_found():
     """They are associative, and the empty state is their identity."""
-    must_find("merge is not commutative", st.data())(partial(merge, faulty(Forgetful)))
+    must_find("merge is not commutative")(partial(merge, faulty(Forgetful)))
 
 
 def test_rates_outside_of_0_to_1_are_found():
@@ -263,26 +262,27 @@ def test_classes_that_are_not_alike_are_found():
     build = partial(FirstClassTwice, classwise=True)
     case = MetricCase("unfair", build, single_label, dict, classes=("a", "b", "c", "d"))
 
-    @must_find("with the classes in another order: recall", st.data())
-    def _(data):
-        samples = data.draw(samples_of(case, rows_differ=True))
-        checks.check_classes(case, samples, data.draw(permutations(NUM_CLASSES)))
+    @must_find("with the classes in another order: recall")
+    def _(roll):
+        samples = samples_of(roll, case, rows_differ=True)
+        checks.check_classes(case, samples, roll.order(NUM_CLASSES))
 
 
 def test_rank_metrics_that_look_at_the_scores_are_found():
     case = MetricCase("greedy", OnScores, single_label, dict)
 
-    @must_find("scores (ranks|negative|scaled|neighbours): auc", st.data(), score_maps)
-    def _(data, score_map):
-        checks.check_ranked(case, data.draw(samples_of(case)), score_map, ("auc",))
+    @must_find("scores (ranks|negative|scaled|neighbours): auc")
+    def _(roll):
+        checks.check_ranked(case, samples_of(roll, case), score_map_of(roll), ("auc",))
 
     with pytest.raises(AssertionError, match="no key of greedy"):
         checks.check_ranked(case, [], ScoreMap("ranks", 1), ("speed",))
 
 
 def test_certificates_that_promise_too_much_are_found():
-    @must_find("further than", scored_labels())
-    def _(problem):
+    @must_find("further than")
+    def _(roll):
+        problem = scored_labels_of(roll)
         state = ScoreHistogramState(4).update(problem.scores, problem.labels)
         binned = histogram_auc(state.positives, state.totals)
         exact = score_auc([problem.scores], problem.labels)
@@ -296,8 +296,9 @@ def test_certificates_that_promise_too_much_are_found():
 
 
 def test_functions_that_change_their_arrays_are_found():
-    @must_find("argument 0 was changed|read-only", scored_labels(), error=(AssertionError, ValueError))
-    def _(problem):
+    @must_find("argument 0 was changed|read-only", error=(AssertionError, ValueError))
+    def _(roll):
+        problem = scored_labels_of(roll)
         checks.check_inputs_kept(lambda scores, labels: scores.sort(axis=0), (problem.scores, problem.labels))
 
     def writes_back(scores):
@@ -316,10 +317,11 @@ def in_order_of_rows(problem):
 
 
 def test_matching_in_the_order_of_rows_is_found():
-    @must_find("in another order: class/right", st.data(), detection_problems(distinct=True))
-    def _(data, problem):
+    @must_find("in another order: class/right")
+    def _(roll):
+        problem = detection_problem_of(roll, distinct=True)
         found = problem.batch.detections
-        moved = problem.with_rows(detections=found.take(data.draw(orders(found, within_images=True))))
+        moved = problem.with_rows(detections=found.take(order_of(roll, found, within_images=True)))
         checks.check_same_figures(in_order_of_rows(moved), in_order_of_rows(problem), "in another order")
 
 

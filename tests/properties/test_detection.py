@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
-from hypothesis import strategies as st
 
 from mm_metrics_plugin.functional.boxes import box_iou, nms, xyxy_to_xywh
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
@@ -22,49 +21,52 @@ from tests.properties.checks import (
     permuted_figures,
 )
 from tests.properties.figures import SCORE_THRESHOLD, counted, figures, ranked
-from tests.properties.strategies import DetectionProblem, detection_problems, orders, permutations, score_maps
+from tests.properties.strategies import DetectionProblem, detection_problem_of, order_of, rolls, score_map_of
 
 
-def moved(data, problem, *, any_order):
+def moved(roll, problem, *, any_order):
     """The problem with its rows in another order, other names for its classes, and boxes given by their widths.
 
     Args:
-        data: Hypothesis's.
+        roll: What decides.
         problem: What is moved.
         any_order: Also images and their detections in another order. Otherwise rows stay in order within an image.
     """
     batch, rows = problem.batch, {}
-    names = data.draw(permutations(problem.num_classes))
+    names = roll.order(problem.num_classes)
     places = np.arange(batch.num_images)
     if any_order:
-        places = data.draw(permutations(batch.num_images))
+        places = roll.order(batch.num_images)
     for kind in ("detections", "objects"):
         given_rows = getattr(batch, kind)
         within = any_order and kind == "detections"  # of objects that overlap alike, the later one is taken
-        part = given_rows.take(data.draw(orders(given_rows, within_images=within)))
+        part = given_rows.take(order_of(roll, given_rows, within_images=within))
         part = replace(part, labels=names[part.labels], image=places[part.image])
-        if data.draw(st.booleans()):
+        if roll.below(2):
             part = replace(part, boxes=xyxy_to_xywh(part.boxes), box_format="xywh")
         rows[kind] = part
     return problem.with_rows(**rows), names
 
 
-@given(st.data(), detection_problems())
-def test_rows_of_different_images_may_be_mixed_and_classes_permuted(data, problem):
-    other, names = moved(data, problem, any_order=False)
+@given(rolls)
+def test_rows_of_different_images_may_be_mixed_and_classes_permuted(roll):
+    problem = detection_problem_of(roll)
+    other, names = moved(roll, problem, any_order=False)
     expected = permuted_figures(figures(problem), names)
     check_same_figures(figures(other), expected, "rows mixed, classes permuted", tolerance=1e-12)
 
 
-@given(st.data(), detection_problems(distinct=True))
-def test_images_and_detections_with_different_scores_may_come_in_any_order(data, problem):
-    other, names = moved(data, problem, any_order=True)
+@given(rolls)
+def test_images_and_detections_with_different_scores_may_come_in_any_order(roll):
+    problem = detection_problem_of(roll, distinct=True)
+    other, names = moved(roll, problem, any_order=True)
     expected = permuted_figures(figures(problem), names)
     check_same_figures(figures(other), expected, "in another order", tolerance=1e-12)
 
 
-@given(detection_problems(), score_maps)
-def test_growing_maps_of_scores_change_no_rank(problem, score_map):
+@given(rolls)
+def test_growing_maps_of_scores_change_no_rank(roll):
+    problem, score_map = detection_problem_of(roll), score_map_of(roll)
     detections = problem.batch.detections
     threshold = detections.scores.dtype.type(SCORE_THRESHOLD)
     known = np.unique(np.append(detections.scores, threshold))
@@ -75,11 +77,12 @@ def test_growing_maps_of_scores_change_no_rank(problem, score_map):
     check_same_figures(counted(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
 
 
-@given(st.data(), detection_problems())
-def test_counts_of_parts_add_up(data, problem):
+@given(rolls)
+def test_counts_of_parts_add_up(roll):
     """Images have nothing to do with each other, so any parts of the data set add up, whatever their order."""
+    problem = detection_problem_of(roll)
     batch = problem.batch
-    cuts = sorted(data.draw(st.lists(st.integers(0, batch.num_images), max_size=3)))
+    cuts = sorted(roll.some(roll.below(4)) % (batch.num_images + 1))
     parts = [batch.images(start, stop) for start, stop in zip([0, *cuts], [*cuts, batch.num_images])]
     states, first = [], 0
     totals = {}
@@ -90,7 +93,7 @@ def test_counts_of_parts_add_up(data, problem):
         states.append(ScoredMatchState(problem.num_classes).update(part, keys))
         first += part.num_images
     check_same_figures(totals, counted(problem), "parts added up")
-    merged = merge_all([states[place] for place in data.draw(permutations(len(states)))])
+    merged = merge_all([states[place] for place in roll.order(len(states))])
     whole = match_scores(batch, num_classes=problem.num_classes)
     found = merged.matches()
     check_same_figures(
@@ -101,8 +104,9 @@ def test_counts_of_parts_add_up(data, problem):
     assert found.num_images == whole.num_images
 
 
-@given(detection_problems())
-def test_arrays_are_left_as_they_are(problem):
+@given(rolls)
+def test_arrays_are_left_as_they_are(roll):
+    problem = detection_problem_of(roll)
     batch = problem.batch
     found, there = batch.detections, batch.objects
 
@@ -117,8 +121,9 @@ def test_arrays_are_left_as_they_are(problem):
     check_inputs_kept(everything, (*arrays, there.image, there.boxes, there.labels, there.crowd))
 
 
-@given(detection_problems())
-def test_everything_is_counted_once(problem):
+@given(rolls)
+def test_everything_is_counted_once(roll):
+    problem = detection_problem_of(roll)
     detections, objects = problem.batch.detections, problem.batch.objects
     for protocol in ("coco", "agnostic"):
         matches = match(detections, objects, num_classes=problem.num_classes, protocol=protocol)
@@ -132,8 +137,9 @@ def test_everything_is_counted_once(problem):
         assert len(np.unique(taken)) == len(taken)  # no object twice
 
 
-@given(detection_problems())
-def test_every_error_has_one_kind(problem):
+@given(rolls)
+def test_every_error_has_one_kind(roll):
+    problem = detection_problem_of(roll)
     errors = error_types(problem.batch, num_classes=problem.num_classes)
     regular = np.bincount(problem.batch.objects.labels[~problem.batch.objects.crowd], minlength=problem.num_classes)
     found = np.bincount(problem.batch.detections.labels, minlength=problem.num_classes)
@@ -156,9 +162,9 @@ def perfect(problem):
     return problem.with_rows(detections=detections, objects=objects)
 
 
-@given(detection_problems())
-def test_perfect_is_one_and_beside_is_nothing(problem):
-    problem = perfect(problem)
+@given(rolls)
+def test_perfect_is_one_and_beside_is_nothing(roll):
+    problem = perfect(detection_problem_of(roll))
     present = np.unique(problem.batch.objects.labels)
     detections = problem.batch.detections
     beside = problem.with_rows(detections=replace(detections, boxes=detections.boxes + 1000))
@@ -177,9 +183,10 @@ def test_perfect_is_one_and_beside_is_nothing(problem):
             assert value == 1 or matrix.trace() == 0
 
 
-@given(detection_problems(), st.sampled_from([0.25, 0.5, 1.0]))
-def test_equal_scores_are_settled_by_the_order_of_images_and_rows(problem, step):
+@given(rolls)
+def test_equal_scores_are_settled_by_the_order_of_images_and_rows(roll):
     """The written rule: score descending, then image order, then detection order. Told apart by it, nothing changes."""
+    problem, step = detection_problem_of(roll), roll.one_of([0.25, 0.5, 1.0])
     detections = problem.batch.detections
     order = np.lexsort((np.arange(len(detections)), detections.image, -detections.scores))
     distinct = np.empty(len(order))

@@ -33,7 +33,7 @@ from mm_metrics_plugin.functional.auc import histogram_auc, score_auc
 from mm_metrics_plugin.functional.ks import histogram_ks, score_ks
 from mm_metrics_plugin.states.scores import ScoreHistogramState
 from tests.properties.checks import check_certificate, check_inputs_kept, numbers
-from tests.properties.strategies import scored_labels
+from tests.properties.strategies import rolls, scored_labels_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 
@@ -148,8 +148,9 @@ def test_every_metric_has_a_known_value():
 # --- certificates -----------------------------------------------------------------------------------------------------
 
 
-@given(scored_labels(), st.sampled_from([2, 3, 7, 16, 64]), st.sampled_from(["roc", "pr"]))
-def test_the_binned_auc_keeps_to_its_certificate(problem, num_bins, curve):
+@given(rolls)
+def test_the_binned_auc_keeps_to_its_certificate(roll):
+    problem, num_bins, curve = scored_labels_of(roll), roll.one_of([2, 3, 7, 16, 64]), roll.one_of(["roc", "pr"])
     state = ScoreHistogramState(num_bins).update(problem.scores, problem.labels)
     for average in ("macro", "weighted", "micro"):
         exact = score_auc([problem.scores], problem.labels, average=average, curve=curve)
@@ -157,8 +158,9 @@ def test_the_binned_auc_keeps_to_its_certificate(problem, num_bins, curve):
         check_certificate(exact.value, binned.value, binned.error)
 
 
-@given(scored_labels(), st.sampled_from([2, 3, 7, 16, 64]))
-def test_the_binned_ks_keeps_to_its_certificate(problem, num_bins):
+@given(rolls)
+def test_the_binned_ks_keeps_to_its_certificate(roll):
+    problem, num_bins = scored_labels_of(roll), roll.one_of([2, 3, 7, 16, 64])
     state = ScoreHistogramState(num_bins).update(problem.scores, problem.labels)
     exact, binned = score_ks([problem.scores], problem.labels), histogram_ks(state.positives, state.totals)
     for value, approximate, error in zip(exact.per_class, binned.per_class, binned.errors):
@@ -166,8 +168,10 @@ def test_the_binned_ks_keeps_to_its_certificate(problem, num_bins):
         assert np.isnan(value) or approximate <= value  # a threshold inside a bin can only do better
 
 
-@given(scored_labels())
-def test_scores_and_labels_are_left_as_they_are(problem):
+@given(rolls)
+def test_scores_and_labels_are_left_as_they_are(roll):
+    problem = scored_labels_of(roll)
+
     def everything(scores, labels):
         for curve in ("roc", "pr"):
             for average in ("macro", "micro"):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
 from mm_metrics_plugin import (
     DetectionPRF,
@@ -28,7 +29,7 @@ from tests.properties.checks import (
     check_split,
     numbers,
 )
-from tests.properties.strategies import cut_at, feedings, permutations, samples_of, score_maps, small_metric
+from tests.properties.strategies import cut_at, feeding_of, rolls, samples_of, score_map_of, small_metric
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 
@@ -37,22 +38,34 @@ def over(cases):
     return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
 
 
+LEAST_EXAMPLES = 200  # of a case
+CASES_OF = Counter(type(case.metric()) for case in CASES)
+
+
+def tried(case):
+    """Runs the decorated property over the examples: the cases of one metric share them if they are many."""
+    share = settings.default.max_examples // CASES_OF[type(case.metric())]
+    return lambda check: settings(max_examples=max(share, LEAST_EXAMPLES))(given(rolls)(check))()
+
+
 @over(CASES)
-@given(data=st.data())
-def test_samples_may_come_in_any_way(case, data):
+def test_samples_may_come_in_any_way(case):
     """In any batches and order, on any ranks; and their states merge in any way."""
-    samples = data.draw(samples_of(case))
-    feeding = data.draw(feedings(len(samples), padded=case.order_matters))
-    if case.order_matters:
-        # Then the batches of all ranks together are one, and all ranks must have as many.
-        batches = batches_of(samples, feeding.batch_size * feeding.world_size)
-        expected = numbers(small_metric(case), batches, len(samples))
-    else:
-        expected = numbers(small_metric(case), [samples], len(samples))
-        check_split(case, samples, expected, feeding)
-    check_rates(expected)
-    check_sharded(case, samples, expected, feeding)
-    check_merging(case, cut_at(samples, feeding.ends), None if case.order_matters else expected)
+
+    @tried(case)
+    def _(roll):
+        samples = samples_of(roll, case)
+        feeding = feeding_of(roll, len(samples), padded=case.order_matters)
+        if case.order_matters:
+            # Then the batches of all ranks together are one, and all ranks must have as many.
+            batches = batches_of(samples, feeding.batch_size * feeding.world_size)
+            expected = numbers(small_metric(case), batches, len(samples))
+        else:
+            expected = numbers(small_metric(case), [samples], len(samples))
+            check_split(case, samples, expected, feeding)
+        check_rates(expected)
+        check_sharded(case, samples, expected, feeding)
+        check_merging(case, cut_at(samples, feeding.ends), None if case.order_matters else expected)
 
 
 def num_classes(case):
@@ -68,10 +81,11 @@ def num_classes(case):
 
 
 @over([case for case in CASES if num_classes(case)])
-@given(data=st.data())
-def test_classes_may_be_permuted(case, data):
-    samples = data.draw(samples_of(case, rows_differ=True))
-    check_classes(case, samples, data.draw(permutations(num_classes(case))))
+def test_classes_may_be_permuted(case):
+    @tried(case)
+    def _(roll):
+        samples = samples_of(roll, case, rows_differ=True)
+        check_classes(case, samples, roll.order(num_classes(case)))
 
 
 def ranked_keys(case):
@@ -92,6 +106,9 @@ def ranked_keys(case):
 
 
 @over([case for case in CASES if ranked_keys(case)])
-@given(data=st.data())
-def test_growing_maps_of_scores_change_no_rank(case, data):
-    check_ranked(case, data.draw(samples_of(case)), data.draw(score_maps), ranked_keys(case))
+def test_growing_maps_of_scores_change_no_rank(case):
+    keys = ranked_keys(case)
+
+    @tried(case)
+    def _(roll):
+        check_ranked(case, samples_of(roll, case), score_map_of(roll), keys)
