@@ -39,9 +39,7 @@ PRELOADED = (
 )
 PRELOADED += ("mmdet.utils", "mmdet.apis", "mmcv.ops", "matplotlib.pyplot", "supervision", "pycocotools.cocoeval")
 PRELOADED += ("sklearn.metrics", "scipy.stats", "hypothesis", "pytest", "torchmetrics")
-READING = [
-    f"tests/io/test_{name}.py" for name in ("golden", "pickle_limits", "stand_ins", "safe_pickle", "hostile_pickles")
-]
+READING = [f"tests/io/test_{name}.py" for name in ("golden", "pickle_limits", "stand_ins", "safe_pickle")]
 # The tests of each module, the quickest to fail first. Its own examples always come before them.
 TARGETS: Dict[str, List[str]] = {
     "functional/matching.py": ["tests/functional/test_matching.py"],

@@ -23,9 +23,9 @@ from mm_metrics_plugin.states.scores import ScoreHistogramState
 
 
 def problem(seed, samples=300, classes=5, digits=1, dtype=np.float32):
-    """Scores with many ties and a signal; every class occurs."""
+    """Scores with many ties and a signal; every class occurs, the last three times as often as the others."""
     generator = np.random.default_rng(seed)
-    labels = generator.permutation(np.arange(samples) % classes)
+    labels = generator.permutation(np.minimum(np.arange(samples) % (classes + 2), classes - 1))
     logits = generator.normal(size=(samples, classes))
     logits[np.arange(samples), labels] += 1
     scores = np.round(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True), digits)
@@ -159,6 +159,25 @@ def test_the_certificate_always_holds(rows, num_bins, curve):
     exact = (roc_auc_score if curve == "roc" else average_precision_score)(truth, scores)
     assert abs(exact - value) <= bound + 1e-12
     assert 0 <= value <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("average", ["macro", "weighted", "micro"])
+@pytest.mark.parametrize("curve", ["roc", "pr"])
+def test_bins_that_part_all_scores_are_exact(average, curve):
+    scores, labels = problem(0, digits=1, dtype=np.float64)
+    state = ScoreHistogramState(1000).update(scores, labels)
+    binned = histogram_auc(state.positives, state.totals, average=average, curve=curve)
+    exact = score_auc([scores], labels, average=average, curve=curve, classwise=True)
+    assert binned.value == pytest.approx(exact.value, abs=1e-12)
+    np.testing.assert_allclose(binned.per_class, exact.per_class, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(binned.support, exact.support)
+
+
+def test_micro_gives_the_classes_if_asked():
+    scores, labels = problem(0)
+    assert len(score_auc([scores], labels, average="micro", classwise=False).per_class) == 0
+    per_class = score_auc([scores], labels, average="micro", classwise=True).per_class
+    np.testing.assert_array_equal(per_class, one_vs_rest_auc([scores], labels))
 
 
 @pytest.mark.parametrize("temperature", [8.0, 0.5], ids=["peaked", "flat"])

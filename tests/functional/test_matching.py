@@ -336,8 +336,9 @@ def test_wrong_options():
     batch = empty_batch()
     with pytest.raises(ValueError, match="protocol"):
         match(batch.detections, batch.objects, num_classes=1, protocol="voc")
-    with pytest.raises(ValueError, match="iou_threshold"):
-        match(batch.detections, batch.objects, num_classes=1, iou_threshold=0)
+    for threshold in (0, -0.5, 1.5, 2):
+        with pytest.raises(ValueError, match="iou_threshold"):
+            match(batch.detections, batch.objects, num_classes=1, iou_threshold=threshold)
 
 
 def test_text_and_dict_say_why_protocols_differ():
@@ -350,6 +351,65 @@ def test_text_and_dict_say_why_protocols_differ():
     assert (values["duplicates"], values["objects_counted_again"], values["detections_counted_again"]) == (1, 1, 0)
     assert values["matrix"] == [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
     assert "duplicates" not in str(match(found, there, num_classes=2))
+
+
+def test_the_text_tells_right_confused_false_and_missed_apart():
+    """Two right, three taken for another class, four on background, five missed, one on a crowd, one too weak."""
+    places = np.arange(16) * 100.0
+    boxes = np.stack([places, np.zeros(16), places + 10, np.full(16, 10)], axis=1)
+    labels = np.arange(16) % 3
+    there = [0, 1, 2, 3, 4, 9, 10, 11, 12, 13, 14]
+    crowd = np.array(there) == 14
+    objects = Objects(np.zeros(11, int), boxes[there], labels[there], crowd=crowd)
+    said = [0, 1, 2, 3, 4, 5, 6, 7, 8, 14, 15]
+    predicted = np.where(np.isin(said, [2, 3, 4]), (labels[said] + 1) % 3, labels[said])
+    detections = Detections(np.zeros(11, int), boxes[said], np.where(np.array(said) == 15, 0.1, 0.9), predicted)
+    coco = match(detections, objects, num_classes=3)
+    assert str(coco).splitlines() == [
+        "protocol coco, IoU >= 0.5, score >= 0.3",
+        "9 detections used, 1 below the threshold, 1 ignored",
+        "10 objects, 1 ignored",
+        "2 on the diagonal, 3 between classes, 4 detections on background, 5 objects missed",
+    ]
+    assert (coco.objects_counted_again, coco.detections_counted_again, coco.duplicates) == (0, 0, None)
+    mmdet = match(detections, objects, num_classes=3, protocol="mmdet")
+    assert str(mmdet).splitlines()[1:] == [
+        "10 detections used, 1 below the threshold, 0 ignored",
+        "11 objects, 0 ignored",  # what is a crowd to others counts as an object
+        "3 on the diagonal, 3 between classes, 4 detections on background, 8 objects missed",  # confused ones as well
+        "0 duplicates counted as right, rows count 3 more than the objects, columns 0 more than the detections",
+    ]
+
+
+def test_agnostic_turns_to_crowds_last():
+    boxes = [[0, 0, 10, 10], [0, 0, 10, 9], [50, 0, 60, 10]]
+    objects = Objects([0, 0], [[0, 0, 10, 10], [0, 0, 60, 10]], [0, 0], crowd=[False, True])
+    matches = match(
+        Detections([0, 0, 0], boxes, [0.9, 0.8, 0.7], [0, 0, 0]), objects, num_classes=1, protocol="agnostic"
+    )
+    assert matches.matched_object.tolist() == [0, 1, 1]
+    assert matches.ignored.tolist() == [False, True, True]
+    assert matches.matrix.tolist() == [[1, 0], [0, 0]]
+
+
+def test_agnostic_parts_equal_overlaps_by_score_also_among_those_turned_away():
+    """The first prefers an object that the second has a better claim to; on the other it ties with the third."""
+    boxes = [[0, 0, 10, 6], [0, 0, 10, 8], [0, 0, 10, 1.5]]
+    objects = Objects([0, 0], [[0, 0, 10, 10], [0, 0, 10, 3]], [0, 0])
+    matches = match(
+        Detections([0, 0, 0], boxes, [0.9, 0.8, 0.7], [0, 0, 0]), objects, num_classes=1, protocol="agnostic"
+    )
+    assert matches.matched_object.tolist() == [1, 0, -1]
+
+
+def test_turns_are_taken_under_each_setting_by_itself():
+    """Detection 0 may have the object under setting 1 only, so detection 1 gets it under 2 and 4, and else the crowd."""
+    pairs = assignment.Pairs(np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([0.9, 0.8, 0.7]))
+    taken = np.zeros(2, dtype=np.uint8)
+    shared = np.array([False, True])
+    rows, gained = assignment.take_in_turn(pairs, np.zeros(2, int), np.array([1, 7, 7], dtype=np.uint8), taken, shared)
+    assert sorted(zip(rows.tolist(), gained.tolist())) == [(0, 1), (1, 6), (2, 1)]
+    assert taken.tolist() == [7, 0]
 
 
 def test_formats_and_areas_are_not_mixed():
