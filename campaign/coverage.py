@@ -12,7 +12,7 @@ from campaign.part import Figures, Part
 
 
 def run() -> Figures:
-    """The whole suite but for the properties, which reach nothing more."""
+    """The suite but for its longest parts, which could only add to it."""
     figures = Figures()
     asked = Coverage().get_option("report:fail_under")
     done = subprocess.run(["make", "--no-print-directory", "coverage"], cwd=ROOT, capture_output=True, text=True)
@@ -36,7 +36,7 @@ def run() -> Figures:
 PART = Part(
     "coverage",
     "Coverage",
-    "Lines and branches of `mm_metrics_plugin` that the suite runs, in all its processes (`make coverage`). The"
-    " property tests are left out: what only they reach does not count.",
+    "Lines and branches of `mm_metrics_plugin` that the suite runs, in all its processes (`make coverage`), without the"
+    " property tests, the training runs, the browser and the faults: what only they reach does not count.",
     run,
 )

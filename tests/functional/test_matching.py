@@ -403,7 +403,7 @@ def test_agnostic_parts_equal_overlaps_by_score_also_among_those_turned_away():
 
 
 def test_turns_are_taken_under_each_setting_by_itself():
-    """Detection 0 may have the object under setting 1 only, so detection 1 gets it under 2 and 4, and else the crowd."""
+    """Detection 0 may have the object under setting 1 only, so detection 1 gets it under 2 and 4, else the crowd."""
     pairs = assignment.Pairs(np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([0.9, 0.8, 0.7]))
     taken = np.zeros(2, dtype=np.uint8)
     shared = np.array([False, True])
