@@ -2,7 +2,8 @@
 
 The changes are those of cosmic-ray, every one but for binary operators and comparisons, of which each place gets one
 replacement of the many there are, chosen by a fixed seed. Each change is made in a copy of the project. torch and
-the peers are imported once; every mutant gets a fork of that process, so that it costs its tests and little more.
+the peers are imported once; every mutant gets a fork of that process, so that it costs its tests and little more. How
+it ended is kept in ``build/`` for as long as the module and its tests stay as they are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import ast
 import difflib
 import gc
+import hashlib
 import os
 import random
 import resource
@@ -210,11 +212,10 @@ class Runner:
         """The end of what the last run in a copy printed."""
         return (copy / "log.txt").read_text(errors="replace")[-3000:]
 
-    def run(self, module: str, todo: List[Mutant], verbose: bool = False) -> List[Tuple[Mutant, str]]:
-        """How each ended: killed, timeout or survived."""
+    def run(self, module: str, todo: List[Mutant], verbose: bool = False) -> Iterator[Tuple[Mutant, str]]:
+        """Each mutant with how it ended: killed, timeout or survived."""
         limit = 20 + 5 * self.check_unchanged(module)
         waiting, free, running = list(reversed(todo)), list(self.copies), {}
-        ended: List[Tuple[Mutant, str]] = []
         while waiting or running:
             while waiting and free:
                 copy, mutant = free.pop(), waiting.pop()
@@ -225,12 +226,12 @@ class Runner:
                 copy, mutant, begin = running.pop(process)
                 late = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
                 outcome = "timeout" if late else "killed" if status else "survived"
-                ended.append((mutant, outcome))
                 free.append(copy)
                 if verbose:
                     print(
                         f"{time.monotonic() - begin:6.1f} s {outcome:9} {mutant.before}  ->  {mutant.after}", flush=True
                     )
+                yield mutant, outcome
             else:
                 for process, (_, _, begin) in running.items():
                     if time.monotonic() - begin > limit:
@@ -238,20 +239,55 @@ class Runner:
                 time.sleep(0.02)
         for copy in self.copies:  # the next module's mutants are changed in one place only
             self.write(copy, module, _source(module))
-        return ended
+
+
+class Kept:
+    """How mutants ended before, by what decides it: the changed module and its tests."""
+
+    def __init__(self, path: Path = ROOT / "build" / "mutants.txt") -> None:
+        path.parent.mkdir(exist_ok=True)
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._outcomes = dict(line.split() for line in lines)
+        self._path = path
+
+    @staticmethod
+    def _key(mutant: Mutant) -> str:
+        tests = "".join((ROOT / name).read_text(encoding="utf-8") for name in TARGETS[mutant.module])
+        return hashlib.sha256((mutant.code + tests).encode()).hexdigest()
+
+    def get(self, mutant: Mutant) -> Optional[str]:
+        """How it ended, if that is known."""
+        return self._outcomes.get(self._key(mutant))
+
+    def keep(self, mutant: Mutant, outcome: str) -> None:
+        """Writes it down at once."""
+        with self._path.open("a") as file:
+            file.write(f"{self._key(mutant)} {outcome}\n")
+
+
+def outcomes(modules: List[str], sample: Optional[int], verbose: bool) -> Iterator[Tuple[str, Dict[Mutant, str]]]:
+    """Module by module, how its mutants ended."""
+    kept, runner = Kept(), None
+    for module in modules:
+        todo = list(mutants(module))
+        if sample is not None:
+            todo = random.Random(0).sample(todo, min(sample, len(todo)))
+        known = {mutant: kept.get(mutant) for mutant in todo}
+        new = [mutant for mutant in todo if known[mutant] is None]
+        if new:
+            runner = runner or Runner(len(os.sched_getaffinity(0)))
+            for mutant, outcome in runner.run(module, new, verbose):
+                known[mutant] = outcome
+                kept.keep(mutant, outcome)
+        yield module, known  # type: ignore[misc]
 
 
 def run(modules: Optional[List[str]] = None, sample: Optional[int] = None, verbose: bool = False) -> Figures:
     """Every module; ``sample`` takes that many of its mutants only."""
     figures = Figures()
-    runner = Runner(len(os.sched_getaffinity(0)))
     rows: List[str] = []
-    for module in modules or TARGETS:
-        todo = list(mutants(module))
-        if sample is not None:
-            todo = random.Random(0).sample(todo, min(sample, len(todo)))
-        ended = runner.run(module, todo, verbose)
-        counts = Counter(outcome for _, outcome in ended)
+    for module, ended in outcomes(modules or list(TARGETS), sample, verbose):
+        counts = Counter(ended.values())
         share = 1 - counts["survived"] / len(ended)
         figures.add(
             f"`{module}`",
@@ -259,7 +295,7 @@ def run(modules: Optional[List[str]] = None, sample: Optional[int] = None, verbo
             f"{share:.1%} of {len(ended)} ({counts['timeout']} by not ending)",
             share >= ASKED,
         )
-        for mutant, outcome in ended:
+        for mutant, outcome in ended.items():
             if outcome == "survived":
                 why = reason(mutant.module, mutant.before, mutant.after) or "**not explained**"
                 rows.append(f"| `{module}` | {_code(mutant.before)} | {_code(mutant.after)} | {why} |")
