@@ -145,7 +145,13 @@ def test_counts_of_pixels_do_not_overflow():
     assert (large.mcc, large.kappa, large.macro.precision) == (small.mcc, small.kappa, small.macro.precision)
 
 
-@pytest.mark.parametrize("matrix", [np.zeros((2, 4), int), np.zeros((3, 2), int), np.zeros((2, 2)), np.zeros(4, int)])
+@pytest.mark.parametrize("shape", [(2, 4), (3, 2), (4,), (2, 2, 2)])
+def test_what_has_not_the_shape_of_a_confusion_matrix_is_refused(shape):
+    with pytest.raises(MetricInputError, match="square"):
+        confusion_report(np.zeros(shape, int))
+
+
+@pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.zeros((2, 2), bool)])
 def test_what_is_no_confusion_matrix_is_refused(matrix):
     with pytest.raises(MetricInputError, match="square"):
         confusion_report(matrix)
