@@ -42,7 +42,7 @@ REASONS: List[Tuple[str, str, str, str]] = [
         "functional/matching.py",
         r"slot = np\.minimum",
         "",
-        "who is not found in the block is asked again with the next, and the strict order of pairs leads to the same end",
+        "who is not found in the block is asked again with the next, and the strict order of pairs leads to the same",
     ),
     ("functional/matching.py", r"assume_unique=True", r"assume_unique=False", "they are unique; only speed differs"),
     (
@@ -58,12 +58,6 @@ REASONS: List[Tuple[str, str, str, str]] = [
         "a negative overlap is below every threshold and left out by the next comparison",
     ),
     ("functional/assignment.py", r"rows, gained = \[row\[:0\]\]", "", "only gives the type of what is empty"),
-    (
-        "functional/assignment.py",
-        r"else np\.empty\(0, int\)",
-        r"np\.empty\(\s*-?1, int\)",
-        "blocks without pairs are never passed on",
-    ),
     (
         "functional/assignment.py",
         r"np\.append\(same, False\) \| np\.append\(False, same\)",

@@ -156,9 +156,7 @@ def by_preference(pairs: Pairs, last: np.ndarray) -> Pairs:
         last: For each object, whether it comes after all others whatever it overlaps.
     """
     same = pairs.detection[1:] == pairs.detection[:-1]
-    several = (
-        np.flatnonzero(np.append(same, False) | np.append(False, same)) if len(pairs.detection) else np.empty(0, int)
-    )
+    several = np.flatnonzero(np.append(same, False) | np.append(False, same))
     if not len(several):
         return pairs
     # Most detections have one candidate; only the others need sorting, and they stay on the same rows.

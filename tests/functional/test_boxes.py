@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from pycocotools import mask
 
-from mm_metrics_plugin.functional.assignment import coco_pairs, mmdet_pairs
+from mm_metrics_plugin.functional import assignment
+from mm_metrics_plugin.functional.assignment import Pairs, by_preference, coco_pairs, gathered, mmdet_pairs
 from mm_metrics_plugin.functional.boxes import (
     box_area,
     box_iou,
@@ -125,3 +126,31 @@ def test_stable_order_equals_lexsort(dtype):
             [-scores, random.integers(65_530, 65_550, size)],
         ):
             np.testing.assert_array_equal(stable_order(*keys), np.lexsort(keys[::-1]))
+
+
+# --- pairs a block at a time ------------------------------------------------------------------------------------------
+
+
+def numbered_pairs(numbers):
+    return Pairs(np.array(numbers), np.array(numbers) + 10, np.array(numbers) / 100)
+
+
+def test_small_blocks_are_joined_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(assignment, "KEPT_AT_ONCE", 3)
+    blocks = [numbered_pairs(numbers) for numbers in ([0], [1], [2], [3, 4], [], [5, 6, 7, 8], [9])]
+    joined = list(gathered(iter(blocks)))
+    assert [pairs.detection.tolist() for pairs in joined] == [[0, 1, 2], [3, 4, 5, 6, 7, 8], [9]]
+    for pairs in joined:
+        assert (pairs.object - 10).tolist() == (pairs.overlap * 100).round().tolist() == pairs.detection.tolist()
+    assert list(gathered(iter([numbered_pairs([])]))) == []
+
+
+def test_detections_are_cut_into_runs_of_pairs(monkeypatch):
+    monkeypatch.setattr(assignment, "PAIRS_AT_ONCE", 4)
+    first, count = np.array([0, 0, 2, 2, 5, 0]), np.array([2, 2, 3, 1, 0, 6])
+    runs = [(start, stop, rows.tolist()) for start, stop, _, rows in assignment._blocks(first, count)]
+    assert runs == [(0, 2, [0, 1, 0, 1]), (2, 5, [2, 3, 4, 2]), (5, 6, [0, 1, 2, 3, 4, 5])]
+
+
+def test_nothing_has_no_preference():
+    assert by_preference(numbered_pairs([]), np.zeros(0, bool)).detection.tolist() == []
