@@ -23,6 +23,8 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -74,7 +76,7 @@ class Mutant(NamedTuple):
 
 
 def mutants(module: str) -> Iterator[Mutant]:
-    """Every mutant of a module, in a fixed order."""
+    """Every mutant of a module, in an order that is random but fixed: to make one takes a while."""
     import cosmic_ray.plugins
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.mutating import mutate_code
@@ -96,8 +98,9 @@ def mutants(module: str) -> Iterator[Mutant]:
                 )
                 occurrence += 1
     chooser = random.Random(8)
-    for chosen in places.values():
-        name, occurrence = chooser.choice(chosen)
+    chosen = [chooser.choice(replacements) for replacements in places.values()]
+    chooser.shuffle(chosen)
+    for name, occurrence in chosen:
         try:
             code = mutate_code(source, cosmic_ray.plugins.get_operator(name)(), occurrence)
         except AttributeError:  # cosmic-ray cannot replace an exception with a dotted name
@@ -126,6 +129,7 @@ class _WithoutAnnotations(ast.NodeTransformer):
         return self.generic_visit(node)  # type: ignore[return-value]
 
 
+@lru_cache(maxsize=2)
 def _program(code: str) -> str:
     """What a text says to Python; nothing if it is none, as when the star before keyword arguments was replaced."""
     try:
@@ -270,8 +274,7 @@ def outcomes(modules: List[str], most: int, verbose: bool) -> Iterator[Tuple[str
     """Module by module, how its mutants ended."""
     kept, runner = Kept(), None
     for module in modules:
-        todo = list(mutants(module))
-        todo = random.Random(8).sample(todo, min(most, len(todo)))
+        todo = list(islice(mutants(module), most))
         known = {mutant: kept.get(mutant) for mutant in todo}
         new = [mutant for mutant in todo if known[mutant] is None]
         if new:
