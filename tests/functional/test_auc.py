@@ -67,6 +67,38 @@ def test_one_vs_one_equals_scikit_learn(seed, average):
     assert score_auc([scores], labels, multi_class="ovo", average=average).value == pytest.approx(expected, abs=1e-12)
 
 
+def test_a_class_in_one_vs_one_is_the_mean_of_its_pairs():
+    scores, labels = problem(0, digits=2)
+    expected = []
+    for one in range(5):
+        values = []
+        for other in set(range(5)) - {one}:
+            both = np.isin(labels, [one, other])
+            values += [roc_auc_score(labels[both] == c, scores[both, c]) for c in (one, other)]
+        expected.append(np.mean(values))
+    np.testing.assert_allclose(score_auc([scores], labels, multi_class="ovo").per_class, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("curve, reference", [("roc", roc_auc_score), ("pr", average_precision_score)])
+@pytest.mark.parametrize("least", [-1, 0])
+def test_several_labels_equal_scikit_learn(curve, reference, least):
+    """1 is of the class, 0 is not, -1 is not known and left out."""
+    scores, _ = problem(1, digits=2)
+    truth = np.random.default_rng(1).integers(least, 2, scores.shape)
+    expected = [reference(truth[truth[:, c] >= 0, c], scores[truth[:, c] >= 0, c]) for c in range(5)]
+    np.testing.assert_allclose(score_auc([scores], truth, curve=curve).per_class, expected, rtol=0, atol=1e-12)
+    micro = score_auc([scores[:100], scores[100:]], truth, curve=curve, average="micro").value
+    assert micro == pytest.approx(reference(truth[truth >= 0], scores[truth >= 0]), abs=1e-12)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_labels_that_are_all_alike_have_no_auc(label):
+    scores, _ = problem(0)
+    truth = np.full(scores.shape, label)
+    for average in ("macro", "micro"):
+        assert np.isnan(score_auc([scores], truth, average=average).value)
+
+
 def test_more_columns_than_one_tile_and_many_blocks():
     scores, labels = problem(0, samples=700, classes=50, digits=3)
     blocks = np.split(scores, [1, 2, 100, 612])
