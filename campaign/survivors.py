@@ -88,6 +88,7 @@ REASONS: List[Tuple[str, str, str, str]] = [
     ("io/safe_pickle.py", r"^height = 0$", "", "what stands outside of the first value is asked for by nobody"),
     ("io/safe_pickle.py", r"stacklevel", "", "which line of the caller's a warning points to"),
     ("io/safe_pickle.py", r"len\(path\) >= DEEPEST", r"== DEEPEST", "the path grows by one at a time"),
+    ("io/pickle_machine.py", r"self\.start = 0", "", "set anew before the first opcode is run"),
     ("io/pickle_machine.py", r"end < 0", r"end < 1", "a line never ends at byte 0: its opcode stands before it"),
     (
         "io/pickle_machine.py",

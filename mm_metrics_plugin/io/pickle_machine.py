@@ -88,6 +88,7 @@ class Machine:
         "persistent",
         "source",
         "stack",
+        "start",
     )
 
     def __init__(
@@ -97,6 +98,7 @@ class Machine:
         self.names = names
         self.source = source
         self.persistent = persistent
+        self.start = 0
         self.stack: List[Any] = []
         self.outer: List[List[Any]] = []  # the stacks below each open mark
         self.memo: List[Any] = []
