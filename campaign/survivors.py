@@ -75,6 +75,7 @@ REASONS: List[Tuple[str, str, str, str]] = [
     ("functional/assignment.py", r"start < len\(count\)", "", "the last block always ends at the length"),
     ("functional/assignment.py", r"-thing", r"~thing", "both turn the order round"),
     ("functional/auc.py", r"max_fpr == 1", "", "the part up to a rate of 1 is the whole, by either formula"),
+    ("functional/auc.py", r"not num_positives or not", r"and not", "of a part of the curve, 0 / 0 makes NaN as well"),
     ("functional/auc.py", r"blocks\[0\]", r"blocks\[ ?-1\]", "all blocks have as many columns"),
     ("*", r"^\*,$", r"^/,$", "options may then be given by place as well"),
     ("*", r"^raise \w+\(f", r"^raise", "only a number or a name in the text of an error"),
