@@ -324,7 +324,8 @@ PART = Part(
     "Mutation testing",
     "One small change at a time (cosmic-ray's operators; of the replacements of a binary operator or comparison one;"
     f" of each module at most {MOST_MUTANTS}; all chosen by a fixed seed), made in the modules that match,"
-    f" rank, count and read. At least {ASKED:.0%} must be noticed by the module's own tests and examples.",
+    f" rank, count and read. At least {ASKED:.0%} must be noticed by the module's own tests and examples."
+    " What is known of a module and tests that stayed the same is not tried again: the time is that of what was new.",
     run,
 )
 
