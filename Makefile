@@ -14,6 +14,9 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mm_metrics_plugin
 WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-$(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
 JOBS   := $(shell nproc 2>/dev/null || echo 2)
 
+# Tests on all cores; those of one file stay together, as what they set up is shared.
+SIDE_BY_SIDE := --numprocesses $(JOBS) --dist loadfile
+
 # The maintained forks keep the import names, so they live in an environment of their own.
 FORKS      := .venv-forks
 FORK_MMCV  := $(shell sed -n 's/^onedl-mmcv==//p' requirements/forks.txt)
@@ -29,7 +32,7 @@ demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC 
 	@$(RUN) tools/demo.py
 
 test: $(VENV)/.tests $(VENV)/.docs browser ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
-	$(RUN) -m pytest --numprocesses $(JOBS) --dist loadfile
+	$(RUN) -m pytest $(SIDE_BY_SIDE)
 
 test-forks: $(FORKS)/.stack ## run the integration tests on the maintained onedl forks (compiles their mmcv once)
 	$(FORKS)/bin/python -m pytest tests/integration
@@ -51,7 +54,7 @@ test-versions: $(VENV)/.tests ## run what needs no torch on the oldest and the n
 NOT_COUNTED := $(foreach name,properties integration browser faults,--ignore tests/$(name))
 coverage: $(VENV)/.tests $(VENV)/.docs ## measure what the quicker half of the suite reaches, child processes included
 	rm -f .coverage .coverage.*
-	$(RUN) -m coverage run -m pytest $(NOT_COUNTED) --numprocesses $(JOBS) --dist loadfile
+	$(RUN) -m coverage run -m pytest $(NOT_COUNTED) $(SIDE_BY_SIDE)
 	$(RUN) -m coverage combine --quiet
 	$(RUN) -m coverage report
 

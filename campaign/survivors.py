@@ -79,7 +79,7 @@ REASONS: List[Tuple[str, str, str, str]] = [
     ("functional/auc.py", r"blocks\[0\]", r"blocks\[ ?-1\]", "all blocks have as many columns"),
     ("*", r"^\*,$", r"^/,$", "options may then be given by place as well"),
     ("*", r"^raise \w+\(f", r"^raise", "only a number or a name in the text of an error"),
-    ("*", r"(DATA|data|content)\S*, (at|start)\)\[0\]", r"\[ ?-1\]", "one number was unpacked: the first is the last"),
+    ("*", r"(data|content)\S*, (at|start)\)\[0\]", r"\[ ?-1\]", "one number was unpacked: the first is the last"),
     (
         "*",
         r"type\((keys\[0\]|place)\) is not str|kind is int",

@@ -82,10 +82,12 @@ def num_classes(case):
 
 @over([case for case in CASES if num_classes(case)])
 def test_classes_may_be_permuted(case):
+    classes = num_classes(case)
+
     @tried(case)
     def _(roll):
         samples = samples_of(roll, case, rows_differ=True)
-        check_classes(case, samples, roll.order(num_classes(case)))
+        check_classes(case, samples, roll.order(classes))
 
 
 def ranked_keys(case):
