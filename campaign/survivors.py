@@ -78,7 +78,6 @@ REASONS: List[Tuple[str, str, str, str]] = [
     ("functional/auc.py", r"not num_positives or not", r"and not", "of a part of the curve, 0 / 0 makes NaN as well"),
     ("functional/auc.py", r"blocks\[0\]", r"blocks\[ ?-1\]", "all blocks have as many columns"),
     ("*", r"^\*,$", r"^/,$", "options may then be given by place as well"),
-    ("*", r"^raise \w+\(f", r"^raise", "only a number or a name in the text of an error"),
     ("*", r"(data|content)\S*, (at|start)\)\[0\]", r"\[ ?-1\]", "one number was unpacked: the first is the last"),
     (
         "*",
@@ -87,7 +86,6 @@ REASONS: List[Tuple[str, str, str, str]] = [
         "types are equal if they are one",
     ),
     ("io/safe_pickle.py", r"^height = 0$", "", "what stands outside of the first value is asked for by nobody"),
-    ("io/safe_pickle.py", r"stacklevel", "", "which line of the caller's a warning points to"),
     ("io/safe_pickle.py", r"len\(path\) >= DEEPEST", r"== DEEPEST", "the path grows by one at a time"),
     ("io/pickle_machine.py", r"self\.start = 0", "", "set anew before the first opcode is run"),
     ("io/pickle_machine.py", r"end < 0", r"end < 1", "a line never ends at byte 0: its opcode stands before it"),

@@ -116,7 +116,7 @@ class Machine:
         """The next ``length`` bytes."""
         end = at + length
         if not at <= end <= len(self.data):
-            raise Damaged(f"{length} bytes are announced and {max(0, len(self.data) - at)} are left in the file")
+            raise Damaged(f"{length} bytes are announced and {len(self.data) - at} are left in the file")
         return self.data[at:end]
 
     def line(self, at: int, longest: int = LONGEST_LINE) -> Tuple[bytes, int]:

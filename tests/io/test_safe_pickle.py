@@ -301,7 +301,7 @@ def test_siblings_do_not_add_up():
     ],
 )
 def test_files_of_another_kind_are_named(data, message):
-    with pytest.raises(ResultFileError, match=re.escape(message)):
+    with pytest.raises(ResultFileError, match=re.escape(f"results.pkl: {message}")):
         loads(data, "results.pkl")
     assert loads(pickle.dumps(["PK", "["])) == ["PK", "["]
 
@@ -332,8 +332,9 @@ def test_trust_uses_plain_pickle_and_says_so(tmp_path):
     path.write_bytes(pickle.dumps({"path": Path("a"), "tensor": torch.ones(2)}))
     with pytest.raises(UnsafePickleError, match="pathlib"):
         read_pickle(path)
-    with pytest.warns(UserWarning, match=r"results\.pkl: read with plain pickle"):
+    with pytest.warns(UserWarning, match=r"results\.pkl: read with plain pickle") as warned:
         value = read_pickle(path, trust=True)
+    assert [warning.filename for warning in warned] == [__file__]
     assert value["path"] == Path("a")
     assert isinstance(value["tensor"], torch.Tensor)
     path.write_bytes(b"\x80\x02N")
