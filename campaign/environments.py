@@ -1,4 +1,4 @@
-"""Other Pythons of this machine, and environments of their own."""
+"""The project as it stands, other Pythons of this machine, and environments of their own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ import os
 import re
 import shutil
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 from typing import List, Optional
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@lru_cache(maxsize=None)
+def fingerprint() -> str:
+    """Of the package and its tests, so that no result of other code is taken for theirs."""
+    found = hashlib.sha256()
+    for folder in ("mm_metrics_plugin", "tests"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                found.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return found.hexdigest()
 
 
 def interpreters(name: str) -> List[Path]:
@@ -43,14 +55,19 @@ def _release(path: Path) -> str:
 
 
 def environment(name: str, python: Path, requirements: List[str]) -> Path:
-    """The Python of the environment ``.venv-<name>`` with these packages; made once, and again when they change."""
+    """The Python of the environment ``.venv-<name>`` with these packages; made once, and again when they change.
+
+    With ``--upgrade`` among them, newer ones are looked for every time.
+    """
     folder = ROOT / f".venv-{name}"
     stamp = folder / ".made"
     wanted = hashlib.sha256("\n".join([str(python), *requirements]).encode()).hexdigest()
     inside = folder / "bin" / "python"
-    if not stamp.exists() or stamp.read_text() != wanted:
+    made = stamp.exists() and stamp.read_text() == wanted
+    if not made:
         print(f"  setting up {folder.name}: {', '.join(requirements)}", flush=True)
         subprocess.run([str(python), "-m", "venv", "--clear", str(folder)], check=True)
+    if not made or "--upgrade" in requirements:
         pip = [str(inside), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
         done = subprocess.run([*pip, *requirements], capture_output=True, text=True)
         if done.returncode:

@@ -99,7 +99,7 @@ def auc_as_metric() -> None:
     """The metric in mmengine: what it holds beyond torch, mmengine and the batches."""
     import torch
 
-    from benchmarks.timing import peak_bytes
+    from benchmarks.timing import peak_bytes, reset_peak
     from mm_metrics_plugin import SingleLabelAUC
 
     def feed(metric: object, batches: int) -> None:
@@ -110,6 +110,7 @@ def auc_as_metric() -> None:
 
     warm = SingleLabelAUC(num_thresholds=2)
     feed(warm, 5)
+    reset_peak()
     before = peak_bytes()
     metric = SingleLabelAUC(num_thresholds=4096)
     feed(metric, 200_000 // 200)
@@ -135,7 +136,7 @@ def validation() -> None:
     import torch
     from mmengine.evaluator import Evaluator
 
-    from benchmarks.timing import peak_bytes
+    from benchmarks.timing import peak_bytes, reset_peak
     from mm_metrics_plugin import (
         CalibrationError,
         FieldMean,
@@ -169,8 +170,10 @@ def validation() -> None:
     )
     peaks: List[int] = []
     for seed in range(1_000):
+        if seed in (100, 900):
+            reset_peak()
         evaluator.process(data_samples=list(samples(seed)))
-        if seed + 1 in (100, 1_000):
+        if seed + 1 in (200, 1_000):
             peaks.append(peak_bytes())
     values = evaluator.evaluate(1_000_000)
     peaks.append(peak_bytes())
@@ -181,7 +184,8 @@ def long_validation(figures: Figures) -> None:
     """The peak must not grow with the samples."""
     found = child("validation")
     what = "validation of 1,000,000 samples x 10 classes with nine metrics"
-    ceiling(figures, f"{what}: from 100,000 samples on", 8, found["late"] - found["early"])
+    # Less than a byte and a bit of every sample: whoever keeps anything of each is found.
+    ceiling(figures, f"{what}: more in the last 100,000 than in the second", 1, found["late"] - found["early"])
     ceiling(figures, f"{what}: the evaluation at its end", 8, found["end"] - found["late"])
 
 

@@ -3,7 +3,7 @@
 The changes are those of cosmic-ray; of the many replacements of a binary operator or a comparison each place gets one,
 and of each module at most 100 changes are tried, all chosen by a fixed seed. Each is made in a copy of the project.
 torch and the peers are imported once; every mutant gets a fork of that process, so that it costs its tests and little
-more. How it ended is kept in ``build/`` for as long as the module and its tests stay as they are.
+more. How it ended is kept in ``build/`` for as long as the package and its tests stay as they are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from campaign.environments import ROOT
+from campaign.environments import ROOT, fingerprint
 from campaign.part import Figures, Part
 from campaign.survivors import reason
 
@@ -247,7 +247,7 @@ class Runner:
 
 
 class Kept:
-    """How mutants ended before, by what decides it: the changed module and its tests."""
+    """How mutants ended before, by what decides it: the change, and the package and tests as they are."""
 
     def __init__(self, path: Path = ROOT / "build" / "mutants.txt") -> None:
         path.parent.mkdir(exist_ok=True)
@@ -257,8 +257,7 @@ class Kept:
 
     @staticmethod
     def _key(mutant: Mutant) -> str:
-        tests = "".join((ROOT / name).read_text(encoding="utf-8") for name in TARGETS[mutant.module])
-        return hashlib.sha256((mutant.code + tests).encode()).hexdigest()
+        return hashlib.sha256((fingerprint() + mutant.code).encode()).hexdigest()
 
     def get(self, mutant: Mutant) -> Optional[str]:
         """How it ended, if that is known."""
@@ -325,7 +324,7 @@ PART = Part(
     "One small change at a time (cosmic-ray's operators; of the replacements of a binary operator or comparison one;"
     f" of each module at most {MOST_MUTANTS}; all chosen by a fixed seed), made in the modules that match,"
     f" rank, count and read. At least {ASKED:.0%} must be noticed by the module's own tests and examples."
-    " What is known of a module and tests that stayed the same is not tried again: the time is that of what was new.",
+    " A run that was cut off goes on where it was, if nothing has changed; the time is that of what was new.",
     run,
 )
 

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional
 
-from campaign.environments import ROOT
+from campaign.environments import ROOT, fingerprint
 from campaign.part import Figures, Part
+from tests.cases import CASES
 
 
 @dataclass
@@ -25,6 +27,7 @@ class Counts:
     failed: int
     skipped: int
     outcomes: Dict[str, str]  # passed, failed or skipped, by the name of the test
+    told: Dict[str, str]  # what tests recorded of themselves, by its name
 
     @property
     def good(self) -> bool:
@@ -44,14 +47,15 @@ def pytest_counts(
         )
         output = done.stdout + done.stderr
         if not report.exists():
-            return Counts(0, 1, 0, {})
+            return Counts(0, 1, 0, {}, {})
         suite = next(xml.etree.ElementTree.parse(report).getroot().iter("testsuite"))
     failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
     skipped = int(suite.attrib["skipped"])
     if done.returncode:
         print(output[-6000:], flush=True)
         failed = max(failed, 1)  # whatever the report says, pytest was not content
-    return Counts(int(suite.attrib["tests"]) - failed - skipped, failed, skipped, _outcomes(suite))
+    told = {one.attrib["name"]: one.attrib["value"] for one in suite.iter("property")}
+    return Counts(int(suite.attrib["tests"]) - failed - skipped, failed, skipped, _outcomes(suite), told)
 
 
 def _outcomes(suite: xml.etree.ElementTree.Element) -> Dict[str, str]:
@@ -67,7 +71,8 @@ def properties(record: Path = ROOT / "build" / "properties.json") -> Figures:
     """Every property with 10,000 new random examples; after a failure, those that failed alone: it takes an hour."""
     figures = Figures()
     variables = {"HYPOTHESIS_PROFILE": "campaign", "MM_METRICS_EXAMPLES": "10000"}
-    before = json.loads(record.read_text()) if record.exists() else {}
+    kept = json.loads(record.read_text()) if record.exists() else {}
+    before = kept.get(fingerprint(), {})
     again = [name for name, outcome in before.items() if outcome != "passed"]
     # Two processes, for two cores; a test whose examples take long does not hold up the rest.
     counts = pytest_counts(
@@ -75,12 +80,14 @@ def properties(record: Path = ROOT / "build" / "properties.json") -> Figures:
     )
     outcomes = {**before, **counts.outcomes}
     record.parent.mkdir(exist_ok=True)
-    record.write_text(json.dumps(outcomes))
+    record.write_text(json.dumps({fingerprint(): outcomes}))
     if counts.good:
         record.unlink()  # the next run is a whole one
     passed, failed, skipped = (list(outcomes.values()).count(kind) for kind in ("passed", "failed", "skipped"))
-    whole = Counts(passed, max(failed, counts.failed), skipped, outcomes)
-    _add(figures, "properties with 10,000 random examples each", whole, fewest=30)
+    whole = Counts(passed, max(failed, counts.failed), skipped, outcomes, {})
+    most = max(Counter(type(case.metric()) for case in CASES).values())
+    what = f"10,000 random examples of a metric or function, {10_000 // most:,} or more of each of a metric's cases"
+    _add(figures, what, whole, fewest=100)
     if again:
         figures.notes.append(
             f"{len(again)} of them failed in the run before and was tried again by itself: "
@@ -92,21 +99,33 @@ def properties(record: Path = ROOT / "build" / "properties.json") -> Figures:
 def faults() -> Figures:
     """All faults, with 50 kills at random moments."""
     figures = Figures()
-    counts = pytest_counts(["tests/faults"], variables={"FAULT_RUNS": "50"})
-    _add(figures, "faults, 50 of them a rank killed at a random moment", counts, fewest=20)
+    seed = _new_seed()
+    counts = pytest_counts(["tests/faults"], variables={"FAULT_RUNS": "50", "FAULT_SEED": seed})
+    _add(figures, f"faults; 50 times a rank is killed at a random moment (seed {seed})", counts, fewest=20)
+    killed, lost = (int(counts.told.get(name, 0)) for name in ("killed", "lost"))
+    figures.add(
+        "of these 50",
+        "some before everybody had the number, some later",
+        f"{killed} were killed in time, {lost} of them before the others had the number",
+        0 < lost < killed,
+    )
     return figures
 
 
 def fuzz() -> Figures:
     """Random damage to result files, with a seed of the day."""
     figures = Figures()
-    seed = str(random.SystemRandom().randrange(10**6))
+    seed = _new_seed()
     counts = pytest_counts(
         ["tests/io/test_safe_pickle.py", "tests/io/test_damaged_contents.py", "tests/io/test_hostile_pickles.py"],
         variables={"FUZZ_TRIALS": "200000", "FUZZ_SEED": seed},
     )
     _add(figures, f"200,000 damaged pickles (seed {seed}), hostile files, damaged contents", counts, fewest=50)
     return figures
+
+
+def _new_seed() -> str:
+    return str(random.SystemRandom().randrange(10**6))
 
 
 def _add(figures: Figures, what: str, counts: Counts, *, fewest: int) -> None:
@@ -123,7 +142,8 @@ PARTS = [
         "properties",
         "Properties",
         "What must hold whatever the data (`tests/properties`): the suite tries 200 examples each, always the"
-        " same ones; the campaign 10,000 new ones of every metric (its cases share them) and of every function.",
+        " same ones; the campaign 10,000 new ones of every metric, shared by its cases (its settings, of which some"
+        " have a dozen), and of every function.",
         properties,
     ),
     Part(

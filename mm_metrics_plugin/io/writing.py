@@ -9,9 +9,11 @@ import json
 import math
 import os
 import secrets
-from contextlib import suppress
+import signal
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Sequence, Union
+from typing import Any, Iterable, Iterator, List, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -19,7 +21,7 @@ import numpy as np
 def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
     """Write several files, text as UTF-8: all of them, each whole, or none.
 
-    Each is complete, beside its place, before the first takes its place.
+    Each is complete, beside its place, before the first takes its place; an interrupt waits until the last has.
 
     Args:
         contents (Mapping): By path. Folders are made if they are not there.
@@ -34,29 +36,76 @@ def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
         ...     sorted(os.listdir(folder))
         ['a.md', 'b.bin']
     """
+    with ready_to_write(contents):
+        pass
+
+
+@contextmanager
+def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Iterator[None]:
+    """As :func:`write_all`, with what has to go well before the files take their places; else there are none.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     try:
+        ...         with ready_to_write({f"{folder}/a.md": "# Report"}):
+        ...             raise RuntimeError("the others have not agreed")
+        ...     except RuntimeError:
+        ...         os.listdir(folder)
+        []
+    """
     # Named before they are made, so that an interrupt at any moment finds what there is to take away.
     temporaries = {path: _beside(Path(path)) for path in contents}
-    path = ""
     try:
         for path, content in contents.items():
-            _write(
-                Path(path),
-                temporaries[path],
-                content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content,
-            )
-        for path, temporary in temporaries.items():
-            os.replace(temporary, path)
-    except BaseException as error:
+            with _named(path, temporaries[path]):
+                _write(
+                    Path(path),
+                    temporaries[path],
+                    content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content,
+                )
+        yield
+        with _uninterrupted():
+            for path, temporary in temporaries.items():
+                with _named(path, temporary):
+                    os.replace(temporary, path)
+    except BaseException:
         for temporary in temporaries.values():
             with suppress(OSError):
                 temporary.unlink()
-        if isinstance(error, OSError) and error.filename in (None, str(temporaries[path])):
-            raise OSError(error.errno, error.strerror, path) from error
         raise
 
 
 def _beside(path: Path) -> Path:
     return path.with_name(f".{path.stem}-{secrets.token_hex(8)}{path.suffix}")
+
+
+@contextmanager
+def _named(path: str, temporary: Path) -> Iterator[None]:
+    """An error of the temporary file is one of the file that it was to become."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename in (None, str(temporary)):
+            raise OSError(error.errno, error.strerror, path) from error
+        raise
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the end. Only the main thread hears of it, and only it can have it wait."""
+    handler: Any = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    heard: List[Any] = []
+    signal.signal(signal.SIGINT, lambda *what: heard.append(what))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if heard:
+        handler(*heard[0])
 
 
 def _write(path: Path, temporary: Path, content: Union[bytes, memoryview]) -> None:

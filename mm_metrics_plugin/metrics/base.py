@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from contextlib import ExitStack, nullcontext
 from fnmatch import fnmatchcase
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from mmengine.dist import get_dist_info, is_main_process
 from mmengine.evaluator import BaseMetric
@@ -105,15 +106,18 @@ class StreamingMetric(BaseMetric):
                 error = caught
             state, total = add_up(state, samples, error)
             metrics: Dict[str, float] = {}
-            if is_main_process():
-                try:
-                    self._check_total(total, size)
-                    found = self.compute_metrics([state])
-                    self._evaluated = state if self.figures_wanted else None
-                    metrics = {f"{self.prefix}/{key}" if self.prefix else key: value for key, value in found.items()}
-                except Exception as caught:  # likewise
-                    error = caught
-            return exchange(metrics, error)[0]
+            with ExitStack() as agreed:
+                if is_main_process():
+                    try:
+                        self._check_total(total, size)
+                        found = self.compute_metrics([state])
+                        agreed.enter_context(self.published(state))
+                        self._evaluated = state if self.figures_wanted else None
+                        prefix = f"{self.prefix}/" if self.prefix else ""
+                        metrics = {f"{prefix}{key}": value for key, value in found.items()}
+                    except Exception as caught:  # likewise
+                        error = caught
+                return exchange(metrics, error)[0]
         finally:
             self.results.clear()
             self._seen = 0
@@ -136,6 +140,14 @@ class StreamingMetric(BaseMetric):
                 "cannot tell which samples were padding and may have counted some twice; use a data set size that "
                 "the number of processes divides, or a sampler with round_up=False"
             )
+
+    def published(self, state: Any) -> ContextManager[None]:
+        """Whatever tells the world of an evaluation besides its numbers; nothing, unless a subclass says otherwise.
+
+        It is entered on the main process to get ready, which may fail, and left when every process has agreed, or with
+        the error: nothing is told of an evaluation that failed somewhere.
+        """
+        return nullcontext()
 
     # --- figures ---
 

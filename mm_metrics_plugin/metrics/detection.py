@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 import numpy as np
 from mmengine.dist import get_dist_info
@@ -23,7 +24,7 @@ from mm_metrics_plugin.functional.matrix_view import MatrixView, matrix_view
 from mm_metrics_plugin.functional.operating_points import Rule, operating_points
 from mm_metrics_plugin.functional.scale import overlaps_by_scale
 from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, ScoredMatches
-from mm_metrics_plugin.io.writing import to_csv, to_json, write_all
+from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
 from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
 from mm_metrics_plugin.metrics.instances import read_images
 from mm_metrics_plugin.metrics.options import check_choice, check_together
@@ -240,11 +241,17 @@ class DetectionPRF(StreamingMetric):
             metrics.update(self._operating_point(group["matches"].matches(), names))  # type: ignore[attr-defined]
         if group is not None and self.ci is not None:
             metrics.update(self._intervals(group, names))
-        if self.confusion_matrix:
-            print_log(_matrix_text(result.matrix, names), logger="current", level=logging.INFO)
-        if self.outfile_prefix is not None:
-            self._write(state, result, names)
         return metrics
+
+    @contextmanager
+    def published(self, state: Any) -> Iterator[None]:
+        """The matrix in the log and the files, as asked for."""
+        counts: Any = state["counts"] if isinstance(state, StateGroup) else state
+        names = self.class_names(counts.num_classes)
+        with ready_to_write({} if self.outfile_prefix is None else self._files(counts, names)):
+            yield
+        if self.confusion_matrix:
+            print_log(_matrix_text(counts.matrix, names), logger="current", level=logging.INFO)
 
     def shown(self, state: Any) -> List[Shown]:
         """The confusion matrix; with COCO's matching also the curves of precision, recall and F1."""
@@ -371,8 +378,9 @@ class DetectionPRF(StreamingMetric):
                     metrics[f"{key}_{name}_low"], metrics[f"{key}_{name}_high"] = low, high
         return metrics
 
-    def _write(self, state: DetectionState, result: ConfusionResult, names: List[str]) -> None:
+    def _files(self, state: DetectionState, names: List[str]) -> Dict[str, str]:
         """The matrix and the table per class, as JSON and as CSV: what the report says, of this evaluation."""
+        result = confusion_report(state.matrix, background=True)
         report = protocol_report(
             state.protocol,
             result.matrix,
@@ -390,7 +398,7 @@ class DetectionPRF(StreamingMetric):
             "per_class.csv": to_csv(list(report.columns), rows),
             "confusion_matrix.csv": to_csv([CORNER, *labels], cells),
         }
-        write_all({f"{self.outfile_prefix}.{ending}": text for ending, text in files.items()})
+        return {f"{self.outfile_prefix}.{ending}": text for ending, text in files.items()}
 
 
 def _matrix_text(matrix: np.ndarray, names: List[str]) -> str:

@@ -4,7 +4,9 @@ import csv
 import itertools
 import json
 import os
+import signal
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -54,13 +56,13 @@ def test_a_file_that_cannot_be_written_is_named_and_the_others_stay_as_they_were
 
 
 def interrupted_at(number, folder):
-    """Writes two files, interrupted at the number-th line of our code or of what it calls; False if there are fewer."""
+    """Writes two files, with a Ctrl-C at the number-th line of our code or what it calls; False if there are fewer."""
     lines = itertools.count()
 
     def trace(frame, event, argument):
         if event == "line" and next(lines) == number:
             sys.settrace(None)
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return trace
 
     before = sys.gettrace()  # that of a measurement of coverage
@@ -74,13 +76,25 @@ def interrupted_at(number, folder):
     return False
 
 
-def test_an_interrupt_at_any_moment_leaves_whole_files_and_nothing_else(tmp_path):
+def test_an_interrupt_at_any_moment_leaves_all_files_or_none(tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
     for number in itertools.count():
         (tmp_path / "a.md").write_text("old")
         (tmp_path / "b.md").unlink(missing_ok=True)
         struck = interrupted_at(number, tmp_path)
         content = {path.name: path.read_text() for path in tmp_path.iterdir()}
-        assert content.pop("a.md") in ("old", "new") and content in ({}, {"b.md": "new"}), number
+        assert content in ({"a.md": "old"}, {"a.md": "new", "b.md": "new"}), number
+        assert signal.getsignal(signal.SIGINT) is before
         if not struck:
             break
-    assert number > 100 and content == {"b.md": "new"}
+        seen.append(len(content))
+    assert len(seen) > 100 and set(seen) == {1, 2} and len(content) == 2
+
+
+def test_other_threads_write_as_well(tmp_path):
+    """They cannot have an interrupt wait; it does not come to them either."""
+    writer = threading.Thread(target=writing.write_all, args=({str(tmp_path / "a.md"): "new"},))
+    writer.start()
+    writer.join()
+    assert (tmp_path / "a.md").read_text() == "new"

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import Phase, given, settings
+from mmengine.dist import get_dist_info
 
 from mm_metrics_plugin import SingleLabelAUC, SingleLabelPRF, StreamingMetric
 from mm_metrics_plugin.functional.auc import histogram_auc, score_auc
 from mm_metrics_plugin.functional.matching import match
+from mm_metrics_plugin.functional.scored_matches import match_scores
 from mm_metrics_plugin.states.base import CONCAT, SUM, State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.scores import ScoreHistogramState
@@ -32,6 +34,7 @@ from tests.properties.strategies import (
     scored_labels_of,
     small_metric,
 )
+from tests.properties.test_agreement import check_grid, detection_report
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 
@@ -123,6 +126,13 @@ class NeverEmpty(Total):
         self.total, self.count = np.float64(0), np.int64(1)
 
 
+class NotFromTheLeft(Total):
+    """Merged into one that is empty, it is gone."""
+
+    def merge(self, other):
+        return self if self.count is None else super().merge(other)
+
+
 class InPlace(Total):
     """Takes in what it is merged with."""
 
@@ -151,7 +161,12 @@ class Faulty(StreamingMetric):
         return Batch(values)
 
     def _local(self, size):
-        return super()._local(0 if self.fault == "counts padding" else size)
+        state, samples = super()._local(0 if self.fault == "counts padding" else size)
+        if self.fault == "ranks are equally long" and size:
+            terms = state.arrays()["terms"]
+            kept = [] if terms is None else terms[: size // get_dist_info()[1]]
+            state = self.state().update(np.array(kept)) if len(kept) else self.state()
+        return state, samples
 
     def compute(self, state):
         if not state.count:
@@ -212,6 +227,12 @@ def test_what_is_lost_between_ranks_is_found():
     must_find(r"rank \d of \d, \w+: faulty/mean")(partial(feed, checks.check_sharded, case))
 
 
+def test_metrics_that_cut_longer_ranks_are_found():
+    """What all ranks have is right, and with one rank nothing shows."""
+    case = faulty(fault="ranks are equally long")
+    must_find(r"rank \d of \d, (padded|uneven): faulty/mean")(partial(feed, checks.check_sharded, case))
+
+
 MERGES = {
     "merge is not commutative": (Total, "the first is special"),
     "merge is not (associative: total|commutative: mean)": (Averaging, None),
@@ -224,6 +245,12 @@ MERGES = {
 @pytest.mark.parametrize("message", MERGES)
 def test_wrong_merges_are_found(message):
     must_find(message)(partial(merge, faulty(*MERGES[message])))
+
+
+def test_what_is_lost_in_an_empty_state_is_found():
+    case = faulty(NotFromTheLeft)
+    with pytest.raises(AssertionError, match="the empty state is no identity on the left: total"):
+        checks.check_merging(case, [case.draw(3), [], []])
 
 
 def test_merges_that_forget_are_found():
@@ -355,6 +382,16 @@ def test_wrong_matrices_are_found(matrix, message):
     with pytest.raises(AssertionError, match=message):
         checks.check_confusion(np.array(matrix), objects=[1, 0], detections=[1, 1], tp=[1, 0])
     checks.check_confusion(np.array([[1, 0, 0], [0, 0, 0], [0, 1, 0]]), objects=[1, 0], detections=[1, 1], tp=[1, 0])
+
+
+def test_curves_of_other_detections_are_found():
+    @must_find("curves.csv: (precision|recall|f1)")
+    def _(roll):
+        problem = detection_problem_of(roll, least_images=1)
+        report, _ = detection_report(problem, 0.5)
+        found = problem.batch.detections
+        other = replace(problem.batch, detections=found.take(np.arange(len(found) // 2)))
+        check_grid(report.analysis, match_scores(other, num_classes=problem.num_classes))
 
 
 def test_disagreement_in_the_last_digit_is_found():

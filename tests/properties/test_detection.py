@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 
-from mm_metrics_plugin.functional.boxes import box_iou, nms, xyxy_to_xywh
+from mm_metrics_plugin.functional.boxes import box_iou, xyxy_to_xywh
+from mm_metrics_plugin.functional.comparison import compare_detection
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.disagreements import disagreements
 from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
 from mm_metrics_plugin.functional.matching import PROTOCOLS, match
 from mm_metrics_plugin.functional.scored_matches import match_scores
@@ -105,6 +107,31 @@ def test_counts_of_parts_add_up(roll):
 
 
 @given(rolls)
+def test_a_comparison_turns_round_with_its_runs(roll):
+    problem = detection_problem_of(roll, least_images=1)
+    found = problem.batch.detections
+    fewer = problem.with_rows(detections=found.take(np.flatnonzero(roll.some(len(found)) % 3)))
+    one, other = (match_scores(run.batch, num_classes=problem.num_classes) for run in (problem, fewer))
+    there, back, same = (
+        compare_detection(*pair, resamples=5, permutations=5) for pair in ((one, other), (other, one), (one, one))
+    )
+    for kind in ("overall", "per_class"):
+        for name, difference in getattr(there, kind).items():
+            turned = getattr(back, kind)[name]
+            pairs = [(turned.first, difference.second), (turned.second, difference.first)]
+            pairs += [(turned.low, -difference.high), (turned.difference, -difference.difference)]
+            for mine, theirs in pairs:
+                np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12, err_msg=name)
+            nothing = getattr(same, kind)[name]
+            np.testing.assert_allclose(np.nan_to_num(nothing.difference), 0, rtol=0, atol=1e-12, err_msg=name)
+            assert np.isin(nothing.p_value, [1]).all() or np.isnan(nothing.p_value).any()
+    counts = [run.image_counts(score_threshold=SCORE_THRESHOLD) for run in (one, other)]
+    said, turned = disagreements(*counts), disagreements(*counts[::-1])
+    assert said.counts == {"better": turned.counts["worse"], "worse": turned.counts["better"]}
+    assert set(said.image) == set(turned.image)
+
+
+@given(rolls)
 def test_arrays_are_left_as_they_are(roll):
     problem = detection_problem_of(roll)
     batch = problem.batch
@@ -114,7 +141,6 @@ def test_arrays_are_left_as_they_are(roll):
         detections = Detections(image, boxes, scores, labels)
         objects = Objects(object_image, object_boxes, object_labels, crowd=crowd)
         figures(DetectionProblem(DetectionBatch(detections, objects, batch.num_images), problem.num_classes))
-        nms(boxes, scores, image, iou_threshold=0.5)
         box_iou(object_boxes, object_boxes[::-1])
 
     arrays = (found.image, found.boxes, found.scores, found.labels)

@@ -29,11 +29,11 @@ from mm_metrics_plugin import (
     SingleLabelPRF,
     StreamingMetric,
 )
-from mm_metrics_plugin.functional.auc import histogram_auc, score_auc
+from mm_metrics_plugin.functional.auc import binned_auc, histogram_auc, score_auc
 from mm_metrics_plugin.functional.ks import histogram_ks, score_ks
 from mm_metrics_plugin.states.scores import ScoreHistogramState
 from tests.properties.checks import check_certificate, check_inputs_kept, numbers
-from tests.properties.strategies import rolls, scored_labels_of
+from tests.properties.strategies import rolls, scored_labels_of, shared_by
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 
@@ -50,41 +50,52 @@ class Known(NamedTuple):
     wrong: dict
 
 
-def scored(label, right):
+def scores_of(high, random):
+    """High scores anywhere between 0.6 and 1, low ones between 0 and 0.4; many are alike."""
+    return torch.tensor((random.integers(5, size=len(high)) / 10 + 0.6 * np.asarray(high)).astype(np.float32))
+
+
+def scored(label, right, random):
     """The class has the one score that differs: the highest, or the lowest."""
+    return dict(pred_score=scores_of((np.arange(CLASSES) == label) == right, random), gt_label=torch.tensor(label))
+
+
+def certain(label, right, random):
+    """The same, beyond doubt."""
     own = np.arange(CLASSES) == label
     return dict(pred_score=torch.tensor((own == right).astype(np.float32)), gt_label=torch.tensor(label))
 
 
-def several(label, right):
+def several(label, right, random):
     truth = (label + np.arange(CLASSES)) % 2
-    return dict(pred_score=torch.tensor((truth == right).astype(np.float32)), gt_score=torch.tensor(truth))
+    return dict(pred_score=scores_of(truth == right, random), gt_score=torch.tensor(truth))
 
 
-def region(label, right):
+def region(label, right, random):
     truth = np.arange(12) % CLASSES == label
     return dict(x=torch.tensor(truth if right else ~truth).float(), y=torch.tensor(truth).float())
 
 
-def labelled(label, right):
+def labelled(label, right, random):
     truth = np.full((1, 2, 3), label)
     predicted = truth if right else (truth + 1) % CLASSES
     return dict(pred_sem_seg=dict(data=torch.tensor(predicted)), gt_sem_seg=dict(data=torch.tensor(truth)))
 
 
-def boxed(label, right):
+def boxed(label, right, random):
     boxes = torch.tensor([[0.0, 0, 40, 40], [100, 100, 150, 140]])
     labels = torch.tensor([label, (label + 1) % CLASSES])
-    found = dict(bboxes=boxes if right else boxes + 500, labels=labels, scores=torch.tensor([0.9, 0.8]))
+    scores = scores_of([True, True], random)
+    found = dict(bboxes=boxes if right else boxes + 500, labels=labels, scores=scores)
     return dict(pred_instances=found, gt_instances=dict(bboxes=boxes, labels=labels))
 
 
-def paired(label, right):
-    high, low = torch.tensor([label + 1.0]), torch.tensor([float(label)])
+def paired(label, right, random):
+    high, low = (scores_of([whether], random) for whether in (True, False))
     return dict(pos_score=high if right else low, neg_score=low if right else high)
 
 
-def predicted_numbers(label, right):
+def predicted_numbers(label, right, random):
     return dict(pred_score=torch.tensor(float(label if right else label + 1)), gt_score=torch.tensor(float(label)))
 
 
@@ -106,7 +117,7 @@ KNOWN = [
     Known(SingleLabelPRF, {}, scored, {**ONE, "accuracy": 1.0, "mcc": 1.0, "kappa": 1.0}, {**ZERO, "accuracy": 0.0}),
     Known(SingleLabelPRF, dict(average="micro"), scored, MICRO, dict.fromkeys(MICRO, 0.0)),
     Known(RecallAtK, dict(topk=(1, 2)), scored, {"recall@1": 1.0, "recall@2": 1.0}, {"recall@1": 0.0, "recall@2": 0.0}),
-    Known(CalibrationError, {}, scored, dict(ece=0.0, mce=0.0, brier=0.0, nll=0.0), dict(ece=1.0, brier=3.0)),
+    Known(CalibrationError, {}, certain, dict(ece=0.0, mce=0.0, brier=0.0, nll=0.0), dict(ece=1.0, brier=3.0)),
     Known(MultiLabelAUC, {}, several, {"auc": 1.0}, {"auc": 0.0}),
     Known(MultiLabelAUC, dict(average="micro"), several, {"auc": 1.0}, {"auc": 0.0}),
     Known(MultiLabelPRF, {}, several, {**ONE, "accuracy": 1.0}, {**ZERO, "accuracy": 0.0}),
@@ -124,15 +135,19 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: f"{known.build.__name__}-{known.options}")
-@given(labels=st.lists(st.integers(0, CLASSES - 1), max_size=4))
-def test_perfect_is_one_and_reversed_is_nothing(known, labels):
-    # All classes occur, so that everything has a value.
-    labels = [*range(CLASSES), *labels]
-    for right, expected in ((True, known.right), (False, known.wrong)):
-        metric = known.build(**known.options)
-        found = numbers(metric, [[known.sample(label, right) for label in labels]], len(labels))
-        # Means and sums over a few classes may round in the last digit.
-        assert {key: found[f"{metric.prefix}/{key}"] for key in expected} == pytest.approx(expected, rel=0, abs=1e-12)
+def test_perfect_is_one_and_reversed_is_nothing(known):
+    @shared_by(sum(other.build is known.build for other in KNOWN))
+    @given(labels=st.lists(st.integers(0, CLASSES - 1), max_size=4), seed=st.integers(0, 2**32 - 1))
+    def tried(labels, seed):
+        labels = [*range(CLASSES), *labels]  # all classes occur, so that everything has a value
+        random = np.random.default_rng(seed)
+        for right, expected in ((True, known.right), (False, known.wrong)):
+            metric = known.build(**known.options)
+            found = numbers(metric, [[known.sample(label, right, random) for label in labels]], len(labels))
+            found = {key: found[f"{metric.prefix}/{key}"] for key in expected}
+            assert found == pytest.approx(expected, rel=0, abs=1e-12)  # means may round in the last digit
+
+    tried()
 
 
 def test_every_metric_has_a_known_value():
@@ -156,6 +171,9 @@ def test_the_binned_auc_keeps_to_its_certificate(roll):
         exact = score_auc([problem.scores], problem.labels, average=average, curve=curve)
         binned = histogram_auc(state.positives, state.totals, average=average, curve=curve)
         check_certificate(exact.value, binned.value, binned.error)
+    exact = score_auc([problem.scores], problem.labels, curve=curve)
+    for value, approximate, error in zip(exact.per_class, *binned_auc(state.positives, state.totals, curve=curve)):
+        check_certificate(value, approximate, error)
 
 
 @given(rolls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from mm_metrics_plugin import (
     DetectionPRF,
@@ -29,7 +29,15 @@ from tests.properties.checks import (
     check_split,
     numbers,
 )
-from tests.properties.strategies import cut_at, feeding_of, rolls, samples_of, score_map_of, small_metric
+from tests.properties.strategies import (
+    cut_at,
+    feeding_of,
+    rolls,
+    samples_of,
+    score_map_of,
+    shared_by,
+    small_metric,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 
@@ -38,14 +46,12 @@ def over(cases):
     return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
 
 
-LEAST_EXAMPLES = 200  # of a case
 CASES_OF = Counter(type(case.metric()) for case in CASES)
 
 
 def tried(case):
-    """Runs the decorated property over the examples: the cases of one metric share them if they are many."""
-    share = settings.default.max_examples // CASES_OF[type(case.metric())]
-    return lambda check: settings(max_examples=max(share, LEAST_EXAMPLES))(given(rolls)(check))()
+    """Runs the decorated property over the examples, which the cases of one metric share."""
+    return lambda check: shared_by(CASES_OF[type(case.metric())])(given(rolls)(check))()
 
 
 @over(CASES)
