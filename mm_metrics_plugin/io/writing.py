@@ -13,7 +13,7 @@ import signal
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Iterable, Iterator, List, Mapping, Sequence, Union
+from typing import Any, BinaryIO, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -54,41 +54,82 @@ def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Ite
         ...         os.listdir(folder)
         []
     """
-    # Named before they are made, so that an interrupt at any moment finds what there is to take away.
-    temporaries = {path: _beside(Path(path)) for path in contents}
+    files = [_NewFile(path) for path in contents]
     try:
-        for path, content in contents.items():
-            with _named(path, temporaries[path]):
-                _write(
-                    Path(path),
-                    temporaries[path],
-                    content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content,
-                )
+        for file, content in zip(files, contents.values()):
+            file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
         yield
         with _uninterrupted():
-            for path, temporary in temporaries.items():
-                with _named(path, temporary):
-                    os.replace(temporary, path)
-    except BaseException:
-        for temporary in temporaries.values():
-            with suppress(OSError):
-                temporary.unlink()
-        raise
+            for file in files:
+                file.take_place()
+    finally:
+        for file in files:
+            file.close()
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.stem}-{secrets.token_hex(8)}{path.suffix}")
+class _NewFile:
+    """A file beside its place.
+
+    Where the system can do that it has no name until it takes its place: it is gone with its process, even if that is
+    killed. Elsewhere it has a name that was chosen before it was made, so that an interrupt finds what to take away.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        place = Path(path)
+        self.temporary = place.with_name(f".{place.stem}-{secrets.token_hex(8)}{place.suffix}")
+        self.content: Optional[BinaryIO] = None
+        self.nameless = False
+
+    def write(self, content: Union[bytes, memoryview]) -> None:
+        """Writes all of it, to the disk."""
+        with self._errors_of_its_place():
+            self.temporary.parent.mkdir(parents=True, exist_ok=True)
+            if os.path.isdir(self.path):  # nothing can take its place
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
+            self._open()
+            assert self.content is not None
+            self.content.write(content)
+            self.content.flush()
+            os.fsync(self.content.fileno())  # else a crash could leave the new name on an empty file
+
+    def _open(self) -> None:
+        with suppress(OSError, AttributeError):  # not every file system has such files, nor has every system
+            os.stat(_OPEN_FILES)
+            number = os.open(self.temporary.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+            self.content, self.nameless = open(number, "wb"), True  # noqa: SIM115 - closed by close
+        if not self.nameless:
+            self.content = open(self.temporary, "xb")  # noqa: SIM115
+
+    def take_place(self) -> None:
+        """Becomes the file it was made for."""
+        with self._errors_of_its_place():
+            if self.nameless:
+                assert self.content is not None
+                number = self.content.fileno()
+                # Asks for a link to the file, not to its entry there, as only a folder's number makes Python do.
+                os.link(f"{_OPEN_FILES}/{number}", self.temporary, src_dir_fd=number)
+            os.replace(self.temporary, self.path)
+
+    def close(self) -> None:
+        """Is gone, unless it has taken its place."""
+        if self.content is not None:
+            with suppress(OSError):  # what was left to write was told of before
+                self.content.close()
+        with suppress(OSError):
+            self.temporary.unlink()
+
+    @contextmanager
+    def _errors_of_its_place(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.filename in (None, str(self.temporary)) or error.filename2 == str(self.temporary):
+                raise OSError(error.errno, error.strerror, self.path) from error
+            raise
 
 
-@contextmanager
-def _named(path: str, temporary: Path) -> Iterator[None]:
-    """An error of the temporary file is one of the file that it was to become."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename in (None, str(temporary)):
-            raise OSError(error.errno, error.strerror, path) from error
-        raise
+_OPEN_FILES = "/proc/self/fd"
 
 
 @contextmanager
@@ -106,16 +147,6 @@ def _uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
     if heard:
         handler(*heard[0])
-
-
-def _write(path: Path, temporary: Path, content: Union[bytes, memoryview]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():  # nothing can take its place
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    with open(temporary, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())  # else a crash could leave the new name on an empty file
 
 
 def to_json(value: Any, *, compact: bool = False) -> str:

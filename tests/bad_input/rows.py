@@ -8,7 +8,7 @@ from typing import Callable, NamedTuple
 import numpy as np
 import torch
 
-from mm_metrics_plugin import DetectionPRF, FieldMean, SingleLabelAUC
+from mm_metrics_plugin import DetectionPRF
 from tests.bad_input import ways
 from tests.bad_input.ways import (
     INF,
@@ -19,6 +19,7 @@ from tests.bad_input.ways import (
     classifier,
     detection,
     detector,
+    fields,
     found,
     image,
     sampled,
@@ -88,7 +89,7 @@ ROWS = [
         "a NaN",
         FIELD,
         says("'x' of sample 1 must be finite (found nan at index 0)"),
-        lambda _: told(FieldMean(field="x"), [dict(x=1.0), dict(x=NAN)]),
+        fields(1.0, NAN),
     ),
     Row(
         "a NaN",
@@ -193,7 +194,7 @@ ROWS = [
         "a label as text",
         AUC,
         says("'gt_label' of sample 1 must hold numbers of at most 64 bits (found 'cat')"),
-        lambda _: told(SingleLabelAUC(), [{**scored(), "gt_label": 0}, {**scored(), "gt_label": "cat"}]),
+        classifier({**scored(), "gt_label": "cat"}),
     ),
     # missing keys
     Row(
@@ -372,7 +373,7 @@ ROWS = [
         ),
         detection(truth=lambda _: {"type": "FeatureCollection", "features": []}),
     ),
-    Row("a ways.pipe or a device", DETECTION, says("results.pkl: cannot be read (not a file)"), ways.pipe),
+    Row("a pipe or a device", DETECTION, says("results.pkl: cannot be read (not a file)"), ways.pipe),
     # huge
     Row(
         "a label beyond 64 bits",
@@ -384,7 +385,7 @@ ROWS = [
         "a label beyond 64 bits",
         AUC,
         says("'gt_label' of sample 1 must hold numbers of at most 64 bits (found 1180591620717411303424)"),
-        lambda _: told(SingleLabelAUC(), [{**scored(), "gt_label": 0}, {**scored(), "gt_label": 2**70}]),
+        classifier({**scored(), "gt_label": 2**70}),
     ),
     Row(
         "an image id beyond 64 bits",
@@ -397,7 +398,7 @@ ROWS = [
         "a number beyond 64 bits",
         FIELD,
         says("'x' of sample 1 must hold numbers of at most 64 bits (found 100000000000000000000)"),
-        lambda _: told(FieldMean(field="x"), [dict(x=1.0), dict(x=10**20)]),
+        fields(1.0, 10**20),
     ),
     Row(
         "a box whose area is beyond float64",

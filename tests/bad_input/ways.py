@@ -9,13 +9,25 @@ import json
 import math
 import os
 import re
+import tracemalloc
 from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pytest
 import torch
 
-from mm_metrics_plugin import DetectionPRF, MetricInputError, SingleLabelAUC, SingleLabelPRF
+from mm_metrics_plugin import (
+    CalibrationError,
+    DetectionPRF,
+    FieldMean,
+    FieldSum,
+    MetricInputError,
+    RecallAtK,
+    RegressionError,
+    SingleLabelAUC,
+    SingleLabelKS,
+    SingleLabelPRF,
+)
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.testing import assert_same, evaluate
 from tests.cli import files
@@ -69,7 +81,25 @@ def detector(*samples):
 
 
 def classifier(*samples):
-    return lambda _: told(SingleLabelAUC(), [scored(), *samples])
+    """All metrics of a single label say the same."""
+    metrics = (SingleLabelAUC, SingleLabelPRF, SingleLabelKS, RecallAtK, CalibrationError)
+    return lambda _: one_of({told(metric(), [scored(), *samples]) for metric in metrics})
+
+
+def fields(*values):
+    """And so do all metrics of a field."""
+
+    def run(_):
+        samples = [dict(x=value, y=1.0) for value in values]
+        regression = RegressionError(prediction_field="x", target_field="y")
+        return one_of({told(metric, samples) for metric in (FieldMean(field="x"), FieldSum(field="x"), regression)})
+
+    return run
+
+
+def one_of(messages):
+    assert len(messages) == 1, messages
+    return messages.pop()
 
 
 def command(*arguments):
@@ -164,7 +194,9 @@ def no_image(_):
     for metric in (DetectionPRF(num_classes=2), SingleLabelAUC()):
         with pytest.warns(UserWarning, match="undefined"):
             values = metric.evaluate(0)
-        assert all(math.isnan(value) or value == 0 for value in values.values())
+        counts = {"tp", "fp", "fn", "classes_averaged"}
+        for key, value in values.items():
+            assert value == 0 if key.split("/")[1] in counts else math.isnan(value), key
 
 
 def no_boxes(_):
@@ -219,8 +251,13 @@ def many_images(folder):
 
 def many_samples(_):
     metric, batch = SingleLabelPRF(counts=True), [scored(), scored((0.7, 0.3), 0)] * 500
+    held = []
+    tracemalloc.start()
     for _ in range(100):
         metric.process(None, batch)
+        held.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert held[-1] - held[9] < 10_000  # a tenth of a byte a sample
     values = metric.evaluate(100_000)
     assert (values["single-label/tp_0"], values["single-label/tp_1"]) == (50_000, 50_000)
 

@@ -11,7 +11,7 @@ import time
 from datetime import timedelta
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
         kind: ``'kill'``, ``'raise'`` or ``'never'`` (the rank lives on, and does not evaluate).
         rank: Where.
         place: ``'process'`` (before the evaluation), ``'collective'`` (its ``number``-th, from 1), ``'update'`` and
-            ``'compute'`` (inside the evaluation, off the network) or ``'after'``.
+            ``'compute'`` (inside the evaluation, off the network) or ``'after'`` (when the others have the number).
         number: See ``place``.
     """
 
@@ -152,6 +152,9 @@ def _main(rank: int, world_size: int, kind: str, fault: Optional[Fault], folder:
     os.chdir(Path(folder, "work"))
     torch.set_num_threads(1)
     notes = Path(folder, "notes")
+    # On a busy machine they start seconds apart, and the group's timeout is for the fault alone.
+    (notes / f"started{rank}").touch()
+    _wait_for(notes, [f"started{other}" for other in range(world_size)])
     distributed.init_process_group(
         "gloo",
         init_method=f"file://{notes}/rendezvous",
@@ -173,6 +176,14 @@ def _main(rank: int, world_size: int, kind: str, fault: Optional[Fault], folder:
     distributed.destroy_process_group()
 
 
+def _wait_for(notes: Path, names: List[str], limit: float = 60.0) -> None:
+    end = time.monotonic() + limit
+    while not all((notes / name).exists() for name in names):
+        if time.monotonic() > end:
+            raise TimeoutError(f"not all of {names} were there after {limit} s")
+        time.sleep(0.005)
+
+
 def _evaluate(rank: int, world_size: int, kind: str, fault: Optional[Fault], notes: Path) -> Optional[Dict[str, float]]:
     made = evaluator(kind, "latest")
     share = samples(kind)
@@ -182,8 +193,7 @@ def _evaluate(rank: int, world_size: int, kind: str, fault: Optional[Fault], not
     (notes / f"ready{rank}").touch()
     place = None if fault is None else fault.place
     if fault is not None and fault.kind == "never":
-        while not (notes / DONE).exists():
-            time.sleep(0.02)
+        _wait_for(notes, [DONE])
         return None
     if place == "process":
         fault.strike()
@@ -195,6 +205,7 @@ def _evaluate(rank: int, world_size: int, kind: str, fault: Optional[Fault], not
         setattr(metric, name, lambda *arguments: fault.strike())
     found = made.evaluate(SIZE)
     if place == "after":
+        _wait_for(notes, [f"{other}.json" for other in range(world_size) if other != rank], limit=TIMEOUT)
         fault.strike()
     return found
 

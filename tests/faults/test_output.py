@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -256,6 +257,7 @@ def test_ctrl_c_on_a_terminal(folder, tmp_path):
     os.close(theirs)
     shown = b""
     while b"counting" not in shown:
+        assert select.select([ours], [], [], 60)[0], f"nothing more came after {shown!r}"
         shown += os.read(ours, 4096)
     os.write(ours, b"\x03")
     try:

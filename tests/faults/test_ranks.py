@@ -5,10 +5,11 @@ What is promised:
 - Whoever is left ends with an error, within the group's timeout and 5 s more.
 - ``evaluate`` returns on no process unless every process came to the end of it, so nobody reports a number while
   another is lost. Only a process that dies later, when everybody has the number, takes none of theirs away.
-- A number that is returned, or stands in a file of ``outfile_prefix``, is that of one process.
+- A number that is returned is that of one process, and so are the files of ``outfile_prefix``, which are there if the
+  first process has the number and not otherwise.
 - No temporary file is left. (A process that is killed while it writes a file cannot take its temporary away.)
 
-``FAULT_RUNS=50 pytest tests/faults -k random -s`` kills 50 times; it prints the seed, which ``FAULT_SEED`` sets.
+``FAULT_RUNS=50 pytest tests/faults -k random -s`` kills 50 times, when and whom ``FAULT_SEED`` says.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import itertools
 import os
 import random
 from functools import lru_cache
-from pathlib import Path
 
 import pytest
 
@@ -25,9 +25,10 @@ from mm_metrics_plugin.testing import PRELOAD
 from tests.faults.group import KILLED, Fault, evaluator, left_over, run, samples
 
 PRELOAD.append("tests.faults.group")
+LONGEST_DELAY = 0.03  # seconds a process; the evaluation takes about as long
 KINDS = ("classification", "detection")
 RUNS = int(os.environ.get("FAULT_RUNS", 6))
-SEED = int(os.environ.get("FAULT_SEED", random.SystemRandom().randrange(10**6)))
+SEED = int(os.environ.get("FAULT_SEED", 8))
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +53,20 @@ def check(endings, kind, fault, folder, alone):
         if rank == fault.rank:
             check_victim(ending, fault)
             continue
-        assert (ending.numbers is None) != (ending.error is None)
-        assert ending.exit_code == (0 if ending.error is None else 1)
-        assert ending.numbers == numbers if ending.error is None and late else ending.error is not None
+        if late:
+            assert ending[:1] + ending[2:] == (0, numbers, None)
+            continue
+        assert ending.exit_code == 1 and ending.numbers is None and ending.error
         if fault.kind == "raise" and fault.place != "process":
             assert ending.error == f"RuntimeError: deliberate failure of rank {fault.rank}"
-    left = left_over(folder)
-    in_time = fault.place in ("process", "update", "compute")
-    assert left == [] or (not in_time and left == [f"work/{name}" for name in files])
-    for name in left:
-        assert (folder / name).read_bytes() == files[Path(name).name]
+    check_files(folder, files if late else {})
+
+
+def check_files(folder, files):
+    """Just these are left, whole."""
+    assert {name: (folder / name).read_bytes() for name in left_over(folder)} == {
+        f"work/{name}": content for name, content in files.items()
+    }
 
 
 def check_victim(ending, fault):
@@ -113,13 +118,14 @@ def test_killed_in_each_step_of_the_reduction(world_size, kind, tmp_path, alone)
     assert all(ending.numbers == alone(kind)[0] for ending in endings.values())
 
 
-def test_killed_at_random_moments(tmp_path, alone):
+def test_killed_at_random_moments(tmp_path, alone, record_property):
     """From outside, whatever the rank is doing. Rank 0 only where it writes no files, which could be cut off too."""
     print(f"FAULT_SEED={SEED}")
     draw = random.Random(SEED)
+    killed = lost = 0
     for number in range(RUNS):
         world_size, kind = (2, 4)[number % 2], KINDS[number // 2 % 2]
-        victim, delay = draw.randrange(kind == "detection", world_size), draw.uniform(0, 0.2)
+        victim, delay = draw.randrange(kind == "detection", world_size), draw.uniform(0, LONGEST_DELAY * world_size)
         folder = tmp_path / str(number)
         folder.mkdir()
         endings = run(world_size, kind, Fault("kill", victim), folder, delay=delay)
@@ -130,6 +136,11 @@ def test_killed_at_random_moments(tmp_path, alone):
         for rank, ending in endings.items():
             assert ending.numbers in (None, numbers)
             assert rank == victim or (ending.numbers is None) != (ending.error is None)
-        left = left_over(folder)
-        assert left in ([], [f"work/{name}" for name in files])
-        assert all((folder / name).read_bytes() == files[Path(name).name] for name in left)
+        # The files are there if the first process, which is not struck where there are any, has the number.
+        check_files(folder, files if endings[0].numbers is not None else {})
+        killed += endings[victim].exit_code == KILLED
+        lost += any(ending.error is not None for ending in endings.values())
+    print(f"{killed} killed, {lost} before all the others had the number")
+    record_property("killed", killed)
+    record_property("lost", lost)
+    assert lost <= killed

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -76,7 +77,10 @@ def interrupted_at(number, folder):
     return False
 
 
-def test_an_interrupt_at_any_moment_leaves_all_files_or_none(tmp_path):
+@pytest.mark.parametrize("nameless", [True, False])
+def test_an_interrupt_at_any_moment_leaves_all_files_or_none(nameless, tmp_path, monkeypatch):
+    if not nameless:  # as where the system has no such files
+        monkeypatch.delattr(os, "O_TMPFILE")
     before = signal.getsignal(signal.SIGINT)
     seen = []
     for number in itertools.count():
@@ -90,6 +94,14 @@ def test_an_interrupt_at_any_moment_leaves_all_files_or_none(tmp_path):
             break
         seen.append(len(content))
     assert len(seen) > 100 and set(seen) == {1, 2} and len(content) == 2
+
+
+def test_of_a_process_that_is_killed_before_all_agree_nothing_is_left(tmp_path):
+    code = "import os, signal, sys; from mm_metrics_plugin.io.writing import ready_to_write\n"
+    code += "with ready_to_write({sys.argv[1]: 'x' * 1000}): os.kill(os.getpid(), signal.SIGKILL)"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.md")])
+    assert done.returncode == -signal.SIGKILL
+    assert os.listdir(tmp_path) == []
 
 
 def test_other_threads_write_as_well(tmp_path):
