@@ -14,8 +14,8 @@ from mm_metrics_plugin.io.pickle_machine import Damaged, Machine, StandIn, shown
 from mm_metrics_plugin.io.pickle_opcodes import run
 from mm_metrics_plugin.io.safe_pickle import loads
 from mm_metrics_plugin.io.stand_ins import NAMES
-from tests.hostile import BUILD, MARK, STOP, TUPLE, call, name, text
-from tests.io.hand_made import NEXT, P2, blob, dtype, frombuffer, numbers
+from tests.hostile import BUILD, MARK, STOP, TUPLE, call, name, storage_bytes, text
+from tests.io.hand_made import NEXT, P2, blob, dtype, frombuffer, numbers, storage, tensor
 
 READ = {
     "protocol 5": (b"\x80\x05N", None),
@@ -26,6 +26,7 @@ READ = {
     ),
     "the longest line": (b"I" + b"0" * 4095 + b"7\n", 7),
     "the longest memo index": (b"]p" + b"0" * 20 + b"\n", []),
+    "the longest memo index asked for": (b"(]p0\ng" + b"0" * 20 + b"\nl", [[], []]),
     "text to the end": (P2 + b"X\3\0\0\0abc", "abc"),
     "INT of truth": (b"(I00\nI01\nI7\nl", [False, True, 7]),
     "LONG with and without its letter": (b"(L12L\nL-3\nl", [12, -3]),
@@ -77,6 +78,8 @@ DAMAGED = {
     "long memo index": (b"]p" + b"0" * 21 + b"\n", "a line of text does not end, at byte 1"),
     "text beyond the end": (P2 + b"X\5\0\0\0abc", "5 bytes are announced and 4 are left in the file, at byte 2"),
     "bytes of Python 2": (b"U\1a", "it holds a byte string of Python 2"),
+    "more bytes of Python 2": (b"T\1\0\0\0a", "it holds a byte string of Python 2"),
+    "a line of Python 2": (b"S'a'\n", "it holds a byte string of Python 2"),
     "a tuple of nine as key": (P2 + b"}" + MARK + b"K\1" * 9 + TUPLE + b"Ns", "a tuple is no key for result data"),
     "a tuple in a tuple as key": (P2 + b"})\x85Ns", "a tuple is no key for result data"),
     "a great number as key": (P2 + b"}" + pickle.dumps(2**61, 2)[2:-1] + b"Ns", "a int is no key for result data"),
@@ -143,6 +146,28 @@ def test_the_first_that_is_refused(what):
     assert type(caught.value) is (UnsafePickleError if what in FORBIDDEN else ResultFileError)
 
 
+OPCODES = [
+    "OBJ",
+    "NEWOBJ",
+    "NEWOBJ_EX",
+    "EXT1",
+    "EXT2",
+    "EXT4",
+    "PERSID",
+    "POP",
+    "POP_MARK",
+    "DUP",
+    "NEXT_BUFFER",
+    "READONLY_BUFFER",
+]
+
+
+@pytest.mark.parametrize("opcode", OPCODES)
+def test_opcodes_that_results_never_need_are_refused_by_name(opcode):
+    with pytest.raises(UnsafePickleError, match=rf"it uses the opcode {opcode}, at byte 2"):
+        loads(b"](" + getattr(pickle, opcode) + STOP * 4)
+
+
 def test_where_a_short_file_becomes_a_damaged_one():
     """An opcode that finds nothing to work on, near the end of a file, most likely was cut off."""
     with pytest.raises(ResultFileError, match="the file ends too early, at byte 0 of 9"):
@@ -178,6 +203,17 @@ def test_what_takes_more_memory_than_its_bytes_is_charged(data, cost):
         else:
             with pytest.raises(ResultFileError, match="far more data than the file holds"):
                 run(machine)
+
+
+def test_a_tensor_that_is_widened_is_charged_as_it_will_be():
+    costs = []
+    for kind in ("BFloat16Storage", "HalfStorage"):
+        made = tensor(storage(storage_bytes(bytes(16), 8, kind)), size=numbers(8))
+        machine = Machine(P2 + made + STOP, NAMES, "a file")
+        before = machine.budget
+        run(machine)
+        costs.append(before - machine.budget)
+    assert costs[0] - costs[1] == 8 * 2
 
 
 def test_stand_ins_are_fixed_and_names_are_shown_plainly():
