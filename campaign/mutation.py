@@ -34,6 +34,7 @@ from campaign.survivors import reason
 
 ASKED = 0.85
 MOST_MUTANTS = 100
+SEED = 8  # of the choice among them
 PRELOADED = (
     "torch",
     "mmengine.evaluator",
@@ -75,7 +76,7 @@ class Mutant(NamedTuple):
     code: str
 
 
-def mutants(module: str) -> Iterator[Mutant]:
+def mutants(module: str, seed: int) -> Iterator[Mutant]:
     """Every mutant of a module, in an order that is random but fixed: to make one takes a while."""
     import cosmic_ray.plugins
     from cosmic_ray.ast import ast_nodes, get_ast
@@ -97,7 +98,7 @@ def mutants(module: str) -> Iterator[Mutant]:
                     (name, occurrence)
                 )
                 occurrence += 1
-    chooser = random.Random(8)
+    chooser = random.Random(seed)
     chosen = [chooser.choice(replacements) for replacements in places.values()]
     chooser.shuffle(chosen)
     for name, occurrence in chosen:
@@ -269,11 +270,11 @@ class Kept:
             file.write(f"{self._key(mutant)} {outcome}\n")
 
 
-def outcomes(modules: List[str], most: int, verbose: bool) -> Iterator[Tuple[str, Dict[Mutant, str]]]:
+def outcomes(modules: List[str], most: int, seed: int, verbose: bool) -> Iterator[Tuple[str, Dict[Mutant, str]]]:
     """Module by module, how its mutants ended."""
     kept, runner = Kept(), None
     for module in modules:
-        todo = list(islice(mutants(module), most))
+        todo = list(islice(mutants(module, seed), most))
         known = {mutant: kept.get(mutant) for mutant in todo}
         new = [mutant for mutant in todo if known[mutant] is None]
         if new:
@@ -284,11 +285,13 @@ def outcomes(modules: List[str], most: int, verbose: bool) -> Iterator[Tuple[str
         yield module, known  # type: ignore[misc]
 
 
-def run(modules: Optional[List[str]] = None, most: int = MOST_MUTANTS, verbose: bool = False) -> Figures:
+def run(
+    modules: Optional[List[str]] = None, most: int = MOST_MUTANTS, seed: int = SEED, verbose: bool = False
+) -> Figures:
     """Every module, with so many of its mutants."""
     figures = Figures()
     rows: List[str] = []
-    for module, ended in outcomes(modules or list(TARGETS), most, verbose):
+    for module, ended in outcomes(modules or list(TARGETS), most, seed, verbose):
         counts = Counter(ended.values())
         share = 1 - counts["survived"] / len(ended)
         figures.add(
@@ -332,5 +335,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("modules", nargs="*")
     parser.add_argument("--most", type=int, default=MOST_MUTANTS, help="mutants of each module")
+    parser.add_argument("--seed", type=int, default=SEED, help="choose others than the campaign does")
     options = parser.parse_args()
-    sys.exit(0 if run(options.modules, options.most, verbose=True).good else 1)
+    sys.exit(0 if run(options.modules, options.most, options.seed, verbose=True).good else 1)
