@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional
 
-from campaign.environments import ROOT, fingerprint
+from campaign.environments import ROOT
 from campaign.part import Figures, Part
 from tests.cases import CASES
 
@@ -26,7 +25,6 @@ class Counts:
     passed: int
     failed: int
     skipped: int
-    outcomes: Dict[str, str]  # passed, failed or skipped, by the name of the test
     told: Dict[str, str]  # what tests recorded of themselves, by its name
 
     @property
@@ -47,7 +45,7 @@ def pytest_counts(
         )
         output = done.stdout + done.stderr
         if not report.exists():
-            return Counts(0, 1, 0, {}, {})
+            return Counts(0, 1, 0, {})
         suite = next(xml.etree.ElementTree.parse(report).getroot().iter("testsuite"))
     failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
     skipped = int(suite.attrib["skipped"])
@@ -55,44 +53,18 @@ def pytest_counts(
         print(output[-6000:], flush=True)
         failed = max(failed, 1)  # whatever the report says, pytest was not content
     told = {one.attrib["name"]: one.attrib["value"] for one in suite.iter("property")}
-    return Counts(int(suite.attrib["tests"]) - failed - skipped, failed, skipped, _outcomes(suite), told)
+    return Counts(int(suite.attrib["tests"]) - failed - skipped, failed, skipped, told)
 
 
-def _outcomes(suite: xml.etree.ElementTree.Element) -> Dict[str, str]:
-    kinds = {"failure": "failed", "error": "failed", "skipped": "skipped"}
-    found: Dict[str, str] = {}
-    for case in suite.iter("testcase"):
-        name = f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name']}"
-        found[name] = next((kinds[part.tag] for part in case if part.tag in kinds), "passed")
-    return found
-
-
-def properties(record: Path = ROOT / "build" / "properties.json") -> Figures:
-    """Every property with 10,000 new random examples; after a failure, those that failed alone: it takes an hour."""
+def properties() -> Figures:
+    """Every property with 10,000 new random examples."""
     figures = Figures()
     variables = {"HYPOTHESIS_PROFILE": "campaign", "MM_METRICS_EXAMPLES": "10000"}
-    kept = json.loads(record.read_text()) if record.exists() else {}
-    before = kept.get(fingerprint(), {})
-    again = [name for name, outcome in before.items() if outcome != "passed"]
     # Two processes, for two cores; a test whose examples take long does not hold up the rest.
-    counts = pytest_counts(
-        [*(again or ["tests/properties"]), "-n", str(len(os.sched_getaffinity(0)))], variables=variables
-    )
-    outcomes = {**before, **counts.outcomes}
-    record.parent.mkdir(exist_ok=True)
-    record.write_text(json.dumps({fingerprint(): outcomes}))
-    if counts.good:
-        record.unlink()  # the next run is a whole one
-    passed, failed, skipped = (list(outcomes.values()).count(kind) for kind in ("passed", "failed", "skipped"))
-    whole = Counts(passed, max(failed, counts.failed), skipped, outcomes, {})
+    counts = pytest_counts(["tests/properties", "-n", str(len(os.sched_getaffinity(0)))], variables=variables)
     most = max(Counter(type(case.metric()) for case in CASES).values())
     what = f"10,000 random examples of a metric or function, {10_000 // most:,} or more of each of a metric's cases"
-    _add(figures, what, whole, fewest=100)
-    if again:
-        figures.notes.append(
-            f"{len(again)} of them failed in the run before and was tried again by itself: "
-            + ", ".join(f"`{name}`" for name in again)
-        )
+    _add(figures, what, counts, fewest=100)
     return figures
 
 
@@ -105,9 +77,9 @@ def faults() -> Figures:
     killed, lost = (int(counts.told.get(name, 0)) for name in ("killed", "lost"))
     figures.add(
         "of these 50",
-        "some before everybody had the number, some later",
-        f"{killed} were killed in time, {lost} of them before the others had the number",
-        0 < lost < killed,
+        "some before the others had the number",
+        f"{killed} were there to be killed, {lost} of them before the others had the number",
+        lost > 0,
     )
     return figures
 

@@ -99,7 +99,7 @@ REASONS: List[Tuple[str, str, str, str]] = [
         "io/stand_ins.py",
         r"^SLOW_STORAGE_COST = 4096  #",
         r"^SLOW_STORAGE_COST = 409[57]  #",
-        "an estimate: one byte of it more or less is none",
+        "an estimate, to which one byte makes no difference",
     ),
     (
         "io/stand_ins.py",

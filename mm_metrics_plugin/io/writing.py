@@ -9,6 +9,7 @@ import json
 import math
 import os
 import secrets
+import shutil
 import signal
 import threading
 from contextlib import contextmanager, suppress
@@ -42,7 +43,7 @@ def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
 
 @contextmanager
 def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Iterator[None]:
-    """As :func:`write_all`, with what has to go well before the files take their places; else there are none.
+    """As :func:`write_all`, but the files take their places when the block ends, and not at all if it fails.
 
     Examples:
         >>> import tempfile
@@ -92,6 +93,8 @@ class _NewFile:
             self.content.write(content)
             self.content.flush()
             os.fsync(self.content.fileno())  # else a crash could leave the new name on an empty file
+            if not self.nameless:
+                self.content.close()  # Windows renames no open file
 
     def _open(self) -> None:
         with suppress(OSError, AttributeError):  # not every file system has such files, nor has every system
@@ -107,8 +110,15 @@ class _NewFile:
             if self.nameless:
                 assert self.content is not None
                 number = self.content.fileno()
-                # Asks for a link to the file, not to its entry there, as only a folder's number makes Python do.
-                os.link(f"{_OPEN_FILES}/{number}", self.temporary, src_dir_fd=number)
+                for name in (self.path, self.temporary):  # the first, if there is no older file to be replaced
+                    with suppress(OSError):
+                        # The folder's number makes Python link to the file itself and not to its entry there.
+                        os.link(f"{_OPEN_FILES}/{number}", name, src_dir_fd=number)
+                        break
+                else:  # links are not allowed
+                    shutil.copyfile(f"{_OPEN_FILES}/{number}", self.temporary)
+                if name == self.path:
+                    return
             os.replace(self.temporary, self.path)
 
     def close(self) -> None:
@@ -124,7 +134,7 @@ class _NewFile:
         try:
             yield
         except OSError as error:
-            if error.filename in (None, str(self.temporary)) or error.filename2 == str(self.temporary):
+            if error.filename in (None, str(self.temporary)):
                 raise OSError(error.errno, error.strerror, self.path) from error
             raise
 
@@ -145,8 +155,8 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-    if heard:
-        handler(*heard[0])
+        if heard:
+            handler(*heard[0])
 
 
 def to_json(value: Any, *, compact: bool = False) -> str:

@@ -145,7 +145,7 @@ class StreamingMetric(BaseMetric):
         """Whatever tells the world of an evaluation besides its numbers; nothing, unless a subclass says otherwise.
 
         It is entered on the main process to get ready, which may fail, and left when every process has agreed, or with
-        the error: nothing is told of an evaluation that failed somewhere.
+        the error: nothing is told of an evaluation that failed somewhere. What fails then is raised there alone.
         """
         return nullcontext()
 
