@@ -8,14 +8,12 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional
 
 from campaign.environments import ROOT
 from campaign.part import Figures, Part
-from tests.cases import CASES
 
 
 @dataclass
@@ -62,8 +60,8 @@ def properties() -> Figures:
     variables = {"HYPOTHESIS_PROFILE": "campaign", "MM_METRICS_EXAMPLES": "10000"}
     # Two processes, for two cores; a test whose examples take long does not hold up the rest.
     counts = pytest_counts(["tests/properties", "-n", str(len(os.sched_getaffinity(0)))], variables=variables)
-    most = max(Counter(type(case.metric()) for case in CASES).values())
-    what = f"10,000 random examples of a metric or function, {10_000 // most:,} or more of each of a metric's cases"
+    fewest = int(counts.told.get("fewest", 0))
+    what = f"10,000 random examples of a metric or function, {fewest:,} or more of each of a metric's cases"
     _add(figures, what, counts, fewest=100)
     return figures
 
