@@ -62,7 +62,7 @@ REASONS: List[Tuple[str, str, str, str]] = [
     ("*", r"(data|content)\S*, (at|start)\)\[0\]", r"\[ ?-1\]", "one number was unpacked: the first is the last"),
     (
         "*",
-        r"type\((keys\[0\]|place)\) is not str|kind is int",
+        r"type\((keys\[0\]|place|name)\) is not str|kind is int",
         r"\) != str|kind == int",
         "types are equal if they are one",
     ),

@@ -83,6 +83,7 @@ DAMAGED = {
     "a tuple of nine as key": (P2 + b"}" + MARK + b"K\1" * 9 + TUPLE + b"Ns", "a tuple is no key for result data"),
     "a tuple in a tuple as key": (P2 + b"})\x85Ns", "a tuple is no key for result data"),
     "a great number as key": (P2 + b"}" + pickle.dumps(2**61, 2)[2:-1] + b"Ns", "a int is no key for result data"),
+    "a greater number as key": (P2 + b"}" + pickle.dumps(2**62, 2)[2:-1] + b"Ns", "a int is no key for result data"),
     "a low number as key": (P2 + b"}" + pickle.dumps(-(2**61), 2)[2:-1] + b"Ns", "a int is no key for result data"),
     "a great number in a set": (b"\x80\x04\x8f(" + pickle.dumps(2**61, 2)[2:-1] + b"\x90", "a int is no key"),
     "a list in a frozenset": (b"\x80\x04(]\x91", "a list is no key"),
