@@ -78,45 +78,42 @@ class _NewFile:
     def __init__(self, path: str) -> None:
         self.path = path
         place = Path(path)
-        self.temporary = place.with_name(f".{place.stem}-{secrets.token_hex(8)}{place.suffix}")
+        self.folder = place.parent
+        self.temporary = str(place.with_name(f".{place.stem}-{secrets.token_hex(8)}{place.suffix}"))
         self.content: Optional[BinaryIO] = None
-        self.nameless = False
+        self.number: Optional[int] = None  # of the open file, if it has no name
 
     def write(self, content: Union[bytes, memoryview]) -> None:
         """Writes all of it, to the disk."""
         with self._errors_of_its_place():
-            self.temporary.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             if os.path.isdir(self.path):  # nothing can take its place
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
-            self._open()
-            assert self.content is not None
-            self.content.write(content)
-            self.content.flush()
-            os.fsync(self.content.fileno())  # else a crash could leave the new name on an empty file
-            if not self.nameless:
-                self.content.close()  # Windows renames no open file
+            self.content = file = self._open()
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # else a crash could leave the new name on an empty file
+            if self.number is None:
+                file.close()  # Windows renames no open file
 
-    def _open(self) -> None:
+    def _open(self) -> BinaryIO:
         with suppress(OSError, AttributeError):  # not every file system has such files, nor has every system
             os.stat(_OPEN_FILES)
-            number = os.open(self.temporary.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
-            self.content, self.nameless = open(number, "wb"), True  # noqa: SIM115 - closed by close
-        if not self.nameless:
-            self.content = open(self.temporary, "xb")  # noqa: SIM115
+            self.number = os.open(self.folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+            return open(self.number, "wb")
+        return open(self.temporary, "xb")
 
     def take_place(self) -> None:
         """Becomes the file it was made for."""
         with self._errors_of_its_place():
-            if self.nameless:
-                assert self.content is not None
-                number = self.content.fileno()
+            if self.number is not None:
                 for name in (self.path, self.temporary):  # the first, if there is no older file to be replaced
                     with suppress(OSError):
                         # The folder's number makes Python link to the file itself and not to its entry there.
-                        os.link(f"{_OPEN_FILES}/{number}", name, src_dir_fd=number)
+                        os.link(f"{_OPEN_FILES}/{self.number}", name, src_dir_fd=self.number)
                         break
                 else:  # links are not allowed
-                    shutil.copyfile(f"{_OPEN_FILES}/{number}", self.temporary)
+                    shutil.copyfile(f"{_OPEN_FILES}/{self.number}", self.temporary)
                 if name == self.path:
                     return
             os.replace(self.temporary, self.path)
@@ -127,14 +124,14 @@ class _NewFile:
             with suppress(OSError):  # what was left to write was told of before
                 self.content.close()
         with suppress(OSError):
-            self.temporary.unlink()
+            os.unlink(self.temporary)
 
     @contextmanager
     def _errors_of_its_place(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            if error.filename in (None, str(self.temporary)):
+            if error.filename in (None, self.temporary):
                 raise OSError(error.errno, error.strerror, self.path) from error
             raise
 

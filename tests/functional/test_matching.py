@@ -12,7 +12,7 @@ import pytest
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional import assignment
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects, check_rows
 from mm_metrics_plugin.functional.matching import PROTOCOLS, match
 from tests.functional.detection_problems import (
     StockDataset,
@@ -434,3 +434,18 @@ def test_boxes_by_width_match_as_boxes_by_edges(protocol):
         one = match(batch.detections, batch.objects, num_classes=num_classes, protocol=protocol)
         other = match(batch.detections, there, num_classes=num_classes, protocol=protocol)
         np.testing.assert_array_equal(one.matrix, other.matrix)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(boxes=np.zeros((1, 5))), r"'boxes' must have shape \(N, 4\) \(found \(1, 5\)\)"),
+        (dict(image=np.array([-1])), r"'image' must not be negative \(found -1\)"),
+        (dict(labels=np.array([1e30])), r"'labels' of image 0 must be whole numbers \(found 1e\+30\)"),
+        (dict(scores=np.zeros(2)), r"'scores' must have 1 rows, one a box \(found 2\)"),
+    ],
+)
+def test_rows_that_make_no_sense_are_refused(change, message):
+    rows = dict(image=np.array([0]), boxes=np.zeros((1, 4)), scores=np.ones(1), labels=np.array([0]))
+    with pytest.raises(MetricInputError, match=message):
+        check_rows(Detections(**{**rows, **change}), num_classes=2)

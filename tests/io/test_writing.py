@@ -1,6 +1,7 @@
 """Files are written whole or not at all."""
 
 import csv
+import errno
 import itertools
 import json
 import os
@@ -102,6 +103,39 @@ def test_of_a_process_that_is_killed_before_all_agree_nothing_is_left(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.md")])
     assert done.returncode == -signal.SIGKILL
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("lacking", ["O_TMPFILE", "link"])
+def test_systems_that_lack_nameless_files_or_links_write_the_same(lacking, tmp_path, monkeypatch):
+    replace, still_open = os.replace, []
+
+    def watched(source, target):
+        opened = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        still_open.extend(os.path.samefile(source, one) for one in opened if os.path.exists(one))
+        replace(source, target)
+
+    def refused(*arguments, **options):
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.delattr(os, lacking) if lacking == "O_TMPFILE" else monkeypatch.setattr(os, lacking, refused)
+    monkeypatch.setattr(os, "replace", watched)
+    for content in ("old", "new"):
+        writing.write_all({str(tmp_path / "a.md"): content, str(tmp_path / "b.md"): content})
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.md": content, "b.md": content}
+    assert not any(still_open)  # Windows renames no open file
+
+
+def test_an_interrupt_while_taking_places_fails_is_not_lost(tmp_path, monkeypatch):
+    def failing(source, target):
+        signal.raise_signal(signal.SIGINT)
+        raise PermissionError(errno.EPERM, "belongs to somebody else", source)
+
+    (tmp_path / "a.md").write_text("old")
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        writing.write_all({str(tmp_path / "a.md"): "new"})
+    assert caught.value.__context__.filename == str(tmp_path / "a.md")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.md": "old"}
 
 
 def test_other_threads_write_as_well(tmp_path):

@@ -144,6 +144,16 @@ def test_samples_without_any_label_and_labels_of_minus_one():
     assert counts == {"tp": [2, 0], "fp": [2, 0], "fn": [0, 1], "tn": [0, 3]}
 
 
+def test_truth_of_several_labels_is_ones_and_zeros_or_true_and_false():
+    scores, truth = torch.tensor([[0.9, 0.2], [0.1, 0.7]]), torch.tensor([[1, 0], [0, 0]])
+    samples = [dict(pred_score=row, gt_score=own) for row, own in zip(scores, truth)]
+    expected = evaluate(MultiLabelPRF(counts=True), samples)
+    found = evaluate(MultiLabelPRF(counts=True), [{**one, "gt_score": one["gt_score"].bool()} for one in samples])
+    np.testing.assert_equal(found, expected)
+    with pytest.raises(MetricInputError, match=r"'gt_score' of sample 0 must hold 2 values, one a class"):
+        evaluate(MultiLabelPRF(), [{**one, "gt_score": torch.ones(3)} for one in samples])
+
+
 def test_topk_accuracy_also_asks_for_the_threshold():
     samples = [dict(pred_score=torch.tensor([0.6, 0.3, 0.1]), gt_label=torch.tensor([label])) for label in (0, 1, 2)]
     found = evaluate(SingleLabelPRF(topk=2, thrs=(None, 0.5)), samples)
