@@ -141,6 +141,7 @@ $(FORKS)/.stack: $(FORK_WHEELS)/.built setup.py requirements/forks.txt requireme
 	@# The lock names the packages of the forks' elder siblings, which they replace.
 	@grep -v '^mm' requirements/lock.txt > $(FORKS)/lock.txt
 	@$(FORK_PIP) install --constraint $(FORKS)/lock.txt --requirement requirements/forks.txt \
-	    $(FORK_RUNTIME) imgaug pycocotools pillow requests pytest hypothesis tensorboard supervision torchmetrics
+	    $(FORK_RUNTIME) imgaug pycocotools pillow requests pytest hypothesis scikit-learn tensorboard supervision \
+	    torchmetrics
 	@$(FORK_PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@

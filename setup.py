@@ -48,8 +48,8 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.8",
-    packages=find_packages(include=["mm_metrics_plugin", "mm_metrics_plugin.*"]),
-    package_data={"mm_metrics_plugin": ["py.typed", "report/templates/*"]},
+    packages=find_packages(include=["mm_metrics_command", "mm_metrics_plugin", "mm_metrics_plugin.*"]),
+    package_data={"mm_metrics_command": ["py.typed"], "mm_metrics_plugin": ["py.typed", "report/templates/*"]},
     install_requires=requirements("runtime"),
     extras_require={
         "mmdet": ["mmdet>=3.0"],
@@ -59,7 +59,7 @@ setup(
         "tests": requirements("tests"),
     },
     cmdclass={"build_py": BuildWithMim},
-    entry_points={"console_scripts": ["mm-metrics = mm_metrics_plugin.cli:main"]},
+    entry_points={"console_scripts": ["mm-metrics = mm_metrics_command:main"]},
     classifiers=[
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3.8",

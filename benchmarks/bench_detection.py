@@ -14,7 +14,7 @@ import torch
 from benchmarks.detection_problem import Problem, make_problem
 from benchmarks.timing import heading, seconds, versus
 from mm_metrics_plugin import DetectionPRF
-from mm_metrics_plugin.functional.detection import APSettings, AveragePrecision, average_precision, match_for_ap
+from mm_metrics_plugin.functional.coco_ap import APSettings, AveragePrecision, average_precision, match_for_ap
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 from mm_metrics_plugin.functional.matching import PROTOCOLS, Matches, match
 

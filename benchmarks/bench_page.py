@@ -44,7 +44,7 @@ def main() -> None:
         write_results(problem, folder / "results.pkl")
         write_truth(problem, folder / "truth.json")
         draw_pictures(folder / "pictures", problem.num_images)
-        command = ["-m", "mm_metrics_plugin.cli", "detection", "truth.json", "results.pkl"]
+        command = ["-m", "mm_metrics_command", "detection", "truth.json", "results.pkl"]
         plain, _ = seconds(lambda: run(name, *command, "plain"))
         made, _ = seconds(lambda: run(name, *command, "out", "--html", "--images", "pictures"))
         print(f"{'mm-metrics detection, without the page':<52}{plain:9.3f} s")

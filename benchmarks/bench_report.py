@@ -58,7 +58,7 @@ def main() -> None:
         write_truth(problem, Path(folder, "truth.json"))
         names = [row["name"] for row in json.loads(Path(folder, "truth.json").read_text())["categories"]]
         Path(folder, "config.py").write_text(CONFIG.format(classes=tuple(names)))
-        ours: List[str] = ["-m", "mm_metrics_plugin.cli", "detection"]
+        ours: List[str] = ["-m", "mm_metrics_command", "detection"]
         taken = {}
         for what, truth, options in (
             ("annotations, coco and mmdet", "truth.json", []),

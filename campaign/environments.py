@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def fingerprint() -> str:
     """Of the package and its tests, so that no result of other code is taken for theirs."""
     found = hashlib.sha256()
-    for folder in ("mm_metrics_plugin", "tests"):
+    for folder in ("mm_metrics_command", "mm_metrics_plugin", "tests"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 found.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode() + path.read_bytes())

@@ -56,7 +56,7 @@ def report(figures: Figures) -> None:
         child("write_detections", folder)
         files = [str(Path(folder, name)) for name in ("truth.json", "results.pkl", "out")]
         for what, options in (("with figures", []), ("with figures and the page", ["--html"])):
-            peak = peak_of("-m", "mm_metrics_plugin.cli", "detection", *files, *options)
+            peak = peak_of("-m", "mm_metrics_command", "detection", *files, *options)
             counted = json.loads(Path(folder, "out", "report.json").read_text())
             if "1500000" not in json.dumps(counted):
                 raise RuntimeError("the report does not speak of 1,500,000 detections")

@@ -156,7 +156,7 @@ class Runner:
         self._folder = tempfile.TemporaryDirectory()
         self.copies = [Path(self._folder.name, str(slot)) for slot in range(slots)]
         for copy in self.copies:
-            for part in ("mm_metrics_plugin", "tests", "demo", "configs"):
+            for part in ("mm_metrics_command", "mm_metrics_plugin", "tests", "demo", "configs"):
                 shutil.copytree(ROOT / part, copy / part)
             shutil.copy(ROOT / "pyproject.toml", copy)
         os.environ.update(VARIABLES)

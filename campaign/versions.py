@@ -18,14 +18,14 @@ from campaign.suites import pytest_counts
 ROOMS = ("functional", "states", "io")
 FEWEST_PASSED = 600  # so that a run in which nearly all was skipped is no success
 # What only the tests use; pycocotools needs no torch, and is the peer of most of detection.
-TOOLS = ["pytest", "hypothesis", "pycocotools"]
+TOOLS = ["pytest", "hypothesis", "pycocotools", "scikit-learn"]
 
 
 def oldest_requirements() -> List[str]:
     """Every runtime requirement that works without torch, at the oldest version it may have."""
     lines = [line for name in ("runtime", "report") for line in _requirements(name)]
     oldest = [line.replace(">=", "==") for line in lines if not line.startswith("mmengine")]
-    return [*oldest, *TOOLS]
+    return [*oldest, *(tool.replace("scikit-learn", "scikit-learn==1.0") for tool in TOOLS)]
 
 
 def newest_requirements() -> List[str]:

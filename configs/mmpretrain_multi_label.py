@@ -7,7 +7,7 @@ _base_ = ["mmpretrain_auc.py"]
 
 val_evaluator = [
     dict(type="AveragePrecision"),
-    dict(type="MultiLabelAUC", classwise=True),  # multi-label/auc and multi-label/auc_disc ...
+    dict(type="MultiLabelAUC", classwise=True),  # multi-label/auc and multi-label/auc/disc ...
     dict(type="MultiLabelAUC", curve="pr", prefix="average-precision"),
     dict(type="MultiLabelPRF", thr=0.5, average=("macro", "micro"), classwise=True, counts=True),
 ]

@@ -69,7 +69,10 @@ class MetricCase:
         damages: What may be wrong with a sample, each as a :class:`Damage` or a tuple like it. Must be refused.
         rules: For which keys (without prefix; patterns with ``*``) more is not better: ``'less'``, None where
             neither is better, as for counts, or ``'never'`` where nobody should select by the key.
-        dtypes: The forms in which tensors may come without changing what is computed from their values.
+        dtypes: The forms in which tensors may come without changing what is computed from their values. Score
+            thresholds of the metric should be numbers that all of them hold exactly, such as 0.5.
+        counts: Numbers of samples that are compared with the reference. Some hundreds find a counter of 8 bits.
+        many: Number of samples of :func:`check_many`, more than 16 bits can count; 0 where the reference is too slow.
     """
 
     name: str
@@ -83,6 +86,8 @@ class MetricCase:
     damages: Sequence[Tuple[str, Callable[[Dict[str, Any]], Any], Sequence[str]]] = ()
     rules: Mapping[str, Optional[str]] = field(default_factory=dict)
     dtypes: Sequence[str] = ("float16", "bfloat16", "float32", "float64", "int32", "numpy")
+    counts: Sequence[int] = (64, 33, 300)
+    many: int = 70_000
 
     def metric(self) -> BaseMetric:
         """A new metric that knows the class names."""
@@ -119,16 +124,32 @@ def _assert_values(found: Mapping[str, float], expected: Mapping[str, float], to
 
 
 def check_reference(case: MetricCase) -> None:
-    """The metric gives what the reference gives."""
-    for seed, count in enumerate((64, 33)):
-        samples = case.draw(count, seed)
-        metric = case.metric()
-        found = evaluate(metric, samples)
-        prefix = f"{metric.prefix}/" if metric.prefix else ""
-        expected = {prefix + key: value for key, value in case.reference(samples).items()}
-        if not expected:
-            raise AssertionError(f"{case.name}: the reference gives no value")
-        _assert_values(found, expected, case.reference_tolerance, f"{case.name} against its reference")
+    """The metric gives what the reference gives, of a few and of some hundred samples."""
+    for seed, count in enumerate(case.counts):
+        _assert_reference(case, case.draw(count, seed), case.reference_tolerance, batch_size=7)
+
+
+def check_many(case: MetricCase) -> None:
+    """The metric gives what the reference gives of more samples than 16 bits can count.
+
+    To be cheap, 70 samples come again and again, in large batches unless batches are part of the definition.
+    """
+    if not case.many:
+        return
+    few = case.draw(70)
+    samples = [few[index % len(few)] for index in range(case.many)]
+    tolerance = max(case.reference_tolerance, 1e-9)  # the reference may be a plain sum of as many floats
+    _assert_reference(case, samples, tolerance, batch_size=7 if case.order_matters else 5000)
+
+
+def _assert_reference(case: MetricCase, samples: Samples, tolerance: float, *, batch_size: int) -> None:
+    metric = case.metric()
+    found = evaluate(metric, samples, batch_size)
+    prefix = f"{metric.prefix}/" if metric.prefix else ""
+    expected = {prefix + key: value for key, value in case.reference(samples).items()}
+    if not expected:
+        raise AssertionError(f"{case.name}: the reference gives no value")
+    _assert_values(found, expected, tolerance, f"{case.name} against its reference, {len(samples)} samples")
 
 
 def check_values(case: MetricCase) -> None:
@@ -204,7 +225,7 @@ def check_memory(case: MetricCase) -> None:
         if not 1 <= len(metric.results) <= 2:
             raise AssertionError(f"{case.name} keeps {len(metric.results)} results")
     metric.evaluate(len(samples))
-    if metric.results:
+    if len(metric.results):
         raise AssertionError(f"{case.name} keeps results after the evaluation")
 
 
@@ -314,8 +335,8 @@ LOCAL_CHECKS: Tuple[Callable[[MetricCase], None], ...] = (
 
 
 def check_metric(case: MetricCase, world_sizes: Sequence[int] = (2, 3)) -> None:
-    """Runs every check on one case, real processes included."""
-    for check in LOCAL_CHECKS:
+    """Runs every check on one case, 70,000 samples and real processes included."""
+    for check in (*LOCAL_CHECKS, check_many):
         check(case)
     for world_size in world_sizes:
         check_processes([case], world_size)

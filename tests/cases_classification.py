@@ -66,16 +66,16 @@ def rates(truth, decided, *, names=NAMES):
         found = precision_recall_fscore_support(truth, decided, average=average, **options)
         values.update({f"{key}{ending}": value for key, value in zip(("precision", "recall", "f1"), found)})
     for key, each in zip(("precision", "recall", "f1"), precision_recall_fscore_support(truth, decided, **options)):
-        values.update({f"{key}_{name}": value for name, value in zip(names, each)})
+        values.update({f"{key}/{name}": value for name, value in zip(names, each)})
     return values
 
 
 def counts(truth, decided, **options):
     values = {}
     for name, ((tn, fp), (fn, tp)) in zip(NAMES, multilabel_confusion_matrix(truth, decided, **options)):
-        values.update({f"tp_{name}": tp, f"fp_{name}": fp, f"tn_{name}": tn, f"fn_{name}": fn})
-        values[f"specificity_{name}"] = tn / (tn + fp) if tn + fp else np.nan
-    values["specificity"] = np.nanmean([values[f"specificity_{name}"] for name in NAMES])
+        values.update({f"tp/{name}": tp, f"fp/{name}": fp, f"tn/{name}": tn, f"fn/{name}": fn})
+        values[f"specificity/{name}"] = tn / (tn + fp) if tn + fp else np.nan
+    values["specificity"] = np.nanmean([values[f"specificity/{name}"] for name in NAMES])
     return values
 
 
@@ -145,7 +145,7 @@ def ks_of(samples, index):
 
 
 def ks_per_class(samples):
-    values = {f"ks_{name}": ks_of(samples, index).statistic for index, name in enumerate(NAMES)}
+    values = {f"ks/{name}": ks_of(samples, index).statistic for index, name in enumerate(NAMES)}
     return {"ks": np.mean(list(values.values())), **values}
 
 
@@ -207,7 +207,7 @@ def calibration_cells(samples):
 
 
 PROBABILITY = Damage("a score above 1", lambda sample: sample["pred_score"].add_(1), ["'pred_score'", "0 to 1"])
-PRF_RULES = {"[tf][pn]_*": None, "classes_*": None}
+PRF_RULES = {"[tf][pn]*/*": None, "classes_*": None}
 
 SINGLE_LABEL_CASES = [
     MetricCase(
@@ -323,7 +323,7 @@ def class_by_class(function, samples):
 
 def multi_auc(samples):
     values = class_by_class(roc_auc_score, samples)
-    return {"auc": np.mean(values), **{f"auc_{name}": value for name, value in zip(NAMES, values)}}
+    return {"auc": np.mean(values), **{f"auc/{name}": value for name, value in zip(NAMES, values)}}
 
 
 def multi_auc_micro(samples):

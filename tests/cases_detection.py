@@ -137,33 +137,86 @@ def coco_classwise(samples):
         evaluation.summarize()
     return {
         **rates(tp, fp, fn),
-        **{f"tp_{name}": value for name, value in zip(CLASSES, tp)},
-        **{f"recall_{name}": value for name, value in zip(CLASSES, tp / (tp + fn))},
+        **{f"tp/{name}": value for name, value in zip(CLASSES, tp)},
+        **{f"recall/{name}": value for name, value in zip(CLASSES, tp / (tp + fn))},
         **dict(zip(("mAP", "mAP_50", "mAP_75"), evaluation.stats)),
     }
 
 
-def coco_intervals(samples, resamples=20):
-    """Images drawn again, and pycocotools run on each draw: the same images as NumPy's generator names them."""
-    from tests.functional.detection_problems import coco_eval
+def coco_intervals(samples, resamples=20, level=0.9):
+    """The formulas written out, with counts, matches and resampled values of pycocotools."""
+    from tests.functional.interval_reference import Ratio, count_intervals, shrunken, wilson
+
+    result = coco_classwise(samples)
+    counts = np.stack([coco_counts([sample]) for sample in samples], axis=1)  # TP, FP, FN; images; classes
+    named = {"f1": "macro_f1", "precision": "mean_precision", "recall": "mean_recall"}
+    found = count_intervals(*counts, level)
+    tp, fp, fn = counts
+    trials = {"precision": tp + fp, "recall": tp + fn}
+    for key in ("f1", "precision", "recall", "f1_of_means", "micro_f1", "micro_precision", "micro_recall"):
+        pooled = key in ("micro_precision", "micro_recall")
+        enough = pooled or trials.get(key, tp + fp + fn).any(axis=1).sum() >= 30
+        result[f"{key}_low"], result[f"{key}_high"] = found[named.get(key, key)] if enough else (np.nan, np.nan)
+    for label, name in enumerate(CLASSES):
+        ends = Ratio(tp[:, label], (tp + fn)[:, label]).interval(level)
+        result[f"recall_low/{name}"], result[f"recall_high/{name}"] = ends
 
     random, draws = np.random.default_rng(5), []
+    values, hits, objects = _coco_areas(samples)
     for _ in range(resamples):
         # In the order of the images, which decides between equal scores.
         drawn = [samples[at] for at in np.sort(random.integers(0, len(samples), len(samples)))]
-        evaluation = coco_eval(batch_of(drawn), len(CLASSES))
-        with contextlib.redirect_stdout(io.StringIO()):
-            evaluation.evaluate()
-            evaluation.accumulate()
-            evaluation.summarize()
-        draws.append({**rates(*coco_counts(drawn)), "mAP": evaluation.stats[0], "mAP_50": evaluation.stats[1]})
-    result = coco_classwise(samples)
-    for key in ("f1", "precision", "recall", "f1_of_means", "micro_precision", "micro_recall", "mAP", "mAP_50"):
-        low, high = np.quantile([draw[key] for draw in draws], [0.05, 0.95])
-        if key.startswith("mAP"):  # draws overstate it once more than the data do
-            low, high = max(2 * result[key] - high, 0), min(2 * result[key] - low, 1)
-        result.update({f"{key}_low": low, f"{key}_high": high})
+        draws.append(_coco_areas(drawn)[0])
+    images = sum(bool(row.any()) for row in objects)
+    number = objects.sum(axis=0)
+    several = len(samples) / (len(samples) - 1)
+    biases = np.zeros(values.shape)
+    for at, row in enumerate(values):
+        for label, near in enumerate(shrunken(row, number)):
+            for earlier, place in enumerate(np.flatnonzero(hits[at][label])):
+                share = (earlier + (1 + near) / 2) / (place + 1)
+                biases[at, label] += (1 - share) / (place + 1) / number[label]
+    for key, chosen in (("mAP", slice(None)), ("mAP_50", slice(0, 1)), ("mAP_75", slice(5, 6))):
+        value, bias = values[chosen].mean(axis=0), biases[chosen].mean(axis=0).mean()
+        drawn = np.stack([draw[chosen].mean(axis=0) for draw in draws])
+        drawn = np.where(np.isnan(drawn), value, drawn)
+        near = np.array(shrunken(value, number))
+        missing = np.maximum(near * (1 - near) / number - several * drawn.var(axis=0), 0)
+        total = several * drawn.mean(axis=1).var() + missing.sum() / len(value) ** 2
+        share = near.mean() - bias
+        ends = wilson(value.mean(), share * (1 - share) / total, images - 1, level, center=value.mean() - bias)
+        result[f"{key}_low"], result[f"{key}_high"] = ends if images >= 30 else (np.nan, np.nan)
     return result
+
+
+def _coco_areas(samples):
+    """AP (thresholds, classes); by threshold and class which detections are hits, best first; objects per image."""
+    from tests.functional.detection_problems import coco_eval
+
+    evaluation = coco_eval(batch_of(samples), len(CLASSES))
+    with contextlib.redirect_stdout(io.StringIO()):
+        evaluation.evaluate()
+        evaluation.accumulate()
+    precision = evaluation.eval["precision"][:, :, :, 0, -1]
+    values = np.where(precision[0, :1] < 0, np.nan, precision.mean(axis=1))
+    objects = np.zeros((len(samples), len(CLASSES)))
+    rows = [[] for _ in CLASSES]
+    for image in evaluation.evalImgs:
+        if image is not None and image["aRng"] == evaluation.params.areaRng[0]:
+            objects[evaluation.params.imgIds.index(image["image_id"]), image["category_id"]] += (
+                image["gtIgnore"] == 0
+            ).sum()
+            rows[image["category_id"]].append(image)
+    hits = [[] for _ in evaluation.params.iouThrs]
+    for images in rows:
+        scores = np.concatenate([image["dtScores"] for image in images])
+        order = np.argsort(-scores, kind="mergesort")
+        matched, ignored = (
+            np.concatenate([image[key] for image in images], axis=1) for key in ("dtMatches", "dtIgnore")
+        )
+        for at, part in enumerate(hits):
+            part.append((matched[at] > 0)[order][~ignored[at].astype(bool)[order]])
+    return values, hits, objects
 
 
 def stock_reference(samples):
@@ -208,6 +261,7 @@ DETECTION_CASES = [
         "detection-ci",
         partial(DetectionPRF, ap=True, classwise=True, ci=0.9, resamples=20, seed=5),
         reference=coco_intervals,
+        counts=(64, 33),  # the reference resamples with pycocotools
         **{**MAKE, "samples": distinct_detections},
     ),
     MetricCase(

@@ -73,7 +73,7 @@ def iou(samples):
         "mIoU": values.mean(),
         "aAcc": accuracy_score(truth, predicted),
         "mAcc": balanced_accuracy_score(truth, predicted),
-        **{f"IoU_{name}": value for name, value in zip(NAMES, values)},
+        **{f"IoU/{name}": value for name, value in zip(NAMES, values)},
     }
 
 
@@ -88,7 +88,7 @@ def dice_per_sample(samples):
         f1_score(truth, predicted, average=None, labels=range(NUM_CLASSES), zero_division=1.0)
         for truth, predicted in pixels(samples)
     ]
-    return {"mDice": np.mean(values), **{f"Dice_{n}": v for n, v in zip(NAMES, np.mean(values, axis=0))}}
+    return {"mDice": np.mean(values), **{f"Dice/{n}": v for n, v in zip(NAMES, np.mean(values, axis=0))}}
 
 
 def dice_of_present(samples):
@@ -157,7 +157,7 @@ SCORE_DAMAGES = [
 ]
 REGION_DAMAGES = [
     ("logits", poke("score", 1.5), ["'score'", "0 to 1", "activation", "found 1.5"]),
-    ("a mask of 255", poke("mask", 255, torch.uint8), ["'mask'", "0 to 1", "found 255"]),
+    ("a mask of 7", poke("mask", 7, torch.uint8), ["'mask'", "0 to 1", "or be 255 to be ignored", "found 7"]),
     ("another shape", put("mask", torch.zeros(2, 2)), ["'score'", "'mask'", "(2, 2)"]),
 ]
 
@@ -190,9 +190,9 @@ OVERLAP_CASES = [
     MetricCase("dice-region", region_dice, score_maps, soft_dice_of_regions, damages=REGION_DAMAGES),
     MetricCase(
         "dice-threshold",
-        partial(region_dice, threshold=0.6),
+        partial(region_dice, threshold=0.625),  # the same number in every precision
         score_maps,
-        partial(soft_dice_of_regions, threshold=0.6),
+        partial(soft_dice_of_regions, threshold=0.625),
     ),
     MetricCase(
         "dice-mindspore",

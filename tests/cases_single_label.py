@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 import torch
-from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from mm_metrics_plugin import SingleLabelAUC
 from mm_metrics_plugin.testing import Damage, MetricCase
+from tests.functional.interval_reference import auc_interval, wilson
 
 NUM_CLASSES = 4
 NAMES = ("cat", "dog", "bird", "fish")
@@ -58,7 +58,7 @@ def normalised_auc(samples, **options):
 
 def auc_per_class(samples):
     values = roc_auc_score(one_hot(labels_of(samples)), scores_of(samples), average=None)
-    return {f"auc_{name}": value for name, value in zip(NAMES, values)}
+    return {f"auc/{name}": value for name, value in zip(NAMES, values)}
 
 
 def partial_auc(samples):
@@ -77,10 +77,9 @@ def hard_auc(samples):
 def thresholded_auc(samples):
     scores, truth = scores_of(samples), one_hot(labels_of(samples))
     decided = one_hot(scores.argmax(axis=1))
-    return {
-        f"auc_thr-{thr:.2f}": roc_auc_score(truth, decided * (scores.max(axis=1, keepdims=True) > thr))
-        for thr in (0.3, 0.5)
-    }
+    best, dtype = scores.max(axis=1, keepdims=True), samples[0]["pred_score"].dtype
+    rounded = {thr: torch.tensor(thr, dtype=dtype).item() for thr in (0.3, 0.5)}  # to the precision of the scores
+    return {f"auc_thr-{thr:.2f}": roc_auc_score(truth, decided * (best > rounded[thr])) for thr in (0.3, 0.5)}
 
 
 def last_batches(samples, batch_size=7):
@@ -90,26 +89,37 @@ def last_batches(samples, batch_size=7):
     return {**normalised_auc(samples), "batch_auc": np.mean(values)}
 
 
-def delong(samples, level=0.95):
-    """Intervals by the definition: every pair of a sample of the class and another one, written out."""
+def auc_ends(samples, level=0.95):
+    """The formulas written out, over every pair of a sample of the class and another one."""
     scores, truth = scores_of(samples), one_hot(labels_of(samples))
-    values, pieces = [], []
-    for column, own in zip(scores.T, truth.T == 1):
+    result, raised, constant, kept, near, df = {}, 0.0, 0.0, [], [], []
+    for name, column, own in zip(NAMES, scores.T, truth.T == 1):
+        auc, low, high = auc_interval(column, own, level)
+        result.update({f"auc/{name}": auc, f"auc_low/{name}": low, f"auc_high/{name}": high})
         pairs = np.sign(column[own][:, None] - column[~own][None]) / 2 + 0.5
-        values.append(pairs.mean())
-        share = np.zeros(len(samples))
+        influence = np.zeros(len(samples))
         for rows, placement in ((own, pairs.mean(axis=1)), (~own, pairs.mean(axis=0))):
             number = len(placement)
-            share[rows] = (placement - pairs.mean()) / np.sqrt(number * (number - 1))
-        pieces.append(share)
-    pieces.append(np.mean(pieces, axis=0))
-    values.append(np.mean(values))
-    result = {}
-    for name, value, piece in zip([*(f"_{name}" for name in NAMES), ""], values, pieces):
-        width = norm.ppf((1 + level) / 2) * np.sqrt((piece**2).sum())
-        result.update({f"auc{name}": value, f"auc{name}_low": max(value - width, 0.0)})
-        result[f"auc{name}_high"] = min(value + width, 1.0)
-    return result
+            influence[rows] = (placement - auc) / np.sqrt(max(number * (number - 1), 1))
+        number, others = own.sum(), (~own).sum()
+        m = (number + others) / 2 - 1
+        near.append((auc * number * others + 0.5) / (number * others + 1))
+        t = near[-1]
+        least = t * (1 - t) * (1 + m * (1 - t) / (2 - t) + m * t / (1 + t)) / (number * others)
+        kept.append(max((influence**2).sum(), least))
+        if influence.any():
+            raised = raised + influence * np.sqrt(kept[-1] / (influence**2).sum())
+        else:
+            constant += kept[-1]
+        df.append((2 if min(number, others) < 5 else 4) * min(number, others))
+    value, total, share = (
+        np.mean([result[f"auc/{name}"] for name in NAMES]),
+        np.sum(raised**2) + constant,
+        np.mean(near),
+    )
+    freedom = total**2 / (np.array(kept) ** 2 / df).sum()
+    ends = wilson(value, share * (1 - share) * len(NAMES) ** 2 / total, freedom, level)
+    return {**result, "auc": value, "auc_low": ends[0], "auc_high": ends[1]}
 
 
 DAMAGES = (
@@ -141,7 +151,7 @@ AUC_CASES = [
         "auc-micro", partial(SingleLabelAUC, average="micro"), single_label, partial(normalised_auc, average="micro")
     ),
     MetricCase("auc-per-class", partial(SingleLabelAUC, average=None), single_label, auc_per_class, classes=NAMES),
-    MetricCase("auc-ci", partial(SingleLabelAUC, ci=0.95, classwise=True), single_label, delong, classes=NAMES),
+    MetricCase("auc-ci", partial(SingleLabelAUC, ci=0.95, classwise=True), single_label, auc_ends, classes=NAMES),
     MetricCase("auc-partial", partial(SingleLabelAUC, max_fpr=0.3), single_label, partial_auc),
     MetricCase("auc-pr", partial(SingleLabelAUC, curve="pr"), single_label, average_precision),
     # Scores of two digits never share one of 65,536 bins unless they are equal, so here binned is exact.

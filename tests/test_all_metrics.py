@@ -9,7 +9,7 @@ import torch
 
 import mm_metrics_plugin
 from mm_metrics_plugin import StreamingMetric
-from mm_metrics_plugin.testing import LOCAL_CHECKS, PRELOAD, assert_same, check_processes, evaluate
+from mm_metrics_plugin.testing import LOCAL_CHECKS, PRELOAD, assert_same, check_many, check_processes, evaluate
 from tests.cases import CASES
 from tests.metrics.test_streaming import Away
 
@@ -22,6 +22,17 @@ PRELOAD.append("tests.cases")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_check(case, check):
     check(case)
+
+
+# One for each kind of state, those whose samples and reference are cheap.
+CHEAP = ("prf-paddlerec", "ks-binned", "recall-at-k", "multi-prf-top", "field-mean", "field-sum", "auc")
+
+
+@pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
+@pytest.mark.parametrize("name", CHEAP)
+def test_more_samples_than_16_bits_can_count(name):
+    (case,) = [case for case in CASES if case.name == name]
+    check_many(case)
 
 
 def away(value):

@@ -75,7 +75,7 @@ def test_multi_label_agrees_with_mmpretrain(gallery):
     scalars = gallery["mmpretrain_multi_label.py"]["scalars"]
     assert scalars["average-precision/auc"] == pytest.approx(scalars["multi-label/mAP"] / 100, abs=1e-6)
     assert scalars["multi-label/auc"] == pytest.approx(
-        sum(scalars[f"multi-label/auc_{name}"] for name in ("disc", "frame", "triangle")) / 3
+        sum(scalars[f"multi-label/auc/{name}"] for name in ("disc", "frame", "triangle")) / 3
     )
 
 
@@ -91,4 +91,4 @@ def test_overlap_agrees_with_mmseg(gallery):
     for key in ("mIoU", "aAcc", "mAcc", "mDice"):
         assert round(100 * scalars[f"overlap/{key}"], 2) == pytest.approx(scalars[key], abs=0.0051)
     # More than the background has been learned, so that there is something to agree about.
-    assert sum(value > 0.1 for key, value in scalars.items() if key.startswith("overlap/IoU_")) > 1
+    assert sum(value > 0.1 for key, value in scalars.items() if key.startswith("overlap/IoU/")) > 1

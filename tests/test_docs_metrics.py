@@ -36,7 +36,7 @@ TABLES = documented()
 
 def row_of(name, bare):
     """The most exact row that fits the key: literal keys come before patterns."""
-    bare = re.sub(r"(_thr-\d\.\d\d|_no-thr)$", "", bare)
+    bare = re.sub(r"(_thr-\d\.\d\d|_no-thr)(?=/|$)", "", bare)
     fitting = [row for row in TABLES[name] if re.fullmatch(row[0], bare)]
     assert fitting, f"{name} gives {bare}, which docs/metrics.md does not name"
     return min(fitting, key=lambda row: (".+" in row[0], -len(row[0])))

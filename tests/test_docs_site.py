@@ -85,7 +85,7 @@ def test_every_option_of_the_command_is_on_its_page(site):
 
 def test_every_message_is_on_the_page_of_errors(site):
     text = text_of(site / "errors.html")
-    assert "must be finite (found" in text and "comes {names.count(twice[0])} times" in text
+    assert "must be finite (found" in text and "comes {counts[twice[0]]} times" in text
     counted = re.findall(r"raise (MetricInputError|ResultFileError)\(", "".join(map(_source, _package())))
     assert len(re.findall(r"^\| `", HOOKS.message_lists(), re.MULTILINE)) > 0.8 * len(counted) > 50
 

@@ -23,11 +23,10 @@ NAMED = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "SECURITY.md").read_t
 # The command, in a process that writes down whatever it does with a socket.
 WATCHED = """
 import sys
-sys.argv[0] = "mm-metrics"
+from mm_metrics_command import load
 events = []
 sys.addaudithook(lambda event, arguments: events.append((event, arguments)) if event.startswith("socket.") else None)
-from mm_metrics_plugin.cli import main
-code = main(sys.argv[1:])
+code = load("mm_metrics_plugin.cli").main(sys.argv[1:])
 sys.exit(f"{code} {events}" if code or events else 0)
 """
 

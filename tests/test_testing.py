@@ -259,6 +259,32 @@ class NoKeys(Plain):
         return {} if state.total is None else super().compute(state)
 
 
+class CountsInBytes(Plain):
+    """Counts samples in a type that holds too few."""
+
+    counter = np.uint8
+
+    def compute(self, state):
+        found = super().compute(state)
+        if state.count is None:
+            return found
+        with np.errstate(all="ignore"):
+            return {self.key: float(state.total / np.asarray(state.count).astype(self.counter))}
+
+
+class CountsIn16Bits(CountsInBytes):
+    """The same with a type that holds more."""
+
+    counter = np.uint16
+
+
+class StopsAfterHundred(Plain):
+    """Ignores every sample after the first hundred."""
+
+    def read(self, drawn):
+        return super().read(drawn[: max(0, 100 - self._seen)])
+
+
 class NotPlain(Plain):
     """Leaves NumPy's numbers as they are."""
 
@@ -276,8 +302,8 @@ class CountsEmptyBatches(Plain):
 class CountsPadding(Plain):
     """Drops nothing, whatever the sampler has repeated."""
 
-    def _local(self, size):
-        return super()._local(0)
+    def _local(self, *, drop_last):
+        return super()._local(drop_last=False)
 
 
 class MeansOverAbsent(SingleLabelPRF):
@@ -285,18 +311,24 @@ class MeansOverAbsent(SingleLabelPRF):
 
     def compute(self, state):
         found = super().compute(state)
-        recalls = [found[f"recall_{name}"] for name in self.class_names(4)]
+        recalls = [found[f"recall/{name}"] for name in self.class_names(4)]
         return {**found, "recall": float(np.nan_to_num(recalls).mean())}
 
 
 def test_the_plain_metric_passes():
-    for check in testing.LOCAL_CHECKS:
+    for check in (*testing.LOCAL_CHECKS, testing.check_many):
         check(plain())
+    testing.check_reference(replace(plain(CountsInBytes), counts=(64, 33)))
+    testing.check_many(replace(plain(CountsIn16Bits), many=0))
 
 
 @pytest.mark.parametrize(
     "check, build, message",
     [
+        (testing.check_reference, CountsInBytes, "plain against its reference, 300 samples: careless/mean"),
+        (testing.check_reference, StopsAfterHundred, "plain against its reference, 300 samples: careless/mean"),
+        (testing.check_many, CountsIn16Bits, "plain against its reference, 70000 samples: careless/mean"),
+        (testing.check_metric, CountsIn16Bits, "plain against its reference, 70000 samples: careless/mean"),
         (testing.check_values, NotPlain, "careless/mean is a float64, expected a plain float"),
         (testing.check_batches, ByPlace, "plain in another order: careless/mean"),
         (testing.check_reuse, KeepsCounting, "plain in its second evaluation: careless/mean"),
@@ -329,7 +361,7 @@ def test_means_over_absent_classes_are_found():
         return MeansOverAbsent(num_classes=4, classwise=True)
 
     case = MetricCase("absent", build, one_missing, lambda drawn: {"recall": 1.0})
-    with pytest.raises(AssertionError, match=r"against its reference: single-label/recall is 0\.75"):
+    with pytest.raises(AssertionError, match=r"against its reference, 64 samples: single-label/recall is 0\.75"):
         testing.check_reference(case)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
-import os
-import sys
-import warnings
-from typing import Any, NoReturn, Optional, Sequence
+from typing import Optional, Sequence
 
 from mm_metrics_plugin.cli import classification, compare, detection, merge
 from mm_metrics_plugin.cli.parsing import Parser, one_line
+from mm_metrics_plugin.cli.streams import (
+    discard_output,
+    launched_processes,
+    warnings_shown_by,
+    write_error,
+    write_output,
+)
 from mm_metrics_plugin.version import __version__
 
 PROGRAM = "mm-metrics"
@@ -33,47 +37,51 @@ def make_parser() -> Parser:
     return parser
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command.
+def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) -> int:
+    """Run the command. Several threads may do so at the same time.
 
     Args:
-        arguments: What stands behind the program's name; taken from the command line by default.
+        arguments: The words after the program's name; taken from the command line by default.
+        published: Whether a detection report ends with the lines of the published recipe even if they are not asked
+            for, as that of ``tools/detection_report.py`` does.
 
     Returns:
         0; 2 if the input is bad or the output cannot be written, which one line on stderr explains; 130 after Ctrl-C.
     """
     try:
-        return _run(arguments)
+        return _run(arguments, published)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _run(arguments: Optional[Sequence[str]]) -> int:
+def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
     parsed = make_parser().parse_args(arguments)
+    parsed.published = published
+    module = SUBCOMMANDS[parsed.subcommand]
+    rank, world_size = launched_processes()
+    if rank and module is not detection:  # the others are not divided among processes: the first does all
+        return 0
+    parsed.quiet = parsed.quiet or rank > 0
     collects = gc.isenabled()
     gc.disable()  # a report is over before anything worth collecting has gathered, and looking for it takes its time
-    with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+    with warnings_shown_by(_ignore if parsed.quiet else _show_warning):
         try:
-            SUBCOMMANDS[parsed.subcommand].run(parsed)
-            sys.stdout.flush()
+            module.run(parsed)
+            write_output("")  # a reader that has gone is noticed here, not at the end
         except BrokenPipeError:  # who read our output has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard_output()
         except Exception as error:
             if parsed.debug:
                 raise
-            if os.environ.get("RANK", "0") == "0":  # of several processes one speaks for all
-                print(f"{PROGRAM} {parsed.subcommand}: {_message(error)}", file=sys.stderr)
+            # Bad input is an error on every process, so the first speaks for all.
+            if not rank or not isinstance(error, (ValueError, OSError)):
+                place = f" (process {rank} of {world_size})" if rank else ""
+                write_error(f"{PROGRAM} {parsed.subcommand}{place}: {_message(error)}")
             return BAD_INPUT
         finally:
             if collects:
                 gc.enable()
     return 0
-
-
-def script(subcommand: str) -> NoReturn:
-    """Run a subcommand as a script of its own, as those under tools/ do."""
-    sys.exit(main([subcommand, *sys.argv[1:]]))
 
 
 def _message(error: Exception) -> str:
@@ -84,5 +92,9 @@ def _message(error: Exception) -> str:
     return one_line(f"{type(error).__name__}: {error} (--debug shows where)")
 
 
-def _show_warning(message: Any, category: Any, *place: Any, **more: Any) -> None:
-    print(f"{PROGRAM}: warning: {one_line(str(message))}", file=sys.stderr)
+def _show_warning(message: str) -> None:
+    write_error(f"{PROGRAM}: warning: {one_line(message)}")
+
+
+def _ignore(message: str) -> None:
+    """Show nothing, as --quiet asks."""

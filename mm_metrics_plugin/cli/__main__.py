@@ -1,4 +1,4 @@
-"""``python -m mm_metrics_plugin.cli``."""
+"""``python -m mm_metrics_plugin.cli``: as ``python -m mm_metrics_command``, but it imports torch where it is."""
 
 import sys
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple
 
 from mm_metrics_plugin.cli.parsing import (
+    MULTI_LABEL_SCORE_THR,
     add_input_arguments,
     add_interval_arguments,
     add_output_arguments,
     add_page_arguments,
+    add_task_argument,
     class_names,
     fraction,
     number,
@@ -27,7 +29,7 @@ MOST_SCORES_DRAWN = 10_000_000  # a curve has a point for every score
 PARSER: Dict[str, Any] = dict(
     help="report on a classifier's results",
     description="Reports on the results of a classifier: accuracy, AUC, precision, recall and F1 per class, and\n"
-    "what is taken for what. Reads RESULTS without running anything in it.",
+    "the most frequent confusions. Reads RESULTS without running anything in it.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
     epilog="""examples:
   mm-metrics classification results.pkl                                 print a report
@@ -37,7 +39,8 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics classification results.pkl --format json
 
 OUT_DIR receives report.json, report.md, per_class.csv, curves.png (ROC and precision-recall, of up to 100 classes)
-and, where every sample has one class, confusion_matrix.csv and confusion_matrix.png; with --html also report.html.""",
+and, where every sample has one class, confusion_matrix.csv and confusion_matrix.png (of more than 100 classes the 40
+most confused ones); with --html also report.html.""",
 )
 
 
@@ -50,11 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--score-thr",
         type=number,
-        default=0.5,
+        default=MULTI_LABEL_SCORE_THR,
         metavar="X",
-        help="least score of a class that is decided for, where samples have several classes (default: 0.5)",
+        help=f"score threshold of a multi-label task (default: {MULTI_LABEL_SCORE_THR})",
     )
-    group = add_interval_arguments(parser)
+    add_task_argument(group)
+    group = add_interval_arguments(parser, drawn="")
     group.add_argument(
         "--at-specificity",
         type=fraction,
@@ -85,9 +89,9 @@ def _make(arguments: argparse.Namespace, steps: Steps) -> Forms:
 
     inputs: Dict[str, Any] = {"results": input_entry(arguments.results)}
     steps.step("reading the results")
-    results = read_classification(arguments.results, trust=arguments.trust)
+    results = read_classification(arguments.results, trust=arguments.trust, task=arguments.task)
     report = make_report(arguments, results, inputs, steps)
-    return _forms(report, results if arguments.html else None)
+    return _forms(report, results if arguments.html else None, arguments.verbose)
 
 
 def make_report(
@@ -108,12 +112,12 @@ def make_report(
     return ClassificationReport(
         classes=classes,
         settings={
+            "task": results.task,
+            "task_reason": results.task_reason,
             "score_thr": None if results.labels is not None else arguments.score_thr,
             "at_specificity": arguments.at_specificity,
             "at_sensitivity": arguments.at_sensitivity,
             "ci": level,
-            "resamples": arguments.resamples,
-            "seed": arguments.seed,
         },
         inputs=inputs,
         counts={"samples": results.tally.to_dict()},
@@ -165,7 +169,7 @@ def _curves(results: ClassificationResults, arguments: argparse.Namespace) -> Op
 
 
 def _intervals(results: ClassificationResults, arguments: argparse.Namespace) -> Any:
-    """Bootstrap intervals of precision, recall and F1."""
+    """Confidence intervals of precision, recall and F1."""
     import numpy as np
 
     from mm_metrics_plugin.functional.decisions import hard_decisions
@@ -174,26 +178,34 @@ def _intervals(results: ClassificationResults, arguments: argparse.Namespace) ->
 
     scores = results.scores
     if results.targets is not None:
-        counts = ImageCounts.from_decisions(results.targets, scores >= scores.dtype.type(arguments.score_thr))
+        counts = ImageCounts.from_decisions(results.targets, results.reach(arguments.score_thr))
     else:
         decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
         counts = ImageCounts.from_labels(results.labels, decided, num_classes=scores.shape[1])  # type: ignore[arg-type]
-    return bootstrap_counts(counts, level=arguments.ci, resamples=arguments.resamples, seed=arguments.seed)
+    return bootstrap_counts(counts, level=arguments.ci)
 
 
 def _names(arguments: argparse.Namespace, results: ClassificationResults, inputs: Dict[str, Any]) -> Tuple[str, ...]:
+    from pathlib import Path
+
     from mm_metrics_plugin.cli.output import input_entry
     from mm_metrics_plugin.exceptions import ResultFileError
+    from mm_metrics_plugin.io.class_order import describe_orders
     from mm_metrics_plugin.io.test_sets import read_class_names
 
     number = results.scores.shape[1]
     names: Optional[Sequence[str]] = class_names(arguments.classes)
     if arguments.config is not None:
         inputs["config"] = input_entry(arguments.config)
-        if names is None:
-            names = read_class_names(arguments.config, options=arguments.cfg_options)
+        own = read_class_names(arguments.config, options=arguments.cfg_options)
+        if names is not None and sorted(names) == sorted(own) and list(names) != list(own):
+            orders = describe_orders(own, Path(arguments.config).name, names, "--classes")
+            raise ResultFileError(f"{orders}; labels follow the data set, so leave out --classes or --config")
+        inputs["class_order"] = "metainfo" if names is None else "classes"
+        names = own if names is None else names
     elif arguments.cfg_options:
         raise ResultFileError("--cfg-options: there is no --config whose settings could be overridden")
+    inputs.setdefault("class_order", "labels" if names is None else "classes")
     if names is None:
         names = [str(index) for index in range(number)]
     if len(names) != number:
@@ -217,13 +229,13 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
         state = ConfusionState(scores.shape[1]).update(results.labels, decided)  # type: ignore[arg-type]
         result = confusion_report(state.matrix)
         return result, result.accuracy
-    counts = BinaryCountState().update(scores >= scores.dtype.type(score_thr), results.targets)
+    counts = BinaryCountState().update(results.reach(score_thr), results.targets)
     tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn
     right, all_decisions = (tp + tn).sum(), (tp + fp + fn + tn).sum()
     return counts_report(tp, fp, fn, tn), float(divide(right, all_decisions))
 
 
-def _forms(report: ClassificationReport, page: Optional[ClassificationResults]) -> Forms:
+def _forms(report: ClassificationReport, page: Optional[ClassificationResults], verbose: bool) -> Forms:
     """The report in all its forms, with a page if it is given the results that the page looks into."""
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.io.writing import to_csv, to_json
@@ -231,7 +243,7 @@ def _forms(report: ClassificationReport, page: Optional[ClassificationResults]) 
     from mm_metrics_plugin.report.tables import classification_class_rows, classification_matrix_rows
 
     formats = {
-        "text": lambda: _text(report),
+        "text": lambda: _text(report, verbose),
         "json": lambda: to_json(report.to_dict()),
         "md": lambda: classification_markdown(report),
         "csv": lambda: to_csv(*classification_class_rows(report)),
@@ -250,22 +262,23 @@ def _forms(report: ClassificationReport, page: Optional[ClassificationResults]) 
     )
 
 
-def _figures(report: ClassificationReport, color_theme: str) -> Dict[str, Any]:
+def _figures(report: ClassificationReport, color_theme: str) -> Dict[str, Callable[[], Any]]:
     from mm_metrics_plugin.report.curve_figures import classification_curve_figure
     from mm_metrics_plugin.report.figures import confusion_figure
 
-    figures = {}
-    if report.matrix is not None and report.shares is not None:
+    figures: Dict[str, Callable[[], Any]] = {}
+    matrix, curves = report.matrix, report.curves
+    if matrix is not None:
         title = f"accuracy {report.accuracy:.4f}"
-        figures["confusion_matrix.png"] = confusion_figure(
-            report.matrix, report.shares, report.classes, title=title, color_theme=color_theme
+        figures["confusion_matrix.png"] = lambda: confusion_figure(
+            matrix, None, report.classes, title=title, color_theme=color_theme
         )
-    if report.curves is not None:
-        figures["curves.png"] = classification_curve_figure(report.curves, report.classes, color_theme)
+    if curves is not None:
+        figures["curves.png"] = lambda: classification_curve_figure(curves, report.classes, color_theme)
     return figures
 
 
-def _text(report: ClassificationReport) -> str:
+def _text(report: ClassificationReport, verbose: bool) -> str:
     from mm_metrics_plugin.report.text import classification_text  # imports rich, which only this format needs
 
-    return classification_text(report)
+    return classification_text(report, verbose=verbose)

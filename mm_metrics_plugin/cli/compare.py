@@ -1,18 +1,23 @@
-"""``mm-metrics compare``: is one run really better than another?"""
+"""``mm-metrics compare``: is one run significantly better than another?"""
 
 from __future__ import annotations
 
 import argparse
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from mm_metrics_plugin.cli.parsing import (
+    DETECTION_SCORE_THR,
+    MULTI_LABEL_SCORE_THR,
     ResultsAndFolder,
     add_input_arguments,
     add_interval_arguments,
     add_output_arguments,
     add_page_arguments,
+    add_task_argument,
     add_threshold_arguments,
+    add_truth_arguments,
     class_names,
     whole_number,
 )
@@ -20,6 +25,7 @@ from mm_metrics_plugin.cli.parsing import (
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
+    from mm_metrics_plugin.functional.comparison import Comparison
     from mm_metrics_plugin.functional.comparison_report import ComparisonReport, Versus
     from mm_metrics_plugin.functional.image_counts import ImageCounts
     from mm_metrics_plugin.functional.scored_matches import ScoredMatches
@@ -29,10 +35,10 @@ if TYPE_CHECKING:
 
 INSIDE = "-"
 PARSER: Dict[str, Any] = dict(
-    help="say which differences between runs are real",
+    help="say which differences between runs are significant",
     usage="%(prog)s TRUTH A B [C ...] [OUT_DIR] [options]",
     description="Compares the results of two or more runs on the same images, each with the first: differences with\n"
-    "intervals and p-values, over all classes and per class, and the images that changed most.",
+    "confidence intervals and p-values, over all classes and per class, and the images that changed most.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
     epilog="""examples:
   mm-metrics compare annotations.json old.pkl new.pkl              detectors
@@ -55,18 +61,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         nargs="+",
         action=ResultsAndFolder,
-        help="results of each run, the one to compare with first. What stands behind them is OUT_DIR",
+        help="results of each run, the one to compare with first. Optionally followed by OUT_DIR",
     )
     parser.set_defaults(out_dir=None)
-    group = add_interval_arguments(parser, level=0.95)
+    group = add_interval_arguments(parser, level=0.95, drawn="permutations")
     group.add_argument(
-        "--permutations", type=whole_number, metavar="N", help="how many times runs are swapped (default: 1000 or more)"
+        "--permutations", type=whole_number, metavar="N", help="how many times runs are swapped (default: 2000)"
     )
-    add_threshold_arguments(parser)
-    add_input_arguments(parser).add_argument(
-        "--allow-missing", action="store_true", help="take images without results as without detections"
-    )
-    add_page_arguments(add_output_arguments(parser))
+    add_threshold_arguments(parser, classifiers=True)
+    add_task_argument(add_truth_arguments(add_input_arguments(parser)))
+    add_page_arguments(add_output_arguments(parser, verbose=False))
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -110,6 +114,7 @@ def _text(report: ComparisonReport) -> str:
 def make_report(arguments: argparse.Namespace, steps: Steps) -> Tuple[ComparisonReport, Side]:
     """Everything the comparison says, from the files named on the command line, and the runs it speaks of."""
     from mm_metrics_plugin.cli.output import input_entry, versions
+    from mm_metrics_plugin.cli.sources import truth_entry
     from mm_metrics_plugin.exceptions import ResultFileError
     from mm_metrics_plugin.functional.comparison_report import ComparisonReport
     from mm_metrics_plugin.io.classification import ClassificationResults
@@ -118,15 +123,18 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> Tuple[Comparison
         raise ResultFileError("a comparison needs the results of at least two runs")
     inputs: Dict[str, Any] = {"runs": [input_entry(path) for path in arguments.results]}
     if arguments.truth != INSIDE:
-        inputs["truth"] = input_entry(arguments.truth)
+        inputs["truth"] = truth_entry(arguments)
     steps.step("reading")
-    results = [_read(path, arguments.trust) for path in arguments.results]
+    results = [_read(path, arguments.trust, arguments.task) for path in arguments.results]
     kinds = {isinstance(one, ClassificationResults) for one in results}
     if len(kinds) > 1:
         raise ResultFileError(f"{results[0].source} and the others: detectors cannot be compared with classifiers")
     names = _run_names(arguments.results)
     side: Side = _Classifiers(arguments, results, steps) if kinds.pop() else _Detectors(arguments, results, steps)
     inputs["versions"] = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
+    for entry, joined_by in zip(inputs["runs"], side.joined_by):
+        entry["joined_by"] = joined_by
+    inputs["class_order"] = side.class_order
     steps.step("comparing")
     report = ComparisonReport(
         kind=side.kind,
@@ -139,12 +147,12 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> Tuple[Comparison
     return report, side
 
 
-def _read(path: str, trust: bool) -> Any:
+def _read(path: str, trust: bool, task: Optional[str]) -> Any:
     """Results of either kind."""
     from pathlib import Path
 
     from mm_metrics_plugin.io.classification import classification_from_samples
-    from mm_metrics_plugin.io.results import LEAST_BYTES_PER_BOX, read_results, results_from_images
+    from mm_metrics_plugin.io.results import read_results, results_from_images
     from mm_metrics_plugin.io.safe_pickle import read_pickle
 
     place = Path(path)
@@ -153,8 +161,8 @@ def _read(path: str, trust: bool) -> Any:
     content = read_pickle(place, trust=trust)
     size = place.stat().st_size
     if isinstance(content, list) and content and isinstance(content[0], dict) and "pred_score" in content[0]:
-        return classification_from_samples(content, place.name, most_bytes=size)
-    return results_from_images(content, place.name, most_boxes=size // LEAST_BYTES_PER_BOX)
+        return classification_from_samples(content, place.name, most_bytes=size, task=task)
+    return results_from_images(content, place.name, file_size=size)
 
 
 def _run_names(paths: Sequence[str]) -> List[str]:
@@ -169,17 +177,23 @@ class Side:
     """Runs of one kind, ready to be compared."""
 
     kind = ""
+    default_score_thr: float
     classes: Tuple[str, ...]
     settings: Dict[str, Any]
     image_names: Tuple[Any, ...]
     truth: Any = None
+    class_order = ""
+    joined_by: Tuple[str, ...] = ()
 
     def __init__(self, arguments: argparse.Namespace) -> None:
+        from mm_metrics_plugin.functional.permutation import PERMUTATIONS
+
         self.arguments = arguments
+        if arguments.score_thr is None:
+            arguments.score_thr = self.default_score_thr
         self.options = {
             "level": arguments.ci,
-            "resamples": arguments.resamples,
-            "permutations": arguments.permutations,
+            "permutations": PERMUTATIONS if arguments.permutations is None else arguments.permutations,
             "seed": arguments.seed,
         }
 
@@ -187,8 +201,8 @@ class Side:
         """What was right and wrong, image by image."""
         raise NotImplementedError
 
-    def compared(self, first: int, second: int) -> Tuple[Any, Any]:
-        """The comparison of what was counted, and of AUC."""
+    def compared(self, first: int, second: int, counts: Tuple[ImageCounts, ImageCounts]) -> Comparison:
+        """The comparison of what was counted, of average precision and of AUC."""
         raise NotImplementedError
 
     def confidence(self, run: int) -> Any:
@@ -210,12 +224,10 @@ class Side:
         counts = self.counts(first), self.counts(second)
         sure = self.confidence(first), self.confidence(second)
         changed = changed_images(*counts)
-        comparison, auc = self.compared(first, second)
         return Versus(
             names[first],
             names[second],
-            comparison,
-            auc,
+            self.compared(first, second, counts),
             changed,
             tuple(self.image_names[one.image] for one in changed),
             disagreements(*counts, confidence=None if sure[0] is None else np.stack(sure)),
@@ -226,13 +238,21 @@ class _Detectors(Side):
     """Detections of the same images."""
 
     kind = "detection"
+    default_score_thr = DETECTION_SCORE_THR
 
     def __init__(self, arguments: argparse.Namespace, results: Sequence[DetectionResults], steps: Steps) -> None:
+        from mm_metrics_plugin.cli.sources import class_order
+        from mm_metrics_plugin.exceptions import ResultFileError
         from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS
+        from mm_metrics_plugin.report.sentences import truncation_message
 
         super().__init__(arguments)
+        if arguments.task is not None:
+            raise ResultFileError(f"--task: is for classifiers ({results[0].source} holds detections)")
         joined = self._joined(results, steps)
         self.classes = joined[0].classes
+        self.class_order = class_order(arguments, joined[0])
+        self.joined_by = tuple(one.joined_by for one in joined)
         self.image_names = tuple(name or image_id for name, image_id in zip(joined[0].image_names, joined[0].image_ids))
         steps.step("matching")
         self.matches = [self._matched(one, COCO_IOU_THRESHOLDS) for one in joined]
@@ -246,30 +266,37 @@ class _Detectors(Side):
             "score_thr": arguments.score_thr,
             "tp_iou_thr": arguments.tp_iou_thr,
             "nms_iou_thr": arguments.nms_iou_thr,
+            "max_dets": arguments.max_dets,
             **self.options,
         }
+        most = max(one.records.most_detections for one in self.matches)
+        message = truncation_message(arguments.max_dets, most)
+        if message:
+            warnings.warn(message)
 
     def _joined(self, results: Sequence[DetectionResults], steps: Steps) -> List[Joined]:
-        from mm_metrics_plugin.cli.sources import read_truth
+        from mm_metrics_plugin.cli.sources import check_inside, read_truth, truth_inside
         from mm_metrics_plugin.exceptions import ResultFileError
-        from mm_metrics_plugin.io.joining import join
+        from mm_metrics_plugin.io.joining import classes_from_labels, join
+        from mm_metrics_plugin.io.same_truth import check_same_truth
+        from mm_metrics_plugin.io.shares import in_image_order
 
         arguments = self.arguments
         classes = class_names(arguments.classes)
         if arguments.truth == INSIDE:
-            truth = results[0].truth
-            if truth is None:
-                raise ResultFileError(f"{results[0].source}: holds no ground truth; give it as TRUTH instead of -")
+            check_inside(arguments)
+            truths = [truth_inside(one) for one in results]
+            truth = truths[0]
+            for other in truths[1:]:
+                check_same_truth(truth, other)
             if classes is None:  # as many as any of the runs knows
-                rows = [truth.objects, *(one.detections for one in results)]
-                most = max((int(one.labels.max()) + 1 for one in rows if len(one)), default=0)
-                classes = [str(label) for label in range(min(most, 1 << 16))]
+                classes = [str(label) for label in range(max(classes_from_labels(one, truth) for one in results))]
         else:
             truth = read_truth(arguments, classes, steps)
         joined = [join(truth, one, classes=classes, allow_missing=arguments.allow_missing) for one in results]
         if not joined[0].image_ids:
             raise ResultFileError(f"{truth.source}: holds no images")
-        return joined
+        return [in_image_order(one) for one in joined]  # as `mm-metrics detection`: it decides between equal scores
 
     def _matched(self, joined: Joined, iou_thresholds: Sequence[float]) -> ScoredMatches:
         from mm_metrics_plugin.functional.scored_matches import match_scores
@@ -279,7 +306,13 @@ class _Detectors(Side):
         if self.arguments.nms_iou_thr is not None:
             kept = suppress(batch.detections, num_classes=size, iou_threshold=self.arguments.nms_iou_thr)
             batch = replace(batch, detections=kept)
-        return match_scores(batch, num_classes=size, iou_thresholds=iou_thresholds, names=joined.image_ids)
+        return match_scores(
+            batch,
+            num_classes=size,
+            iou_thresholds=iou_thresholds,
+            max_dets=self.arguments.max_dets,
+            names=joined.image_ids,
+        )
 
     def counts(self, run: int) -> ImageCounts:
         """What was right and wrong, image by image."""
@@ -287,35 +320,21 @@ class _Detectors(Side):
             score_threshold=self.arguments.score_thr, iou_threshold=self.arguments.tp_iou_thr
         )
 
-    def compared(self, first: int, second: int) -> Tuple[Any, Any]:
+    def compared(self, first: int, second: int, counts: Tuple[ImageCounts, ImageCounts]) -> Comparison:
         """Rates at the thresholds, and average precision."""
         from mm_metrics_plugin.functional.comparison import compare_detection
 
-        thresholds = {"score_threshold": self.arguments.score_thr, "iou_threshold": self.arguments.tp_iou_thr}
-        same = self.at_threshold is self.matches
-        rates = compare_detection(
-            self.at_threshold[first],
-            self.at_threshold[second],
-            average_precision=same,
-            **thresholds,
-            **self.options,
-        )
-        if same:
-            return rates, None
-        found = compare_detection(self.matches[first], self.matches[second], **self.options)
-        areas = [
-            {key: value for key, value in part.items() if "AP" in key} for part in (found.overall, found.per_class)
-        ]
-        both = replace(rates, overall={**rates.overall, **areas[0]}, per_class={**rates.per_class, **areas[1]})
-        return both, None
+        return compare_detection(self.matches[first], self.matches[second], counts=counts, **self.options)
 
 
 class _Classifiers(Side):
     """Scores of the same samples."""
 
     kind = "classification"
+    default_score_thr = MULTI_LABEL_SCORE_THR
 
     def __init__(self, arguments: argparse.Namespace, results: Sequence[ClassificationResults], steps: Steps) -> None:
+        from mm_metrics_plugin.cli.sources import check_inside
         from mm_metrics_plugin.exceptions import ResultFileError
 
         super().__init__(arguments)
@@ -323,6 +342,8 @@ class _Classifiers(Side):
             raise ResultFileError(f"{results[0].source}: holds its ground truth; TRUTH must be -")
         if arguments.cfg_options:
             raise ResultFileError("--cfg-options: there is no config whose settings could be overridden")
+        check_inside(arguments)
+        results = _of_one_task(results)
         first = results[0]
         number = first.scores.shape[1]
         names = class_names(arguments.classes) or [str(label) for label in range(number)]
@@ -331,19 +352,26 @@ class _Classifiers(Side):
         self.classes = tuple(names)
         steps.step("joining")
         self.truth = first.labels if first.labels is not None else first.targets
-        self.scores = [first.scores, *(self._aligned(first, other) for other in results[1:])]
+        aligned = [self._aligned(first, other) for other in results[1:]]
+        self.scores = [first.scores, *(scores for scores, _, _ in aligned)]
+        self.precision = [first.precision, *(precision for _, precision, _ in aligned)]
+        ways = [way for _, _, way in aligned]
+        self.joined_by = (ways[0], *ways)
+        self.class_order = "classes" if arguments.classes else "labels"
         self.image_names = tuple(
             name or (int(index) if index >= 0 else at)
             for at, (name, index) in enumerate(zip(first.names, first.sample_idx))
         )
         self.settings = {
+            "task": first.task,
+            "task_reason": first.task_reason,
             "score_thr": None if first.labels is not None else arguments.score_thr,
             **self.options,
         }
 
     @staticmethod
-    def _aligned(first: ClassificationResults, other: ClassificationResults) -> Any:
-        """The other's scores in the order of the first's samples."""
+    def _aligned(first: ClassificationResults, other: ClassificationResults) -> Tuple[Any, Any, str]:
+        """The other's scores and their precision in the order of the first's samples, and what joined the samples."""
         import numpy as np
 
         from mm_metrics_plugin.exceptions import ResultFileError
@@ -354,8 +382,8 @@ class _Classifiers(Side):
             raise ResultFileError(
                 f"{both}: hold scores of {first.scores.shape[1]} and of {other.scores.shape[1]} classes"
             )
-        keys = [_sample_keys(one) for one in (first, other)]
-        if any(one is None for one in keys):
+        keys, joined_by = _sample_keys(first, other)
+        if not keys:
             if len(first.scores) != len(other.scores):
                 raise ResultFileError(
                     f"{both}: name no samples, so they must have equally many (found {len(first.scores)} and "
@@ -363,25 +391,26 @@ class _Classifiers(Side):
                 )
             order = np.arange(len(first.scores))
         else:
-            place = {key: at for at, key in enumerate(keys[1] or ())}
-            for left, right, source in ((keys[0], place, other.source), (keys[1], set(keys[0] or ()), first.source)):
-                missing = [key for key in left or () if key not in right]
+            place = {key: at for at, key in enumerate(keys[1])}
+            for left, right, source in ((keys[0], place, other.source), (keys[1], set(keys[0]), first.source)):
+                missing = [key for key in left if key not in right]
                 if missing:
                     raise ResultFileError(f"{source}: holds no {listing('sample', missing)}, unlike the other run")
-            order = np.array([place[key] for key in keys[0] or ()])
+            order = np.array([place[key] for key in keys[0]])
         for name in ("labels", "targets"):
             mine, theirs = getattr(first, name), getattr(other, name)
             if (mine is None) != (theirs is None) or (mine is not None and (mine != theirs[order]).any()):
                 raise ResultFileError(f"{both}: differ in the ground truth of some samples")
-        return other.scores[order]
+        return other.scores[order], other.precision[order], joined_by
 
     def counts(self, run: int) -> ImageCounts:
         """What was right and wrong, sample by sample."""
         from mm_metrics_plugin.functional.image_counts import ImageCounts
+        from mm_metrics_plugin.functional.score_precision import reach
 
-        scores = self.scores[run]
         if self.truth.ndim == 2:
-            return ImageCounts.from_decisions(self.truth, scores >= scores.dtype.type(self.arguments.score_thr))
+            decided = reach(self.scores[run], self.arguments.score_thr, self.precision[run])
+            return ImageCounts.from_decisions(self.truth, decided)
         return ImageCounts.from_labels(self.truth, self.decisions(run), num_classes=len(self.classes))
 
     def confidence(self, run: int) -> Any:
@@ -396,22 +425,32 @@ class _Classifiers(Side):
 
         return hard_decisions(self.scores[run], thresholds=[-np.inf])[:, 0] if self.truth.ndim == 1 else None
 
-    def compared(self, first: int, second: int) -> Tuple[Any, Any]:
+    def compared(self, first: int, second: int, counts: Tuple[ImageCounts, ImageCounts]) -> Comparison:
         """Rates of the decisions, and AUC."""
         from mm_metrics_plugin.functional.comparison import compare_counts
-        from mm_metrics_plugin.functional.delong import compare_auc
+        from mm_metrics_plugin.functional.delong import auc_swaps
 
-        rates = compare_counts(self.counts(first), self.counts(second), **self.options)
+        swaps = auc_swaps([self.scores[first]], [self.scores[second]], self.truth)
+        found = compare_counts(*counts, auc=swaps, **self.options)
         if self.truth.ndim == 1:  # every sample decided once: the three are one number
-            pooled = {name: value for name, value in rates.overall.items() if not name.startswith("micro_")}
-            rates = replace(rates, overall={"accuracy": rates.overall["micro_recall"], **pooled})
-        auc = compare_auc([self.scores[first]], [self.scores[second]], self.truth, level=self.options["level"])
-        return rates, auc
+            pooled = {name: value for name, value in found.overall.items() if not name.startswith("micro_")}
+            found = replace(found, overall={"accuracy": found.overall["micro_recall"], **pooled})
+        return found
 
 
-def _sample_keys(results: ClassificationResults) -> Optional[List[Any]]:
-    """What the samples are called; None where they have no names, or not each its own."""
-    for keys in (list(results.names), results.sample_idx.tolist()):
-        if all(key != "" and key != -1 for key in keys) and len(set(keys)) == len(keys):
-            return keys
-    return None
+def _of_one_task(results: Sequence[ClassificationResults]) -> List[ClassificationResults]:
+    """All runs as multi-label if one is: the runs are of one task, and a run may show it less clearly than another."""
+    first = next((one for one in results if one.targets is not None), None)
+    if first is None:
+        return list(results)
+    reason = first.task_reason if first.task_reason == "--task" else f"{first.source}: {first.task_reason}"
+    return [replace(one.as_multi_label(reason), task_reason=reason) for one in results]
+
+
+def _sample_keys(*runs: ClassificationResults) -> Tuple[List[List[Any]], str]:
+    """What identifies the samples of all runs, and its field; nothing and 'position' where no field does."""
+    fields = {"img_path": [list(one.names) for one in runs], "sample_idx": [one.sample_idx.tolist() for one in runs]}
+    for field, found in fields.items():
+        if all("" not in keys and -1 not in keys and len(set(keys)) == len(keys) for keys in found):
+            return found, field
+    return [], "position"

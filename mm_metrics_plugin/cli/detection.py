@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any, Dict, Optional
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
 
 from mm_metrics_plugin.cli.parsing import (
     ResultsAndFolder,
@@ -14,6 +17,7 @@ from mm_metrics_plugin.cli.parsing import (
     add_output_arguments,
     add_page_arguments,
     add_threshold_arguments,
+    add_truth_arguments,
     areas,
     rule,
     state_file,
@@ -31,14 +35,15 @@ PROTOCOLS = ("coco", "mmdet", "agnostic")
 PARSER: Dict[str, Any] = dict(
     help="report on a detector's results",
     usage="%(prog)s TRUTH RESULTS [RESULTS ...] [OUT_DIR] [options]",
-    description="Reports on the results of a detector: precision, recall and F1 per class, what is taken for what,\n"
-    "and why two ways of counting differ. Reads RESULTS without running anything in it.",
+    description="Reports on the results of a detector: TP, FP, FN, precision, recall, F1 and AP per class,\n"
+    "the most frequent confusions and the error types. Reads RESULTS without running anything in it.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
     epilog="""examples:
-  mm-metrics detection annotations.json results.pkl            print a report
+  mm-metrics detection annotations.json results.pkl            print a report of one screen
+  mm-metrics detection annotations.json results.pkl --verbose  print everything
   mm-metrics detection annotations.json results.pkl report/    and write JSON, Markdown, CSV and figures
   mm-metrics detection configs/rtmdet.py results.pkl report/   the config's test set is the truth (needs mmdet)
-  mm-metrics detection VOC2007/Annotations results.pkl --classes classes.txt
+  mm-metrics detection VOC2007/Annotations results.pkl --classes classes.txt --image-set ImageSets/Main/test.txt
   mm-metrics detection - results.pkl --classes cat,dog         the truth is inside the results (mmyolo)
   mm-metrics detection annotations.json results.pkl --matching mmdet --score-thr 0.5 --format json
   mm-metrics detection annotations.json results.pkl report/ --operating-point f1 --ci 0.95
@@ -66,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action=ResultsAndFolder,
         help="results.pkl of tools/test.py --out, or COCO results (.json); several files are shards of one test set. "
-        "What stands behind them is OUT_DIR, a folder for the files of the report",
+        "Optionally followed by OUT_DIR, the folder for the files of the report",
     )
     parser.set_defaults(out_dir=None)
     group = add_threshold_arguments(parser)
@@ -74,10 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--matching",
         action="append",
         choices=PROTOCOLS,
-        help="how detections are matched to objects; may be given several times (default: coco and mmdet, and a "
-        "picture of coco's matrix only)",
+        help="count by this protocol only; may be given several times (default: coco is printed and drawn, and files "
+        "hold coco and mmdet)",
     )
-    group = parser.add_argument_group("what is looked at")
+    group = parser.add_argument_group("analysis")
     group.add_argument(
         "--operating-point",
         type=rule,
@@ -92,12 +97,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="areas in square pixels that part small objects from larger ones (default: COCO's, 1024,9216)",
     )
     group.add_argument(
-        "--matrix-only", action="store_true", help="leave out average precision, curves, sizes and kinds of error"
+        "--matrix-only", action="store_true", help="leave out average precision, curves, object sizes and error types"
     )
     add_interval_arguments(parser)
-    add_input_arguments(parser).add_argument(
-        "--allow-missing", action="store_true", help="take images without results as without detections"
-    )
+    add_truth_arguments(add_input_arguments(parser))
     group = add_gallery_arguments(add_page_arguments(add_output_arguments(parser)))
     group.add_argument(
         "--save-state",
@@ -113,8 +116,6 @@ def run(arguments: argparse.Namespace) -> None:
     from mm_metrics_plugin.cli.ranks import Ranks
 
     ranks = Ranks()
-    if not ranks.is_first:
-        arguments.quiet = True
     page = page_options(arguments)
     deliver(arguments, lambda steps: _make(arguments, page, ranks, steps))
 
@@ -130,7 +131,7 @@ def _make(arguments: argparse.Namespace, page: Optional[PageOptions], ranks: Ran
         return None
     if arguments.save_state is not None:
         save_part(arguments.save_state, part)
-    return forms_of(part, steps, page=page)
+    return forms_of(part, steps, page=page, options=TextOptions.of(arguments))
 
 
 def page_options(arguments: argparse.Namespace) -> Optional[PageOptions]:
@@ -151,6 +152,7 @@ def _settings(arguments: argparse.Namespace) -> Dict[str, Any]:
         "score_thr": arguments.score_thr,
         "tp_iou_thr": arguments.tp_iou_thr,
         "nms_iou_thr": arguments.nms_iou_thr,
+        "max_dets": arguments.max_dets,
         "matching": list(dict.fromkeys(arguments.matching or DEFAULT_MATCHING)),
         "allow_missing": arguments.allow_missing,
         "matrix_only": arguments.matrix_only,
@@ -162,7 +164,29 @@ def _settings(arguments: argparse.Namespace) -> Dict[str, Any]:
     }
 
 
-def forms_of(part: Part, steps: Steps, *, page: Optional[PageOptions] = None) -> Forms:
+@dataclass(frozen=True)
+class TextOptions:
+    """What of the report is printed.
+
+    Attributes:
+        protocols: The protocols that were asked for; None: ``coco``, or what the report has instead.
+        verbose: Everything.
+        published: The lines of the published recipe at the end, even if they were not asked for.
+    """
+
+    protocols: Optional[Sequence[str]] = None
+    verbose: bool = False
+    published: bool = False
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> TextOptions:
+        """Those of a command line."""
+        return cls(vars(arguments).get("matching"), arguments.verbose, arguments.published)
+
+
+def forms_of(
+    part: Part, steps: Steps, *, page: Optional[PageOptions] = None, options: Optional[TextOptions] = None
+) -> Forms:
     """The report of all images, in all its forms."""
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.io.writing import to_csv, to_json
@@ -173,7 +197,7 @@ def forms_of(part: Part, steps: Steps, *, page: Optional[PageOptions] = None) ->
     report = make_report(part)
     analysis = report.analysis
     formats = {
-        "text": lambda: _text(report),
+        "text": lambda: _text(report, options or TextOptions()),
         "json": lambda: to_json(report.to_dict()),
         "md": lambda: detection_markdown(report),
         "csv": lambda: to_csv(*detection_class_rows(report)),
@@ -201,14 +225,17 @@ def make_report(part: Part) -> DetectionReport:
 
     from mm_metrics_plugin.functional.detection_report import DetectionReport, protocol_report
     from mm_metrics_plugin.io.tally import Tally
+    from mm_metrics_plugin.report.sentences import truncation_message
 
     settings, size, batch = part.settings, len(part.classes), part.batch()
     detections, objects = batch.detections, batch.objects
-    chosen = detections.scores >= detections.scores.dtype.type(settings["score_thr"])
+    chosen = detections.reach(settings["score_thr"])
     reports = []
     for protocol in settings["matching"]:
         state: Any = part.state[protocol]
+        tally = {name: number for name, number in state.tally.items() if name not in _COUNTED_FOR_ALL}
         if protocol == "mmdet":  # the matrix counts some of them again
+            tally["crowds"] = int(np.count_nonzero(objects.crowd))
             each = np.bincount(objects.labels, minlength=size), np.bincount(detections.labels[chosen], minlength=size)
         else:
             each = state.matrix.sum(axis=1)[:-1], state.matrix.sum(axis=0)[:-1]
@@ -219,16 +246,17 @@ def make_report(part: Part) -> DetectionReport:
                 classes=part.classes,
                 objects=each[0],
                 detections=each[1],
-                counts={name: number for name, number in state.tally.items() if name not in _COUNTED_FOR_ALL},
+                counts=tally,
+                background_types=state.false_positives,
             )
         )
     images = batch.num_images
-    tally = part.detections.then(f"score below {settings['score_thr']:g}", int(np.count_nonzero(~chosen)))
+    used = part.detections.then(f"score below {settings['score_thr']:g}", int(np.count_nonzero(~chosen)))
     there = Tally.total(Tally(**one["objects"]) for one in part.truths)
     there = there.then("in an image of another part", there.used - len(objects))
     counts = {
         "images": {"read": images, "used": images, "dropped": {}, "without_results": part.missing_images},
-        "detections": tally.to_dict(),
+        "detections": used.to_dict(),
         "objects": there.to_dict(),
     }
     analysis = None
@@ -245,7 +273,11 @@ def make_report(part: Part) -> DetectionReport:
             level=settings["ci"],
             resamples=settings["resamples"],
             seed=settings["seed"],
+            max_dets=settings["max_dets"],
         )
+        message = truncation_message(analysis.max_dets, analysis.most_detections)
+        if message:
+            warnings.warn(message)
     return DetectionReport(part.classes, settings, part.inputs(), counts, tuple(reports), analysis)
 
 
@@ -253,29 +285,38 @@ DEFAULT_MATCHING = ("coco", "mmdet")
 _COUNTED_FOR_ALL = ("images", "detections_suppressed", "detections_below_threshold")
 
 
-def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Any]:
+def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Callable[[], Any]]:
     """The first protocol's figure under the plain name, the others' with theirs behind it if they were asked for."""
     from mm_metrics_plugin.report.figures import confusion_figure
 
     settings = report.settings
-    figures: Dict[str, Any] = {}
-    # A picture of many classes costs more time than all the counting, so what nobody asked for is not drawn.
+    figures: Dict[str, Callable[[], Any]] = {}
+    # A figure of many classes costs more time than all the counting, so what nobody asked for is not drawn.
     drawn = report.protocols[:1] if tuple(settings["matching"]) == DEFAULT_MATCHING else report.protocols
     for one in drawn:
         name = "confusion_matrix.png" if not figures else f"confusion_matrix_{one.protocol}.png"
         title = f"{one.protocol}, score >= {settings['score_thr']:g}, IoU >= {settings['tp_iou_thr']:g}"
-        figures[name] = confusion_figure(
-            one.result.matrix, one.shares, report.labels, title=title, color_theme=color_theme
+        figures[name] = partial(
+            confusion_figure, one.result.matrix, None, report.labels, title=title, color_theme=color_theme
         )
     if report.analysis is not None:
         from mm_metrics_plugin.report.curve_figures import detection_curve_figures
 
-        names = ("pr_curves.png", "confidence_curves.png")
-        figures.update(zip(names, detection_curve_figures(report.analysis.curves, report.classes, color_theme)))
+        curves = report.analysis.curves
+
+        @lru_cache(maxsize=None)
+        def both() -> List[Any]:
+            return detection_curve_figures(curves, report.classes, color_theme)
+
+        figures["pr_curves.png"] = lambda: both()[0]
+        figures["confidence_curves.png"] = lambda: both()[1]
     return figures
 
 
-def _text(report: DetectionReport) -> str:
+def _text(report: DetectionReport, options: TextOptions) -> str:
     from mm_metrics_plugin.report.text import detection_text  # imports rich, which only this format needs
 
-    return detection_text(report)
+    protocols = options.protocols
+    if protocols is None and tuple(report.settings["matching"]) == DEFAULT_MATCHING:
+        protocols = DEFAULT_MATCHING[:1]
+    return detection_text(report, protocols=protocols, verbose=options.verbose, published=options.published)

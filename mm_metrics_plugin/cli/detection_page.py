@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.parts import Part
@@ -22,7 +22,7 @@ class PageOptions:
     Attributes:
         images: The folder of the pictures, None if none was given.
         gallery: How many of them to show at the most.
-        names_are_paths: Whether image names are paths of the user's own, as a config's are.
+        names_are_paths: Whether image names are paths, as a config's are. Images must be below the config's folders.
     """
 
     images: Optional[str] = None
@@ -56,15 +56,32 @@ def detection_page(report: DetectionReport, part: Part, options: PageOptions) ->
     worst = worst_images(batch, match(batch.detections, batch.objects, protocol="coco", **rules))
     names = [part.image_names[image_id] for image_id in part.image_ids]
     shown = [name or str(image_id) for name, image_id in zip(without_common_folder(names), part.image_ids)]
-    gallery = make_gallery(worst, names, options)
+    folders = [one for truth in part.truths for one in truth.get("image_folders", ())]
+    sizes = [part.image_sizes.get(image_id, (0, 0)) for image_id in part.image_ids]
+    gallery = make_gallery(worst, names, options, folders=folders, sizes=sizes)
     data = page_data(report, batch, members=members, thresholds=thresholds, image_names=shown)
     context = page_context(report, batch, worst=worst, thresholds=thresholds, gallery=gallery, image_names=shown)
     return render_page("detection.html", data=to_json(data, compact=True), **context)
 
 
-def make_gallery(worst: WorstImages, names: Sequence[str], options: PageOptions) -> Optional[Gallery]:
-    """The pictures of the worst images; None where it is not known where they are, or none are wanted."""
-    from mm_metrics_plugin.io.pictures import find_picture, thumbnail
+def make_gallery(
+    worst: WorstImages,
+    names: Sequence[str],
+    options: PageOptions,
+    *,
+    folders: Sequence[str] = (),
+    sizes: Sequence[Tuple[int, int]] = (),
+) -> Optional[Gallery]:
+    """The worst images; None where it is not known where they are, or none are wanted.
+
+    Args:
+        worst: Which images are the worst.
+        names: Their names in the ground truth.
+        options: What was asked for on the command line.
+        folders: The image folders of the config.
+        sizes: Height and width of the images, 0 where unknown.
+    """
+    from mm_metrics_plugin.io.pictures import ImageFinder, thumbnail
     from mm_metrics_plugin.report.detection_page import Gallery
 
     if not options.gallery or (options.images is None and not options.names_are_paths):
@@ -73,25 +90,30 @@ def make_gallery(worst: WorstImages, names: Sequence[str], options: PageOptions)
     by_missed = worst.most_missed[: options.gallery - half].tolist()
     by_confidence = worst.most_confident[:half].tolist()
     pictures: Dict[int, Any] = {}
-    absent: List[str] = []
-    unreadable: List[str] = []
-    size, left_out = 0, 0
+    finder = ImageFinder(names, folders, options.images)
+    absent, outside, unreadable, left_out, size = 0, 0, 0, 0, 0
     for image in dict.fromkeys([*by_missed, *by_confidence]):
         if size > MOST_PICTURE_BYTES:
             left_out += 1
             continue
-        path = find_picture(names[image], options.images)
-        small = None if path is None else thumbnail(path)
-        if small is None:
-            (absent if path is None else unreadable).append(names[image])
+        found = finder.find(names[image])
+        if found.path is None:
+            absent, outside = absent + (not found.outside), outside + found.outside
             continue
-        pictures[image] = small
-        size += len(small.uri)
+        small = thumbnail(found.path)
+        if small is None:
+            unreadable += 1
+        elif found.by_last_part and sizes and not small.has_size(*sizes[image]):
+            absent += 1  # it is another image of the same name
+        else:
+            pictures[image] = small
+            size += len(small.uri)
     remarks = [
         f"{number} of the pictures {what}"
         for number, what in (
-            (len(absent), "were not found"),
-            (len(unreadable), "could not be read"),
+            (absent, "were not found"),
+            (outside, "were left out, because they are not below the image folder"),
+            (unreadable, "could not be read"),
             (left_out, "were left out, to keep the page small"),
         )
         if number

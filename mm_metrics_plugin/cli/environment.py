@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from mm_metrics_plugin.cli.probes import MARK
+from mm_metrics_plugin.cli.streams import write_output
 from mm_metrics_plugin.version import __version__
 
 # By the name they are imported under: the least version that works, the one the tests run on, and the names to install
@@ -21,7 +22,6 @@ from mm_metrics_plugin.version import __version__
 KNOWN: Dict[str, Tuple[str, str, Tuple[str, ...]]] = {
     "numpy": ("1.20", "2.4.6", ("numpy",)),
     "scipy": ("1.6", "1.17.1", ("scipy",)),
-    "sklearn": ("1.0", "1.9.1", ("scikit-learn",)),
     "matplotlib": ("3.5", "3.11.2", ("matplotlib",)),
     "rich": ("10.0", "15.0.0", ("rich",)),
     "jinja2": ("3.0", "3.1.6", ("jinja2",)),
@@ -35,6 +35,8 @@ KNOWN: Dict[str, Tuple[str, str, Tuple[str, ...]]] = {
     "mmpretrain": ("1.0", "1.2.0", ("mmpretrain", "onedl-mmpretrain")),
     "mmseg": ("1.0", "1.2.2", ("mmsegmentation", "onedl-mmsegmentation")),
 }
+# Other libraries' packages that are not installed by the name they are imported under.
+INSTALLED_AS = {"cv2": "opencv-python", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 OPTIONAL = {
     "page": ("the page of --html", ("jinja2", "plotly", "PIL"), "pip install 'mm_metrics_plugin[report]'"),
     "mmdet": ("metrics in mmdet", ("mmdet",), "pip install mmdet"),
@@ -122,7 +124,9 @@ def advice(error: str) -> str:
     for pattern, text in ADVICE:
         match = re.search(pattern, error)
         if match:
-            named = [KNOWN[name][2][0] if name in KNOWN else name for name in match.groups() if name]
+            named = [
+                KNOWN[name][2][0] if name in KNOWN else INSTALLED_AS.get(name, name) for name in match.groups() if name
+            ]
             return text.format(*named)
     return ""
 
@@ -143,7 +147,9 @@ def try_out(probes: Sequence[str]) -> Dict[str, Dict[str, str]]:
 
 def _run_probes(probes: Sequence[str]) -> Tuple[str, str]:
     """What the probes printed, and why they stopped if they did."""
-    command = [sys.executable, "-m", "mm_metrics_plugin.cli.probes", *probes]
+    # Through the launcher: where torch cannot be imported, reports must be tried out all the same.
+    start = "import sys, mm_metrics_command as m; m.load('mm_metrics_plugin.cli.probes').main(sys.argv[1:])"
+    command = [sys.executable, "-c", start, *probes]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         try:
             done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, timeout=TIMEOUT)
@@ -167,8 +173,7 @@ def findings(versions: Dict[str, Optional[str]]) -> List[Finding]:
     missing = [name for name in ("torch", "mmengine") if versions[name] is None]
     if missing:
         needed = any(versions[name] is not None for name in ("mmdet", "mmpretrain", "mmseg"))
-        # torch is nobody's declared requirement, and reports do without; mmengine comes with this package.
-        status = "wrong" if needed or "mmengine" in missing else "absent"
+        status = "warning" if needed else "absent"  # what is not installed cannot fail, and reports work without it
         fix = f"pip install {' '.join(missing)} (only metrics in training runs need it)"
         said = f"{' and '.join(missing)} not installed, so no metric is registered; reports work without"
         found.append(Finding(status, "metrics in mmengine", said, fix))
@@ -184,7 +189,7 @@ def findings(versions: Dict[str, Optional[str]]) -> List[Finding]:
     if shutil.which("mm-metrics") is None:
         said, fix = (
             "mm-metrics is not on the PATH",
-            "write python -m mm_metrics_plugin.cli instead, or activate the environment",
+            "write python -m mm_metrics_command instead, or activate the environment",
         )
         found.append(Finding("warning", "the mm-metrics command", said, fix))
     return tried + found
@@ -217,7 +222,7 @@ def report(versions: Dict[str, Optional[str]], found: List[Finding]) -> str:
         if fix:
             lines.append(f"{'':<8} -> {fix}")
     wrong = sum(one.status == "wrong" for one in found)
-    lines += ["", "Everything that is installed works." if not wrong else f"{wrong} of these are wrong."]
+    lines += ["", "Everything that was tried works." if not wrong else f"{wrong} of these are wrong."]
     return "\n".join(lines) + "\n"
 
 
@@ -225,11 +230,10 @@ def main() -> int:
     """Print the check.
 
     Returns:
-        0 if everything that is installed works, else 1.
+        0 if everything that was tried works, else 1. What is not installed is not tried.
     """
     versions = {name: installed(name) for name in KNOWN}
     found = findings(versions)
     text = report(versions, found)
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    write_output(text)
     return int(any(one.status == "wrong" for one in found))

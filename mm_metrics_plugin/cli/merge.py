@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
-from mm_metrics_plugin.cli.detection import forms_of, page_options
+from mm_metrics_plugin.cli.detection import TextOptions, forms_of, page_options
 from mm_metrics_plugin.cli.parsing import (
     StatesAndFolder,
     add_gallery_arguments,
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STATE.npz",
         nargs="+",
         action=StatesAndFolder,
-        help="files that --save-state wrote. What stands behind them is OUT_DIR, a folder for the files of the report",
+        help="files that --save-state wrote. Optionally followed by OUT_DIR, the folder for the files",
     )
     parser.set_defaults(out_dir=None)
     add_gallery_arguments(add_page_arguments(add_output_arguments(parser)))
@@ -64,4 +64,4 @@ def _make(arguments: argparse.Namespace, page: Optional[PageOptions], steps: Ste
         raise ResultFileError(
             f"{names}: {part.images_elsewhere} of its images are in none of the states, so shards are missing"
         )
-    return forms_of(part, steps, page=page)
+    return forms_of(part, steps, page=page, options=TextOptions.of(arguments))

@@ -10,11 +10,13 @@ from argparse import Namespace
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from mm_metrics_plugin.cli.progress import Steps
+from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.writing import write_all
+from mm_metrics_plugin.report.tables import printable
 
 BLOCK = 1 << 20
 
@@ -74,19 +76,22 @@ class Forms:
     Args:
         formats: What ``--format`` chooses from.
         files: What is written to OUT_DIR, by file name.
-        figures: From the name of a colour map to figures by file name.
+        figures: From the name of a color map to functions that draw the figures, by file name.
     """
 
     formats: Mapping[str, Callable[[], str]]
     files: Mapping[str, Callable[[], str]]
-    figures: Callable[[str], Dict[str, Any]]
+    figures: Callable[[str], Dict[str, Callable[[], Any]]]
 
 
 def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> None:
-    """Make a report, write its files, all of them or none, and print it; nothing if it is another's to print."""
+    """Make a report, write its files and print it; nothing if it is another's to print.
+
+    The numbers are written first, all files or none. Figures follow; one that cannot be drawn is a warning.
+    """
     out_dir = arguments.out_dir
-    if out_dir is not None and Path(out_dir).exists() and not Path(out_dir).is_dir():
-        raise ResultFileError(f"{Path(out_dir).name}: OUT_DIR must be a folder (found a file)")
+    if out_dir is not None:
+        check_folder(Path(out_dir))
     if vars(arguments).get("html"):
         _check_page(out_dir)
     figures: Dict[str, Any] = {}
@@ -94,22 +99,52 @@ def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> N
         forms = make(steps)
         if forms is None:
             return
+        drawings: Dict[str, Callable[[], Any]] = {}
         if out_dir is not None or arguments.show:
-            steps.step("drawing")
-            figures = forms.figures(arguments.color_theme)
+            drawings = forms.figures(arguments.color_theme)
+        if drawings:
+            from mm_metrics_plugin.report.figures import check_color_theme
+
+            check_color_theme(arguments.color_theme)
         if out_dir is not None:
             steps.step("writing")
-            written = _write(Path(out_dir), forms, figures)
+            written = _write(Path(out_dir), {name: make() for name, make in forms.files.items()})
+        if drawings:
+            steps.step("drawing")
+            for name, draw in drawings.items():
+                figure, image = _drawn(name, draw, out_dir)
+                if image is not None and out_dir is not None:
+                    written += _write(Path(out_dir), {name: image})
+                if figure is not None and arguments.show:
+                    figures[name] = figure
     if not arguments.quiet:
-        _print(forms.formats[arguments.format])
+        write_output(forms.formats[arguments.format](), kind=arguments.format)
         if out_dir is not None:
             # On stderr, where it mixes with no report.
-            print(f"wrote {', '.join(written)} to {out_dir}", file=sys.stderr)
+            write_error(f"wrote {', '.join(written)} to {printable(out_dir)}")
     if arguments.show:
         from mm_metrics_plugin.report.figures import show
 
         if not show(list(figures.values())):
             warnings.warn("there is no display to show the figures on")
+
+
+def check_folder(path: Path) -> None:
+    """Say before anything is read that a folder cannot be made.
+
+    Raises:
+        ResultFileError: The path, or a folder on the way to it, is a file or a link that leads nowhere.
+
+    Example:
+        >>> check_folder(Path("a", "folder", "to", "make"))
+    """
+    # The first that is there, even as a link: what is below it is yet to be made.
+    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), None)
+    if there is None or there.is_dir():
+        return
+    found = "a file" if there.exists() else f"a link to {os.readlink(there)!a}, which does not exist"
+    which = "" if there == path else f", and so must {str(there)!a} on the way to it"
+    raise ResultFileError(f"{printable(path)}: OUT_DIR must be a folder{which} (found {found})")
 
 
 def _check_page(out_dir: Optional[str]) -> None:
@@ -123,26 +158,21 @@ def _check_page(out_dir: Optional[str]) -> None:
         raise ResultFileError(f"--html: needs {' and '.join(missing)} (pip install mm_metrics_plugin[report])")
 
 
-def _write(out_dir: Path, forms: Forms, figures: Mapping[str, Any]) -> List[str]:
-    from mm_metrics_plugin.report.figures import save_png
-
-    contents: Dict[str, Union[str, bytes, memoryview]] = {name: make() for name, make in forms.files.items()}
-    for name, figure in figures.items():
-        image = BytesIO()
-        save_png(figure, image)
-        contents[name] = image.getbuffer()
+def _write(out_dir: Path, contents: Mapping[str, Union[str, bytes, memoryview]]) -> List[str]:
     write_all({str(out_dir / name): content for name, content in contents.items()})
     return list(contents)
 
 
-def _print(make: Callable[[], str]) -> None:
-    """Print to stdout; what its encoding cannot hold is written out, not an error."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+def _drawn(name: str, draw: Callable[[], Any], out_dir: Optional[str]) -> Tuple[Any, Optional[memoryview]]:
+    """A figure and its file; nothing and a warning if it cannot be drawn, for which the report is no worse."""
+    from mm_metrics_plugin.report.figures import save_png
+
+    image = BytesIO()
     try:
-        sys.stdout.write(make().encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # what it still holds would be tried again at the end, and fail again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise OSError(error.errno, error.strerror, "standard output") from error
+        figure = draw()
+        save_png(figure, image)
+    except Exception as error:
+        older = "; the one in OUT_DIR is of an older report" if out_dir and Path(out_dir, name).exists() else ""
+        warnings.warn(f"{name} cannot be drawn ({type(error).__name__}: {error}){older}")
+        return None, None
+    return figure, image.getbuffer()

@@ -5,21 +5,70 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Any, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, List, NoReturn, Optional, Tuple
 
+from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.exceptions import ResultFileError
 
 FORMATS = ("text", "json", "csv", "md")
+# The default of --score-thr, one for each task, whatever the command.
+DETECTION_SCORE_THR = 0.3
+MULTI_LABEL_SCORE_THR = 0.5
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says what is wrong in one line."""
+    """A parser that says what is wrong in one line, and takes positional arguments anywhere."""
+
+    _splitting = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the options first, wherever they stand, and what is left as positional arguments."""
+        if self._subparsers is not None or self._splitting:
+            return super().parse_known_args(args, namespace)
+        self._splitting = True
+        try:
+            words = _pairs_only(sys.argv[1:] if args is None else list(args), "--cfg-options")
+            namespace, rest = self.parse_known_intermixed_args(words, namespace)
+        finally:
+            self._splitting = False
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}{_hint(namespace)}")
+        if vars(namespace).get("out") is not None:
+            if namespace.out_dir is not None:
+                self.error(f"OUT_DIR is given twice: {namespace.out_dir} and --out {namespace.out}")
+            namespace.out_dir = namespace.out
+        return namespace, rest
 
     def error(self, message: str) -> NoReturn:
         """Say it and leave with exit code 2."""
-        print(f"{self.prog}: {one_line(message)} (see {self.prog} --help)", file=sys.stderr)
+        write_error(f"{self.prog}: {one_line(message)} (see {self.prog} --help)")
         sys.exit(2)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help and version go to standard output, whatever its encoding, and nowhere if it is closed."""
+        if file is not None and file is sys.stderr:
+            write_error(message.rstrip("\n"))
+        else:
+            write_output(message)
+
+
+def _pairs_only(words: List[str], option: str) -> List[str]:
+    """Words, with those that are no KEY=VALUE pairs moved from behind an option to before it.
+
+    Example:
+        >>> _pairs_only(["a.py", "--cfg-options", "x=1", "report/", "y=2", "--html"], "--cfg-options")
+        ['a.py', 'report/', '--cfg-options', 'x=1', 'y=2', '--html']
+    """
+    start = next((at for at, word in enumerate(words) if word[:4] == option[:4] and option.startswith(word)), None)
+    if start is None:
+        return words
+    end = next((at for at in range(start + 1, len(words)) if words[at].startswith("-")), len(words))
+    behind = words[start + 1 : end]
+    pairs = [word for word in behind if "=" in word]
+    others = [word for word in behind if "=" not in word]
+    return [*words[:start], *others, words[start], *pairs, *_pairs_only(words[end:], option)]
 
 
 def one_line(text: str) -> str:
@@ -34,7 +83,7 @@ def one_line(text: str) -> str:
 
 
 class FilesAndFolder(argparse.Action):
-    """Files of known kinds, and behind them the folder for the report, if it is given."""
+    """Files of known kinds, optionally followed by the folder for the report."""
 
     suffixes: Tuple[str, ...] = ()
 
@@ -47,9 +96,15 @@ class FilesAndFolder(argparse.Action):
             files.append(value)
         rest = values[len(files) :]
         if len(rest) > 1:
-            parser.error(f"unrecognized arguments: {' '.join(rest[1:])}")
+            parser.error(f"one folder, OUT_DIR, may follow the files (found {' '.join(rest)}){_hint(namespace)}")
         setattr(namespace, self.dest, files)
         namespace.out_dir = rest[0] if rest else None
+
+
+def _hint(namespace: Any) -> str:
+    """What may be wrong where words are left over."""
+    given = vars(namespace).get("classes") is not None
+    return "; --classes takes one value: names separated by commas, or a file" if given else ""
 
 
 class ResultsAndFolder(FilesAndFolder):
@@ -64,11 +119,19 @@ class StatesAndFolder(FilesAndFolder):
     suffixes = (".npz",)
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Options about what comes out, which all reports share."""
+def add_output_arguments(parser: argparse.ArgumentParser, *, verbose: bool = True) -> argparse._ArgumentGroup:
+    """Options about what comes out, which all reports share.
+
+    Args:
+        parser: Receives them.
+        verbose: Whether the report has more to print than it prints by default.
+    """
     group = parser.add_argument_group("output")
     group.add_argument("--format", choices=FORMATS, default="text", help="what is printed (default: text)")
-    group.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    group.add_argument("--out", metavar="DIR", help="write the files of the report to DIR; the same as OUT_DIR")
+    if verbose:
+        group.add_argument("--verbose", action="store_true", help="print everything, not only one screen")
+    group.add_argument("--quiet", action="store_true", help="print nothing but errors, no warnings either")
     group.add_argument("--color-theme", default="plasma", metavar="NAME", help="colour map (default: plasma)")
     group.add_argument("--show", action="store_true", help="open the figures in windows")
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -106,9 +169,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
     group = parser.add_argument_group("input")
     group.add_argument(
         "--classes",
-        nargs="+",
-        metavar="NAME",
-        help="class names, separated by commas or spaces, or a text file with one name a line",
+        metavar="A,B,...",
+        help="class names in the order of the labels, separated by commas, or a text file with one name per line; a "
+        "folder of VOC files needs them",
     )
     group.add_argument(
         "--cfg-options",
@@ -125,11 +188,45 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
     return group
 
 
-def add_threshold_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+def add_task_argument(group: argparse._ArgumentGroup) -> None:
+    """The option that says what the results of a classifier are."""
+    group.add_argument(
+        "--task",
+        choices=("single-label", "multi-label"),
+        help="of a classifier: whether a sample has one class or any number of them (default: inferred from the "
+        "results, and printed)",
+    )
+
+
+def add_truth_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
+    """Options about the ground truth of detectors, in the group about what goes in."""
+    group.add_argument("--allow-missing", action="store_true", help="take images without results as without detections")
+    group.add_argument(
+        "--class-order",
+        choices=("annotations", "classes"),
+        help="which order the labels in RESULTS follow, where the annotation file and --classes (or the config's "
+        "metainfo) differ: that of the file's categories, as mmdet's CocoDataset numbers them, or that of the class "
+        "names (default: stop and show both)",
+    )
+    group.add_argument(
+        "--image-set",
+        metavar="FILE.txt",
+        help="list of the test images of a folder of VOC files, one id per line, such as ImageSets/Main/test.txt; "
+        "results of mmdet 2.x, which hold no image ids, need it",
+    )
+    return group
+
+
+def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: bool = False) -> argparse._ArgumentGroup:
     """Options about which detections count, and when one is right."""
     group = parser.add_argument_group("matching")
+    others = f", {MULTI_LABEL_SCORE_THR} for multi-label classifiers" if classifiers else ""
     group.add_argument(
-        "--score-thr", type=number, default=0.3, metavar="X", help="least score of a detection (default: 0.3)"
+        "--score-thr",
+        type=number,
+        default=None if classifiers else DETECTION_SCORE_THR,
+        metavar="X",
+        help=f"least score of a detection (default: {DETECTION_SCORE_THR}{others})",
     )
     group.add_argument(
         "--tp-iou-thr", type=positive_fraction, default=0.5, metavar="X", help="least IoU of a match (default: 0.5)"
@@ -137,30 +234,52 @@ def add_threshold_arguments(parser: argparse.ArgumentParser) -> argparse._Argume
     group.add_argument(
         "--nms-iou-thr", type=fraction, metavar="X", help="first remove detections that overlap a better one by more"
     )
+    group.add_argument(
+        "--max-dets",
+        type=whole_number,
+        default=100,
+        metavar="N",
+        help="detections per class and image that average precision uses, those with the highest scores; everything "
+        "else uses all (default: 100, as COCO)",
+    )
     return group
 
 
 def add_interval_arguments(
-    parser: argparse.ArgumentParser, *, level: Optional[float] = None
+    parser: argparse.ArgumentParser, *, level: Optional[float] = None, drawn: str = "resamples"
 ) -> argparse._ArgumentGroup:
-    """Options about how sure the numbers are."""
-    group = parser.add_argument_group("how sure")
+    """Options about confidence intervals.
+
+    Args:
+        parser: Receives them.
+        level: The default confidence level; None: no intervals.
+        drawn: What the command draws at random: ``'resamples'``, ``'permutations'``, or nothing. Other options are
+            accepted and have no effect.
+    """
+    group = parser.add_argument_group("confidence intervals")
     default = "none" if level is None else f"{level:g}"
     group.add_argument(
         "--ci",
         type=inner_fraction,
         default=level,
         metavar="X",
-        help=f"how often intervals hold the truth (default: {default})",
+        help=f"confidence level of the intervals (default: {default})",
     )
+    resamples = "bootstrap resamples over images, for average precision (default: 1000)"
     group.add_argument(
         "--resamples",
         type=whole_number,
         default=1000,
         metavar="N",
-        help="how many times the images are drawn (default: 1000)",
+        help=resamples if drawn == "resamples" else argparse.SUPPRESS,
     )
-    group.add_argument("--seed", type=seed, default=0, metavar="N", help="of the draws (default: 0)")
+    group.add_argument(
+        "--seed",
+        type=seed,
+        default=0,
+        metavar="N",
+        help=f"of the {drawn} (default: 0)" if drawn else argparse.SUPPRESS,
+    )
     return group
 
 
@@ -296,35 +415,42 @@ def state_file(text: str) -> str:
     return text
 
 
-def class_names(words: Optional[Sequence[str]]) -> Optional[List[str]]:
-    """The names that stand behind ``--classes``.
+def class_names(text: Optional[str]) -> Optional[List[str]]:
+    """The names that ``--classes`` gives.
 
     Args:
-        words: As the shell split them. One word alone may be a file with a name a line. Where there is a comma,
-            commas separate the names, which may then hold spaces.
+        text: Names separated by commas, or the path of a file with one name per line.
 
     Raises:
         ResultFileError: There are no names, a name comes twice, or the file cannot be read.
 
     Example:
-        >>> class_names(["cat", "dog"]), class_names(["traffic light,cat"]), class_names(["cat dog"])
-        (['cat', 'dog'], ['traffic light', 'cat'], ['cat', 'dog'])
+        >>> class_names("cat,dog"), class_names("traffic light, cat"), class_names("cat")
+        (['cat', 'dog'], ['traffic light', 'cat'], ['cat'])
     """
-    if words is None:
+    if text is None:
         return None
-    if len(words) == 1 and Path(words[0]).is_file():
+    if _is_file(text):
         try:
-            names = Path(words[0]).read_text(encoding="utf-8-sig").splitlines()
+            names = Path(text).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ResultFileError(f"--classes: {words[0]} cannot be read as text ({error})") from None
-    elif any("," in word for word in words):
-        names = " ".join(words).split(",")
+            raise ResultFileError(f"--classes: {text} cannot be read as text ({error})") from None
+    elif "," not in text and Path(text).suffix == ".txt":
+        raise ResultFileError(f"--classes: {text} does not exist")
     else:
-        names = words[0].split() if len(words) == 1 else list(words)
+        names = text.split(",")
     names = [name.strip() for name in names if name.strip()]
     if not names:
         raise ResultFileError("--classes: names no class")
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    counts = Counter(names)
+    twice = [name for name, count in counts.items() if count > 1]
     if twice:
-        raise ResultFileError(f"--classes: {twice[0]!a} comes {names.count(twice[0])} times")
+        raise ResultFileError(f"--classes: {twice[0]!a} comes {counts[twice[0]]} times")
     return names
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # longer than a path can be, or with a NUL character
+        return False

@@ -6,7 +6,7 @@ with ``--save-state`` is one, so that they all give the same report.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
@@ -14,6 +14,9 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
+from mm_metrics_plugin.functional.false_positives import BACKGROUND_TYPES
+from mm_metrics_plugin.functional.matching import PROTOCOLS
+from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.ground_truth import ImageId, listing
 from mm_metrics_plugin.io.joining import Joined
 from mm_metrics_plugin.io.shares import image_order
@@ -24,6 +27,8 @@ from mm_metrics_plugin.states.boxes import BoxState
 from mm_metrics_plugin.states.detection import DetectionState, suppress
 
 KIND = "detection"
+MOST_RESAMPLES = 1_000_000  # as on the command line
+MOST_SIZE_EDGES = 1000
 Entry = Mapping[str, Any]
 
 
@@ -40,10 +45,12 @@ class Part:
         detections: Detections read, used and dropped.
         missing_images: Images without results, taken as without detections.
         results: Name and sha256 of the files of results.
-        truths: The same of the ground truth, with the number of its images and the tally of its objects.
+        truths: The same of the ground truth, with the number of its images, the tally of its objects, and the image
+            folders of a config.
         truth_inside: Whether the ground truth came with the results.
         versions: By which versions of what it was read.
         state: ``boxes``, and the counts of every protocol.
+        image_sizes: Height and width of the images, by id, where known.
     """
 
     name: str
@@ -58,6 +65,7 @@ class Part:
     truth_inside: bool
     versions: Tuple[Entry, ...]
     state: StateGroup
+    image_sizes: Mapping[ImageId, Tuple[int, int]] = field(default_factory=dict)
 
     @property
     def boxes(self) -> BoxState:
@@ -84,11 +92,15 @@ class Part:
         """Which files were read, as the report names them."""
         found: Dict[str, Any] = {"results": _one_or_all(self.results)}
         if not self.truth_inside:
-            found["truth"] = _one_or_all([{key: one[key] for key in ("file", "sha256")} for one in self.truths])
+            shown = ("file", "sha256", "image_set")
+            found["truth"] = _one_or_all([{key: one[key] for key in shown if key in one} for one in self.truths])
+        orders = list(dict.fromkeys(one["class_order"] for one in self.truths if "class_order" in one))
+        if orders:
+            found["class_order"] = _one_or_all(orders)
         return {**found, "versions": _one_or_all(self.versions)}
 
 
-def _one_or_all(entries: Sequence[Entry]) -> Any:
+def _one_or_all(entries: Sequence[Any]) -> Any:
     return entries[0] if len(entries) == 1 else list(entries)
 
 
@@ -124,6 +136,7 @@ def part_of(
     ordered = image_order(joined.image_ids)
     place = {image_id: at for at, image_id in enumerate(ordered)}
     order = np.array([place[image_id] for image_id in joined.image_ids], dtype=np.int64)
+    sizes = [] if joined.image_sizes is None else joined.image_sizes.tolist()
     return Part(
         name=", ".join(one["file"] for one in results),
         classes=tuple(joined.classes),
@@ -137,6 +150,7 @@ def part_of(
         truth_inside=truth_inside,
         versions=(versions,),
         state=empty_state(size, settings, BoxState.like(batch)).update(batch, order),
+        image_sizes={image_id: (height, width) for image_id, (height, width) in zip(joined.image_ids, sizes)},
     )
 
 
@@ -180,6 +194,7 @@ def with_state(parts: Sequence[Part], image_ids: Sequence[ImageId], state: State
         name=", ".join(dict.fromkeys(part.name for part in parts)),
         image_ids=tuple(image_ids),
         image_names={image_id: name for part in parts for image_id, name in part.image_names.items()},
+        image_sizes={image_id: size for part in parts for image_id, size in part.image_sizes.items()},
         detections=Tally.total(part.detections for part in parts),
         missing_images=sum(part.missing_images for part in parts),
         results=tuple(_distinct([one for part in parts for one in part.results])),
@@ -226,6 +241,7 @@ def header_of(part: Part) -> Dict[str, Any]:
         "settings": dict(part.settings),
         "image_ids": list(part.image_ids),
         "image_names": [part.image_names[image_id] for image_id in part.image_ids],
+        "image_sizes": [part.image_sizes.get(image_id, (0, 0)) for image_id in part.image_ids],
         "detections": part.detections.to_dict(),
         "missing_images": part.missing_images,
         "results": [dict(one) for one in part.results],
@@ -255,6 +271,9 @@ def read_part(path: str) -> Part:
     header, arrays = read_state(path)
     try:
         part = part_of_header(name, header)
+        _check_settings(part.settings)
+        if not part.image_ids:  # else the matrices are in the file
+            check_num_classes(len(part.classes), name, Path(path).stat().st_size, labels_only=False)
         if len(set(part.image_ids)) < len(part.image_ids):
             raise ValueError("an image comes twice")
         if len(part.image_names) < len(part.image_ids):
@@ -290,7 +309,22 @@ def part_of_header(name: str, header: Mapping[str, Any]) -> Part:
         truth_inside=bool(header["truth_inside"]),
         versions=tuple(header["versions"]),
         state=empty_state(len(header["classes"]), settings, BoxState(**header["boxes"])),
+        image_sizes={
+            image_id: (int(height), int(width))
+            for image_id, (height, width) in zip(header["image_ids"], header.get("image_sizes", ()))
+        },
     )
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that the command line does not take: a report with them may take any amount of time."""
+    resamples, matching, edges = settings["resamples"], settings["matching"], settings["size_edges"] or ()
+    if type(resamples) is not int or not 1 <= resamples <= MOST_RESAMPLES:
+        raise ValueError(f"'resamples' must be between 1 and {MOST_RESAMPLES}")
+    if not matching or len(set(matching)) < len(matching) or not set(matching) <= set(PROTOCOLS):
+        raise ValueError(f"'matching' must be some of {PROTOCOLS}, each once")
+    if len(edges) > MOST_SIZE_EDGES:
+        raise ValueError(f"'size_edges' must be at most {MOST_SIZE_EDGES} areas")
 
 
 def _check_state(part: Part) -> None:
@@ -305,3 +339,6 @@ def _check_state(part: Part) -> None:
         if state.cells.shape != (1, size + 1, size + 1) or state.cells.dtype != np.int64 or state.counts.ndim != 1:
             raise ValueError(f"the matrix of {protocol!a} must be {size + 1} by {size + 1} whole numbers")
         state.tally  # noqa: B018  # raises if a count is missing
+        types = state.false_positives
+        if types.shape != (len(BACKGROUND_TYPES), size) or not np.array_equal(types.sum(axis=0), state.matrix[-1, :-1]):
+            raise ValueError(f"the types of false positives of {protocol!a} must add up to the background row")

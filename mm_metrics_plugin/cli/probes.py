@@ -2,7 +2,8 @@
 
     python -m mm_metrics_plugin.cli.probes mmengine mmdet
 
-prints one marked line of JSON a probe: what was found to work, or the error.
+prints one marked line of JSON a probe: what was found to work, or the error. The check runs it through the launcher of
+the command, so that probes which need no torch are tried out where torch cannot be imported.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import sys
 from contextlib import contextmanager
 from typing import Iterable, Iterator, Sequence
 
+from mm_metrics_plugin.cli.streams import is_terminal
+
 AFTER = 1.0  # seconds; what takes less needs no bar
 
 
@@ -18,11 +20,11 @@ class Steps:
 
     def __init__(self, visible: bool) -> None:
         self._progress = None
-        if visible and sys.stderr.isatty():
+        if visible and is_terminal(sys.stderr):
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
             self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
             self._whole = self._progress.add_task("", total=None)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any, List, Optional, Sequence, TypeVar
 
 from mm_metrics_plugin.cli.parts import Part, header_of, merge_parts, part_of_header, renumber, with_state
+from mm_metrics_plugin.cli.streams import launched_processes
 
 _V = TypeVar("_V")
 
@@ -23,8 +23,7 @@ class Ranks:
     """
 
     def __init__(self) -> None:
-        self.world_size = int(os.environ.get("WORLD_SIZE") or 1) if "RANK" in os.environ else 1
-        self.rank = int(os.environ["RANK"]) if self.world_size > 1 else 0
+        self.rank, self.world_size = launched_processes()
         if self.world_size > 1:
             import torch.distributed
 

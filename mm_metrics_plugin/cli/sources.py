@@ -14,9 +14,10 @@ from mm_metrics_plugin.cli.parts import Entry, Part, part_of
 from mm_metrics_plugin.cli.progress import Steps
 from mm_metrics_plugin.cli.ranks import Ranks
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing, read_ground_truth
-from mm_metrics_plugin.io.joining import Joined, join
-from mm_metrics_plugin.io.results import read_results
+from mm_metrics_plugin.io.joining import Joined, classes_from_labels, join
+from mm_metrics_plugin.io.results import DetectionResults, read_results
 from mm_metrics_plugin.io.shares import share_of_joined, share_of_truth
 from mm_metrics_plugin.io.tally import Tally
 from mm_metrics_plugin.io.test_sets import read_test_set
@@ -66,11 +67,42 @@ def make_part(arguments: argparse.Namespace, settings: Mapping[str, Any], ranks:
 
 def read_truth(arguments: argparse.Namespace, classes: Optional[List[str]], steps: Steps) -> GroundTruth:
     """The ground truth that stands in a file, a folder, or the test data set of a config."""
+    order = arguments.class_order
     if arguments.truth.endswith(".py"):
-        return read_test_set(arguments.truth, classes=classes, options=arguments.cfg_options, track=steps.track)
+        if arguments.image_set is not None:
+            raise ResultFileError(f"--image-set: the test set of {arguments.truth} lists its images itself")
+        options = {"options": arguments.cfg_options, "track": steps.track}
+        return read_test_set(arguments.truth, classes=classes, class_order=order, **options)
     if arguments.cfg_options:
         raise ResultFileError("--cfg-options: TRUTH is no config whose settings could be overridden")
-    return read_ground_truth(arguments.truth, classes=classes)
+    return read_ground_truth(arguments.truth, classes=classes, class_order=order, image_set=arguments.image_set)
+
+
+def truth_entry(arguments: argparse.Namespace) -> Dict[str, Any]:
+    """Name and SHA-256 of the ground truth, and of the list of its images."""
+    image_set = {} if arguments.image_set is None else {"image_set": input_entry(arguments.image_set)}
+    return {**input_entry(arguments.truth), **image_set}
+
+
+def check_inside(arguments: argparse.Namespace) -> None:
+    """Refuse options about a ground truth that is inside the results."""
+    for option in ("class_order", "image_set"):
+        if getattr(arguments, option) is not None:
+            raise ResultFileError(f"--{option.replace('_', '-')}: the ground truth is inside the results (TRUTH is -)")
+
+
+def truth_inside(results: DetectionResults) -> GroundTruth:
+    """The ground truth inside results."""
+    if results.truth is None:
+        raise ResultFileError(f"{results.source}: holds no ground truth; give it as TRUTH instead of -")
+    return results.truth
+
+
+def class_order(arguments: argparse.Namespace, joined: Joined) -> str:
+    """What labels follow; class names that stand for themselves are not given ones."""
+    if arguments.truth == INSIDE:
+        return CLASSES if arguments.classes else LABELS
+    return joined.class_order
 
 
 class _Reader:
@@ -84,7 +116,7 @@ class _Reader:
         self.classes = class_names(arguments.classes)
         paths = ranks.share(arguments.results) if self.several else arguments.results
         self.entries = [input_entry(path) for path in paths]
-        self.truth_entry: Dict[str, Any] = {} if self.inside else input_entry(arguments.truth)
+        self.truth_entry: Dict[str, Any] = {} if self.inside else truth_entry(arguments)
         steps.step("reading the results")
         self.results = [read_results(path, trust=arguments.trust) for path in paths]
         for one in self.results:
@@ -92,33 +124,33 @@ class _Reader:
                 raise ResultFileError(f"{one.source}: has no image ids, so it cannot be one of several files")
         steps.step("reading the truth")
         self.truths = self._read_truths()
+        self.num_classes = 0
+        if self.inside and self.classes is None:
+            pairs = zip(self.results, self.truths)
+            self.num_classes = max((classes_from_labels(*pair) for pair in pairs), default=0)
         self.versions = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
 
     def _read_truths(self) -> List[GroundTruth]:
         """The ground truth of each of its files."""
         arguments = self.arguments
         if self.inside:
-            truths = [one.truth for one in self.results if one.truth is not None]
-            for one in self.results:
-                if one.truth is None:
-                    raise ResultFileError(f"{one.source}: holds no ground truth; give it as TRUTH instead of -")
-            return truths
+            check_inside(arguments)
+            return [truth_inside(one) for one in self.results]
         self.truth = read_truth(arguments, self.classes, self.steps)
         return [self.truth] * len(self.results)
 
     def told(self) -> _Told:
         """What the others must know: all images, and how many classes there are where nobody names them."""
-        rows = [rows for pair in zip(self.results, self.truths) for rows in (pair[0].detections, pair[1].objects)]
         return _Told(
             tuple(_File(one.source, one.dialect, one.image_ids or ()) for one in self.results),
-            max((int(one.labels.max()) + 1 for one in rows if len(one)), default=0),
+            self.num_classes,
         )
 
     def parts(self, told: Sequence[_Told]) -> List[Part]:
         """Join and count."""
         self.steps.step("joining and matching")
         if self.inside and self.classes is None and (self.several or self.ranks.world_size > 1):
-            self.classes = [str(label) for label in range(min(max(one.num_classes for one in told), 1 << 16))]
+            self.classes = [str(label) for label in range(max(one.num_classes for one in told))]
         if not self.several:
             results, truth = self.results[0], self.truths[0]
             share = truth
@@ -141,8 +173,14 @@ class _Reader:
         return part_of(
             joined,
             self.settings,
-            results=entries,
-            truth={**name, "images": len(truth.image_ids), "objects": truth.tally.to_dict()},
+            results=[{**one, "joined_by": joined.joined_by} for one in entries],
+            truth={
+                **name,
+                "images": len(truth.image_ids),
+                "objects": truth.tally.to_dict(),
+                "class_order": class_order(self.arguments, joined),
+                "image_folders": list(truth.image_folders),
+            },
             truth_inside=self.inside,
             versions=self.versions,
         )

@@ -114,6 +114,8 @@ def take_in_turn(
 
     A setting (such as one IoU threshold) is one bit, so that one pass serves up to 64 of them. All groups move side
     by side: in each round the first pair of every group that is still possible under some setting comes about there.
+    Taking a shared object hinders no other detection, so these need not wait for their turn: all detections whose
+    first possible object is shared take it in the same round.
 
     Args:
         pairs: In order of detections, and for each detection in the order in which it prefers its objects.
@@ -129,7 +131,9 @@ def take_in_turn(
     row = np.arange(len(bits))
     owner, thing = pairs.detection, pairs.object
     group = detection_groups[owner]
-    closes = np.where(shared[thing], bits.dtype.type(0), ~bits.dtype.type(0))
+    free_for_all = shared[thing]
+    any_shared = bool(free_for_all.any())
+    closes = np.where(free_for_all, bits.dtype.type(0), ~bits.dtype.type(0))
     settled = np.zeros(len(detection_groups), dtype=bits.dtype)
     rows, gained = [row[:0]], [bits[:0]]
     bits = bits & ~taken[thing]
@@ -139,6 +143,11 @@ def take_in_turn(
             break
         row, owner, thing, group, bits = row[live], owner[live], thing[live], group[live], bits[live]
         best = group_starts(group)
+        if any_shared:
+            first = free_for_all[row]
+            first[1:] &= owner[1:] != owner[:-1]
+            first[best] = True
+            best = np.flatnonzero(first)
         gain, winner = bits[best], row[best]
         taken[thing[best]] |= gain & closes[winner]
         settled[owner[best]] |= gain
@@ -165,17 +174,6 @@ def by_preference(pairs: Pairs, last: np.ndarray) -> Pairs:
     thing, overlap = pairs.object.copy(), pairs.overlap.copy()
     thing[several], overlap[several] = pairs.object[order], pairs.overlap[order]
     return Pairs(pairs.detection, thing, overlap)
-
-
-def position_in_group(groups: np.ndarray) -> np.ndarray:
-    """How many rows of the same group stand before each row of a sorted array.
-
-    Example:
-        >>> position_in_group(np.array([3, 3, 5, 7, 7]))
-        array([0, 1, 0, 0, 1])
-    """
-    starts = group_starts(groups)
-    return np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
 
 
 def _blocks(first: np.ndarray, count: np.ndarray) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:

@@ -14,6 +14,8 @@ from typing import Tuple
 
 import numpy as np
 
+from mm_metrics_plugin.functional._arrays import group_starts
+
 _SMALLEST_UNION = np.float32(1e-6)
 
 
@@ -146,8 +148,9 @@ def _digits(key: np.ndarray):  # type: ignore[no-untyped-def]
         # Flip all bits of negative numbers and the sign of the others: then the bits sort as the numbers do.
         key = np.where(bits & top, ~bits, bits | top)
     else:
-        low = key.min()
-        key = (key - low).astype(np.uint64) if key.dtype.kind != "b" else key.astype(np.uint64)
+        if key.dtype.kind == "i":
+            key = key.astype(np.int64, copy=False)  # differences of a narrow dtype could overflow
+        key = (key - key.min()).astype(np.uint64) if key.dtype.kind != "b" else key.astype(np.uint64)
     high, shift = int(key.max()), 0
     lowest = int(key.min())
     while True:
@@ -155,18 +158,6 @@ def _digits(key: np.ndarray):  # type: ignore[no-untyped-def]
             return
         yield (key >> key.dtype.type(shift)).astype(np.uint16)
         shift += 16
-
-
-def group_starts(groups: np.ndarray) -> np.ndarray:
-    """Where a new value begins in a sorted array.
-
-    Example:
-        >>> group_starts(np.array([3, 3, 5, 7, 7]))
-        array([0, 2, 3])
-    """
-    if not len(groups):
-        return np.empty(0, dtype=np.int64)
-    return np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
 
 
 def nms(boxes: np.ndarray, scores: np.ndarray, groups: np.ndarray, *, iou_threshold: float) -> np.ndarray:

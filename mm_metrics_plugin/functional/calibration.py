@@ -152,6 +152,9 @@ def _result(
     )
 
 
+_AT_ONCE = 1 << 20  # scores
+
+
 def brier_terms(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The squared distance of every sample's probabilities from the truth, added up over the classes.
 
@@ -161,9 +164,13 @@ def brier_terms(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
         >>> brier_terms(np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0, 0])).round(6).tolist()
         [0.02, 0.98]
     """
-    distance = np.array(scores, dtype=np.float64)
-    distance[np.arange(len(labels)), labels] -= 1
-    return np.square(distance, out=distance).sum(axis=1)
+    terms = np.empty(len(labels))
+    step = max(1, _AT_ONCE // max(1, np.shape(scores)[1]))
+    for start in range(0, len(labels), step):  # in parts: all of them in double precision may not fit the memory
+        distance = np.array(scores[start : start + step], dtype=np.float64)
+        distance[np.arange(len(distance)), labels[start : start + step]] -= 1
+        terms[start : start + step] = np.square(distance, out=distance).sum(axis=1)
+    return terms
 
 
 def log_terms(scores: np.ndarray, labels: np.ndarray, *, floor: float = 0.0) -> np.ndarray:

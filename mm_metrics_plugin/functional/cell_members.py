@@ -13,6 +13,7 @@ import numpy as np
 
 from mm_metrics_plugin.functional.boxes import box_iou, coco_columns, xywh_to_xyxy
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.false_positives import NOTHING_REACHED, background_types, best_overlaps
 from mm_metrics_plugin.functional.matching import match, overlapping_pairs
 from mm_metrics_plugin.functional.worst_first import worst_first
 
@@ -30,6 +31,12 @@ class CellMembers:
         detection: (K,) row of its detection, -1 for a missed object.
         object: (K,) row of its object, -1 for a detection on background.
         overlap: (K,) IoU of the two, NaN where there is only one.
+        best_object: (K,) row of the object that the detection overlaps most, where it has no object of its own; else
+            that object. -1 for a missed object, and where the detection overlaps nothing.
+        best_overlap: (K,) IoU of the detection and ``best_object``, 0 where it overlaps nothing; NaN for a missed
+            object.
+        background_type: (K,) of a detection in the background row the index in
+            :data:`~mm_metrics_plugin.functional.false_positives.BACKGROUND_TYPES`, else -1.
     """
 
     matrix: np.ndarray
@@ -38,6 +45,9 @@ class CellMembers:
     detection: np.ndarray
     object: np.ndarray
     overlap: np.ndarray
+    best_object: np.ndarray
+    best_overlap: np.ndarray
+    background_type: np.ndarray
 
     def of(self, truth: int, prediction: int) -> Tuple[np.ndarray, np.ndarray]:
         """Rows of the detections and objects that are listed for a cell, the worst first."""
@@ -85,7 +95,7 @@ def cell_members(
         4 of 4 members listed, up to 50 a cell
     """
     detections, objects, size = batch.detections, batch.objects, num_classes + 1
-    found, there = _pairs(batch, num_classes, protocol, iou_threshold, score_threshold)
+    found, there, kinds = _pairs(batch, num_classes, protocol, iou_threshold, score_threshold)
     # Index -1 reads the background's label, which stands behind the others.
     truth = np.append(objects.labels, num_classes)[there]
     prediction = np.append(detections.labels, num_classes)[found]
@@ -101,6 +111,11 @@ def cell_members(
     overlap = np.full(len(listed), np.nan)
     both = np.flatnonzero((found != NOBODY) & (there != NOBODY))
     overlap[both] = box_iou(_edges(detections)[found[both]], _edges(objects)[there[both]])
+    alone = np.flatnonzero((found != NOBODY) & (there == NOBODY))
+    # For mmdet crowds are objects like any other.
+    nearest = best_overlaps(detections, objects, found[alone], crowds=protocol == "mmdet")
+    best_object, best_overlap = there.copy(), overlap.copy()
+    best_object[alone], best_overlap[alone] = nearest.best_object, nearest.best
     return CellMembers(
         matrix=counts.reshape(size, size).astype(np.int64, copy=False),
         limit=limit,
@@ -108,6 +123,9 @@ def cell_members(
         detection=found,
         object=there,
         overlap=overlap,
+        best_object=best_object,
+        best_overlap=best_overlap,
+        background_type=kinds[listed],
     )
 
 
@@ -121,11 +139,14 @@ def _areas(objects: Objects) -> np.ndarray:
 
 def _pairs(
     batch: DetectionBatch, num_classes: int, protocol: str, iou_threshold: float, score_threshold: float
-) -> Tuple[np.ndarray, np.ndarray]:
-    """Rows of detections and objects, one pair for every count of the matrix; -1 where it has no other side."""
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of detections and objects, one pair for every count of the matrix; -1 where it has no other side.
+
+    The third array is the type of a detection in the background row, else -1.
+    """
     detections, objects = batch.detections, batch.objects
     if protocol == "mmdet":
-        chosen = detections.scores >= detections.scores.dtype.type(score_threshold)
+        chosen = detections.reach(score_threshold)
         nothing = (np.empty(0, dtype=np.int64),) * 2
         blocks = [nothing, *overlapping_pairs(detections, objects, chosen, iou_threshold)]
         found, there = (np.concatenate(parts) for parts in zip(*blocks))
@@ -133,6 +154,8 @@ def _pairs(
         alone[found] = False
         missed = np.ones(len(objects), dtype=bool)
         missed[there[detections.labels[found] == objects.labels[there]]] = False
+        left = np.flatnonzero(alone)
+        types = np.full(len(left), NOTHING_REACHED)
     else:
         matches = match(
             detections,
@@ -145,11 +168,12 @@ def _pairs(
         matched, used = np.asarray(matches.matched_object), np.asarray(matches.used)
         found = np.flatnonzero(used & (matched >= 0))
         there = matched[found]
-        alone = used & (matched < 0)
+        left, types = background_types(detections, objects, matches)
         missed = ~objects.crowd
         missed[there] = False
-    left, lost = np.flatnonzero(alone), np.flatnonzero(missed)
+    lost = np.flatnonzero(missed)
     return (
         np.concatenate([found, left, np.full(len(lost), NOBODY)]),
         np.concatenate([there, np.full(len(left), NOBODY), lost]),
+        np.concatenate([np.full(len(found), -1), types, np.full(len(lost), -1)]),
     )

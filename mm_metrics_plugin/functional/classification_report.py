@@ -7,12 +7,18 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.auc import AUCResult
+from mm_metrics_plugin.functional.auc import AUCResult, map_classes
 from mm_metrics_plugin.functional.calibration import CalibrationResult
 from mm_metrics_plugin.functional.confusion import ConfusionResult, CountsResult
-from mm_metrics_plugin.functional.curves import ClassificationCurves, class_blocks
+from mm_metrics_plugin.functional.curves import ClassificationCurves, corner_curve
 from mm_metrics_plugin.functional.delong import AUCIntervals
-from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION, Confusion, row_shares, top_confusions
+from mm_metrics_plugin.functional.detection_report import (
+    SCHEMA_VERSION,
+    Confusion,
+    matrix_entries,
+    row_shares,
+    top_confusions,
+)
 from mm_metrics_plugin.functional.intervals import Intervals
 
 _THRESHOLDS = (
@@ -64,7 +70,7 @@ class ClassificationReport:
         auc: One-vs-rest AUC of the scores.
         thresholds: KS and the like of each class, from :func:`class_thresholds`.
         curves: Those of each class against the rest; None where they would be too many to draw.
-        auc_intervals: DeLong's, if they were asked for.
+        auc_intervals: Confidence intervals of the AUC, if they were asked for.
         intervals: Of precision, recall and F1, if they were asked for.
         calibration: Where every sample has one class and scores lie in 0 to 1.
     """
@@ -155,7 +161,11 @@ class ClassificationReport:
             "micro": self.micro,
             "classes_averaged": self.classes_averaged,
             "per_class": [dict(zip(columns, row)) for row in rows],
-            "confusion_matrix": None if self.matrix is None else self.matrix.tolist(),
+            **(
+                {"confusion_matrix": None, "confusion_cells": None}
+                if self.matrix is None
+                else matrix_entries(self.matrix)
+            ),
             "top_confusions": [one.to_dict() for one in self.confusions],
             "thresholds": _rows({"name": list(self.classes), **self.thresholds}),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
@@ -181,11 +191,14 @@ def class_thresholds(
         >>> {name: value.tolist() for name, value in found.items() if "sensitivity" in name}
         {'sensitivity_at_specificity': [1.0], 'sensitivity_threshold': [0.35], 'specificity_at_sensitivity': [0.5]}
     """
-    parts = []
-    for curves in class_blocks(scores, labels):
-        found = (curves.youden(), curves.sensitivity_at(at_specificity), curves.specificity_at(at_sensitivity))
-        parts.append([column for pair in found for column in pair])
-    return dict(zip(_THRESHOLDS, (np.concatenate(columns) for columns in zip(*parts))))
+
+    def of_class(ranked: np.ndarray, positives: np.ndarray) -> Tuple[float, ...]:
+        curve = corner_curve(ranked, positives)
+        return (*curve.youden(), *curve.sensitivity_at(at_specificity), *curve.specificity_at(at_sensitivity))
+
+    # Class by class on all cores.
+    rows = np.array(map_classes(of_class, [scores], labels), dtype=np.float64).reshape(-1, len(_THRESHOLDS))
+    return dict(zip(_THRESHOLDS, rows.T))
 
 
 def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:

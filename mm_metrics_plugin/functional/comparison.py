@@ -1,49 +1,48 @@
-"""Is one run really better than another? Paired tests over images.
+"""Paired comparison of two runs on the same images.
 
-If two runs were equally good, swapping their results on an image would change nothing but chance. So the results of
-half of the images, drawn at random, are swapped again and again; the p-value is the share of swaps (the data as they
-are among them) that part the runs at least as far as they are found apart. The interval of the difference is that of
-drawing the images again, the same ones for both runs.
+The test is the paired permutation test of :mod:`~mm_metrics_plugin.functional.permutation`: runs are swapped image by
+image. Interval and p-value of a difference come from the same permutations, so 0 lies outside the interval exactly
+where the difference is significant. Figures over all classes are one family of tests; the classes of a figure are
+another.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.image_counts import ImageCounts
+from mm_metrics_plugin.functional.delong import AUCSwaps
+from mm_metrics_plugin.functional.image_counts import ImageCounts, mean_of_defined
 from mm_metrics_plugin.functional.intervals import check_level
-from mm_metrics_plugin.functional.resampling import (
-    Figures,
-    WeightedFigures,
-    drawn_images,
-    drawn_swaps,
-    interval_ends,
-    over_draws,
-)
+from mm_metrics_plugin.functional.permutation import PERMUTATIONS, family_tests
+from mm_metrics_plugin.functional.resampling import Figures, WeightedFigures, drawn_swaps, over_draws
 from mm_metrics_plugin.functional.scored_matches import ScoredMatches, arrange_matches
-
-_SAME = 1e-12  # differences closer than this are equal: sums in another order
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of two runs: floats, or arrays with one value a class.
+    """One figure of two runs: floats, or arrays with one value per class.
+
+    ``low``, ``high`` and ``p_value`` are adjusted for the family of figures that are tested together. The unadjusted
+    ones are for a figure that was chosen before the results were seen. In both cases 0 lies outside the interval
+    exactly where the p-value is at most 1 - level.
 
     Attributes:
         first: Of the first run.
         second: Of the second run.
-        difference: Second less first.
-        low: Of the interval of the difference.
-        high: Of the interval of the difference.
-        p_value: That there is no difference.
-        p_adjusted: By Holm's method for the classes tested beside it; the same as ``p_value`` for a single figure.
+        difference: Second minus first.
+        low: Lower end of the simultaneous interval of the difference; NaN where the runs are identical in it.
+        high: Upper end of the simultaneous interval.
+        p_value: Adjusted for the family. Never 0.
+        low_unadjusted: Lower end of the interval for this figure alone.
+        high_unadjusted: Upper end of the interval for this figure alone.
+        p_unadjusted: For this figure alone.
 
     Example:
-        >>> print(Difference(0.41, 0.422, 0.012, 0.004, 0.02, 0.003, 0.003))
+        >>> print(Difference(0.41, 0.422, 0.012, 0.004, 0.02, 0.003, 0.005, 0.019, 0.001))
         +0.0120 [+0.0040, +0.0200], p = 0.003
     """
 
@@ -53,7 +52,9 @@ class Difference:
     low: Any
     high: Any
     p_value: Any
-    p_adjusted: Any
+    low_unadjusted: Any
+    high_unadjusted: Any
+    p_unadjusted: Any
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -70,16 +71,14 @@ class Comparison:
     """How two runs differ on the same images.
 
     Attributes:
-        level: Of the intervals.
-        resamples: How many times the images were drawn.
+        level: Confidence level; the significance level is 1 - level.
         permutations: How many times runs were swapped.
-        seed: Of both.
-        overall: By name, over all classes.
-        per_class: By name, arrays with one value a class.
+        seed: Of the permutations.
+        overall: By name, over all classes. They are one family of tests.
+        per_class: By name, arrays with one value per class. The classes of a figure are a family of tests.
     """
 
     level: float
-    resamples: int
     permutations: int
     seed: int
     overall: Dict[str, Difference]
@@ -89,7 +88,6 @@ class Comparison:
         """As plain Python values."""
         return {
             "level": self.level,
-            "resamples": self.resamples,
             "permutations": self.permutations,
             "seed": self.seed,
             "overall": {name: value.to_dict() for name, value in self.overall.items()},
@@ -123,22 +121,6 @@ class ChangedImage:
         return f"image {self.image}: {changes}"
 
 
-def holm(p_values: np.ndarray) -> np.ndarray:
-    """P-values adjusted by Holm's step-down method; NaN stays, and is no test.
-
-    Example:
-        >>> holm(np.array([0.01, 0.04, 0.03, np.nan]))
-        array([0.03, 0.06, 0.06,  nan])
-    """
-    p_values = np.asarray(p_values, dtype=np.float64)
-    tested = np.flatnonzero(~np.isnan(p_values))
-    order = tested[np.argsort(p_values[tested], kind="stable")]
-    steps = p_values[order] * np.arange(len(order), 0, -1)
-    adjusted = np.full(p_values.shape, np.nan)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return adjusted
-
-
 def changed_images(first: ImageCounts, second: ImageCounts, *, most: int = 20) -> Tuple[ChangedImage, ...]:
     """The images on which two runs differ most: by right detections, then wrong ones, gained or lost.
 
@@ -149,21 +131,28 @@ def changed_images(first: ImageCounts, second: ImageCounts, *, most: int = 20) -
         ['image 1: +1 true positives, -1 false positives, -1 false negatives']
     """
     _check_pair(first, second)
-    change = _by_cell(second) - _by_cell(first)
-    # Cells first, so that a class gained does not hide another one lost on the same image.
-    size = np.abs(change).sum(axis=1)
-    totals = change.sum(axis=1)
+    # Cells (image and class) first, so that a class gained does not hide another one lost on the same image.
+    images, change = _changed_cells(first, second)
+    size, totals = (
+        np.stack([np.bincount(images, weights=part, minlength=first.num_images) for part in parts])
+        for parts in (np.abs(change), change)
+    )
     order = np.lexsort((np.arange(first.num_images), -size[1], -size[0]))[:most]
     return tuple(
         ChangedImage(int(image), *(int(part[image]) for part in totals)) for image in order if size[:, image].any()
     )
 
 
-def _by_cell(counts: ImageCounts) -> np.ndarray:
-    """(3, classes, images): dense, but whole numbers of small size."""
-    result = np.zeros((3, counts.num_classes, counts.num_images), dtype=np.int32)
-    result[:, counts.label, counts.image] = counts.counts
-    return result
+def _changed_cells(first: ImageCounts, second: ImageCounts) -> Tuple[np.ndarray, np.ndarray]:
+    """For every image and class that either run has counts of: the image (E,), and the second minus the first (3, E).
+
+    Only these cells take memory. All images times all classes would be gigabytes for 1,000 classes.
+    """
+    cells = [run.image.astype(np.int64) * run.num_classes + run.label for run in (first, second)]
+    known, place = np.unique(np.concatenate(cells), return_inverse=True)
+    signed = np.concatenate([-first.counts, second.counts], axis=1)
+    change = np.stack([np.bincount(place.reshape(-1), weights=part, minlength=len(known)) for part in signed])
+    return known // max(first.num_classes, 1), change.astype(np.int64)
 
 
 def _check_pair(first: ImageCounts, second: ImageCounts) -> None:
@@ -175,42 +164,50 @@ def _check_pair(first: ImageCounts, second: ImageCounts) -> None:
 
 
 def _side_by_side(first: ImageCounts, second: ImageCounts) -> ImageCounts:
-    """Both runs as one of twice the images, so that weights can take an image from either."""
+    """Both runs as one of twice the images, so that weights can take an image from either.
+
+    Image ``i`` of the first run is number ``2 * i``, that of the second run follows it. Rows of equal scores are ranked
+    by image number, so a mixture of the runs is ranked by image, as each run is.
+    """
     return ImageCounts(
         2 * first.num_images,
         first.num_classes,
-        np.concatenate([first.image, second.image + first.num_images]),
+        np.concatenate([2 * first.image, 2 * second.image + 1]),
         np.concatenate([first.label, second.label]),
         np.concatenate([first.counts, second.counts], axis=1),
     )
 
 
 def _matches_side_by_side(first: ScoredMatches, second: ScoredMatches) -> ScoredMatches:
-    shift = first.num_images
+    """The same of matches."""
     columns = {
         name: np.concatenate([getattr(first.records, name), getattr(second.records, name)])
         for name in ("label", "score", "rank", "matched", "ignored")
     }
-    # Rows of equal scores come in the order of images, the first run's first: as good as any, and always the same.
-    columns["image"] = np.concatenate([first.records.image, second.records.image + shift])
+    columns["image"] = np.concatenate([2 * first.records.image, 2 * second.records.image + 1])
     return arrange_matches(
         first.settings,
-        image_keys=np.arange(2 * shift),
+        image_keys=np.arange(2 * first.num_images),
         columns=columns,
         objects={
-            "image": np.concatenate([first.object_image, second.object_image + shift]),
+            "image": np.concatenate([2 * first.object_image, 2 * second.object_image + 1]),
             "label": np.concatenate([first.object_label, second.object_label]),
             "in_range": np.concatenate([first.object_in_range, second.object_in_range]),
         },
     )
 
 
+def _interleaved(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Weights of the images of both runs, in the order of :func:`_side_by_side`."""
+    return np.stack([first, second], axis=1).reshape(2 * len(first), *first.shape[1:])
+
+
 def compare_counts(
     first: ImageCounts,
     second: ImageCounts,
     *,
+    auc: Optional[AUCSwaps] = None,
     level: float = 0.95,
-    resamples: int = 1000,
     permutations: Optional[int] = None,
     seed: int = 0,
 ) -> Comparison:
@@ -219,11 +216,10 @@ def compare_counts(
     Args:
         first: Counts of the first run.
         second: Counts of the second run; the images in the same order.
-        level: Of the intervals of the differences.
-        resamples: How many times the images are drawn.
-        permutations: How many times runs are swapped. By default 1,000, or 25 a class if that is more: with fewer,
-            no class could be told from chance after Holm's correction.
-        seed: Of the draws and the swaps.
+        auc: The AUCs of the same samples, which are then figures as the others, called ``auc``.
+        level: Confidence level of the intervals of the differences; the significance level is 1 - level.
+        permutations: How many times runs are swapped; 2,000 by default.
+        seed: Of the permutations.
 
     Raises:
         MetricInputError: The runs are not of the same number of images and classes.
@@ -233,10 +229,10 @@ def compare_counts(
         >>> worse, better = (np.where(np.arange(300) % 10 < right, truth, 1 - truth) for right in (7, 9))
         >>> runs = [ImageCounts.from_labels(truth, found, num_classes=2) for found in (worse, better)]
         >>> print(compare_counts(*runs).overall["micro_recall"])
-        +0.2000 [+0.1600, +0.2467], p = 0.000999
+        +0.2000 [+0.1457, +0.2543], p = 0.0005
     """
     _check_pair(first, second)
-    return _compare(first, second, None, level=level, resamples=resamples, permutations=permutations, seed=seed)
+    return _compare(first, second, None, auc, level=level, permutations=permutations, seed=seed)
 
 
 def compare_detection(
@@ -245,9 +241,9 @@ def compare_detection(
     *,
     score_threshold: float = 0.3,
     iou_threshold: float = 0.5,
+    counts: Optional[Tuple[ImageCounts, ImageCounts]] = None,
     average_precision: bool = True,
     level: float = 0.95,
-    resamples: int = 1000,
     permutations: Optional[int] = None,
     seed: int = 0,
 ) -> Comparison:
@@ -258,11 +254,11 @@ def compare_detection(
         second: The same of the second run, with the same images, objects and IoU thresholds.
         score_threshold: Least score of a detection that counts for precision and recall.
         iou_threshold: Least overlap of a pair that counts for precision and recall.
+        counts: Of both runs, in place of those that follow from the two thresholds.
         average_precision: Whether average precision is wanted.
-        level: Of the intervals of the differences.
-        resamples: How many times the images are drawn.
+        level: Confidence level of the intervals of the differences; the significance level is 1 - level.
         permutations: How many times runs are swapped; see :func:`compare_counts`.
-        seed: Of the draws and the swaps.
+        seed: Of the permutations.
 
     Raises:
         MetricInputError: The runs are not of the same images, or were not matched in the same way.
@@ -286,69 +282,62 @@ def compare_detection(
             "both runs must be matched at the same IoU thresholds "
             f"(found {first.iou_thresholds} and {second.iou_thresholds})"
         )
-    before, after = (
-        run.image_counts(score_threshold=score_threshold, iou_threshold=iou_threshold) for run in (first, second)
-    )
+    if first.max_dets != second.max_dets:
+        raise MetricInputError(
+            f"both runs must have the same 'max_dets' (found {first.max_dets} and {second.max_dets})"
+        )
+    if counts is None:
+        before, after = (
+            run.image_counts(score_threshold=score_threshold, iou_threshold=iou_threshold) for run in (first, second)
+        )
+    else:
+        before, after = counts
     _check_pair(before, after)
-    return _compare(
-        before,
-        after,
-        (first, second) if average_precision else None,
-        level=level,
-        resamples=resamples,
-        permutations=permutations,
-        seed=seed,
-    )
+    matches = (first, second) if average_precision else None
+    return _compare(before, after, matches, None, level=level, permutations=permutations, seed=seed)
 
 
 def _compare(
     first: ImageCounts,
     second: ImageCounts,
     matches: Optional[Tuple[ScoredMatches, ScoredMatches]],
+    auc: Optional[AUCSwaps],
     *,
     level: float,
-    resamples: int,
     permutations: Optional[int],
     seed: int,
 ) -> Comparison:
     check_level(level)
-    if permutations is None:
-        permutations = max(1000, 25 * first.num_classes)
+    permutations = PERMUTATIONS if permutations is None else permutations
     runs = [
         WeightedFigures(counts, None if matches is None else matches[index])
         for index, counts in enumerate((first, second))
     ]
     both = WeightedFigures(_side_by_side(first, second), None if matches is None else _matches_side_by_side(*matches))
-    number = first.num_images
-
-    def drawn(weights: np.ndarray) -> Figures:
-        return runs[1](weights).minus(runs[0](weights))
 
     def swapped(swap: np.ndarray) -> Figures:
         stays = 1 - swap
-        return both(np.concatenate([swap, stays])).minus(both(np.concatenate([stays, swap])))
+        return both(_interleaved(swap, stays)).minus(both(_interleaved(stays, swap)))
 
     values = [run.of_all() for run in runs]
-    observed = values[1].minus(values[0])
-    at_once = both.draws_at_once
-    draws = over_draws(drawn, drawn_images(number, draws=resamples, seed=seed, at_once=at_once))
-    swaps = over_draws(swapped, drawn_swaps(number, draws=permutations, seed=seed + 1, at_once=at_once))
+    swaps = over_draws(
+        swapped, drawn_swaps(first.num_images, draws=permutations, seed=seed, at_once=both.draws_at_once)
+    )
+    if auc is not None:
+        means, classes = auc.permuted(permutations=permutations, seed=seed, at_once=both.draws_at_once)
+        swaps.overall["auc"], swaps.per_class["auc"] = means, classes
+        for value, each in zip(values, (auc.first, auc.second)):
+            value.overall["auc"], value.per_class["auc"] = mean_of_defined(each[None]), each[None]
 
-    results: List[Dict[str, Difference]] = []
-    for side in (1, 0):  # overall, per class
-        found = {}
-        for name, difference in observed[side].items():
-            low, high = interval_ends(name, difference[0], draws[side][name], level=level)
-            p_value = _permutation_p(difference[0], swaps[side][name])
-            adjusted = holm(p_value) if p_value.ndim else p_value
-            parts = (values[0][side][name][0], values[1][side][name][0], difference[0], low, high, p_value, adjusted)
-            found[name] = Difference(*(part if part.ndim else float(part) for part in map(np.asarray, parts)))
-        results.append(found)
-    return Comparison(level, resamples, permutations, seed, *results)
-
-
-def _permutation_p(observed: np.ndarray, swaps: np.ndarray) -> np.ndarray:
-    """The share of swaps at least as far from 0 as what was observed, that one included."""
-    defined = ~np.isnan(swaps)
-    far = np.where(defined, np.abs(swaps), -1) >= np.abs(observed) - _SAME
-    return np.where(np.isnan(observed), np.nan, (1 + (far & defined).sum(axis=0)) / (1 + defined.sum(axis=0)))
+    names = list(swaps.overall)
+    before, after = (np.array([value.overall[name][0] for name in names]) for value in values)
+    tests = family_tests(after - before, np.stack([swaps.overall[name] for name in names], axis=1), level=level)
+    columns = [part.tolist() for part in (before, after, after - before, *tests)]
+    overall = {name: Difference(*row) for name, row in zip(names, zip(*columns))}
+    per_class = {}
+    for name, permuted in swaps.per_class.items():
+        before, after = (value.per_class[name][0] for value in values)
+        per_class[name] = Difference(
+            before, after, after - before, *family_tests(after - before, permuted, level=level)
+        )
+    return Comparison(level, permutations, seed, overall, per_class)

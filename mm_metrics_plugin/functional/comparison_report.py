@@ -7,17 +7,20 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.comparison import ChangedImage, Comparison, Difference, holm
-from mm_metrics_plugin.functional.delong import AUCComparison
+from mm_metrics_plugin.functional.comparison import ChangedImage, Comparison
 from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION
 from mm_metrics_plugin.functional.disagreements import Disagreements
+from mm_metrics_plugin.functional.permutation import significant
 
 _NOTHING = 1e-12  # the same numbers added up in another order
-BETTER, WORSE, UNSURE, SAME = "better", "worse", "not sure", "the same"
+BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "the same"
 
 
 class DifferenceRow(NamedTuple):
-    """One figure of two runs. ``class_name`` is None for figures over all classes."""
+    """One figure of two runs, as in :class:`~mm_metrics_plugin.functional.comparison.Difference`.
+
+    ``class_name`` is None for figures over all classes.
+    """
 
     metric: str
     class_name: Optional[str]
@@ -27,21 +30,23 @@ class DifferenceRow(NamedTuple):
     low: float
     high: float
     p_value: float
-    p_adjusted: float
+    low_unadjusted: float
+    high_unadjusted: float
+    p_unadjusted: float
     verdict: str
 
 
 def verdict(difference: float, p_value: float, *, level: float) -> str:
-    """What may be said of a difference: a real one, or one that chance could have made.
+    """Whether the second run is significantly better or worse.
 
     Example:
         >>> [verdict(0.01, p, level=0.95) for p in (0.003, 0.3)], verdict(-0.01, 0.003, level=0.95)
-        (['better', 'not sure'], 'worse')
+        (['better', 'not significant'], 'worse')
     """
     if abs(difference) < _NOTHING:
         return SAME
-    if not p_value <= 1 - level:
-        return UNSURE
+    if not significant(np.asarray(p_value), level=level):
+        return NOT_SIGNIFICANT
     return BETTER if difference > 0 else WORSE
 
 
@@ -52,8 +57,7 @@ class Versus:
     Attributes:
         first: Name of the run that the other is measured by.
         second: Name of the other.
-        comparison: Of what is counted, and of average precision.
-        auc: Of classifiers.
+        comparison: Of what is counted, of average precision and of AUC.
         changed: The images on which they differ most.
         image_names: What those images are called, in the same order.
         disagreements: The images on which one makes errors that the other does not.
@@ -62,33 +66,20 @@ class Versus:
     first: str
     second: str
     comparison: Comparison
-    auc: Optional[AUCComparison]
     changed: Tuple[ChangedImage, ...]
     image_names: Tuple[Any, ...]
     disagreements: Disagreements
 
     def rows(self, classes: Tuple[str, ...]) -> List[DifferenceRow]:
         """Every difference, those over all classes first."""
-        found = {"": dict(self.comparison.overall), "class": dict(self.comparison.per_class)}
-        if self.auc is not None:
-            auc = self.auc
-            macro = auc.macro
-            p_value = auc.macro_p_value
-            found[""]["auc"] = Difference(
-                auc.macro_first, auc.macro_second, macro.value, macro.low, macro.high, p_value, p_value
-            )
-            each = auc.difference
-            found["class"]["auc"] = Difference(
-                auc.first, auc.second, each.value, each.low, each.high, auc.p_value, holm(auc.p_value)
-            )
         level = self.comparison.level
 
         def row(name: str, class_name: Optional[str], values: Dict[str, float]) -> DifferenceRow:
-            said = verdict(values["difference"], values["p_adjusted"], level=level)
+            said = verdict(values["difference"], values["p_value"], level=level)
             return DifferenceRow(name, class_name, verdict=said, **values)
 
-        rows = [row(name, None, vars(one)) for name, one in found[""].items()]
-        for name, many in found["class"].items():
+        rows = [row(name, None, vars(one)) for name, one in self.comparison.overall.items()]
+        for name, many in self.comparison.per_class.items():
             columns = [np.asarray(part).tolist() for part in vars(many).values()]
             rows += [
                 row(name, class_name, dict(zip(vars(many), values)))
@@ -102,7 +93,7 @@ class Versus:
         return {
             "first": self.first,
             "second": self.second,
-            "overall": [_plain(row, ("class_name", "p_adjusted")) for row in rows if row.class_name is None],
+            "overall": [_plain(row, ("class_name",)) for row in rows if row.class_name is None],
             "per_class": [_plain(row) for row in rows if row.class_name is not None],
             "images_right": dict(self.disagreements.agreement),
             "changed_images": [{**one.to_dict(), "image": name} for one, name in zip(self.changed, self.image_names)],

@@ -7,7 +7,7 @@ overstate precision.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -15,10 +15,9 @@ from mm_metrics_plugin.functional.auc import map_classes, roc_points
 from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.histogram import bin_edges
 from mm_metrics_plugin.functional.image_counts import mean_of_defined
+from mm_metrics_plugin.functional.score_precision import precision_of, round_thresholds
 from mm_metrics_plugin.functional.scored_matches import ScoredMatches
 from mm_metrics_plugin.functional.weighted_ap import WeightedAP
-
-_CLASSES_AT_ONCE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,21 +87,24 @@ class CountCurve:
 
         The threshold is infinite if nothing may be kept.
         """
-        return self._best(self.recall, self.specificity, specificity)
+        if not self.positives or not self.negatives:
+            return float("nan"), float("nan")
+        # Specificity falls and sensitivity rises from point to point, so the last point that is allowed is the best.
+        allowed = _first(len(self.fp), lambda at: (self.negatives - int(self.fp[at])) / self.negatives < specificity)
+        if not allowed:
+            return 0.0, float("inf")
+        best = int(np.searchsorted(self.tp, self.tp[allowed - 1], side="left"))
+        return int(self.tp[best]) / self.positives, float(self.thresholds[best])
 
     def specificity_at(self, sensitivity: float) -> Tuple[float, float]:
         """The greatest specificity with at least this sensitivity, and its threshold (the highest that has it)."""
-        return self._best(self.specificity, self.recall, sensitivity, nothing=1.0)
-
-    def _best(self, wanted: np.ndarray, held: np.ndarray, floor: float, nothing: float = 0.0) -> Tuple[float, float]:
         if not self.positives or not self.negatives:
             return float("nan"), float("nan")
-        allowed = np.flatnonzero(held >= floor)
+        best = _first(len(self.tp), lambda at: int(self.tp[at]) / self.positives >= sensitivity)
         # Keeping nothing has sensitivity 0 and specificity 1.
-        if not len(allowed) or (nothing == 1.0 and floor <= 0):
-            return nothing, float("inf")
-        best = allowed[wanted[allowed].argmax()]
-        return float(wanted[best]), float(self.thresholds[best])
+        if sensitivity <= 0 or best == len(self.tp):
+            return 1.0, float("inf")
+        return (self.negatives - int(self.fp[best])) / self.negatives, float(self.thresholds[best])
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -113,7 +115,51 @@ class CountCurve:
         return f"{len(self.thresholds)} thresholds{span}, {self.positives} positives, {self.negatives} negatives"
 
 
+def _first(length: int, holds: Callable[[int], bool]) -> int:
+    """The first place from which on something holds; the length if it never does."""
+    low, high = 0, length
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 # --- detection --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class RankedScores:
+    """The detections of one class, to be counted at any threshold.
+
+    Attributes:
+        score: (N,) descending.
+        right: (N,) whether each is a true positive.
+        precision: (N,) code of the precision in which each score was given; None: that of the dtype of ``score``.
+
+    Example:
+        >>> ranked = RankedScores(np.array([0.9, 0.4], dtype=np.float32), np.array([True, False]))
+        >>> ranked.counts_at(np.array([0.0, 0.4, 0.5])).tolist()
+        [[1, 1, 1], [1, 1, 0]]
+    """
+
+    score: np.ndarray
+    right: np.ndarray
+    precision: Optional[np.ndarray] = None
+
+    def counts_at(self, thresholds: np.ndarray) -> np.ndarray:
+        """(2, points) true and false positives with a score of at least each threshold, in the score's precision."""
+        counts = np.zeros((2, len(thresholds)), dtype=np.int64)
+        rounded = round_thresholds(thresholds)
+        codes = [precision_of(self.score.dtype)] if self.precision is None else np.unique(self.precision).tolist()
+        for code in codes:
+            same = np.ones(len(self.score), dtype=bool) if self.precision is None else self.precision == code
+            for row, chosen in zip(counts, (self.right & same, ~self.right & same)):
+                ascending = self.score[chosen][::-1]
+                row += len(ascending) - np.searchsorted(ascending, rounded[code], side="left")
+        return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,21 +170,26 @@ class DetectionCurves:
         iou_threshold: Least overlap of a pair.
         beta: Of the F-scores on the grid.
         per_class: The exact curve of each class: one point for every distinct score.
-        average_precision: (classes,) COCO's AP at the IoU threshold; NaN for classes without objects.
+        average_precision: (classes,) COCO's AP at the IoU threshold, of at most ``max_dets`` detections per class and
+            image; NaN for classes without objects.
+        max_dets: The limit of ``average_precision``. The curves are of all detections.
         confidence: (points,) a grid of thresholds, ascending, the same for all classes.
         precision: (classes, points) at each of these; NaN where nothing is left.
         recall: (classes, points); NaN for classes without objects.
         f_score: (classes, points).
+        ranked: The detections of each class, to be counted at other thresholds.
     """
 
     iou_threshold: float
     beta: float
     per_class: Tuple[CountCurve, ...]
     average_precision: np.ndarray
+    max_dets: int
     confidence: np.ndarray
     precision: np.ndarray
     recall: np.ndarray
     f_score: np.ndarray
+    ranked: Tuple[RankedScores, ...]
 
     @property
     def mean_precision(self) -> np.ndarray:
@@ -162,6 +213,7 @@ class DetectionCurves:
         return {
             "iou_threshold": self.iou_threshold,
             "beta": self.beta,
+            "max_dets": self.max_dets,
             **{name: getattr(self, name).tolist() for name in names + means},
         }
 
@@ -175,6 +227,8 @@ def detection_curves(
     matches: ScoredMatches, *, iou_threshold: float = 0.5, beta: float = 1.0, num_points: int = 1001
 ) -> DetectionCurves:
     """Precision, recall and F of a detector against each other and against confidence.
+
+    The curves count all detections. Only the average precision beside them has the limit ``matches.max_dets``.
 
     Args:
         matches: Every detection, matched.
@@ -197,7 +251,9 @@ def detection_curves(
         1 classes, 3 points, mean AP 0.8350 at IoU 0.5
     """
     tp, used = matches.flags(iou_threshold)
-    label, score, right = matches.records.label[used], matches.records.score[used], tp[used]
+    records = matches.records
+    label, score, right = records.label[used], records.score[used], tp[used]
+    precision = None if records.precision is None else records.precision[used]
     edges = np.searchsorted(label, np.arange(matches.num_classes + 1)).tolist()
     objects = np.bincount(matches.object_label, minlength=matches.num_classes)
     low, high = (float(score.min()), float(score.max())) if len(score) else (0.0, 1.0)
@@ -205,14 +261,15 @@ def detection_curves(
         low, high = 0.0, 1.0
     grid = np.linspace(low, high, num_points)
     curves: List[CountCurve] = []
+    ranked: List[RankedScores] = []
     on_grid = np.zeros((2, matches.num_classes, num_points), dtype=np.int64)
     for index, (start, stop) in enumerate(zip(edges[:-1], edges[1:])):
         descending, hits = score[start:stop], np.cumsum(right[start:stop])
         cut = np.flatnonzero(np.append(descending[1:] != descending[:-1], True)[: len(descending)])
         curves.append(CountCurve(descending[cut], hits[cut], cut + 1 - hits[cut], int(objects[index])))
-        kept = len(descending) - np.searchsorted(descending[::-1], grid.astype(score.dtype), side="left")
-        on_grid[0, index] = np.concatenate([[0], hits])[kept]
-        on_grid[1, index] = kept - on_grid[0, index]
+        of_class = None if precision is None else precision[start:stop]
+        ranked.append(RankedScores(descending, right[start:stop], of_class))
+        on_grid[:, index] = ranked[-1].counts_at(grid)
     found, wrong = on_grid
     there = objects[:, None]
     return DetectionCurves(
@@ -220,10 +277,12 @@ def detection_curves(
         beta=beta,
         per_class=tuple(curves),
         average_precision=WeightedAP(matches, iou_thresholds=[iou_threshold])(np.ones((matches.num_images, 1)))[0, 0],
+        max_dets=matches.max_dets,
         confidence=grid,
         precision=divide(found, found + wrong),
         recall=divide(found, np.broadcast_to(there, found.shape)),
         f_score=divide((1 + beta**2) * found, found + wrong + beta**2 * there),
+        ranked=tuple(ranked),
     )
 
 
@@ -281,32 +340,42 @@ def classification_curves(blocks: Sequence[np.ndarray], labels: np.ndarray) -> C
         >>> print(curves)
         class 0: Youden 0.5000 at 0.8
     """
-
-    def curve(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
-        thresholds, fp, tp = roc_points(ranked, positives)
-        return CountCurve(thresholds, tp, fp, len(positives), len(ranked) - len(positives))
-
-    return ClassificationCurves(tuple(map_classes(curve, blocks, labels)))
+    return ClassificationCurves(tuple(map_classes(count_curve, blocks, labels)))
 
 
-def class_blocks(scores: np.ndarray, labels: np.ndarray) -> Iterator[ClassificationCurves]:
-    """The curves of each class against the rest, a few classes at a time: they have a point for every distinct score.
+def count_curve(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
+    """The curve of one class against the rest.
 
     Args:
-        scores: (samples, classes).
-        labels: As in :func:`classification_curves`.
+        ranked: The scores of all samples, ascending.
+        positives: Those of the samples of the class, ascending.
 
     Example:
-        >>> [len(block.per_class) for block in class_blocks(np.eye(20), np.arange(20))]
-        [16, 4]
+        >>> print(count_curve(np.array([0.1, 0.35, 0.4, 0.8]), np.array([0.35, 0.8])))
+        4 thresholds from 0.8 to 0.1, 2 positives, 2 negatives
     """
-    for start in range(0, scores.shape[1], _CLASSES_AT_ONCE):
-        block = scores[:, start : start + _CLASSES_AT_ONCE]
-        if labels.ndim == 2:
-            own = labels[:, start : start + _CLASSES_AT_ONCE]
-        else:
-            own = (labels[:, None] == np.arange(start, start + block.shape[1])).astype(np.int8)
-        yield classification_curves([block], own)
+    thresholds, fp, tp = roc_points(ranked, positives)
+    return CountCurve(thresholds, tp, fp, len(positives), len(ranked) - len(positives))
+
+
+def corner_curve(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
+    """The points of :func:`count_curve` at the scores of positives, and the first point.
+
+    Only there the true positives change, so these have the best thresholds: ``youden``, ``sensitivity_at`` and
+    ``specificity_at`` of this curve are those of the whole one, and it takes a small part of the time.
+
+    Args:
+        ranked: The scores of all samples, ascending.
+        positives: Those of the samples of the class, ascending.
+
+    Example:
+        >>> print(corner_curve(np.array([0.1, 0.35, 0.4, 0.8]), np.array([0.35, 0.8])))
+        2 thresholds from 0.8 to 0.35, 2 positives, 2 negatives
+    """
+    thresholds = np.unique(np.append(positives, ranked[-1:]))[::-1]
+    tp = len(positives) - np.searchsorted(positives, thresholds, side="left")
+    fp = len(ranked) - np.searchsorted(ranked, thresholds, side="left") - tp
+    return CountCurve(thresholds, tp, fp, len(positives), len(ranked) - len(positives))
 
 
 def histogram_curves(positives: np.ndarray, totals: np.ndarray) -> ClassificationCurves:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Optional, Sequence
 
 import numpy as np
+
+from mm_metrics_plugin.functional.score_precision import limits_for
 
 NO_DECISION = -1
 
 
-def hard_decisions(scores: np.ndarray, *, thresholds: Sequence[float]) -> np.ndarray:
+def hard_decisions(
+    scores: np.ndarray, *, thresholds: Sequence[float], precision: Optional[np.ndarray] = None
+) -> np.ndarray:
     """The best class of every sample where its score is above the threshold.
 
     Args:
         scores: One row a sample, one column a class. Of equal scores the first class is the best.
         thresholds: One column of decisions is made for each. They are rounded to the scores' precision, so that a
             float32 score written as 0.3 is not above 0.3.
+        precision: The code of each sample's precision (see
+            :mod:`~mm_metrics_plugin.functional.score_precision`); that of the dtype of the scores if None.
 
     Returns:
         int64 array (samples, thresholds); -1 where the best score is not above the threshold.
@@ -26,7 +32,7 @@ def hard_decisions(scores: np.ndarray, *, thresholds: Sequence[float]) -> np.nda
     """
     best = scores.argmax(axis=1)
     height = scores[np.arange(len(best)), best]
-    above = height[:, None] > np.asarray(thresholds, dtype=scores.dtype)
+    above = height[:, None] > limits_for(scores, list(thresholds), precision)
     return np.where(above, best[:, None], NO_DECISION)
 
 

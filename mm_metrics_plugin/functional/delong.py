@@ -1,38 +1,51 @@
-"""How sure an AUC is, and whether two differ: DeLong's variance from mid-ranks, in the time of a sort.
+"""Confidence intervals of AUC, and paired tests of two models on the same samples.
 
 Every positive has a placement, the share of negatives below it (a tie counting half), every negative the share of
 positives above it. The AUC is the mean of either, and its variance that of the placements of the positives divided by
-their number plus the same of the negatives. The mean over classes treats samples as drawn one by one: what a sample
-adds to the AUC of every class is added up before it is squared, so that classes need not be independent.
+their number plus the same of the negatives (DeLong). The mean over classes treats samples as drawn one by one: what a
+sample adds to the AUC of every class is added up before it is squared, so that classes need not be independent.
 
-Reference: E. DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44 (1988); the sort is of X. Sun and W. Xu (2014).
+DeLong's variance is 0 where the classes are separated, and undefined with one positive or negative. So it is at least
+that of the exponential model at an AUC shrunken by half a pair, and the interval is Wilson's score interval whose
+effective sample size has this variance. It keeps its level from a few samples on, also near 1.
+
+Two models are compared by swapping their scores sample by sample
+(:mod:`~mm_metrics_plugin.functional.permutation`). Scores of two models have different scales, so ranks are swapped.
+The difference of the AUCs is then a sum over the samples in which a swap changes a sign, which makes it cheap.
+
+References: E. DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44 (1988); X. Sun and W. Xu (2014) for the sort;
+A. Bandos, H. Rockette, D. Gur, Statistics in Medicine 24 (2005) for the permutation test.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.sparse import csr_matrix
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.columns import map_columns
 from mm_metrics_plugin.functional.image_counts import mean_of_defined
-from mm_metrics_plugin.functional.intervals import Interval, check_level
+from mm_metrics_plugin.functional.intervals import UNDEFINED, Interval, check_level
+from mm_metrics_plugin.functional.permutation import PERMUTATIONS, family_tests
+from mm_metrics_plugin.functional.ratio_intervals import wilson_interval
+from mm_metrics_plugin.functional.resampling import drawn_swaps
 
 _COLUMNS_AT_ONCE = 64
+_SWAPPED_EXACTLY = 256  # samples of a class that move its AUC most; the sum over the others is as good as normal
 
 
 @dataclass(frozen=True, eq=False)
 class AUCIntervals:
-    """The AUC of every class and their mean, with intervals.
+    """The AUC of every class and their mean, with confidence intervals.
 
     Attributes:
-        level: How often such intervals hold the truth.
-        per_class: One-vs-rest, arrays with one value a class; NaN where undefined.
+        level: Confidence level.
+        per_class: One-vs-rest, arrays with one value per class; NaN where undefined.
         macro: The mean of the classes that have a value.
-        standard_error: (classes,) square root of DeLong's variance.
+        standard_error: (classes,) that the interval is made of: DeLong's, or that of the exponential model if greater.
         macro_standard_error: Of the mean.
     """
 
@@ -59,15 +72,15 @@ class AUCComparison:
     """How the AUCs of two models on the same samples differ: second less first.
 
     Attributes:
-        level: How often such intervals hold the truth.
+        level: Confidence level.
         first: (classes,) AUCs of the first model.
-        second: (classes,) of the second.
-        difference: Per class, with interval.
-        p_value: (classes,) of DeLong's test that there is none.
-        macro_first: The mean of the first model's.
-        macro_second: The mean of the second model's.
-        macro: The difference of the means, with interval.
-        macro_p_value: That there is none.
+        second: (classes,) AUCs of the second model.
+        difference: Per class, with simultaneous intervals.
+        p_value: (classes,) of the permutation test, adjusted for the number of classes. Never 0.
+        macro_first: The mean over classes of the first model.
+        macro_second: The mean over classes of the second model.
+        macro: The difference of the means, with its interval.
+        macro_p_value: Of the difference of the means.
     """
 
     level: float
@@ -104,7 +117,10 @@ class AUCComparison:
 
 
 def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray]:
-    """The AUC, and what each sample adds to it: sums of squares are DeLong's variance."""
+    """The AUC, and what each sample adds to it: sums of squares are DeLong's variance.
+
+    A single positive (or negative) says nothing about how positives vary, and adds nothing.
+    """
     influence = np.zeros(len(column))
     positive, negative = truth == 1, truth == 0
     above, below = column[positive], column[negative]
@@ -113,19 +129,22 @@ def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray
     sides = []
     for own, others in ((above, np.sort(below)), (below, np.sort(above))):
         # Twice the number of the other kind below each, a tie counting half: whole numbers.
-        twice = np.searchsorted(others, own, side="left") + np.searchsorted(others, own, side="right")
-        sides.append(twice / (2 * len(others)))
+        sides.append(_twice_below(others, own) / (2 * len(others)))
     auc = int((sides[0] * 2 * len(below)).round().astype(np.int64).sum()) / (2 * len(above) * len(below))
     sides[1] = 1 - sides[1]
     for rows, placement in zip((positive, negative), sides):
         number = len(placement)
-        scale = np.sqrt(number / (number - 1)) if number > 1 else np.nan
+        scale = np.sqrt(number / (number - 1)) if number > 1 else 0.0
         influence[rows] = (placement - auc) * scale / number
     return auc, influence
 
 
-def _per_class(models: Sequence[Sequence[np.ndarray]], labels: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(models, classes) AUCs; variances (classes) of the last less the others; (samples) influence on their mean."""
+def _twice_below(ordered: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Twice the number of ordered values below each value, a tie counting half."""
+    return np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")
+
+
+def _check_shapes(models: Sequence[Sequence[np.ndarray]], labels: np.ndarray) -> int:
     width = models[0][0].shape[1]
     for blocks in models:
         rows = sum(len(block) for block in blocks)
@@ -133,24 +152,15 @@ def _per_class(models: Sequence[Sequence[np.ndarray]], labels: np.ndarray) -> Tu
             raise MetricInputError(
                 f"'scores' must have {len(labels)} rows and {width} columns (found {rows} and {blocks[0].shape[1]})"
             )
-    values, variances, total = [], [], np.zeros(len(labels))
-    for start in range(0, width, _COLUMNS_AT_ONCE):
+    return width
 
-        def work(index: int, column: np.ndarray, start: int = start) -> Tuple[float, np.ndarray]:
-            truth = labels[:, start + index] if labels.ndim == 2 else labels == start + index
-            return _influence(column, truth)
 
-        parts: List[List[Tuple[float, np.ndarray]]] = [
-            map_columns(work, [block[:, start : start + _COLUMNS_AT_ONCE] for block in blocks]) for blocks in models
-        ]
-        for found in zip(*parts):
-            values.append([auc for auc, _ in found])
-            influence = found[-1][1] - sum(other for _, other in found[:-1])
-            undefined = np.isnan(values[-1]).any()
-            variances.append(np.nan if undefined else _sum_of_squares(influence))
-            if not undefined:
-                total += influence
-    return np.array(values).T, np.array(variances), total
+def _truth(labels: np.ndarray, label: int) -> np.ndarray:
+    return labels[:, label] if labels.ndim == 2 else labels == label
+
+
+def _slices(blocks: Sequence[np.ndarray], start: int) -> List[np.ndarray]:
+    return [block[:, start : start + _COLUMNS_AT_ONCE] for block in blocks]
 
 
 def _sum_of_squares(values: np.ndarray) -> float:
@@ -158,87 +168,242 @@ def _sum_of_squares(values: np.ndarray) -> float:
     return float(np.sort(values * values).sum())
 
 
-def _normal(value: Any, error: Any, level: float) -> Interval:
-    width = float(ndtri((1 + level) / 2)) * error
-    return Interval(value, value - width, value + width)
-
-
-def _clipped(interval: Interval) -> Interval:
-    ends = (np.clip(interval.low, 0, 1), np.clip(interval.high, 0, 1))
-    return Interval(interval.value, *(end if np.ndim(end) else float(end) for end in ends))
+def _exponential_variance(auc: np.ndarray, positives: np.ndarray, negatives: np.ndarray) -> np.ndarray:
+    """The variance of an AUC if scores were exponential (Hanley and McNeil), both sides taken alike."""
+    others = (positives + negatives) / 2 - 1
+    both = 1 + others * (1 - auc) / (2 - auc) + others * auc / (1 + auc)
+    return auc * (1 - auc) * both / np.maximum(positives * negatives, 1)
 
 
 def auc_intervals(blocks: Sequence[np.ndarray], labels: np.ndarray, *, level: float = 0.95) -> AUCIntervals:
-    """DeLong's intervals of one-vs-rest AUCs and of their mean.
+    """Confidence intervals of one-vs-rest AUCs and of their mean.
 
     Args:
-        blocks: The scores as consecutive blocks of rows (one block for a plain matrix), one column a class.
+        blocks: The scores as consecutive blocks of rows (one block for a plain matrix), one column per class.
         labels: The class of each row, or (rows, classes) of 1, 0 and -1, where samples with -1 do not count.
-        level: How often the interval should hold the truth.
+        level: Confidence level.
 
     Example:
         >>> scores = np.array([[0.1], [0.4], [0.35], [0.8]])
         >>> result = auc_intervals([scores], np.array([[0], [0], [1], [1]]))
         >>> print(result)
-        macro AUC 0.7500 [0.0570, 1.0000], 95 %
+        macro AUC 0.7500 [0.1019, 0.9875], 95 %
         >>> result.standard_error.round(6).tolist()
         [0.353553]
     """
     check_level(level)
-    values, variances, total = _per_class([blocks], labels)
-    defined = int((~np.isnan(values[0])).sum())
-    macro = float(mean_of_defined(values[0]))
-    macro_error = float(np.sqrt(_sum_of_squares(total))) / defined if defined else float("nan")
-    errors = np.sqrt(variances)
+    width = _check_shapes([blocks], labels)
+    values, delong, number = np.full(width, np.nan), np.full(width, np.nan), np.zeros((2, width))
+    total, raised = np.zeros(len(labels)), np.zeros(len(labels))
+    least = np.zeros(width)
+    for start in range(0, width, _COLUMNS_AT_ONCE):
+
+        def work(index: int, column: np.ndarray, start: int = start) -> Tuple[float, np.ndarray]:
+            return _influence(column, _truth(labels, start + index))
+
+        for label, (auc, influence) in enumerate(map_columns(work, _slices(blocks, start)), start):
+            truth = _truth(labels, label)
+            number[:, label] = (truth == 1).sum(), (truth == 0).sum()
+            if np.isnan(auc):
+                continue
+            values[label], delong[label] = auc, _sum_of_squares(influence)
+            least[label] = _exponential_variance(_shrunken(auc, *number[:, label]), *number[:, label])
+            total += influence
+            if delong[label] > 0:
+                raised += influence * np.sqrt(max(1.0, least[label] / delong[label]))
+    defined = ~np.isnan(values)
+    variance = np.where(defined, np.maximum(delong, least), np.nan)
+    shrunken = _shrunken(values, *number)
+    fewest = number.min(axis=0)
+    df = np.where(fewest < 5, 2 * fewest, 4 * fewest)  # by simulation: python -m benchmarks coverage
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ends = wilson_interval(values, shrunken * (1 - shrunken) / variance, np.maximum(df, 1), level=level)
+    classes = int(defined.sum())
     return AUCIntervals(
         level=level,
-        per_class=_clipped(_normal(values[0], errors, level)),
-        macro=_clipped(_normal(macro, macro_error, level)),
-        standard_error=errors,
-        macro_standard_error=macro_error,
+        per_class=Interval(values, ends[0], ends[1], np.where(defined, "", UNDEFINED)),
+        macro=_macro(values, variance, shrunken, df, delong, raised, ends, labels.ndim == 1, level),
+        standard_error=np.where(fewest < 2, np.nan, np.sqrt(delong)),
+        macro_standard_error=float(np.sqrt(_sum_of_squares(total))) / classes if classes else float("nan"),
     )
 
 
-def compare_auc(
-    first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels: np.ndarray, *, level: float = 0.95
-) -> AUCComparison:
-    """DeLong's paired test of two models on the same samples.
+def _shrunken(auc: Any, positives: Any, negatives: Any) -> Any:
+    """The AUC with half a pair in order and half a pair out of order added: never 0 or 1."""
+    return (auc * positives * negatives + 0.5) / (positives * negatives + 1)
+
+
+def _macro(
+    values: np.ndarray,
+    variance: np.ndarray,
+    shrunken: np.ndarray,
+    df: np.ndarray,
+    delong: np.ndarray,
+    raised: np.ndarray,
+    ends: np.ndarray,
+    one_label: bool,
+    level: float,
+) -> Interval:
+    """The interval of the mean, from what the samples add to all classes (``raised``) and the variances per class."""
+    defined = np.flatnonzero(~np.isnan(values))
+    if not len(defined):
+        return Interval(float("nan"), float("nan"), float("nan"), UNDEFINED)
+    mean = float(mean_of_defined(values))
+    kept = variance[defined]
+    # Two classes of one label are the same question asked twice; so is the mean over a single class.
+    two = one_label and len(defined) == 2
+    if len(defined) == 1 or (two and np.ptp(values[defined]) < 1e-12 and np.ptp(kept) < 1e-12):
+        return Interval(mean, *(float(end[defined[0]]) for end in ends))
+    constant = np.sqrt(kept[~(delong[defined] > 0)])
+    total = _sum_of_squares(raised) + (constant.sum() ** 2 if two else (constant**2).sum())
+    freedom = total**2 / (kept**2 / df[defined]).sum()
+    share = shrunken[defined].mean()
+    low, high = wilson_interval(
+        np.array(mean), share * (1 - share) * len(defined) ** 2 / total, np.maximum(freedom, 1), level=level
+    )
+    return Interval(mean, float(low), float(high))
+
+
+class AUCSwaps(NamedTuple):
+    """The AUCs of two models, and what swapping the models on a sample does to their difference.
+
+    The difference is the sum of a coefficient per sample; swapping the models on a sample changes its sign.
+
+    Attributes:
+        first: (classes,) AUCs of the first model; NaN where undefined.
+        second: (classes,) AUCs of the second model.
+        coefficients: (classes, samples) the largest ones of each class.
+        rest: (classes,) root of the sum of squares of the others.
+        mean: (samples,) coefficients of the mean over classes.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    coefficients: csr_matrix
+    rest: np.ndarray
+    mean: np.ndarray
+
+    def permuted(self, *, permutations: int, seed: int, at_once: int = 64) -> Tuple[np.ndarray, np.ndarray]:
+        """The difference of the means (permutations,) and of each class (permutations, classes), runs swapped.
+
+        The samples are swapped as those of counts with the same seed are.
+        """
+        means, classes = [], []
+        for swap in drawn_swaps(len(self.mean), draws=permutations, seed=seed, at_once=at_once):
+            sign = 1 - 2 * swap
+            means.append(self.mean @ sign)
+            classes.append((self.coefficients @ sign).T)
+        noise = np.random.default_rng((seed, 1)).standard_normal((permutations, len(self.rest)))
+        per_class = np.concatenate(classes) + noise * self.rest
+        return np.concatenate(means), np.where(np.isnan(self.first), np.nan, per_class)
+
+
+def auc_swaps(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels: np.ndarray) -> AUCSwaps:
+    """What a permutation test of two models needs.
 
     Args:
-        first: The first model's scores as consecutive blocks of rows, one column a class.
-        second: The second model's.
+        first: The first model's scores as consecutive blocks of rows, one column per class.
+        second: The second model's scores.
         labels: As in :func:`auc_intervals`.
-        level: Of the interval of the difference.
 
     Example:
         >>> first, second = np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0.1], [0.2], [0.7], [0.8]])
+        >>> found = auc_swaps([first], [second], np.array([[0], [0], [1], [1]]))
+        >>> found.first, found.second, found.coefficients.toarray()
+        (array([0.75]), array([1.]), array([[0.   , 0.125, 0.125, 0.   ]]))
+    """
+    width = _check_shapes([first, second], labels)
+    values, rest = np.full((2, width), np.nan), np.zeros(width)
+    total = np.zeros(len(labels))
+    kept: List[Tuple[np.ndarray, np.ndarray]] = []
+    for start in range(0, width, _COLUMNS_AT_ONCE):
+
+        def ranks(index: int, column: np.ndarray, start: int = start) -> np.ndarray:
+            used = column[_truth(labels, start + index) >= 0]
+            return _twice_below(np.sort(used), used)
+
+        before = map_columns(ranks, _slices(first, start))
+
+        def work(index: int, column: np.ndarray, start: int = start, before: Any = before) -> Any:
+            truth = _truth(labels, start + index)
+            return _swap_coefficients(before[index], ranks(index, column, start), truth[truth >= 0] == 1)
+
+        for label, (aucs, found) in enumerate(map_columns(work, _slices(second, start)), start):
+            values[:, label] = aucs
+            rows = np.flatnonzero(_truth(labels, label) >= 0)
+            total[rows] += found
+            largest = np.flatnonzero(found)
+            if len(largest) > _SWAPPED_EXACTLY:
+                largest = np.argpartition(-np.abs(found), _SWAPPED_EXACTLY)[:_SWAPPED_EXACTLY]
+                rest[label] = np.sqrt(max(0.0, _sum_of_squares(found) - _sum_of_squares(found[largest])))
+            kept.append((rows[largest], found[largest]))
+    classes = int((~np.isnan(values[0])).sum())
+    matrix = csr_matrix(
+        (
+            np.concatenate([part for _, part in kept]),
+            (np.repeat(np.arange(width), [len(part) for _, part in kept]), np.concatenate([rows for rows, _ in kept])),
+        ),
+        shape=(width, len(labels)),
+    )
+    return AUCSwaps(values[0], values[1], matrix, rest, total / max(1, classes))
+
+
+def _swap_coefficients(first: np.ndarray, second: np.ndarray, positive: np.ndarray) -> Tuple[Tuple[float, float], Any]:
+    """The AUCs of the ranks of two models, and the coefficient of every sample."""
+    result = np.zeros(len(positive))
+    number = int(positive.sum())
+    pairs = number * (len(positive) - number)
+    if not pairs:
+        return (float("nan"), float("nan")), result
+    aucs = []
+    for ranks in (first, second):
+        aucs.append(int(_twice_below(np.sort(ranks[~positive]), ranks[positive]).sum()) / (2 * pairs))
+    for rows, sign in ((positive, 1), (~positive, -1)):
+        # Ranks of the other kind, of both models: a swap may bring either against this sample.
+        others = np.sort(np.concatenate([first[~rows], second[~rows]]))
+        result[rows] = sign * (_twice_below(others, second[rows]) - _twice_below(others, first[rows])) / (4 * pairs)
+    return (aucs[0], aucs[1]), result
+
+
+def compare_auc(
+    first: Sequence[np.ndarray],
+    second: Sequence[np.ndarray],
+    labels: np.ndarray,
+    *,
+    level: float = 0.95,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> AUCComparison:
+    """Paired permutation test of the AUCs of two models on the same samples.
+
+    Args:
+        first: The first model's scores as consecutive blocks of rows, one column per class.
+        second: The second model's scores.
+        labels: As in :func:`auc_intervals`.
+        level: Confidence level of the intervals of the differences.
+        permutations: How many times the models are swapped.
+        seed: Of the permutations.
+
+    Example:
+        >>> first, second = np.array([[0.8], [0.7], [0.2], [0.1]]), np.array([[0.1], [0.2], [0.7], [0.8]])
         >>> print(compare_auc([first], [second], np.array([[0], [0], [1], [1]])))
-        macro AUC +0.2500 [-0.4430, +0.9430], p = 0.48
+        macro AUC +1.0000 [+0.0000, +1.0000], p = 0.11
     """
     check_level(level)
-    values, variances, total = _per_class([first, second], labels)
-    values[:, np.isnan(values).any(axis=0)] = np.nan
-    defined = int((~np.isnan(values[0])).sum())
-    macro_first, macro_second = (float(value) for value in mean_of_defined(values))
-    macro_error = float(np.sqrt(_sum_of_squares(total))) / defined if defined else float("nan")
-    difference = values[1] - values[0]
-    errors = np.sqrt(variances)
-    macro = macro_second - macro_first
+    swaps = auc_swaps(first, second, labels)
+    means, classes = swaps.permuted(permutations=permutations, seed=seed)
+    difference = swaps.second - swaps.first
+    macro_first, macro_second = (float(mean_of_defined(part)) for part in (swaps.first, swaps.second))
+    each = family_tests(difference, classes, level=level)
+    macro = family_tests(np.array([macro_second - macro_first]), means[:, None], level=level)
     return AUCComparison(
         level=level,
-        first=values[0],
-        second=values[1],
-        difference=_normal(difference, errors, level),
-        p_value=_p_values(difference, errors),
+        first=swaps.first,
+        second=swaps.second,
+        difference=Interval(difference, each.low, each.high, np.where(np.isnan(difference), UNDEFINED, "")),
+        p_value=each.p_value,
         macro_first=macro_first,
         macro_second=macro_second,
-        macro=_normal(macro, macro_error, level),
-        macro_p_value=float(_p_values(np.array(macro), np.array(macro_error))),
+        macro=Interval(macro_second - macro_first, float(macro.low[0]), float(macro.high[0])),
+        macro_p_value=float(macro.p_value[0]),
     )
-
-
-def _p_values(difference: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Two-sided; 1 where nothing differs at all."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(difference == 0, 0.0, np.abs(difference) / error)
-    return np.where(np.isnan(difference), np.nan, 2 * ndtr(-ratio))

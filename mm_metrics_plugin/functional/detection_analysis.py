@@ -7,13 +7,16 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
+from mm_metrics_plugin.functional.class_names import unique_names
+from mm_metrics_plugin.functional.coco_ap import APSettings, AveragePrecision, average_precision, match_for_ap
 from mm_metrics_plugin.functional.curves import DetectionCurves, detection_curves
-from mm_metrics_plugin.functional.detection import APSettings, AveragePrecision, average_precision, match_for_ap
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch
 from mm_metrics_plugin.functional.error_types import ErrorTypes, error_types
+from mm_metrics_plugin.functional.false_positives import count_errors
 from mm_metrics_plugin.functional.intervals import Intervals, bootstrap_detection
+from mm_metrics_plugin.functional.matching import match
 from mm_metrics_plugin.functional.operating_points import OperatingPoint, OperatingPoints, operating_points
-from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
+from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, COCO_MAX_DETS, match_scores
 from mm_metrics_plugin.functional.sizes import COCO_EDGES, SizeReport, size_report
 
 BACKGROUND_THRESHOLD = 0.1
@@ -27,21 +30,37 @@ class DetectionAnalysis:
 
     Attributes:
         classes: Class names.
-        average_precision: COCO's.
+        average_precision: COCO's, of at most ``max_dets`` detections per class and image.
+        max_dets: The limit of every average precision but that of ``errors``. Nothing else is limited.
+        most_detections: The largest number of detections of one class in one image. If it is above ``max_dets``, the
+            limit leaves detections out.
+        score_threshold: Least score of a detection that counts for precision and recall.
         curves: Precision, recall and F1 against confidence and each other.
         sizes: By the area of the objects.
-        errors: What kind of errors it makes; None where the IoU threshold leaves no room for them.
+        errors: What kind of errors it makes, of all detections whatever their score; None where the IoU threshold
+            leaves no room for them.
+        errors_at_threshold: By kind, (classes,) errors at the score threshold, as
+            :func:`~mm_metrics_plugin.functional.false_positives.count_errors` counts them: they add up to FP and FN.
         points: The best thresholds, if they were asked for.
-        intervals: How sure the figures are, if that was asked for.
+        intervals: Confidence intervals, if they were asked for.
     """
 
     classes: Sequence[str]
     average_precision: AveragePrecision
+    max_dets: int
+    most_detections: int
+    score_threshold: float
     curves: DetectionCurves
     sizes: SizeReport
     errors: Optional[ErrorTypes]
+    errors_at_threshold: Optional[Dict[str, np.ndarray]]
     points: Optional[OperatingPoints]
     intervals: Optional[Intervals]
+
+    @property
+    def error_totals(self) -> Dict[str, int]:
+        """By kind, how many errors of all classes there are at the score threshold."""
+        return {name: int(count.sum()) for name, count in (self.errors_at_threshold or {}).items()}
 
     def ap_columns(self) -> Dict[str, Any]:
         """AP of each class, by the name of the column."""
@@ -58,7 +77,7 @@ class DetectionAnalysis:
         return {
             "rule": str(points.rule),
             "threshold": points.overall.threshold,
-            "per_class": dict(zip(self.classes, each[0]["threshold"])),
+            "per_class": dict(zip(unique_names(self.classes), each[0]["threshold"])),
             "chosen_on_the_same_data": {
                 "overall": points.overall.to_dict(),
                 "per_class": _by_class(self.classes, points.per_class),
@@ -76,13 +95,19 @@ class DetectionAnalysis:
         return {
             "average_precision": {
                 **self.average_precision.to_dict(),
+                "max_dets": self.max_dets,
+                "most_detections_per_class_and_image": self.most_detections,
                 "per_class": _rows(columns),
             },
             "sizes": self.sizes.to_dict(),
-            "errors": None if self.errors is None else self.errors.to_dict(),
+            "errors": None if self.errors is None else {**self.errors.to_dict(), "at_score_thr": self._at_threshold()},
             "operating_points": self.thresholds() or None,
             "intervals": None if self.intervals is None else self.intervals.to_dict(),
         }
+
+    def _at_threshold(self) -> Dict[str, Any]:
+        counts = {name: count.tolist() for name, count in (self.errors_at_threshold or {}).items()}
+        return {"score_thr": self.score_threshold, "totals": self.error_totals, "counts": counts}
 
 
 def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -105,6 +130,7 @@ def analyse_detections(
     level: Optional[float] = None,
     resamples: int = 1000,
     seed: int = 0,
+    max_dets: int = COCO_MAX_DETS,
 ) -> DetectionAnalysis:
     """Look at detections from every side.
 
@@ -115,9 +141,10 @@ def analyse_detections(
         iou_threshold: Least overlap of a pair.
         size_edges: Areas between the ranges of sizes; COCO's by default.
         operating_point: The rule by which a threshold is the best, such as ``'f1'``; None: none is looked for.
-        level: How often intervals should hold the truth; None: none are made.
-        resamples: How many times the images are drawn for the intervals.
-        seed: Of the draws and of the folds.
+        level: Confidence level of the intervals; None: none are made.
+        resamples: Bootstrap resamples over images, for the intervals of average precision.
+        seed: Of the resamples and of the folds.
+        max_dets: Number of detections per class and image that average precision uses. Everything else uses all.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection_batch import Detections, Objects
@@ -128,11 +155,12 @@ def analyse_detections(
         (1, 0.9)
     """
     size = len(classes)
-    settings = APSettings(size)
-    matches = match_scores(batch, num_classes=size, iou_thresholds=sorted({*COCO_IOU_THRESHOLDS, float(iou_threshold)}))
+    settings = APSettings(size, max_detections=sorted({1, 10, max_dets} if max_dets > 10 else {1, max_dets}))
+    thresholds = sorted({*COCO_IOU_THRESHOLDS, float(iou_threshold)})
+    matches = match_scores(batch, num_classes=size, iou_thresholds=thresholds, max_dets=max_dets)
     ten = matches
     if len(matches.iou_thresholds) != len(COCO_IOU_THRESHOLDS):
-        ten = match_scores(batch, num_classes=size, iou_thresholds=COCO_IOU_THRESHOLDS)
+        ten = match_scores(batch, num_classes=size, iou_thresholds=COCO_IOU_THRESHOLDS, max_dets=max_dets)
     intervals = None
     if level is not None and batch.num_images:
         counts = matches.image_counts(score_threshold=score_threshold, iou_threshold=iou_threshold)
@@ -141,14 +169,25 @@ def analyse_detections(
     if operating_point is not None:
         folds = max(2, min(FOLDS, batch.num_images))
         points = operating_points(matches, rule=operating_point, iou_threshold=iou_threshold, folds=folds, seed=seed)
-    errors = None
+    errors, errors_at_threshold = None, None
     if iou_threshold > BACKGROUND_THRESHOLD:
+        matched = match(
+            batch.detections,
+            batch.objects,
+            num_classes=size,
+            iou_threshold=iou_threshold,
+            score_threshold=score_threshold,
+        )
+        errors_at_threshold = count_errors(batch, matched, background_threshold=BACKGROUND_THRESHOLD)
         errors = error_types(
             batch, num_classes=size, iou_threshold=iou_threshold, background_threshold=BACKGROUND_THRESHOLD
         )
     return DetectionAnalysis(
         classes=tuple(classes),
         average_precision=average_precision(match_for_ap(batch.detections, batch.objects, settings), settings),
+        max_dets=max_dets,
+        most_detections=matches.records.most_detections,
+        score_threshold=score_threshold,
         curves=detection_curves(matches, iou_threshold=iou_threshold, num_points=POINTS),
         sizes=size_report(
             batch,
@@ -156,8 +195,10 @@ def analyse_detections(
             edges=COCO_EDGES if size_edges is None else size_edges,
             iou_threshold=iou_threshold,
             score_threshold=score_threshold,
+            max_dets=max_dets,
         ),
         errors=errors,
+        errors_at_threshold=errors_at_threshold,
         points=points,
         intervals=intervals,
     )

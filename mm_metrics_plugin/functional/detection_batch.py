@@ -8,6 +8,7 @@ from typing import Any, Sequence, TypeVar
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional.score_precision import PRECISIONS, precision_of, reach
 
 BOX_FORMATS = ("xyxy", "xywh")
 LARGEST = 1e100  # of a coordinate; areas of larger boxes are beyond float64
@@ -75,6 +76,8 @@ class Detections(_Rows):
         scores: (N,) confidence.
         labels: (N,) class index.
         box_format: ``'xyxy'`` (left, top, right, bottom) or ``'xywh'`` (left, top, width, height).
+        precision: (N,) code of the precision in which each score was given (see
+            :mod:`~mm_metrics_plugin.functional.score_precision`). None: that of the dtype of ``scores``.
 
     Example:
         >>> found = Detections([0, 1], [[0, 0, 10, 10], [5, 5, 9, 9]], [0.9, 0.4], [2, 0])
@@ -87,10 +90,18 @@ class Detections(_Rows):
     scores: np.ndarray
     labels: np.ndarray
     box_format: str = "xyxy"
+    precision: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "scores", _floats(self.scores))
+        given = np.asarray(self.scores)
+        object.__setattr__(self, "scores", _floats(given))
+        precision = np.full(given.shape[:1], precision_of(given.dtype)) if self.precision is None else self.precision
+        object.__setattr__(self, "precision", np.asarray(precision, dtype=np.uint8))
+
+    def reach(self, threshold: float) -> np.ndarray:
+        """(N,) whether each score is at least the threshold, compared in the precision the score was given in."""
+        return reach(self.scores, threshold, self.precision)
 
     @classmethod
     def empty(cls) -> Detections:
@@ -189,7 +200,17 @@ class DetectionBatch:
             {key: value for key, value in truth.items() if value is not None}, object_boxes, "object boxes", names
         )
         return cls(
-            Detections(found["image"], found["boxes"], found["scores"], found["labels"], box_format=box_format),
+            Detections(
+                found["image"],
+                found["boxes"],
+                found["scores"],
+                found["labels"],
+                box_format=box_format,
+                precision=np.repeat(
+                    np.array([precision_of(np.asarray(one).dtype) for one in scores], dtype=np.uint8),
+                    [len(one) for one in scores],
+                ),
+            ),
             Objects(
                 there["image"],
                 there["object boxes"],
@@ -269,6 +290,10 @@ def check_rows(rows: _Rows, *, num_classes: int, names: Sequence[Any] | None = N
             )
         if rows.image.min() < 0:
             raise MetricInputError(f"'{prefix}image' must not be negative (found {int(rows.image.min())})")
+        if isinstance(rows, Detections) and rows.precision.max() >= len(PRECISIONS):
+            raise MetricInputError(
+                f"'precision' must be a code below {len(PRECISIONS)} (found {int(rows.precision.max())})"
+            )
     sides = rows.boxes[:, 2:]
     if rows.box_format == "xyxy":
         return int(np.count_nonzero((sides[:, 0] <= rows.boxes[:, 0]) | (sides[:, 1] <= rows.boxes[:, 1])))
@@ -283,15 +308,16 @@ def _name(rows: _Rows, row: int, names: Sequence[Any] | None) -> str:
 def _floats(values: Any) -> np.ndarray:
     """Float32 and float64 stay; anything else becomes the narrowest of the two that holds it."""
     array = np.asarray(values)
-    if array.dtype in (np.float32, np.float64):
+    if array.dtype in (np.float32, np.float64):  # in the byte order of this machine
         return array
-    return array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+    narrow = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    return array.astype(np.float32 if narrow else np.float64)
 
 
 def _labels(values: Any) -> np.ndarray:
     """Whole numbers as int64; what int64 cannot hold stays as it is, for :func:`check_rows` to refuse by name."""
     array = np.asarray(values)
-    if array.dtype.kind == "f" and not (np.abs(array) < 1 << 62).all():
+    if array.dtype.kind == "f" and not (np.abs(array.astype(np.float64)) < 2.0**62).all():
         return array
     whole = array.astype(np.int64, copy=False)
     return whole if array.dtype == np.int64 or (whole == array).all() else array

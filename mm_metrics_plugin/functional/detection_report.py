@@ -9,6 +9,7 @@ import numpy as np
 
 from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
+from mm_metrics_plugin.functional.false_positives import BACKGROUND_TYPES
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection_analysis import DetectionAnalysis
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 BACKGROUND = "background"
 MOST_CONFUSIONS = 10
+MOST_DENSE = 2000  # classes of a matrix that is written cell by cell; of a larger one, only cells that are not 0
+# Columns of the table per class that add up to FP: confusions in the matrix, and the types of its background row.
+FALSE_POSITIVES = ("fp_confusion", *(f"fp_{name}" for name in BACKGROUND_TYPES))
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,8 @@ class ProtocolReport:
     Attributes:
         protocol: Its name.
         result: The confusion matrix, background last, and the rates that follow from it.
-        columns: The table per class, by name of the column.
+        columns: The table per class, by name of the column; those of ``FALSE_POSITIVES`` add up to ``fp``.
         counts: What was used, ignored and counted again.
-        shares: The matrix with every row divided by its sum; rows without anything are 0.
         confusions: The most frequent confusions between two classes, the greatest first.
     """
 
@@ -48,8 +51,12 @@ class ProtocolReport:
     result: ConfusionResult
     columns: Mapping[str, Any]
     counts: Mapping[str, int]
-    shares: np.ndarray
     confusions: Tuple[Confusion, ...]
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The matrix with every row divided by its sum; rows without anything are 0."""
+        return row_shares(self.result.matrix)
 
     @property
     def means(self) -> Dict[str, float]:
@@ -78,7 +85,7 @@ class ProtocolReport:
         names = list(self.columns)
         rows = zip(*(np.asarray(column).tolist() for column in self.columns.values()))
         return {
-            "confusion_matrix": self.result.matrix.tolist(),
+            **matrix_entries(self.result.matrix),
             "per_class": [dict(zip(names, row)) for row in rows],
             **self.means,
             "micro": self.micro,
@@ -96,6 +103,8 @@ def protocol_report(
     objects: np.ndarray,
     detections: np.ndarray,
     counts: Mapping[str, int],
+    background_types: np.ndarray,
+    empty: float = float("nan"),
 ) -> ProtocolReport:
     """Read everything off a confusion matrix with background.
 
@@ -106,18 +115,26 @@ def protocol_report(
         objects: (C,) how many objects of each class there are.
         detections: (C,) how many detections of each class were used.
         counts: What else was counted.
+        background_types: (3, C) of
+            :func:`~mm_metrics_plugin.functional.false_positives.count_background_types`.
+        empty: The value of a rate whose denominator is 0. NaN leaves the class out of the means.
 
     Example:
         >>> matrix = np.array([[41, 3, 6], [0, 20, 5], [2, 1, 0]])
         >>> report = protocol_report("coco", matrix, classes=["dog", "cat"], objects=np.array([50, 25]),
-        ...                          detections=np.array([43, 24]), counts={})
+        ...                          detections=np.array([43, 24]), counts={},
+        ...                          background_types=np.array([[0, 1], [2, 0], [0, 0]]))
+        >>> [report.columns[name].tolist() for name in ("fp", *FALSE_POSITIVES)]
+        [[2, 4], [0, 3], [0, 1], [2, 0], [0, 0]]
         >>> report.confusions, report.columns["recall"].tolist()
         ((Confusion(truth='dog', prediction='cat', count=3),), [0.82, 0.8])
         >>> report.shares[2].round(3).tolist()
         [0.667, 0.333, 0.0]
     """
-    result = confusion_report(matrix, background=True)
+    result = confusion_report(matrix, background=True, empty=empty)
     rates = result.per_class
+    inner = result.matrix[:-1, :-1]
+    false_positives = [inner.sum(axis=0) - inner.diagonal(), *np.asarray(background_types)]
     return ProtocolReport(
         protocol=protocol,
         result=result,
@@ -131,9 +148,9 @@ def protocol_report(
             "precision": rates.precision[:-1],
             "recall": rates.recall[:-1],
             "f1": rates.f_score[:-1],
+            **dict(zip(FALSE_POSITIVES, false_positives)),
         },
         counts=counts,
-        shares=row_shares(result.matrix),
         confusions=top_confusions(result.matrix[:-1, :-1], classes),
     )
 
@@ -155,11 +172,57 @@ def top_confusions(matrix: np.ndarray, classes: Sequence[str], *, most: int = MO
         >>> top_confusions(np.array([[5, 2], [7, 0]]), ["dog", "cat"])
         (Confusion(truth='cat', prediction='dog', count=7), Confusion(truth='dog', prediction='cat', count=2))
     """
-    off = np.array(matrix)
-    np.fill_diagonal(off, 0)
-    order = np.argsort(-off, axis=None, kind="stable")[:most]
-    rows, columns = np.unravel_index(order[off.reshape(-1)[order] > 0], off.shape)
-    return tuple(Confusion(classes[row], classes[column], int(off[row, column])) for row, column in zip(rows, columns))
+    rows, columns = np.nonzero(matrix)
+    off = rows != columns
+    rows, columns = rows[off], columns[off]
+    found = np.asarray(matrix)[rows, columns]
+    order = np.argsort(-found, kind="stable")[:most]
+    cells = zip(rows[order].tolist(), columns[order].tolist(), found[order].tolist())
+    return tuple(Confusion(classes[row], classes[column], int(count)) for row, column, count in cells)
+
+
+def matrix_entries(matrix: np.ndarray, *, most: int = MOST_DENSE) -> Dict[str, Any]:
+    """A confusion matrix for the JSON report: cell by cell, or of many classes only the cells that are not 0.
+
+    Args:
+        matrix: Rows truth, columns prediction.
+        most: Most rows that are written cell by cell.
+
+    Example:
+        >>> matrix = np.array([[5, 2], [0, 7]])
+        >>> matrix_entries(matrix)
+        {'confusion_matrix': [[5, 2], [0, 7]], 'confusion_cells': None}
+        >>> matrix_entries(matrix, most=1)["confusion_cells"]
+        {'row': [0, 0, 1], 'column': [0, 1, 1], 'count': [5, 2, 7]}
+    """
+    if len(matrix) <= most:
+        return {"confusion_matrix": matrix.tolist(), "confusion_cells": None}
+    rows, columns = np.nonzero(matrix)
+    cells = {"row": rows.tolist(), "column": columns.tolist(), "count": matrix[rows, columns].tolist()}
+    return {"confusion_matrix": None, "confusion_cells": cells}
+
+
+def confused_block(matrix: np.ndarray, *, most: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The classes with the most confusions, as row or as column, and their part of the matrix.
+
+    Args:
+        matrix: Counts; rows truth, columns prediction.
+        most: How many classes. Of classes with equal counts the earlier one is chosen.
+
+    Returns:
+        The chosen classes, ascending; their counts; and these divided by the sums of the whole rows.
+
+    Example:
+        >>> chosen, counts, shares = confused_block(np.array([[8, 0, 2], [0, 5, 0], [1, 0, 9]]), most=2)
+        >>> chosen.tolist(), counts.tolist(), shares.tolist()
+        ([0, 2], [[8, 2], [1, 9]], [[0.8, 0.2], [0.1, 0.9]])
+    """
+    matrix = np.asarray(matrix)
+    confusions = matrix.sum(axis=0) + matrix.sum(axis=1) - 2 * matrix.diagonal()
+    chosen = np.sort(np.argsort(-confusions, kind="stable")[:most])
+    rows = matrix[chosen]
+    block = rows[:, chosen]
+    return chosen, block, np.nan_to_num(divide(block, rows.sum(axis=1, keepdims=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,12 +251,18 @@ class DetectionReport:
         return [*self.classes, BACKGROUND]
 
     @property
-    def remarks(self) -> List[str]:
+    def differences(self) -> List[str]:
         """Why the protocols differ, in numbers, one line each."""
-        lines = [line for report in self.protocols for line in _remarks(report)]
+        names = [report.protocol for report in self.protocols]
+        return [line for report in self.protocols for line in _remarks(report, beside=names)]
+
+    @property
+    def remarks(self) -> List[str]:
+        """Why the protocols differ, and how many images have no results."""
+        lines = self.differences
         missing = self.counts.get("images", {}).get("without_results", 0)
         if missing:
-            lines.append(f"{missing} images have no results and are taken as without detections")
+            lines.append(f"{missing} images have no results and are evaluated as images without detections")
         return lines
 
     def to_dict(self) -> Dict[str, Any]:
@@ -210,7 +279,7 @@ class DetectionReport:
         }
 
 
-def _remarks(report: ProtocolReport) -> List[str]:
+def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
     counts, lines = report.counts, []
     if report.protocol == "mmdet":
         lines += [
@@ -221,10 +290,12 @@ def _remarks(report: ProtocolReport) -> List[str]:
             f"mmdet counts {counts['detections_counted_again']} detections too many: each once for every object it "
             "lies on",
         ]
+        if counts.get("crowds") and "coco" not in beside:  # which says so itself
+            lines.append(f"mmdet counts {counts['crowds']} crowd regions as ordinary objects; coco ignores them")
     elif counts.get("objects_ignored"):
         lines.append(
-            f"{report.protocol} leaves out crowds ({counts['objects_ignored']}) and detections that lie on nothing "
-            f"else ({counts['detections_ignored']}); mmdet counts them as ordinary"
+            f"{report.protocol} ignores {counts['objects_ignored']} crowd regions and {counts['detections_ignored']} "
+            "detections that match only crowd regions; mmdet counts them as ordinary"
         )
     if report.protocol == "agnostic":
         lines.append(f"agnostic pairs by overlap alone: {_between_classes(report)} pairs are of two different classes")

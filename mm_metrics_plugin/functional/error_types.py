@@ -13,6 +13,9 @@ An object that nothing took, and that no class or localisation error points at, 
 error is mended by making the best detection that points at a free object right and dropping the others; the other
 errors of detections by dropping them; a missed object by no longer counting it.
 
+All detections are used, whatever their score and however many an image has; ``max_dets`` limits them per image, as
+``tidecv`` does (to 100 by default).
+
 Written to give the numbers of the ``tidecv`` package, crowds and ties included: detections on crowds (overlap with the
 crowd above the threshold) count for nothing, but their kind of error is counted (``ignored`` says how many they are);
 at exactly the threshold, an overlap with a taken object is a localisation error; between equal scores, what was mended
@@ -25,13 +28,15 @@ Reference: D. Bolya, S. Foley, J. Hays, J. Hoffman, TIDE (ECCV 2020).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.assignment import Pairs, candidates, coco_pairs, position_in_group, take_in_turn
-from mm_metrics_plugin.functional.boxes import coco_columns, group_starts, stable_order
+from mm_metrics_plugin.functional._arrays import position_in_group
+from mm_metrics_plugin.functional.assignment import Pairs, candidates, coco_pairs, take_in_turn
+from mm_metrics_plugin.functional.boxes import coco_columns, stable_order
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
+from mm_metrics_plugin.functional.false_positives import best_of_each, best_overlaps
 
 ERROR_TYPES = ("class", "localisation", "both", "duplicate", "background", "missed")
 _CLASS, _LOCALISATION, _BOTH, _DUPLICATE, _BACKGROUND = range(5)
@@ -44,6 +49,8 @@ class ErrorTypes:
     """Errors by kind.
 
     Attributes:
+        detections: How many detections were used.
+        max_dets: Limit on the detections per image; None if there was none.
         iou_threshold: Least overlap of a pair.
         background_threshold: Overlap up to which a detection lies on background.
         average_precision: Mean over the classes, as they are.
@@ -56,6 +63,8 @@ class ErrorTypes:
         gain_false_negatives: What not counting the objects that nothing took would add.
     """
 
+    detections: int
+    max_dets: Optional[int]
     iou_threshold: float
     background_threshold: float
     average_precision: float
@@ -114,7 +123,7 @@ def error_types(
     num_classes: int,
     iou_threshold: float = 0.5,
     background_threshold: float = 0.1,
-    max_detections: int = 100,
+    max_dets: Optional[int] = None,
     absent: str = "skip",
     names: Optional[Sequence[Any]] = None,
 ) -> ErrorTypes:
@@ -125,7 +134,8 @@ def error_types(
         num_classes: Number of classes without background.
         iou_threshold: Least overlap of a pair.
         background_threshold: Overlap up to which a detection lies on background.
-        max_detections: How many detections of an image, of all classes together, are looked at.
+        max_dets: Number of detections per image, of all classes together, that are used, those with the highest
+            scores. None: all of them. ``tidecv`` uses 100 by default.
         absent: ``'skip'`` leaves classes without objects out of the mean; ``'zero'`` counts them as 0 if they have
             detections, as ``tidecv`` does.
         names: Names of the images for error messages.
@@ -160,16 +170,17 @@ def error_types(
     check_rows(batch.detections, num_classes=num_classes, names=names)
     check_rows(batch.objects, num_classes=num_classes, names=names)
     order = stable_order(batch.detections.image, -batch.detections.scores)
-    order = order[position_in_group(batch.detections.image[order]) < max_detections]
+    if max_dets is not None:
+        order = order[position_in_group(batch.detections.image[order]) < max_dets]
     found, there = batch.detections.take(order), batch.objects.take(stable_order(batch.objects.image))
     crowds, objects = there.take(there.crowd), there.take(~there.crowd)
-    pairs = _pairs(found, objects, np.zeros(len(objects), dtype=bool))
-    matched = _match(pairs, found, objects, iou_threshold)
+    own_pairs = _own_pairs(found, objects, iou_threshold)
+    matched = _match(own_pairs, found, objects)
     right = matched >= 0
     taken = np.zeros(len(objects), dtype=bool)
     taken[matched[right]] = True
     on_crowd = _on_crowd(found, crowds, iou_threshold) & ~right
-    overlaps = _best_overlaps(pairs, found, objects, taken)
+    overlaps = _best_overlaps(own_pairs, found, objects, taken)
     kind = _kinds(overlaps, right, np.isin(found.image, objects.image), iou_threshold, background_threshold)
     target = np.where(kind == _LOCALISATION, overlaps.own_object, overlaps.other_object)
     target[(kind != _LOCALISATION) & (kind != _CLASS)] = _NONE
@@ -207,6 +218,8 @@ def error_types(
     seen = np.bincount(objects.labels[taken], minlength=num_classes)
     start = average.mean(before)
     return ErrorTypes(
+        detections=len(found),
+        max_dets=max_dets,
         iou_threshold=float(iou_threshold),
         background_threshold=float(background_threshold),
         average_precision=start,
@@ -220,34 +233,35 @@ def error_types(
     )
 
 
-def _pairs(found: Any, there: Any, crowd: np.ndarray) -> Pairs:
-    """All pairs of an image that overlap at all, in order of detections and then of objects."""
+def _pair_blocks(found: Any, there: Any, crowd: np.ndarray, threshold: float) -> Iterator[Pairs]:
+    """Pairs of an image that overlap by the threshold, in order of detections and then of objects."""
     first, count = candidates(there.image, found.image)
-    blocks = coco_pairs(
+    return coco_pairs(
         coco_columns(found.boxes, box_format=found.box_format),
         coco_columns(there.boxes, box_format=there.box_format),
         crowd,
         first,
         count,
-        0.0,
+        threshold,
     )
-    parts = list(blocks)
-    if not parts:
-        return Pairs(*(np.empty(0, dtype=dtype) for dtype in (np.int64, np.int64, np.float64)))
+
+
+def _own_pairs(found: Any, objects: Any, iou_threshold: float) -> Pairs:
+    """Pairs of one class that overlap by the threshold. Only these are held in memory at once."""
+    parts = [Pairs(*(np.empty(0, dtype=dtype) for dtype in (np.int64, np.int64, np.float64)))]
+    for pairs in _pair_blocks(found, objects, np.zeros(len(objects), dtype=bool), iou_threshold):
+        same = found.labels[pairs.detection] == objects.labels[pairs.object]
+        parts.append(Pairs(*(column[same] for column in pairs)))
     return Pairs(*(np.concatenate(columns) for columns in zip(*parts)))
 
 
-def _match(pairs: Pairs, found: Any, objects: Any, iou_threshold: float) -> np.ndarray:
+def _match(wanted: Pairs, found: Any, objects: Any) -> np.ndarray:
     """The object each detection took, or -1."""
-    possible = np.flatnonzero(
-        (pairs.overlap >= iou_threshold) & (found.labels[pairs.detection] == objects.labels[pairs.object])
-    )
-    wanted = Pairs(*(column[possible] for column in pairs))
     wanted = Pairs(*(column[np.lexsort((wanted.object, -wanted.overlap, wanted.detection))] for column in wanted))
     winners, _ = take_in_turn(
         wanted,
         found.image,
-        np.ones(len(possible), np.uint8),
+        np.ones(len(wanted.object), np.uint8),
         np.zeros(len(objects), np.uint8),
         np.zeros(len(objects), dtype=bool),
     )
@@ -259,24 +273,18 @@ def _match(pairs: Pairs, found: Any, objects: Any, iou_threshold: float) -> np.n
 def _on_crowd(found: Any, crowds: Any, iou_threshold: float) -> np.ndarray:
     result = np.zeros(len(found), dtype=bool)
     if len(crowds):
-        pairs = _pairs(found, crowds, np.ones(len(crowds), dtype=bool))
-        same = found.labels[pairs.detection] == crowds.labels[pairs.object]
-        result[pairs.detection[same & (pairs.overlap > iou_threshold)]] = True
+        for pairs in _pair_blocks(found, crowds, np.ones(len(crowds), dtype=bool), iou_threshold):
+            same = found.labels[pairs.detection] == crowds.labels[pairs.object]
+            result[pairs.detection[same & (pairs.overlap > iou_threshold)]] = True
     return result
 
 
-def _best_overlaps(pairs: Pairs, found: Any, objects: Any, taken: np.ndarray) -> _Overlaps:
-    same = found.labels[pairs.detection] == objects.labels[pairs.object]
-
-    def best(chosen: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-        owner, thing, overlap = (column[chosen] for column in pairs)
-        value, place = np.zeros(len(found)), np.full(len(found), _NONE, dtype=np.int64)
-        order = np.lexsort((thing, -overlap, owner))
-        starts = order[group_starts(owner[order])]
-        value[owner[starts]], place[owner[starts]] = overlap[starts], thing[starts]
-        return value, place
-
-    return _Overlaps(*best(same), *best(~same), best(same & taken[pairs.object])[0])
+def _best_overlaps(own_pairs: Pairs, found: Any, objects: Any, taken: np.ndarray) -> _Overlaps:
+    best = best_overlaps(found, objects, np.arange(len(found)))
+    on_taken = best_of_each(Pairs(*(column[taken[own_pairs.object]] for column in own_pairs)))
+    overlap = np.zeros(len(found))  # below the threshold it is not asked for
+    overlap[on_taken.detection] = on_taken.overlap
+    return _Overlaps(*best, overlap)
 
 
 def _kinds(

@@ -1,61 +1,88 @@
-"""How sure a figure is: bootstrap intervals over images, which are what was sampled.
+"""Confidence intervals of a model's figures; images are the sampling unit.
 
-Images are drawn with replacement, and the figures of each draw follow from what was counted image by image and from the
-sorted scores, with weights. Nothing is matched again. How draws become an interval is said in
-:func:`~mm_metrics_plugin.functional.resampling.interval_ends`.
+Precision, recall, F1 and their means have Wilson score intervals with an effective sample size
+(:mod:`~mm_metrics_plugin.functional.ratio_intervals`). Average precision has the same kind of interval: its variance
+comes from bootstrap resamples over images, and its known bias is taken off the center. Nothing is matched again.
+
+Where the data cannot carry an interval, its ends are NaN and ``reason`` says why.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from mm_metrics_plugin.functional.image_counts import ImageCounts
-from mm_metrics_plugin.functional.resampling import (
-    WeightedFigures,
-    drawn_images,
-    interval_ends,
-    over_draws,
-    quantiles,
+from mm_metrics_plugin.functional.ratio_intervals import (
+    Numbers,
+    Ratios,
+    f1_of_jaccard,
+    f1_of_means_interval,
+    mean_f1_interval,
+    mean_interval,
+    ratio_intervals,
+    ratios,
+    shrink,
+    t_quantile,
+    wilson_interval,
 )
+from mm_metrics_plugin.functional.resampling import Figures, WeightedFigures, drawn_images, over_draws, quantiles
 from mm_metrics_plugin.functional.scored_matches import ScoredMatches
+
+UNDEFINED, TOO_FEW_OBJECTS, TOO_FEW_IMAGES = "undefined", "too few objects", "too few images"
+TOO_FEW = (TOO_FEW_OBJECTS, TOO_FEW_IMAGES)
+LEAST_OBJECTS = 10  # of a proportion: objects for recall, detections for precision
+LEAST_IMAGES = 5  # that have them
+LEAST_IMAGES_F1_AP = 30  # of F1, of average precision and of means over classes
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure and its interval: floats, or arrays with one value a class.
+    """A figure and its confidence interval: floats, or arrays with one value per class.
+
+    Attributes:
+        value: The figure.
+        low: Lower end; NaN where there is no interval.
+        high: Upper end; NaN where there is no interval.
+        reason: Why there is none (``'undefined'``, ``'too few objects'``, ``'too few images'``); empty if there is one.
 
     Example:
-        >>> print(Interval(0.75, 0.7, 0.8))
-        0.7500 [0.7000, 0.8000]
+        >>> print(Interval(0.75, 0.7, 0.8), "|", Interval(0.75, float("nan"), float("nan"), "too few objects"))
+        0.7500 [0.7000, 0.8000] | 0.7500 (too few objects)
     """
 
     value: Any
     low: Any
     high: Any
+    reason: Any = ""
 
     def to_dict(self) -> Dict[str, Any]:
-        """The three as plain Python values."""
-        return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
+        """As plain Python values; the reason is None where there is an interval."""
+        reasons = np.broadcast_to(np.asarray(self.reason, dtype=object), np.shape(self.value)).tolist()
+        reason: Any = [one or None for one in reasons] if np.ndim(self.value) else str(self.reason) or None
+        ends = {name: np.asarray(getattr(self, name)).tolist() for name in ("value", "low", "high")}
+        return {**ends, "reason": reason}
 
     def __str__(self) -> str:
         if np.ndim(self.value):
-            return ", ".join(str(Interval(*row)) for row in zip(self.value, self.low, self.high))
-        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+            reasons = np.broadcast_to(np.asarray(self.reason, dtype=object), np.shape(self.value))
+            return ", ".join(str(Interval(*row)) for row in zip(self.value, self.low, self.high, reasons))
+        return f"{self.value:.4f} " + (f"({self.reason})" if self.reason else f"[{self.low:.4f}, {self.high:.4f}]")
 
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Every figure with its interval.
+    """Every figure with its confidence interval.
 
     Attributes:
-        level: How often such intervals hold the truth.
-        resamples: How many times the images were drawn.
-        seed: Of the draws.
+        level: Confidence level.
+        resamples: Bootstrap resamples over images that the intervals of average precision are made of; 0 without it.
+        seed: Of the resamples.
         overall: By name, over all classes.
-        per_class: By name, arrays with one value a class; NaN where a class has none.
+        per_class: By name, arrays with one value per class; NaN where a class has none.
     """
 
     level: float
@@ -75,7 +102,7 @@ class Intervals:
         }
 
     def __str__(self) -> str:
-        lines = [f"{100 * self.level:g} % intervals of {self.resamples} draws of the images"]
+        lines = [f"{100 * self.level:g} % confidence intervals"]
         return "\n".join(lines + [f"{name:<16}{value}" for name, value in self.overall.items()])
 
 
@@ -85,44 +112,199 @@ def check_level(level: float) -> None:
         raise ValueError(f"'level' must lie between 0 and 1 (found {level})")
 
 
-def bootstrap(figures: WeightedFigures, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
-    """Intervals of all figures at once. Options as in :func:`bootstrap_counts`."""
+def _check_options(level: float, resamples: int) -> None:
     check_level(level)
     if resamples < 1:
         raise ValueError(f"'resamples' must be at least 1 (found {resamples})")
-    value = figures.of_all()
-    draws = over_draws(
-        figures, drawn_images(figures.num_images, draws=resamples, seed=seed, at_once=figures.draws_at_once)
+
+
+def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) -> Interval:
+    """An interval, or the reason why there is none: the first rule that holds."""
+    value = np.asarray(value, dtype=np.float64)
+    reason = np.full(value.shape, "", dtype="<U16")
+    for name, holds in (*reversed(rules), (UNDEFINED, np.isnan(value))):
+        reason = np.where(holds, name, reason)
+    low, high = np.where(reason == "", ends, np.nan)
+    if value.ndim:
+        return Interval(value, low, high, reason)
+    return Interval(float(value), float(low), float(high), str(reason))
+
+
+def _only(per_class: Interval, defined: np.ndarray) -> Optional[Interval]:
+    """The interval of the one class that has a value, which is also that of the mean; None where there are several."""
+    if defined.sum() != 1:
+        return None
+    index = int(np.argmax(defined))
+    value, low, high = (float(part[index]) for part in (per_class.value, per_class.low, per_class.high))
+    return Interval(value, low, high, str(per_class.reason[index]))
+
+
+class _CountIntervals:
+    """Intervals of all rates of what was counted image by image."""
+
+    def __init__(self, counts: ImageCounts, level: float) -> None:
+        self.level = level
+        tp, fp, fn = counts.counts
+        pooled = [np.bincount(counts.image, weights=part, minlength=counts.num_images) for part in counts.counts]
+        images, zeros = np.arange(counts.num_images), np.zeros(counts.num_images, dtype=np.int64)
+        trials = {"precision": tp + fp, "recall": tp + fn, "jaccard": tp + fp + fn}
+        pooled_trials = [pooled[0] + pooled[1], pooled[0] + pooled[2], pooled[0] + pooled[1] + pooled[2]]
+        self.classes: Dict[str, Ratios] = {
+            name: ratios(counts.image, counts.label, tp, number, groups=counts.num_classes)
+            for name, number in trials.items()
+        }
+        self.pooled: Dict[str, Ratios] = {
+            name: ratios(images, zeros, pooled[0], number, groups=1) for name, number in zip(trials, pooled_trials)
+        }
+        # Of a classifier with one label per sample every error is an FP and an FN: precision, recall and F1 are one
+        # number, and get one interval.
+        self.one_number = bool(np.array_equal(pooled[1], pooled[2]))
+
+    def per_class(self) -> Dict[str, Interval]:
+        """``precision``, ``recall``, ``f1``."""
+        return {
+            "precision": self._proportion(self.classes["precision"]),
+            "recall": self._proportion(self.classes["recall"]),
+            "f1": self._f1(self.classes["jaccard"]),
+        }
+
+    def overall(self, value: Dict[str, np.ndarray], per_class: Dict[str, Interval]) -> Dict[str, Interval]:
+        """Means over classes, and the rates of all classes pooled. ``value`` has the figures themselves."""
+        precision, recall, jaccard = (self.classes[name] for name in ("precision", "recall", "jaccard"))
+        level = self.level
+        both = jaccard.defined & np.array_equal(precision.defined, recall.defined)
+        # Ends; intervals per class and which classes have one: the mean over one class has the interval of that class.
+        means = {
+            "mean_precision": (
+                mean_interval(precision, level=level),
+                per_class["precision"],
+                precision.defined,
+                precision,
+            ),
+            "mean_recall": (mean_interval(recall, level=level), per_class["recall"], recall.defined, recall),
+            "f1_of_means": (f1_of_means_interval(precision, recall, level=level), per_class["f1"], both, jaccard),
+            "macro_f1": (mean_f1_interval(jaccard, level=level), per_class["f1"], jaccard.defined, jaccard),
+        }
+        found = {}
+        for name, (ends, of_classes, defined, part) in means.items():
+            few = np.array(len(np.unique(part.image)) < LEAST_IMAGES_F1_AP)
+            found[name] = _only(of_classes, defined) or _interval(value[name], ends, (TOO_FEW_IMAGES, few))
+        pooled = {
+            "micro_precision": self._proportion(self.pooled["precision"]),
+            "micro_recall": self._proportion(self.pooled["recall"]),
+            "micro_f1": self._proportion(self.pooled["recall"])
+            if self.one_number
+            else self._f1(self.pooled["jaccard"]),
+        }
+        for name, one in pooled.items():
+            found[name] = Interval(float(value[name]), float(one.low[0]), float(one.high[0]), str(one.reason[0]))
+        return found
+
+    def _proportion(self, found: Ratios) -> Interval:
+        return _interval(
+            found.value,
+            ratio_intervals(found, level=self.level),
+            (TOO_FEW_OBJECTS, found.trials < LEAST_OBJECTS),
+            (TOO_FEW_IMAGES, found.images < LEAST_IMAGES),
+        )
+
+    def _f1(self, jaccard: Ratios) -> Interval:
+        return _interval(
+            f1_of_jaccard(jaccard.value),
+            f1_of_jaccard(ratio_intervals(jaccard, level=self.level)),
+            (TOO_FEW_IMAGES, jaccard.images < LEAST_IMAGES_F1_AP),
+        )
+
+
+def _average_precision_intervals(
+    figures: WeightedFigures, matches: ScoredMatches, *, level: float, resamples: int, seed: int
+) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
+    """Per class and overall. The variance is that of the resamples, but at least that of as many yes-or-no outcomes.
+
+    A class without objects in a resample keeps its observed value there: the mean is over the same classes always.
+    """
+    number = figures.num_images
+    chosen = matches.object_in_range
+    label, image = matches.object_label[chosen], matches.object_image[chosen]
+    objects = np.bincount(label, minlength=matches.num_classes).astype(np.float64)
+    with_objects = np.bincount(
+        np.unique(label.astype(np.int64) * number + image) // max(number, 1), minlength=len(objects)
     )
-    overall: Dict[str, Interval] = {}
-    per_class: Dict[str, Interval] = {}
-    for found, observed, drawn in (
-        (overall, value.overall, draws.overall),
-        (per_class, value.per_class, draws.per_class),
-    ):
-        for name in observed:
-            ends = np.clip(interval_ends(name, observed[name][0], drawn[name], level=level), 0, 1)
-            found[name] = Interval(*(part if part.ndim else float(part) for part in (observed[name][0], *ends)))
-    return Intervals(level, resamples, seed, overall, per_class)
+    images = len(np.unique(image))
+
+    def resampled(weights: np.ndarray) -> Figures:
+        return Figures(figures.average_precisions(weights), {})
+
+    observed, optimism = figures.average_precisions(np.ones((number, 1))), figures.optimism()
+    draws = over_draws(
+        resampled, drawn_images(number, draws=resamples, seed=seed, at_once=figures.draws_at_once)
+    ).per_class
+    per_class, overall = {}, {}
+    for name, (value,) in observed.items():
+        defined = ~np.isnan(value)
+        drawn = np.where(np.isnan(draws[name]), value, draws[name])[:, defined]
+        several = number / max(number - 1, 1)
+        known, bias, size = value[defined], optimism[name][defined], objects[defined]
+        shrunken = shrink(known, size)
+        floor = shrunken * (1 - shrunken) / size
+        variance = several * drawn.var(axis=0)
+        rows = np.full((2, len(value)), np.nan)
+        rows[:, defined] = _biased(
+            known, bias, np.maximum(variance, floor), shrunken, 1 / (size + 1), with_objects[defined], level
+        )
+        per_class[name] = _interval(value, rows, (TOO_FEW_IMAGES, with_objects < LEAST_IMAGES_F1_AP))
+        classes = max(1, len(known))
+        total = several * drawn.mean(axis=1).var() if len(known) else 0.0
+        total += np.maximum(floor - variance, 0.0).sum() / classes**2
+        mean = known.mean() if len(known) else np.nan
+        ends = (
+            _biased(mean, bias.mean(), total, shrunken.mean(), 1 / (size.sum() + 1), max(images - 1, 1), level)
+            if len(known)
+            else np.full(2, np.nan)
+        )
+        overall[f"m{name}"] = _only(per_class[name], defined) or _interval(
+            mean, ends, (TOO_FEW_IMAGES, np.array(images < LEAST_IMAGES_F1_AP))
+        )
+    return per_class, overall
 
 
-def bootstrap_counts(counts: ImageCounts, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
-    """Intervals of precision, recall and F1, per class, mean and micro.
+def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df: Any, level: float) -> np.ndarray:
+    """Wilson's interval around a value without its bias; the effective size follows from the variance."""
+    share = np.clip(shrunken - bias, least / 2, 1 - least / 2)
+    return wilson_interval(value, share * (1 - share) / variance, df, level=level, center=value - bias)
+
+
+def bootstrap(figures: WeightedFigures, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
+    """Confidence intervals of all figures. Options as in :func:`bootstrap_detection`."""
+    _check_options(level, resamples)
+    value = figures.of_all()
+    counts = _CountIntervals(figures.counts, level)
+    per_class = counts.per_class()
+    overall = counts.overall({name: one[0] for name, one in value.overall.items()}, per_class)
+    if figures.matches is not None:
+        areas = _average_precision_intervals(figures, figures.matches, level=level, resamples=resamples, seed=seed)
+        per_class.update(areas[0])
+        overall.update(areas[1])
+    return Intervals(level, 0 if figures.matches is None else resamples, seed, overall, per_class)
+
+
+def bootstrap_counts(counts: ImageCounts, *, level: float = 0.95) -> Intervals:
+    """Confidence intervals of precision, recall and F1, per class, mean and micro.
+
+    They need no resamples.
 
     Args:
-        counts: True and false positives and false negatives, image by image.
-        level: How often the interval should hold the truth.
-        resamples: How many times the images are drawn.
-        seed: Of the draws; the same seed gives the same interval.
+        counts: TP, FP and FN, image by image.
+        level: Confidence level.
 
     Example:
         >>> truth = np.arange(200) % 2
         >>> predicted = np.where(np.arange(200) % 10 < 8, truth, 1 - truth)
         >>> result = bootstrap_counts(ImageCounts.from_labels(truth, predicted, num_classes=2))
         >>> result.overall["micro_recall"].value, round(result.overall["micro_recall"].low, 3)
-        (0.8, 0.745)
+        (0.8, 0.739)
     """
-    return bootstrap(WeightedFigures(counts), level=level, resamples=resamples, seed=seed)
+    return bootstrap(WeightedFigures(counts), level=level)
 
 
 def bootstrap_detection(
@@ -136,7 +318,7 @@ def bootstrap_detection(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Intervals:
-    """Intervals of a detector's precision, recall and F1 at a score threshold, and of its average precision.
+    """Confidence intervals of a detector's precision, recall and F1 at a score threshold, and of average precision.
 
     Args:
         matches: Every detection, matched; at COCO's ten IoU thresholds for ``mAP``, at 0.5 for ``mAP_50``.
@@ -144,9 +326,9 @@ def bootstrap_detection(
         iou_threshold: Least overlap of a pair that counts for precision and recall.
         counts: In place of those that follow from the two thresholds.
         average_precision: Whether average precision is wanted.
-        level: How often the interval should hold the truth.
-        resamples: How many times the images are drawn.
-        seed: Of the draws.
+        level: Confidence level.
+        resamples: Bootstrap resamples over images, for average precision.
+        seed: Of the resamples.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
@@ -155,7 +337,7 @@ def bootstrap_detection(
         >>> found = Detections(image, box + 30 * (image % 5 == 0)[:, None], 1 - image / 100, np.zeros(50))
         >>> matches = match_scores(DetectionBatch(found, Objects(image, box, np.zeros(50)), 50), num_classes=1)
         >>> print(bootstrap_detection(matches).overall["micro_recall"])
-        0.8000 [0.6800, 0.9200]
+        0.8000 [0.6679, 0.8884]
     """
     if counts is None:
         counts = matches.image_counts(score_threshold=score_threshold, iou_threshold=iou_threshold)
@@ -171,13 +353,16 @@ def bootstrap_means(
     seed: int = 0,
     names: Optional[Sequence[str]] = None,
 ) -> Dict[str, Interval]:
-    """Intervals of means over samples, for figures that are nothing more.
+    """Bootstrap intervals of means over samples, for figures that are nothing more.
+
+    The quantiles are those of the expanded percentile bootstrap, which allows for the number of samples. Fewer than 10
+    samples have no interval.
 
     Args:
         values: (samples, figures), NaN where a sample has no value.
-        level: How often the interval should hold the truth.
-        resamples: How many times the samples are drawn.
-        seed: Of the draws.
+        level: Confidence level.
+        resamples: Bootstrap resamples over samples.
+        seed: Of the resamples.
         names: Of the figures; their numbers by default.
 
     Example:
@@ -194,6 +379,13 @@ def bootstrap_means(
             (weights.T @ filled) / (weights.T @ defined)
             for weights in drawn_images(len(values), draws=resamples, seed=seed, at_once=64)
         ]
-    low, high = quantiles(np.concatenate(draws), np.array([(1 - level) / 2, (1 + level) / 2]))
+    drawn, number = np.concatenate(draws), defined.sum(axis=0)
     keys = [str(index) for index in range(values.shape[1])] if names is None else names
-    return {key: Interval(*(float(part) for part in row)) for key, row in zip(keys, zip(observed, low, high))}
+    found = {}
+    for index, key in enumerate(keys):
+        # As wide as a t interval with n - 1 in the estimate of the variance (Hesterberg, 2015).
+        samples = max(int(number[index]), 2)
+        tail = float(ndtr(-np.sqrt(samples / (samples - 1)) * t_quantile(np.array(samples - 1), level)))
+        ends = quantiles(drawn[:, index], np.array([tail, 1 - tail]))
+        found[key] = _interval(observed[index], ends, (TOO_FEW_OBJECTS, np.array(number[index] < LEAST_OBJECTS)))
+    return found

@@ -3,7 +3,8 @@
 - ``coco``: within a class, detections by descending score, each takes the free object it overlaps most; crowds come
   last and make a detection neither right nor wrong. What is left then meets across classes by the same rule: these
   pairs are confusions. The diagonal is COCO's number of true positives, every row sums to the objects of the class,
-  every column to its detections.
+  every column to its detections. The background row holds detections without a match: on no object, or on an object
+  that another detection has matched (:mod:`~mm_metrics_plugin.functional.false_positives` tells them apart).
 - ``mmdet``: what mmdet's ``confusion_matrix.py`` counts: every overlapping pair, so duplicates and neighbours count
   again and again, and crowds count as ordinary objects.
 - ``agnostic``: pairs by descending overlap whatever their classes, one to one.
@@ -90,7 +91,7 @@ class Matches:
             f"{self.detections_ignored} ignored",
             f"{self.objects} objects, {self.objects_ignored} ignored",
             f"{hits} on the diagonal, {int(self.matrix[:-1, :-1].sum()) - hits} between classes, "
-            f"{int(self.matrix[-1].sum())} detections on background, {int(self.matrix[:, -1].sum())} objects missed",
+            f"{int(self.matrix[-1].sum())} detections without a match, {int(self.matrix[:, -1].sum())} objects without",
         ]
         if self.duplicates is not None:
             lines.append(
@@ -118,7 +119,7 @@ def match(
         num_classes: Number of classes without background.
         protocol: ``'coco'``, ``'mmdet'`` or ``'agnostic'``; see the module.
         iou_threshold: Least overlap of a pair, above 0 and at most 1.
-        score_threshold: Least score of a detection that is used, compared in the precision of the scores.
+        score_threshold: Least score of a detection that is used, compared in the precision of each score.
         names: Names of the images for error messages.
 
     Raises:
@@ -144,7 +145,7 @@ def match(
         raise ValueError(f"'iou_threshold' must be above 0 and at most 1 (found {iou_threshold})")
     detections_without_area = check_rows(detections, num_classes=num_classes, names=names)
     objects_without_area = check_rows(objects, num_classes=num_classes, names=names)
-    chosen = detections.scores >= detections.scores.dtype.type(score_threshold)
+    chosen = detections.reach(score_threshold)
     counts: dict[str, Any] = {
         "protocol": protocol,
         "iou_threshold": float(iou_threshold),

@@ -94,7 +94,7 @@ def _clipped(labels: np.ndarray, limit: int) -> np.ndarray:
     """Labels as int64, everything outside 0 to below the limit as the limit."""
     labels = np.asarray(labels).reshape(-1)
     # Read without sign, a negative number is a large one: a single comparison clips both ends.
-    unsigned = labels.view(np.dtype(f"u{labels.dtype.itemsize}"))
+    unsigned = labels.view(np.dtype(f"u{labels.dtype.itemsize}").newbyteorder(labels.dtype.byteorder))
     clipped = np.empty(labels.shape, dtype=np.int64)
     np.minimum(unsigned, min(limit, (1 << 8 * labels.dtype.itemsize) - 1), out=clipped, casting="unsafe")
     return clipped
@@ -111,18 +111,23 @@ def label_overlap(matrix: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     return matrix.diagonal(), matrix.sum(axis=0) + matrix.sum(axis=1)
 
 
-def soft_overlap(predicted: np.ndarray, target: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def soft_overlap(
+    predicted: np.ndarray, target: np.ndarray, *, ignored: Optional[np.ndarray] = None
+) -> Tuple[np.ndarray, np.ndarray]:
     """The sums of products, and of squares, of each row of two arrays, in float64.
 
     Args:
         predicted: Scores (classes, values).
         target: Their targets, of the same shape.
+        ignored: Where values are left out, of the same shape; None: nowhere.
 
     Example:
         >>> intersection, sizes = soft_overlap(np.array([[0.5, 1.0]]), np.array([[0.0, 1.0]]))
         >>> intersection.tolist(), sizes.tolist()
         ([1.0], [2.25])
     """
+    if ignored is not None and ignored.any():
+        predicted, target = np.where(ignored, 0, predicted), np.where(ignored, 0, target)
     return _row_products(predicted, target), _row_products(predicted, predicted) + _row_products(target, target)
 
 

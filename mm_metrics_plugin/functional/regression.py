@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Dict, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.summation import LARGEST, exact_limbs, exact_square, limbs_to_fractions
+from mm_metrics_plugin.functional.summation import (
+    LARGEST,
+    LIMBS,
+    exact_limbs,
+    exact_square,
+    fraction_to_float,
+    limbs_to_fractions,
+)
 
 # Squares of larger numbers could not be summed.
 LARGEST_VALUE = 1e149
+# Squares of smaller numbers would lose digits, or be 0: such numbers are multiplied by a power of two first.
+_SMALLEST_SQUARED = 1e-140
+_SCALE_BITS = 600
+# Rows of sums that :func:`regression_sums` gives.
+NUM_SUMS = 7
 
 
 @dataclass(frozen=True)
@@ -23,7 +36,8 @@ class RegressionResult:
         rmse: Its root.
         mae: Mean absolute error.
         percentage_error: Mean of the absolute error as a fraction of the target, over the targets that are not 0.
-        r2: Coefficient of determination; undefined if all targets are equal.
+        r2: Coefficient of determination; undefined if all targets are equal, and minus infinity where it is too small
+            for float64.
         max_error: The largest absolute error.
         count: How many values were compared.
         zero_targets: How many of them have no percentage error.
@@ -57,9 +71,10 @@ def regression_sums(
         percentage_floor: As in :func:`regression_error`.
 
     Returns:
-        The sums of squared errors, absolute errors, percentage errors, targets and squared targets, as limbs; the
-        number of values and of those without a percentage error; the largest error and percentage error. The first
-        two of several parts are to be added up, the last to be maximised.
+        The sums of squared errors, absolute errors, percentage errors, targets and squared targets, as limbs, and of
+        the squares of errors and targets below 1e-140, times 2^1200; the number of values and of those without a
+        percentage error; the largest error and percentage error. The first two of several parts are to be added up,
+        the last to be maximized.
 
     Example:
         >>> limbs, counts, largest = regression_sums(np.array([2.0, 3.0]), np.array([1.0, 5.0]))
@@ -73,14 +88,37 @@ def regression_sums(
     defined = base > 0
     with np.errstate(over="ignore"):
         percentage = np.divide(error, base, out=np.zeros_like(error), where=defined)
-    square, rest = exact_square(target)
+    (regular_error, tiny_error), (regular_target, tiny_target) = _by_size(error), _by_size(target)
+    square, rest = exact_square(regular_target)
     percentages = np.where(percentage <= LARGEST, percentage, 0)  # one that overflows is infinite, and so is the mean
-    limbs = np.stack([exact_limbs(values) for values in (error * error, error, percentages, target, square)])
+    limbs = np.zeros((NUM_SUMS, LIMBS), dtype=np.int64)
+    limbs[:5] = [exact_limbs(one) for one in (regular_error * regular_error, error, percentages, target, square)]
     if rest.any():
         limbs[4] += exact_limbs(rest)
+    for row, tiny in ((5, tiny_error), (6, tiny_target)):
+        if tiny.size:
+            limbs[row] = sum(exact_limbs(part) for part in exact_square(tiny))
     largest = [values.max() if values.size else -np.inf for values in (error, percentage)]
     counts = np.array([error.size, error.size - np.count_nonzero(defined)], dtype=np.int64)
     return limbs, counts, np.array(largest)
+
+
+def _by_size(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """The values with 0 for those whose squares would lose digits, and those values times 2^600."""
+    size = np.abs(values)
+    tiny = (size < _SMALLEST_SQUARED) & (size > 0)
+    if not tiny.any():
+        return values, values[:0]
+    return np.where(tiny, 0.0, values), np.ldexp(values[tiny], _SCALE_BITS)
+
+
+def _root(value: Fraction) -> float:
+    """The square root, also where the value itself is too small for float64."""
+    if not value:
+        return 0.0
+    # A power of 4 brings the value near 1, where it has all its digits.
+    half = (value.denominator.bit_length() - value.numerator.bit_length()) // 2
+    return math.ldexp(math.sqrt(float(value * Fraction(4) ** half)), -half)
 
 
 def regression_result(limbs: np.ndarray, counts: np.ndarray, largest: np.ndarray) -> RegressionResult:
@@ -94,7 +132,9 @@ def regression_result(limbs: np.ndarray, counts: np.ndarray, largest: np.ndarray
     if not count:
         nothing = math.nan
         return RegressionResult(nothing, nothing, nothing, nothing, nothing, nothing, 0, 0)
-    squared, absolute, percentage, target, target_squared = limbs_to_fractions(limbs)
+    squared, absolute, percentage, target, target_squared, tiny_squared, tiny_target_squared = limbs_to_fractions(limbs)
+    squared += tiny_squared / 4**_SCALE_BITS
+    target_squared += tiny_target_squared / 4**_SCALE_BITS
     # Rational arithmetic: sums of squares as large as the squared mean cancel here without losing a digit.
     spread = target_squared - target * target / count
     mse = float(squared / count)
@@ -103,10 +143,10 @@ def regression_result(limbs: np.ndarray, counts: np.ndarray, largest: np.ndarray
         mean_percentage = math.inf
     return RegressionResult(
         mse=mse,
-        rmse=math.sqrt(mse),
+        rmse=_root(squared / count),
         mae=float(absolute / count),
         percentage_error=mean_percentage,
-        r2=float(1 - squared / spread) if spread > 0 else math.nan,
+        r2=fraction_to_float(1 - squared / spread) if spread > 0 else math.nan,
         max_error=float(largest[0]),
         count=count,
         zero_targets=zero_targets,

@@ -66,18 +66,32 @@ class WeightedFigures:
         """The figures for weights (images, draws) that are whole numbers."""
         weights = np.ascontiguousarray(weights, dtype=np.float64)
         per_class, overall = count_figures(*np.split((self._matrix @ weights).T, 3, axis=1))
-        if self._average_precision is not None:
-            thresholds = self._average_precision.iou_thresholds
-            values = self._average_precision(weights)
-            complete = len(thresholds) == 10 and np.allclose(thresholds, COCO_IOU_THRESHOLDS, rtol=0, atol=1e-9)
-            named = {"AP": values.mean(axis=0)} if complete else {}
-            for threshold, value in zip(thresholds, values):
-                percent = round(100 * threshold)
-                if not complete or percent in (50, 75):
-                    named[f"AP_{percent}"] = value
-            for name, value in named.items():
-                per_class[name], overall[f"m{name}"] = value, mean_of_defined(value)
+        for name, value in self.average_precisions(weights).items():
+            per_class[name], overall[f"m{name}"] = value, mean_of_defined(value)
         return Figures(per_class, overall)
+
+    def average_precisions(self, weights: np.ndarray) -> Dict[str, np.ndarray]:
+        """(draws, classes) arrays of average precision by name; none for a classifier."""
+        if self._average_precision is None:
+            return {}
+        return self._by_name(self._average_precision(np.ascontiguousarray(weights, dtype=np.float64)))
+
+    def optimism(self) -> Dict[str, np.ndarray]:
+        """(classes,) how far average precision overstates that of all possible images, by name."""
+        if self._average_precision is None:
+            return {}
+        return self._by_name(self._average_precision.optimism())
+
+    def _by_name(self, values: np.ndarray) -> Dict[str, np.ndarray]:
+        """Values (thresholds, ...) by the name of the average precision: their mean, and those of single thresholds."""
+        thresholds = () if self._average_precision is None else self._average_precision.iou_thresholds
+        complete = len(thresholds) == 10 and np.allclose(thresholds, COCO_IOU_THRESHOLDS, rtol=0, atol=1e-9)
+        named = {"AP": values.mean(axis=0)} if complete else {}
+        for threshold, value in zip(thresholds, values):
+            percent = round(100 * threshold)
+            if not complete or percent in (50, 75):
+                named[f"AP_{percent}"] = value
+        return named
 
     def of_all(self) -> Figures:
         """The figures of the data as they are: one draw, every weight 1."""
@@ -144,23 +158,3 @@ def quantiles(draws: np.ndarray, shares: np.ndarray) -> np.ndarray:
     high = np.minimum(low + 1, np.maximum(defined - 1, 0))
     below, above = np.take_along_axis(ordered, low, axis=0), np.take_along_axis(ordered, high, axis=0)
     return below + (above - below) * (place - low)
-
-
-def interval_ends(name: str, value: np.ndarray, draws: np.ndarray, *, level: float) -> np.ndarray:
-    """The lower and the upper end of an interval, from a figure and what it was in every draw.
-
-    Percentiles of the draws for rates. Average precision takes the greatest of many precisions, which chance can only
-    raise: the data overstate it, and draws of the data overstate it once more (intervals by percentiles would miss the
-    truth half of the time). There the percentiles are reflected at the figure (the basic bootstrap), which takes that
-    bias off; where classes have few objects, the figure itself can then lie above the interval. Intervals of 95 % hold
-    the truth about 93 times in 100 from some 400 images on, and some 91 times with 150 (simulated).
-
-    Example:
-        >>> draws = np.linspace(0.5, 0.9, 401)
-        >>> [interval_ends(name, np.array(0.6), draws, level=0.5).round(3).tolist() for name in ("recall", "mAP")]
-        [[0.6, 0.8], [0.4, 0.6]]
-    """
-    low, high = quantiles(draws, np.array([(1 - level) / 2, (1 + level) / 2]))
-    if "AP" in name:
-        low, high = 2 * value - high, 2 * value - low
-    return np.where(np.isnan(value), np.nan, np.stack([low, high]))

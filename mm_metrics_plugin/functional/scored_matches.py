@@ -12,16 +12,16 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.functional.boxes import coco_columns, stable_order
-from mm_metrics_plugin.functional.detection import COCO_RANGE, APRecords, APSettings, match_for_ap
+from mm_metrics_plugin.functional.coco_ap import COCO_RANGE, APRecords, APSettings, match_for_ap, order_images
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch
 from mm_metrics_plugin.functional.image_counts import ImageCounts
 
 COCO_IOU_THRESHOLDS: Tuple[float, ...] = tuple(np.linspace(0.5, 0.95, 10).tolist())
-_EVERYTHING = 2**31 - 1
+COCO_MAX_DETS = 100
 
 
-def match_settings(*, num_classes: int, iou_thresholds: Sequence[float]) -> APSettings:
-    """Settings under which every detection is kept, with COCO's limits on areas and without them.
+def match_settings(*, num_classes: int, iou_thresholds: Sequence[float], max_dets: int = COCO_MAX_DETS) -> APSettings:
+    """Settings with COCO's limits on areas and without them. ``max_dets`` limits average precision and nothing else.
 
     Example:
         >>> list(match_settings(num_classes=1, iou_thresholds=[0.5]).area_ranges)
@@ -31,7 +31,7 @@ def match_settings(*, num_classes: int, iou_thresholds: Sequence[float]) -> APSe
         num_classes=num_classes,
         iou_thresholds=tuple(sorted(iou_thresholds)),
         area_ranges={"any": (-np.inf, np.inf), "coco": COCO_RANGE},
-        max_detections=(_EVERYTHING,),
+        max_detections=(max_dets,),
     )
 
 
@@ -40,8 +40,9 @@ class ScoredMatches:
     """Every detection with its score and whether it is right; rows by class, descending score, image.
 
     Attributes:
-        settings: Number of classes and IoU thresholds.
-        image_keys: (images,) what the images are called, ascending; images are numbered in this order.
+        settings: Number of classes, IoU thresholds, and the limit of average precision.
+        image_keys: (images,) what the images are called, ascending; images are numbered in this order. Two images of
+            the same key are two images.
         records: Of the detections; ``image`` is a number from 0.
         object_image: (M,) image of each object that is not a crowd.
         object_label: (M,) its class.
@@ -64,6 +65,11 @@ class ScoredMatches:
     def num_classes(self) -> int:
         """How many classes."""
         return self.settings.num_classes
+
+    @property
+    def max_dets(self) -> int:
+        """Number of detections per class and image that average precision uses. Nothing else is limited."""
+        return self.settings.max_detections[-1]
 
     @property
     def iou_thresholds(self) -> Tuple[float, ...]:
@@ -96,7 +102,7 @@ class ScoredMatches:
         """What :func:`~mm_metrics_plugin.functional.matching.match` counts at a score threshold, image by image."""
         records = self.records
         tp, used = self.flags(iou_threshold)
-        chosen = records.score >= records.score.dtype.type(score_threshold)
+        chosen = records.reach(score_threshold)
         right, wrong = tp & chosen, used & ~tp & chosen
         # Objects less true positives: no need to know which object was found.
         cells = (
@@ -135,14 +141,16 @@ def arrange_matches(
 
     Args:
         settings: Of :func:`match_settings`.
-        image_keys: The key of every image.
-        columns: ``image`` (keys), ``label``, ``score``, ``rank``, ``matched``, ``ignored`` of the detections.
-        objects: ``image`` (keys), ``label``, ``in_range`` of the objects without crowds.
+        image_keys: (images, 2) key and position of every image. Keys decide the order, and images of the same key are
+            told apart by position. (images,) keys alone do where no two images share one.
+        columns: ``image`` (like ``image_keys``), ``label``, ``score``, ``precision``, ``rank``, ``matched``,
+            ``ignored`` of the detections.
+        objects: ``image`` (like ``image_keys``), ``label``, ``in_range`` of the objects without crowds.
     """
-    keys = np.unique(image_keys)
-    image = np.searchsorted(keys, columns["image"])
+    keys, number = order_images(_with_position(image_keys))
+    image = number(_with_position(columns["image"]))
     order = stable_order(columns["label"], -columns["score"], image)
-    object_image = np.searchsorted(keys, objects["image"])
+    object_image = number(_with_position(objects["image"]))
     object_order = stable_order(object_image)
     rows = {name: value[order] for name, value in columns.items()}
     rows["image"] = image[order]
@@ -160,6 +168,12 @@ def arrange_matches(
     )
 
 
+def _with_position(image_keys: np.ndarray) -> np.ndarray:
+    if image_keys.ndim == 2:
+        return image_keys
+    return np.stack([image_keys, np.zeros_like(image_keys)], axis=1)
+
+
 def object_columns(batch: DetectionBatch) -> Dict[str, np.ndarray]:
     """Image, class and COCO's opinion on the area of the objects that are no crowds."""
     objects = batch.objects.take(~batch.objects.crowd)
@@ -175,6 +189,7 @@ def match_scores(
     *,
     num_classes: int,
     iou_thresholds: Sequence[float] = (0.5,),
+    max_dets: int = COCO_MAX_DETS,
     names: Optional[Sequence[Any]] = None,
 ) -> ScoredMatches:
     """Matches every detection, whatever its score, under the ``coco`` protocol.
@@ -183,6 +198,7 @@ def match_scores(
         batch: Detections and objects of all images.
         num_classes: Number of classes without background.
         iou_thresholds: Least overlaps of a pair; :data:`COCO_IOU_THRESHOLDS` for mAP.
+        max_dets: Number of detections per class and image that average precision uses. All are matched and counted.
         names: Names of the images for error messages.
 
     Raises:
@@ -200,7 +216,7 @@ def match_scores(
         >>> print(matches.image_counts(score_threshold=0.75))
         1 images, 2 classes: 1 true positives, 1 false positives, 0 false negatives
     """
-    settings = match_settings(num_classes=num_classes, iou_thresholds=iou_thresholds)
+    settings = match_settings(num_classes=num_classes, iou_thresholds=iou_thresholds, max_dets=max_dets)
     records = match_for_ap(batch.detections, batch.objects, settings, names=names)
     return arrange_matches(
         settings,

@@ -2,6 +2,12 @@
 
 By COCO's rule: objects outside a range of areas are ignored, a detection that takes one of them as well, and one that
 takes nothing is wrong in every range its own area lies in. Both ends of a range belong to it.
+
+Every range is matched on its own: a detection that overlaps a small and a large object may be right in both ranges. So
+TP and FP of the ranges need not add up to those of all objects, which are in the row ``all``. That row has the counts
+of the confusion matrix under ``coco`` and the average precision of COCO.
+
+All detections at or above the score threshold are counted. Only average precision has a limit, ``max_dets``.
 """
 
 from __future__ import annotations
@@ -11,10 +17,10 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.detection import APSettings, average_precision, match_for_ap
+from mm_metrics_plugin.functional.coco_ap import COCO_RANGE, APSettings, average_precision, match_for_ap
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch
 from mm_metrics_plugin.functional.image_counts import count_figures, mean_of_defined
-from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS
+from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, COCO_MAX_DETS
 
 COCO_EDGES = (32.0**2, 96.0**2)
 _NAMES = ("small", "medium", "large")
@@ -25,7 +31,9 @@ class SizeReport:
     """Figures by range of areas; undefined ones are NaN.
 
     Attributes:
-        ranges: Least and greatest area by name.
+        ranges: Least and greatest area by name. The first is ``all``; there objects and detections of any area count
+            for precision and recall.
+        max_dets: Number of detections per class and image that average precision uses.
         iou_threshold: Least overlap of a pair that counts for precision and recall.
         score_threshold: Least score of a detection that counts for precision and recall.
         objects: (ranges, classes).
@@ -36,6 +44,7 @@ class SizeReport:
     """
 
     ranges: Dict[str, Tuple[float, float]]
+    max_dets: int
     iou_threshold: float
     score_threshold: float
     objects: np.ndarray
@@ -103,6 +112,7 @@ def size_report(
     edges: Sequence[float] = COCO_EDGES,
     iou_threshold: float = 0.5,
     score_threshold: float = 0.3,
+    max_dets: int = COCO_MAX_DETS,
     names: Optional[Sequence[Any]] = None,
 ) -> SizeReport:
     """Precision and recall at a score threshold, and average precision, by the area of the objects.
@@ -113,6 +123,7 @@ def size_report(
         edges: Areas between the ranges, ascending, in square pixels. COCO's by default.
         iou_threshold: Least overlap of a pair that counts for precision and recall.
         score_threshold: Least score of a detection that counts for precision and recall.
+        max_dets: Number of detections per class and image that average precision uses.
         names: Names of the images for error messages.
 
     Example:
@@ -121,20 +132,28 @@ def size_report(
         >>> found = Detections([0], [[100, 100, 300, 290]], [0.9], [0])
         >>> print(size_report(DetectionBatch(found, there, 1), num_classes=1))
                           objects  precision   recall      mAP   mAP_50
+        all                     2     1.0000   0.5000   0.5050   0.5050
         small                   1        nan   0.0000   0.0000   0.0000
         medium                  0        nan      nan      nan      nan
         large                   1     1.0000   1.0000   1.0000   1.0000
     """
-    ranges = size_ranges(edges)
+    ranges = {"all": COCO_RANGE, **size_ranges(edges)}
     thresholds = sorted({*COCO_IOU_THRESHOLDS, float(iou_threshold)})
-    settings = APSettings(num_classes=num_classes, iou_thresholds=thresholds, area_ranges=ranges)
+    settings = APSettings(
+        num_classes=num_classes,
+        iou_thresholds=thresholds,
+        area_ranges={**ranges, "any": (-np.inf, np.inf)},
+        max_detections=(max_dets,),
+    )
     records = match_for_ap(batch.detections, batch.objects, settings, names=names)
-    precision = average_precision(records, settings).precision.mean(axis=3)
+    precision = average_precision(records, settings).precision[: len(ranges)].mean(axis=3)
     coco = [thresholds.index(value) for value in COCO_IOU_THRESHOLDS]
-    chosen = records.score >= records.score.dtype.type(score_threshold)
+    chosen = records.reach(score_threshold)
     counted = np.zeros((2, len(ranges), num_classes), dtype=np.int64)
-    for index in range(len(ranges)):
-        word, bit = divmod(index * len(thresholds) + thresholds.index(float(iou_threshold)), 64)
+    # COCO leaves boxes of negative or enormous area out of the range of all areas. The confusion matrix does not.
+    counted_ranges = [len(ranges), *range(1, len(ranges))]
+    for index, place in enumerate(counted_ranges):
+        word, bit = divmod(place * len(thresholds) + thresholds.index(float(iou_threshold)), 64)
         one = np.uint64(1) << np.uint64(bit)
         used = chosen & ((records.ignored[:, word] & one) == 0)
         right = (records.matched[:, word] & one) != 0
@@ -142,9 +161,10 @@ def size_report(
             part[index] = np.bincount(records.label[mask], minlength=num_classes)
     return SizeReport(
         ranges=ranges,
+        max_dets=max_dets,
         iou_threshold=float(iou_threshold),
         score_threshold=float(score_threshold),
-        objects=records.objects,
+        objects=records.objects[counted_ranges],
         tp=counted[0],
         fp=counted[1],
         average_precision=precision[:, coco].mean(axis=1),

@@ -6,6 +6,7 @@ of 32 bits that lie in int64, so that limbs of several batches or processes may 
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Iterator, List, Tuple
 
@@ -75,6 +76,47 @@ def _exact_parts(rest: np.ndarray) -> Iterator[np.ndarray]:
 def _to_limbs(total: int) -> np.ndarray:
     limbs = np.frombuffer(abs(total).to_bytes(4 * LIMBS, "little"), dtype="<u4").astype(np.int64)
     return limbs if total >= 0 else -limbs
+
+
+def split_values(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Numbers of any dtype as float64 and what was rounded off them: the sum of the two is the exact number.
+
+    Args:
+        values: Whole or real numbers. The difference is 0 for everything that float64 holds exactly.
+
+    Returns:
+        Two float64 arrays of the shape of ``values``.
+
+    Example:
+        >>> rounded, rest = split_values(np.array([2**60 + 1, -3]))
+        >>> rounded.tolist() == [2.0**60, -3.0], rest.tolist()
+        (True, [1.0, 0.0])
+    """
+    values = np.asarray(values)
+    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
+        upper = (values >> values.dtype.type(32)).astype(np.float64) * 2.0**32
+        lower = (values & values.dtype.type(0xFFFFFFFF)).astype(np.float64)
+        rounded = upper + lower
+        return rounded, lower - (rounded - upper)
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float64)
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        finite = np.isfinite(rounded)
+        return rounded, np.where(finite, values - np.where(finite, rounded, 0), 0).astype(np.float64)
+    return rounded, np.zeros_like(rounded)
+
+
+def fraction_to_float(value: Fraction) -> float:
+    """The float64 nearest to a fraction; infinite beyond the range of float64.
+
+    Example:
+        >>> fraction_to_float(Fraction(1, 3)), fraction_to_float(Fraction(-(10**400)))
+        (0.3333333333333333, -inf)
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def limbs_to_fractions(limbs: np.ndarray) -> List[Fraction]:

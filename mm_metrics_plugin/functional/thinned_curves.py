@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mm_metrics_plugin.functional.curves import ClassificationCurves, CountCurve, class_blocks
+from mm_metrics_plugin.functional.auc import map_classes
+from mm_metrics_plugin.functional.curves import ClassificationCurves, CountCurve, count_curve
 
 
 def thin_curve(curve: CountCurve, *, most: int = 200) -> CountCurve:
@@ -55,5 +56,8 @@ def thinned_curves(scores: np.ndarray, labels: np.ndarray, *, most: int = 200) -
         >>> len(curves.per_class[0].thresholds) <= 54, curves.per_class[0].youden()[0]
         (True, 1.0)
     """
-    blocks = (curves.per_class for curves in class_blocks(scores, labels))
-    return ClassificationCurves(tuple(thin_curve(curve, most=most) for block in blocks for curve in block))
+
+    def thinned(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
+        return thin_curve(count_curve(ranked, positives), most=most)
+
+    return ClassificationCurves(tuple(map_classes(thinned, [scores], labels)))

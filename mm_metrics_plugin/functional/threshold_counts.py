@@ -75,7 +75,7 @@ def threshold_counts(curves: DetectionCurves, *, also: Sequence[float] = ()) -> 
     best = _best(pooled)
     wanted = [*curves.confidence.tolist(), *(float(value) for value in also)]
     thresholds = np.unique(wanted if best != best else [*wanted, best])
-    counted = [_at(curve, thresholds) for curve in curves.per_class]
+    counted = [ranked.counts_at(thresholds) for ranked in curves.ranked]
     both = np.array(counted, dtype=np.int64).reshape(-1, 2, len(thresholds))
     return ThresholdCounts(
         thresholds=thresholds,
@@ -85,13 +85,6 @@ def threshold_counts(curves: DetectionCurves, *, also: Sequence[float] = ()) -> 
         best=best,
         best_per_class=np.array([_best(curve) for curve in curves.per_class]),
     )
-
-
-def _at(curve: CountCurve, thresholds: np.ndarray) -> Any:
-    """(2, points): right and wrong ones at or above each threshold, compared in the precision of the scores."""
-    scores = curve.thresholds[::-1]
-    cuts = len(scores) - np.searchsorted(scores, thresholds.astype(scores.dtype), side="left")
-    return [np.concatenate([[0], part])[cuts] for part in (curve.tp, curve.fp)]
 
 
 def _best(curve: CountCurve) -> float:

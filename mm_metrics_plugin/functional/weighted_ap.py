@@ -1,7 +1,7 @@
 """COCO's average precision with a weight for every image, for many sets of weights at once.
 
 An image of weight 2 counts as if it were there twice, one of weight 0 as if it were not there: the value is that of
-:func:`~mm_metrics_plugin.functional.detection.average_precision` for such a data set, but nothing is matched or sorted
+:func:`~mm_metrics_plugin.functional.coco_ap.average_precision` for such a data set, but nothing is matched or sorted
 again. Precision is looked at only at true positives, and what stands between two of them is added up by one
 product of a sparse matrix with the weights.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from mm_metrics_plugin.functional.boxes import group_starts
+from mm_metrics_plugin.functional.ratio_intervals import shrink
 from mm_metrics_plugin.functional.scored_matches import ScoredMatches
 
 _CELLS_AT_ONCE = 1 << 21  # of hits x draws: a few arrays of 16 MB
@@ -35,7 +36,8 @@ class WeightedAP:
     Args:
         matches: Every detection, matched.
         iou_thresholds: Those wanted; all that it was matched at by default.
-        max_detections: How many detections of a class in an image count.
+        max_dets: Number of detections per class and image that count, those with the highest scores. By default that
+            of ``matches``.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
@@ -52,12 +54,12 @@ class WeightedAP:
         matches: ScoredMatches,
         *,
         iou_thresholds: Optional[Sequence[float]] = None,
-        max_detections: int = 100,
+        max_dets: Optional[int] = None,
     ) -> None:
         self.num_classes, self.num_images = matches.num_classes, matches.num_images
         self.iou_thresholds = tuple(matches.iou_thresholds if iou_thresholds is None else iou_thresholds)
         records = matches.records
-        within = records.rank < max_detections
+        within = records.rank < (matches.max_dets if max_dets is None else max_dets)
         flags = [matches.flags(value, coco_areas=True) for value in self.iou_thresholds]
         tp = np.stack([right & within for right, _ in flags])
         used = np.stack([counted & within for _, counted in flags])
@@ -116,6 +118,28 @@ class WeightedAP:
             for part, values in zip(parts, result):
                 if len(part.hits):
                     values[:, part.label] += _area(part, weights, taken, objects[part.label])
+        return result
+
+    def optimism(self) -> np.ndarray:
+        """How far average precision overstates that of all possible images.
+
+        The precision at a true positive counts this true positive itself. So it exceeds the precision p among the
+        detections of at least this score, on average by (1 - p) / rank. The mean of this over the objects is the bias.
+        p is estimated from the detections before it and, of the first ones, from the average precision.
+
+        Returns:
+            (thresholds, classes); 0 for classes without true positives.
+        """
+        ones = np.ones((self.num_images, 1))
+        values, objects, seen = self(ones)[:, 0], (self._objects @ ones)[:, 0], (self._seen @ ones)[:, 0]
+        prior = np.stack([(1 + shrink(value, np.where(np.isnan(value), 0.0, objects))) / 2 for value in values])
+        result = np.zeros(values.shape)
+        for (start, stop), parts in zip(self._spans, self._parts):
+            taken = np.cumsum(seen[start:stop])
+            for part, row, first in zip(parts, result, prior):
+                rank = np.maximum(taken[part.hits] - part.ignored_before, 1)
+                precision = (np.arange(len(rank)) + first[part.label]) / rank
+                row[part.label] = ((1 - precision) / rank).sum() / max(objects[part.label], 1)
         return result
 
 

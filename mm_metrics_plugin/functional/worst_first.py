@@ -6,7 +6,7 @@ from typing import Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.assignment import position_in_group
+from mm_metrics_plugin.functional._arrays import position_in_group
 
 
 def worst_first(

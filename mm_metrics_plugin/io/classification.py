@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.functional.score_precision import reach
+from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.reading import PathLike
 from mm_metrics_plugin.io.results import text_or_nothing
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.tally import Tally
+from mm_metrics_plugin.io.values import score_precision, to_array, written_bytes
+
+SINGLE_LABEL, MULTI_LABEL = TASKS = ("single-label", "multi-label")
+SUM_TOLERANCE = 0.01  # softmax in half precision sums to 1 within this
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +37,9 @@ class ClassificationResults:
         names (Tuple[str, ...]): Path of each sample, "" where unknown.
         sample_idx (np.ndarray): (samples,) number in the data set, -1 where unknown.
         tally (Tally): Samples read, used and dropped.
+        task_reason (str): Why the results are taken as single-label or multi-label.
+        precision (np.ndarray): (samples,) code of the precision in which the scores of each sample were written (see
+            ``functional.score_precision``).
     """
 
     source: str
@@ -41,14 +50,41 @@ class ClassificationResults:
     names: Tuple[str, ...]
     sample_idx: np.ndarray
     tally: Tally
+    precision: np.ndarray
+    task_reason: str = ""
+
+    @property
+    def task(self) -> str:
+        """``'single-label'`` or ``'multi-label'``."""
+        return SINGLE_LABEL if self.targets is None else MULTI_LABEL
+
+    def as_multi_label(self, reason: str) -> ClassificationResults:
+        """The same results as a multi-label task, in which every sample happens to have one true class.
+
+        Examples:
+            >>> sample = {"pred_score": np.array([0.2, 0.8]), "gt_label": np.array([1])}
+            >>> results = classification_from_samples([sample], "results.pkl")
+            >>> results.task, results.as_multi_label("another run is").targets
+            ('single-label', array([[0, 1]], dtype=int8))
+        """
+        if self.labels is None:
+            return self
+        targets = np.zeros(self.scores.shape, dtype=np.int8)
+        targets[np.arange(len(targets)), self.labels] = 1
+        return replace(self, labels=None, targets=targets, task_reason=reason)
+
+    def reach(self, threshold: float) -> np.ndarray:
+        """(samples, classes) whether each score is at least the threshold, in the precision of the sample's scores."""
+        return reach(self.scores, threshold, self.precision)
 
 
-def read_classification(path: PathLike, *, trust: bool = False) -> ClassificationResults:
+def read_classification(path: PathLike, *, trust: bool = False, task: Optional[str] = None) -> ClassificationResults:
     """Read what mmpretrain's ``tools/test.py --out`` wrote.
 
     Args:
         path (str or PathLike): The ``.pkl`` file.
         trust (bool): Read it with plain pickle, which runs whatever is in it. Default False.
+        task (str, optional): ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
 
     Raises:
         UnsafePickleError: The pickle asks for something that data never needs.
@@ -67,18 +103,22 @@ def read_classification(path: PathLike, *, trust: bool = False) -> Classificatio
     """
     path = Path(path)
     content = read_pickle(path, trust=trust)
-    return classification_from_samples(content, path.name, most_bytes=path.stat().st_size)
+    return classification_from_samples(content, path.name, most_bytes=path.stat().st_size, task=task)
 
 
 def classification_from_samples(
-    content: Any, source: str, *, most_bytes: Optional[int] = None
+    content: Any, source: str, *, most_bytes: Optional[int] = None, task: Optional[str] = None
 ) -> ClassificationResults:
     """Stack what a result pickle holds.
+
+    The task is multi-label if any sample has a ``gt_score``, or a number of true or predicted labels other than one.
+    Otherwise it is single-label.
 
     Args:
         content (list): One dict a sample.
         source (str): How messages name it.
         most_bytes (int, optional): Refuse scores that take more than this, before they are copied.
+        task (str, optional): ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
 
     Examples:
         >>> sample = {"pred_score": np.array([0.2, 0.8]), "gt_label": np.array([1])}
@@ -97,55 +137,106 @@ def classification_from_samples(
 
     rows = [_array(sample.get("pred_score"), number, "pred_score", source) for number, sample in enumerate(content)]
     classes = len(rows[0])
+    if not classes:
+        raise _error(source, 0, "pred_score", "must hold the score of at least one class", "0 scores")
     for number, row in enumerate(rows):
         if row.shape != (classes,) or row.dtype.kind != "f":
             raise _error(source, number, "pred_score", f"must be {classes} scores", f"{row.dtype} {row.shape}")
-    if most_bytes is not None and sum(row.nbytes for row in rows) > most_bytes:
+    if most_bytes is not None and sum(written_bytes(row) for row in rows) > most_bytes:
         raise ResultFileError(f"{source}: holds more scores than a file of this size can")
-    scores = np.stack(rows)
+    scores = np.asarray(np.stack(rows))
     finite = np.isfinite(scores).all(axis=1)
     if not finite.all():
         number = int(np.argmin(finite))
         bad = int(np.argmin(np.isfinite(scores[number])))
         raise _error(source, number, "pred_score", "must be finite", f"{scores[number, bad]} at index {bad}")
 
-    labels, targets = _truth(content, classes, source)
+    true = _true_labels(content, classes, source)
+    predicted = None
+    if any(sample.get("pred_label") is not None for sample in content):
+        predicted = [_labels(one.get("pred_label"), n, "pred_label", classes, source) for n, one in enumerate(content)]
+    inferred, reason = _infer_task(content, true, predicted, scores)
+    if task is not None:
+        reason = "--task"
+    labels, targets = _truth(content, true, classes, task or inferred, source)
+    if labels is not None:  # which are counted in a confusion matrix
+        check_num_classes(classes, source, most_bytes, labels_only=False)
     return ClassificationResults(
         source=source,
         scores=scores,
-        predictions=_predictions(content, scores, source),
+        predictions=_predictions(predicted, scores),
         labels=labels,
         targets=targets,
         names=tuple(text_or_nothing(sample.get("img_path")) for sample in content),
         sample_idx=np.array([_whole(sample.get("sample_idx")) for sample in content], dtype=np.int64),
         tally=Tally(len(content), len(content)),
+        task_reason=reason,
+        precision=np.array([score_precision(row) for row in rows], dtype=np.uint8),
     )
 
 
-def _predictions(content: List[Any], scores: np.ndarray, source: str) -> np.ndarray:
-    if all(sample.get("pred_label") is None for sample in content):
+def _predictions(predicted: Optional[Sequence[np.ndarray]], scores: np.ndarray) -> np.ndarray:
+    if predicted is None:
         return np.argmax(scores, axis=1)
-    lists = [
-        _labels(sample.get("pred_label"), n, "pred_label", scores.shape[1], source) for n, sample in enumerate(content)
+    return np.array([int(found[0]) if len(found) == 1 else -1 for found in predicted], dtype=np.int64)
+
+
+def _true_labels(content: List[Any], classes: int, source: str) -> List[Optional[np.ndarray]]:
+    """The true labels of each sample; None where it has a ``gt_score`` instead."""
+    return [
+        None if sample.get("gt_score") is not None else _labels(sample.get("gt_label"), n, "gt_label", classes, source)
+        for n, sample in enumerate(content)
     ]
-    return np.array([int(found[0]) if len(found) == 1 else -1 for found in lists], dtype=np.int64)
 
 
-def _truth(content: List[Any], classes: int, source: str) -> Tuple[Optional[np.ndarray], Optional[np.ndarray]]:
-    if all(sample.get("gt_score") is not None for sample in content):
-        rows = [_array(sample["gt_score"], number, "gt_score", source) for number, sample in enumerate(content)]
-        for number, row in enumerate(rows):
+def _infer_task(
+    content: List[Any],
+    true: Sequence[Optional[np.ndarray]],
+    predicted: Optional[Sequence[np.ndarray]],
+    scores: np.ndarray,
+) -> Tuple[str, str]:
+    """The task, and the evidence for it."""
+    for number, labels in enumerate(true):
+        if labels is None:
+            return MULTI_LABEL, f"sample number {number} has a 'gt_score'"
+    for field, lists in (("true", true), ("predicted", predicted or ())):
+        for number, labels in enumerate(lists):
+            if len(labels) != 1:  # type: ignore[arg-type]
+                return MULTI_LABEL, f"sample number {number} has {len(labels)} {field} labels"  # type: ignore[arg-type]
+    reason = "every sample has one true label" + (" and one predicted label" if predicted is not None else "")
+    if scores.min() >= 0 and scores.max() <= 1:
+        sums = scores.sum(axis=1, dtype=np.float64)
+        other = int(np.count_nonzero(np.abs(sums - 1) > SUM_TOLERANCE))
+        if other:
+            reason += f", but the scores of {other:,} of {len(sums):,} samples do not sum to 1"
+    return SINGLE_LABEL, reason
+
+
+def _truth(
+    content: List[Any], true: Sequence[Optional[np.ndarray]], classes: int, task: str, source: str
+) -> Tuple[Optional[np.ndarray], Optional[np.ndarray]]:
+    """The labels of a single-label task, or the targets of a multi-label task."""
+    targets = np.zeros((len(true), classes), dtype=np.int8) if task == MULTI_LABEL else None
+    chosen = np.zeros(len(true), dtype=np.int64)
+    for number, labels in enumerate(true):
+        row, field = None, "gt_label"
+        if labels is None:
+            field = "gt_score"
+            row = _array(content[number][field], number, field, source)
             if row.shape != (classes,) or not np.isin(row, (-1, 0, 1)).all():
-                raise _error(
-                    source, number, "gt_score", f"must be {classes} of -1, 0 and 1", f"{row.dtype} {row.shape}"
-                )
-        return None, np.stack(rows).astype(np.int8)
-    lists = [_labels(sample.get("gt_label"), n, "gt_label", classes, source) for n, sample in enumerate(content)]
-    if all(len(found) == 1 for found in lists):
-        return np.concatenate(lists), None
-    targets = np.zeros((len(lists), classes), dtype=np.int8)
-    targets[np.repeat(np.arange(len(lists)), [len(found) for found in lists]), np.concatenate(lists)] = 1
-    return None, targets
+                raise _error(source, number, field, f"must be {classes} of -1, 0 and 1", f"{row.dtype} {row.shape}")
+            labels = np.flatnonzero(row == 1)
+        if targets is not None:
+            if row is not None:
+                targets[number] = row
+            else:
+                targets[number, labels] = 1
+        elif len(labels) != 1 or (row is not None and (row < 0).any()):
+            found = f"{len(labels)} true and {0 if row is None else int((row < 0).sum())} ignored classes"
+            raise _error(source, number, field, "must hold one true class in a single-label task", found)
+        else:
+            chosen[number] = labels[0]
+    return (chosen, None) if targets is None else (None, targets)
 
 
 def _labels(value: Any, number: int, field: str, classes: int, source: str) -> np.ndarray:
@@ -154,6 +245,8 @@ def _labels(value: Any, number: int, field: str, classes: int, source: str) -> n
         return np.empty(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise _error(source, number, field, "must be whole numbers", f"{array.dtype} {array.shape}")
+    if array.shape == (1,) and 0 <= int(array[0]) < classes:  # nearly all: spares two reductions
+        return array.astype(np.int64)
     if array.min() < 0 or array.max() >= classes:
         wrong = int(array[(array < 0) | (array >= classes)][0])
         raise _error(source, number, field, f"must be between 0 and {classes - 1}", wrong)
@@ -164,8 +257,9 @@ def _array(value: Any, number: int, field: str, source: str) -> np.ndarray:
     if value is None:
         raise _error(source, number, field, "must be an array", "nothing")
     array: Optional[np.ndarray] = None
-    with suppress(TypeError, ValueError, RuntimeError):
-        array = np.atleast_1d(np.asarray(value.detach().cpu() if hasattr(value, "detach") else value))
+    with suppress(TypeError, ValueError, RuntimeError, OverflowError):
+        array = to_array(value)
+        array = array if array.ndim else array.reshape(1)
     if array is None or (array.size and array.dtype.kind not in "fiu"):
         raise _error(source, number, field, "must be an array of numbers", type(value).__name__)
     return array

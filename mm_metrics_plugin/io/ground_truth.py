@@ -12,11 +12,20 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection_batch import Objects
+from mm_metrics_plugin.io.class_order import (
+    ANNOTATIONS,
+    CLASS_ORDERS,
+    CLASSES,
+    coco_categories,
+    describe_orders,
+    first_ten,
+)
 from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
 from mm_metrics_plugin.io.reading import PathLike, read_bytes
 from mm_metrics_plugin.io.tally import Tally
 
 ImageId = Union[int, str]
+DEEPEST = 64  # levels of XML
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +41,14 @@ class GroundTruth:
             objects are marked as ``crowd``.
         tally (Tally): Annotations read, used and dropped.
         classes (Tuple[str, ...], optional): Class names in the order of the labels, None where the file has none.
-        category_ids (Tuple, optional): COCO's category id of each label.
+        category_ids (Tuple, optional): COCO's category id of each label, None where the file lacks the class.
+        unselected_category_ids (Tuple): Category ids of the file whose class was not chosen.
+        class_order (str): What labels follow: ``'annotations'`` (the order of the file's categories), ``'classes'``
+            (the given class names), ``'metainfo'`` (those of a config), or ``''`` where the file names no classes.
+        class_conflict (str): Two orders of the classes are known and differ; what to say to results with labels.
+        images_ordered (bool): Whether the images are in the order of the test set, so that results without image ids
+            can be joined by position.
+        image_folders (Tuple[str, ...]): The folders of a config that its images are in. Their names are then paths.
     """
 
     source: str
@@ -42,18 +58,33 @@ class GroundTruth:
     objects: Objects
     tally: Tally
     classes: Optional[Tuple[str, ...]] = None
-    category_ids: Optional[Tuple[ImageId, ...]] = None
+    category_ids: Optional[Tuple[Optional[ImageId], ...]] = None
     unselected_category_ids: Tuple[ImageId, ...] = ()
+    class_order: str = ""
+    class_conflict: str = ""
+    images_ordered: bool = True
+    image_folders: Tuple[str, ...] = ()
 
 
-def read_ground_truth(path: PathLike, *, classes: Optional[Sequence[str]] = None) -> GroundTruth:
+def read_ground_truth(
+    path: PathLike,
+    *,
+    classes: Optional[Sequence[str]] = None,
+    class_order: Optional[str] = None,
+    image_set: Optional[PathLike] = None,
+) -> GroundTruth:
     """Read COCO annotations (a ``.json`` file) or VOC annotations (a folder of ``.xml`` files).
 
     Args:
         path (str or PathLike): The file or folder.
-        classes (Sequence[str], optional): Names of the classes to use; all of them by default. As in mmdet, labels
-            of COCO files follow the order of the file's categories whatever the order given here, and labels of VOC
-            files follow the order given here (the alphabet by default).
+        classes (Sequence[str], optional): Names of the classes to use. Labels of VOC files follow this order; VOC files
+            define none, so it must be given. For COCO files the default is all classes.
+        class_order (str, optional): For COCO files: ``'annotations'`` numbers labels in the order of the file's
+            categories, as mmdet's ``CocoDataset`` does whatever the order of ``classes``; ``'classes'`` numbers them in
+            the order of ``classes``, which may then hold names that the file lacks. By default as ``'annotations'``,
+            and results with labels are refused if the orders differ.
+        image_set (str or PathLike, optional): For VOC folders: the list of the test set, one image id per line, such as
+            ``ImageSets/Main/test.txt``. Only these images are read, in this order. By default all files of the folder.
 
     Raises:
         ResultFileError: The file is damaged, of another kind, or has no such class.
@@ -65,7 +96,7 @@ def read_ground_truth(path: PathLike, *, classes: Optional[Sequence[str]] = None
         ...     "categories": [{"id": 3, "name": "cat"}],
         ...     "annotations": [
         ...         {"id": 1, "image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10], "area": 80, "iscrowd": 0},
-        ...         {"id": 2, "image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 0.5], "area": 5, "iscrowd": 0}]}
+        ...         {"id": 2, "image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 0], "area": 0, "iscrowd": 0}]}
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "instances.json")
         ...     _ = path.write_text(json.dumps(content))
@@ -73,40 +104,54 @@ def read_ground_truth(path: PathLike, *, classes: Optional[Sequence[str]] = None
         >>> truth.classes, truth.image_ids, truth.objects.labels
         (('cat',), (7,), array([0]))
         >>> truth.tally.to_dict()
-        {'read': 2, 'used': 1, 'dropped': {'empty or thinner than a pixel': 1}}
+        {'read': 2, 'used': 1, 'dropped': {'empty': 1}}
     """
     if isinstance(classes, str):
         raise ResultFileError(f"'classes' must be a list of names (found {classes!r})")
     path = Path(path)
+    if class_order is not None and class_order not in CLASS_ORDERS:
+        raise ResultFileError(f"'class_order' must be one of {', '.join(CLASS_ORDERS)} (found {class_order!r})")
     if path.is_dir():
-        return _read_voc(path, classes)
+        if class_order == ANNOTATIONS:
+            raise ResultFileError(f"{path.name}: VOC annotations have no order of classes; labels follow --classes")
+        return _read_voc(path, classes, image_set)
+    if image_set is not None:
+        raise ResultFileError(f"{path.name}: --image-set belongs to a folder of VOC files; this file lists its images")
     if path.suffix.lower() != ".json":
         raise ResultFileError(f"{path.name}: ground truth is a COCO .json file or a folder of VOC .xml files")
-    return _read_coco(read_json(path), path.name, classes)
+    return _read_coco(read_json(path), path.name, classes, class_order)
 
 
 # -- COCO ------------------------------------------------------------------------------------------------------------
 
 
-def _read_coco(content: Any, source: str, classes: Optional[Sequence[str]]) -> GroundTruth:
+def _read_coco(content: Any, source: str, classes: Optional[Sequence[str]], class_order: Optional[str]) -> GroundTruth:
     for part in ("images", "annotations", "categories"):
         if not isinstance(content, dict) or not isinstance(content.get(part), list):
             raise ResultFileError(
                 f"{source}: is no COCO annotation file (expected lists 'images', 'annotations' and 'categories'; "
                 f"{_found(content)})"
             )
-    images, annotations, categories = content["images"], content["annotations"], content["categories"]
+    images, annotations = content["images"], content["annotations"]
 
     image_ids = identities(column(images, "id", source, "image"), "id", source, "image")
     _refuse_repeated(image_ids, "image ids", source)
     sizes = np.stack([numbers(column(images, side, source, "image"), side, source, "image") for side in SIDES], axis=1)
     names = [name if isinstance(name, str) else "" for name in (image.get("file_name", "") for image in images)]
 
-    category_ids = identities(column(categories, "id", source, "category"), "id", source, "category")
+    category_ids, category_names = coco_categories(content, source)
+    if not category_ids:
+        raise ResultFileError(f"{source}: 'categories' must list at least one class (found an empty list)")
     _refuse_repeated(category_ids, "category ids", source)
-    category_names = column(categories, "name", source, "category")
-    chosen = _choose([str(name) for name in category_names], classes, source)
-    labels_of = {category_ids[at]: label for label, at in enumerate(chosen)}
+    names_of_labels, conflict = _label_names(category_names, classes, class_order, source)
+    if class_order == CLASSES:
+        place = {name: label for label, name in enumerate(names_of_labels)}
+        labels_of = {one: place[name] for one, name in zip(category_ids, category_names) if name in place}
+    else:
+        wanted = set(names_of_labels)
+        chosen = [one for one, name in zip(category_ids, category_names) if name in wanted]
+        labels_of = {one: label for label, one in enumerate(chosen)}
+    ids_of_labels = {label: one for one, label in labels_of.items()}
 
     if any("id" in row for row in annotations if isinstance(row, dict)):
         _refuse_repeated(
@@ -125,7 +170,8 @@ def _read_coco(content: Any, source: str, classes: Optional[Sequence[str]]) -> G
     crowd = np.array([bool(row.get("iscrowd", False)) for row in annotations], dtype=bool)
     ignore = np.array([bool(row.get("ignore", False)) for row in annotations], dtype=bool)
 
-    # The rules of mmdet's CocoDataset, so that counts agree with what a model was tested on.
+    # Objects thinner than a pixel and those whose area is 0 are kept, as in pycocotools. mmdet's CocoDataset leaves
+    # them out. Boxes that nothing can overlap and annotations marked 'ignore' are left out, as in mmdet, and counted.
     left, top, width, height = boxes.T
     image_height, image_width = sizes[image].T if len(image_ids) else np.zeros((2, len(image)))
     inside_width = np.maximum(0, np.minimum(left + width, image_width) - np.maximum(left, 0))
@@ -133,8 +179,8 @@ def _read_coco(content: Any, source: str, classes: Optional[Sequence[str]]) -> G
     reasons = {
         "image not in the file": image < 0,
         "marked 'ignore'": ignore,
+        "empty": (width <= 0) | (height <= 0) | (area < 0),
         "outside the image": inside_width * inside_height == 0,
-        "empty or thinner than a pixel": (area <= 0) | (width < 1) | (height < 1),
         "category not in the file": ~listed,
         "class not chosen": label < 0,
     }
@@ -146,9 +192,11 @@ def _read_coco(content: Any, source: str, classes: Optional[Sequence[str]]) -> G
         image_sizes=np.clip(sizes, 0, 1 << 40).astype(np.int64),
         objects=Objects(image[keep], boxes[keep], label[keep], crowd=crowd[keep], area=area[keep], box_format="xywh"),
         tally=Tally.of(keep, reasons),
-        classes=tuple(str(category_names[at]) for at in chosen),
-        category_ids=tuple(category_ids[at] for at in chosen),
+        classes=names_of_labels,
+        category_ids=tuple(ids_of_labels.get(label) for label in range(len(names_of_labels))),
         unselected_category_ids=tuple(set(category_ids) - set(labels_of)),
+        class_order=class_order or ANNOTATIONS,
+        class_conflict=conflict,
     )
 
 
@@ -171,30 +219,41 @@ def _places(values: List[Any], places: Dict[Any, int]) -> np.ndarray:
         return np.array([places.get(v, -1) if isinstance(v, (int, str)) else -1 for v in values], dtype=np.int64)
 
 
-def _choose(names: List[str], classes: Optional[Sequence[str]], source: str) -> List[int]:
+def _label_names(
+    names: Sequence[str], classes: Optional[Sequence[str]], class_order: Optional[str], source: str
+) -> Tuple[Tuple[str, ...], str]:
+    """The class of each label, and what to say to results with labels if two orders are known and differ."""
+    if class_order == CLASSES:
+        if classes is None:
+            raise ResultFileError("--class-order classes: the classes must be given (--classes)")
+        wanted = set(classes)
+        chosen = tuple(name for name in names if name in wanted)
+        if len(set(chosen)) < len(chosen):
+            twice = next(name for name in chosen if chosen.count(name) > 1)
+            raise ResultFileError(f"{source}: has more than one category of the name {twice!a}")
+        if not chosen:
+            raise ResultFileError(f"{source}: has no {listing('class', classes)}; it has {listing('class', names)}")
+        return tuple(classes), ""
     if classes is None:
-        return list(range(len(names)))
-    unknown = [name for name in classes if name not in names]
+        return tuple(names), ""
+    known, wanted = set(names), set(classes)
+    unknown = [name for name in classes if name not in known]
     if unknown:
         raise ResultFileError(f"{source}: has no {listing('class', unknown)}; it has {listing('class', names)}")
-    return [at for at, name in enumerate(names) if name in classes]
+    chosen = tuple(name for name in names if name in wanted)
+    if chosen == tuple(classes) or class_order is not None:
+        return chosen, ""
+    return chosen, (
+        f"{describe_orders(chosen, source, classes, '--classes')}. Say which order the labels follow: --class-order "
+        "annotations (mmdet's CocoDataset numbers them so) or --class-order classes"
+    )
 
 
-def _refuse_repeated(values: List[Any], what: str, source: str) -> None:
+def _refuse_repeated(values: Sequence[Any], what: str, source: str) -> None:
     if len(set(values)) < len(values):
         seen: set = set()
         repeated = [value for value in values if value in seen or seen.add(value)]  # type: ignore[func-returns-value]
         raise ResultFileError(f"{source}: {len(repeated)} {what} come twice ({first_ten(repeated)})")
-
-
-def first_ten(values: Sequence[Any]) -> str:
-    """The first ten of a list for a message.
-
-    Examples:
-        >>> first_ten(range(12))
-        '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...'
-    """
-    return ", ".join(ascii(value) for value in values[:10]) + (", ..." if len(values) > 10 else "")
 
 
 def listing(noun: str, names: Sequence[Any]) -> str:
@@ -213,10 +272,10 @@ def listing(noun: str, names: Sequence[Any]) -> str:
 # -- VOC -------------------------------------------------------------------------------------------------------------
 
 
-def _read_voc(folder: Path, classes: Optional[Sequence[str]]) -> GroundTruth:
+def _read_voc(folder: Path, classes: Optional[Sequence[str]], image_set: Optional[PathLike]) -> GroundTruth:
     if (folder / "Annotations").is_dir():
         folder = folder / "Annotations"
-    files = sorted(folder.glob("*.xml"))
+    files = sorted(folder.glob("*.xml")) if image_set is None else _files_of(Path(image_set), folder)
     if not files:
         raise ResultFileError(f"{folder.name}: holds no .xml files")
     image: List[int] = []
@@ -227,6 +286,10 @@ def _read_voc(folder: Path, classes: Optional[Sequence[str]]) -> GroundTruth:
     sizes: List[List[int]] = []
     for number, path in enumerate(files):
         root = _parse(path)
+        if root.tag != "annotation":
+            raise ResultFileError(
+                f"{path.name}: is no VOC annotation (expected the root element 'annotation'; found {root.tag[:60]!a})"
+            )
         size = root.find("size")
         sizes.append([0, 0] if size is None else [_whole(size, side, path) for side in SIDES])
         image_names.append(root.findtext("filename") or f"{path.stem}.jpg")
@@ -240,23 +303,63 @@ def _read_voc(folder: Path, classes: Optional[Sequence[str]]) -> GroundTruth:
             # VOC counts pixels from 1; mmdet's XMLDataset takes one off all four edges, and so does this.
             boxes.append([_whole(corners, edge, path) - 1 for edge in ("xmin", "ymin", "xmax", "ymax")])
             difficult.append(element.find("difficult") is not None and bool(_whole(element, "difficult", path)))
-    chosen = sorted(set(names)) if classes is None else list(classes)
-    labels = _places(names, {name: label for label, name in enumerate(chosen)})
-    keep = labels >= 0
+    if classes is None:
+        raise ResultFileError(
+            f"{folder.name}: VOC annotations do not say which label a class has; list all classes of the model in the "
+            "order of its labels with --classes, or give the config as TRUTH (the folder has objects of "
+            f"{listing('class', sorted(set(names))) if names else 'no class'})"
+        )
+    labels = _places(names, {name: label for label, name in enumerate(classes)})
+    objects = Objects(
+        np.array(image, dtype=np.int64),
+        np.array(boxes, dtype=np.float64).reshape(-1, 4),
+        labels,
+        crowd=np.array(difficult, dtype=bool),
+    )
+    reasons = {SWAPPED: has_swapped_corners(objects.boxes), "class not chosen": labels < 0}
     return GroundTruth(
         source=folder.name,
         image_ids=tuple(path.stem for path in files),
         image_names=tuple(image_names),
         image_sizes=np.array(sizes, dtype=np.int64),
-        objects=Objects(
-            np.array(image, dtype=np.int64)[keep],
-            np.array(boxes, dtype=np.float64).reshape(-1, 4)[keep],
-            labels[keep],
-            crowd=np.array(difficult, dtype=bool)[keep],
-        ),
-        tally=Tally.of(keep, {"class not chosen": ~keep}),
-        classes=tuple(chosen),
+        objects=objects.take(~np.any(list(reasons.values()), axis=0)),
+        tally=Tally.of(labels, reasons),
+        classes=tuple(classes),
+        class_order=CLASSES,
+        images_ordered=image_set is not None,
     )
+
+
+SWAPPED = "corners swapped"
+
+
+def has_swapped_corners(boxes: np.ndarray) -> np.ndarray:
+    """Which boxes (left, top, right, bottom) end before they begin. They are no boxes, and nothing can match them.
+
+    Examples:
+        >>> has_swapped_corners(np.array([[0, 0, 9, 9], [9, 0, 0, 9], [5, 5, 5, 9]]))
+        array([False,  True, False])
+    """
+    return (boxes[:, 2] < boxes[:, 0]) | (boxes[:, 3] < boxes[:, 1])
+
+
+def _files_of(image_set: Path, folder: Path) -> List[Path]:
+    """The annotation file of every image of a list, in its order."""
+    try:
+        lines = read_bytes(image_set).decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise ResultFileError(
+            f"{image_set.name}: must be text with one image id per line (found something else)"
+        ) from None
+    ids = [line.strip() for line in lines if line.strip()]
+    if not ids:
+        raise ResultFileError(f"{image_set.name}: lists no image")
+    _refuse_repeated(ids, "image ids", image_set.name)
+    present = {path.stem for path in folder.glob("*.xml")}
+    missing = [one for one in ids if one not in present]
+    if missing:
+        raise ResultFileError(f"{image_set.name}: {listing('image', missing)} without annotations in {folder.name}")
+    return [folder / f"{one}.xml" for one in ids]
 
 
 def _whole(parent: Element, tag: str, path: Path) -> int:
@@ -274,9 +377,23 @@ def _parse(path: Path) -> Element:
     """Parse XML that declares nothing: without a DOCTYPE there are no entities to expand or fetch."""
     builder = TreeBuilder()
     parser = expat.ParserCreate()
+    depth = 0
+
+    def start(tag: str, attributes: Any) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEEPEST:
+            raise ResultFileError(f"{path.name}: is nested deeper than {DEEPEST} levels, which VOC files never are")
+        builder.start(tag, {})  # VOC files have no attributes
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
+
     handlers: Dict[str, Callable[..., Any]] = {
-        "StartElementHandler": builder.start,
-        "EndElementHandler": builder.end,
+        "StartElementHandler": start,
+        "EndElementHandler": end,
         "CharacterDataHandler": builder.data,
     }
     for name, handler in handlers.items():

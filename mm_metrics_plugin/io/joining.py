@@ -9,9 +9,14 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, check_rows
+from mm_metrics_plugin.io.budget import check_num_classes
+from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing
 from mm_metrics_plugin.io.results import DetectionResults
 from mm_metrics_plugin.io.tally import Tally
+
+IMAGE_ID, POSITION = "image id", "position"
+MOST_CLASSES = 1 << 16  # labels beyond are refused by name
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +31,10 @@ class Joined:
         detections (Tally): Detections read, used and dropped.
         objects (Tally): Objects read, used and dropped.
         missing_images (int): Images the results do not speak of, taken as without detections.
+        class_order (str): What labels follow: ``'annotations'``, ``'classes'`` or ``'metainfo'`` as in
+            :class:`GroundTruth`, or ``'labels'`` where nobody names the classes.
+        joined_by (str): ``'image id'``, or ``'position'`` where the results have no ids (mmdet 2.x).
+        image_sizes (np.ndarray, optional): (images, 2) height and width, 0 where unknown.
     """
 
     batch: DetectionBatch
@@ -35,6 +44,9 @@ class Joined:
     detections: Tally
     objects: Tally
     missing_images: int
+    class_order: str = LABELS
+    joined_by: str = IMAGE_ID
+    image_sizes: Optional[np.ndarray] = None
 
     def counts(self) -> Dict[str, Any]:
         """What was read, used and dropped, as a plain dict.
@@ -58,6 +70,9 @@ def join(
 ) -> Joined:
     """Join results to the ground truth by image id, or by position where results have no ids (mmdet 2.x).
 
+    mmdet 2.x tested COCO data sets in the order of the annotation file's images, and VOC data sets in the order of
+    their image set. A folder of VOC files has no order of its own: results without ids need ``image_set``.
+
     Args:
         truth (GroundTruth): What is there; ``results.truth`` where it came with the results.
         results (DetectionResults): What was found.
@@ -66,7 +81,8 @@ def join(
             COCO results name only images with detections, so none of theirs is missing.
 
     Raises:
-        ResultFileError: Images are missing, unknown or come twice, or labels are beyond the classes.
+        ResultFileError: Images are missing, unknown or come twice, labels are beyond the classes, or it is not known
+            which order of classes they follow.
 
     Examples:
         >>> from mm_metrics_plugin.io.results import results_from_images
@@ -76,6 +92,8 @@ def join(
         >>> joined.batch.num_images, joined.classes, joined.counts()["detections"]
         (1, ('cat',), {'read': 1, 'used': 1, 'dropped': {}})
     """
+    if truth.class_conflict and results.category_ids is None:
+        raise ResultFileError(f"{results.source}: holds labels, not class names: {truth.class_conflict}")
     place, missing = _places(truth, results, allow_missing)
     names = _class_names(truth, results, classes)
     detections = results.detections
@@ -94,15 +112,23 @@ def join(
         classes=names,
         image_ids=truth.image_ids,
         image_names=truth.image_names,
+        image_sizes=truth.image_sizes,
         detections=tally,
         objects=truth.tally,
         missing_images=missing,
+        class_order=truth.class_order or (CLASSES if classes else LABELS),
+        joined_by=POSITION if results.image_ids is None else IMAGE_ID,
     )
 
 
 def _places(truth: GroundTruth, results: DetectionResults, allow_missing: bool) -> Tuple[np.ndarray, int]:
     """For every image of the results its number in the ground truth, and how many of the latter have none."""
     if results.image_ids is None:
+        if not truth.images_ordered:
+            raise ResultFileError(
+                f"{results.source}: has no image ids (mmdet 2.x), and {truth.source} has no order of images; give the "
+                "list of the test set with --image-set, such as ImageSets/Main/test.txt"
+            )
         if results.num_images != len(truth.image_ids):
             raise ResultFileError(
                 f"{results.source}: has no image ids and must have one entry for each of the {len(truth.image_ids)} "
@@ -134,14 +160,33 @@ def _places(truth: GroundTruth, results: DetectionResults, allow_missing: bool) 
 def _class_names(truth: GroundTruth, results: DetectionResults, classes: Optional[Sequence[str]]) -> Tuple[str, ...]:
     names = truth.classes if truth.classes is not None else tuple(classes or ())
     if not names:
-        labels = [results.detections.labels, truth.objects.labels]
-        most = max([int(column.max()) + 1 for column in labels if len(column)], default=0)
-        names = tuple(map(str, range(min(max(most, results.num_classes or 0), 1 << 16))))
+        names = tuple(map(str, range(max(classes_from_labels(results, truth), results.num_classes or 0))))
+    if classes is None:
+        check_num_classes(len(names), results.source, results.file_size, labels_only=False)
     if results.num_classes is not None and results.num_classes != len(names):
         raise ResultFileError(
             f"{results.source}: has {results.num_classes} classes where {truth.source} has {len(names)}"
         )
     return names
+
+
+def classes_from_labels(results: DetectionResults, truth: GroundTruth) -> int:
+    """The number of classes, by the largest label, where nothing names the classes.
+
+    Raises:
+        ResultFileError: There are more than a file of this size explains.
+
+    Examples:
+        >>> from mm_metrics_plugin.io.results import results_from_images
+        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
+        >>> results = results_from_images([{"img_id": 7, "pred_instances": found, "gt_instances": found}], "a.pkl")
+        >>> classes_from_labels(results, results.truth)
+        4
+    """
+    labels = [results.detections.labels, truth.objects.labels]
+    most = max([int(column.max()) + 1 for column in labels if len(column)], default=0)
+    check_num_classes(most, results.source, results.file_size, labels_only=True)
+    return min(max(most, 0), MOST_CLASSES)
 
 
 def _by_category(truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, Tally]:

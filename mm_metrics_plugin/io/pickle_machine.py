@@ -5,20 +5,21 @@ on anything but the :class:`StandIn` and :class:`InMaking` objects it was given.
 emit (instances, extension codes, POP, DUP, memo slots out of order, ...) is refused rather than interpreted: the
 fewer moves a file has, the fewer there are to get wrong.
 
-Amplification is bounded by one ledger: everything that makes more memory than its bytes in the file is charged
-against a budget proportional to the file.
+Everything that can take more memory than its bytes in the file is charged to a :class:`MemoryBudget`.
 """
 
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 
+from mm_metrics_plugin.io.budget import MemoryBudget
+
 Names = Mapping[Tuple[str, str], "StandIn"]
 
-CONTAINER_COST = 64  # bytes of an empty list, dict or tuple, about
+CONTAINER_COST = 64  # bytes of an empty list or dict, and of a tuple of up to three items
 SET_COST = 256
-BASE_BUDGET = 32 << 20
-BUDGET_PER_BYTE = 20  # small arrays take up to 16.5 times their bytes in the file; 80 empty ones an image are usual
+RECALL_COST = 256  # bytes it takes to keep track of a value that is used more than once
+LONGEST_SHORT_TEXT = 64  # text up to this length may be used again at no cost
 LONGEST_LINE = 4096  # of a number or name written as text
 MOST_ODD_KEYS = 20_000  # keys that are not text: their hashes can be made to collide, which costs the square of this
 LONGEST_TUPLE_KEY = 8
@@ -75,24 +76,32 @@ class Machine:
         names (Mapping): The only (module, name) pairs that are known, each with its stand-in.
         source (str): How messages name the file.
         persistent (callable, optional): Answers persistent ids; without it they are refused.
+        budget (MemoryBudget, optional): That of the file this pickle is a part of; by default one for ``data``.
     """
 
     __slots__ = (
         "asked",
         "budget",
+        "charge",
         "data",
         "memo",
         "names",
         "odd_keys",
         "outer",
         "persistent",
+        "recalled",
         "source",
         "stack",
         "start",
     )
 
     def __init__(
-        self, data: bytes, names: Names, source: str, persistent: Optional[Callable[[Any], Any]] = None
+        self,
+        data: bytes,
+        names: Names,
+        source: str,
+        persistent: Optional[Callable[[Any], Any]] = None,
+        budget: Optional[MemoryBudget] = None,
     ) -> None:
         self.data = data
         self.names = names
@@ -102,15 +111,12 @@ class Machine:
         self.stack: List[Any] = []
         self.outer: List[List[Any]] = []  # the stacks below each open mark
         self.memo: List[Any] = []
-        self.budget = BASE_BUDGET + BUDGET_PER_BYTE * len(data)
+        self.budget = budget or MemoryBudget(len(data))
+        self.charge = self.budget.charge
         self.odd_keys = 0
         self.asked: Dict[StandIn, int] = {}  # where each name came last
-
-    def charge(self, cost: int) -> None:
-        """Take ``cost`` bytes from what the file may occupy."""
-        self.budget -= cost
-        if self.budget < 0:
-            raise Damaged("it unfolds to far more data than the file holds")
+        # Ids of the values that are used more than once. The height and size of each are filled in after reading.
+        self.recalled: Dict[int, Optional[Tuple[int, int]]] = {}
 
     def take(self, at: int, length: int) -> bytes:
         """The next ``length`` bytes."""
@@ -139,10 +145,15 @@ class Machine:
         if not 0 <= index < len(self.memo):
             raise Damaged(f"memo slot {index} is empty")
         value = self.memo[index]
-        if isinstance(value, InMaking):
-            value = value.built
-            if value is None:
-                raise Damaged("a value is used before it is complete")
+        kind = type(value)
+        if kind is not StandIn and (kind is not str or len(value) > LONGEST_SHORT_TEXT):
+            if isinstance(value, InMaking):
+                value = value.built
+                if value is None:
+                    raise Damaged("a value is used before it is complete")
+            if id(value) not in self.recalled:
+                self.charge(RECALL_COST)
+                self.recalled[id(value)] = None
         self.stack.append(value)
 
     def remember(self, index: int) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 import struct
 from codecs import raw_unicode_escape_decode  # by its name, the codec would be imported at first use
+from sys import getsizeof
 from typing import Any, Callable, List, Tuple
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
+from mm_metrics_plugin.io.budget import OverBudget
 from mm_metrics_plugin.io.pickle_machine import (
     CONTAINER_COST,
     SET_COST,
@@ -89,7 +91,7 @@ def run(machine: Machine, at: int = 0) -> Tuple[Any, int]:
         raise UnsafePickleError(
             f"{machine.source}: {error}, at byte {at}; result data never needs it, and nothing in the file was run"
         ) from None
-    except Damaged as error:
+    except (Damaged, OverBudget) as error:
         raise ResultFileError(f"{machine.source}: {error}, at byte {at}") from None
     except (IndexError, struct.error):
         what = "the file ends too early" if at + 9 >= len(data) else "the pickle is damaged"
@@ -152,7 +154,9 @@ def _float_line(machine: Machine, at: int) -> int:
 @opcode("UNICODE")
 def _unicode_line(machine: Machine, at: int) -> int:
     text, end = machine.line(at, len(machine.data))
-    machine.stack.append(raw_unicode_escape_decode(text)[0])
+    value = raw_unicode_escape_decode(text)[0]
+    machine.charge(getsizeof(value))
+    machine.stack.append(value)
     return end
 
 
@@ -199,7 +203,9 @@ def _sized(name: str, layout: str, make: Callable[[bytes], Any]) -> None:
     def handler(machine: Machine, at: int) -> int:
         length = length_at(machine.data, at)[0]
         at += size
-        machine.stack.append(make(machine.take(at, length)))
+        value = make(machine.take(at, length))
+        machine.charge(getsizeof(value))
+        machine.stack.append(value)
         return at + length
 
 
@@ -251,9 +257,9 @@ def _tuple3(machine: Machine, at: int) -> int:
 
 @opcode("TUPLE")
 def _tuple(machine: Machine, at: int) -> int:
-    machine.charge(CONTAINER_COST)
-    items = machine.since_mark()
-    machine.stack.append(tuple(items))
+    value = tuple(machine.since_mark())
+    machine.charge(getsizeof(value))
+    machine.stack.append(value)
     return at
 
 
@@ -266,23 +272,27 @@ def _empty_list(machine: Machine, at: int) -> int:
 
 @opcode("LIST")
 def _list(machine: Machine, at: int) -> int:
-    machine.charge(CONTAINER_COST)
     items = machine.since_mark()
+    machine.charge(getsizeof(items))
     machine.stack.append(items)
     return at
 
 
 @opcode("APPEND")
 def _append(machine: Machine, at: int) -> int:
-    value = machine.stack.pop()
-    machine.top(list).append(value)
-    return at
+    return _extend(machine, [machine.stack.pop()], at)
 
 
 @opcode("APPENDS")
 def _appends(machine: Machine, at: int) -> int:
-    items = machine.since_mark()
-    machine.top(list).extend(items)
+    return _extend(machine, machine.since_mark(), at)
+
+
+def _extend(machine: Machine, items: List[Any], at: int) -> int:
+    target = machine.top(list)
+    before = getsizeof(target)
+    target.extend(items)
+    machine.charge(getsizeof(target) - before)
     return at
 
 
@@ -317,7 +327,10 @@ def _set_items(machine: Machine, items: List[Any], at: int) -> int:
     if len(items) % 2:
         raise Damaged("a key stands without its value")
     machine.check_keys(keys)
-    machine.top(dict).update(zip(keys, items[1::2]))
+    target = machine.top(dict)
+    before = getsizeof(target)
+    target.update(zip(keys, items[1::2]))
+    machine.charge(getsizeof(target) - before)
     return at
 
 
@@ -332,16 +345,20 @@ def _empty_set(machine: Machine, at: int) -> int:
 def _additems(machine: Machine, at: int) -> int:
     items = machine.since_mark()
     machine.check_keys(items)
-    machine.top(set).update(items)
+    target = machine.top(set)
+    before = getsizeof(target)
+    target.update(items)
+    machine.charge(getsizeof(target) - before)
     return at
 
 
 @opcode("FROZENSET")
 def _frozenset(machine: Machine, at: int) -> int:
-    machine.charge(SET_COST)
     items = machine.since_mark()
     machine.check_keys(items)
-    machine.stack.append(frozenset(items))
+    value = frozenset(items)
+    machine.charge(getsizeof(value))
+    machine.stack.append(value)
     return at
 
 
@@ -382,7 +399,12 @@ def _binput(machine: Machine, at: int) -> int:
 
 @opcode("LONG_BINPUT")
 def _long_binput(machine: Machine, at: int) -> int:
-    machine.remember(_UINT32(machine.data, at)[0])
+    memo = machine.memo
+    index = _UINT32(machine.data, at)[0]
+    if index == len(memo):  # as `remember`, for the most frequent opcode
+        memo.append(machine.stack[-1])
+    else:
+        machine.remember(index)
     return at + 4
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import io
 import os
+import threading
 import warnings
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 LONGEST_SIDE = 480
 QUALITY = 80
+_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -21,43 +24,107 @@ class Thumbnail:
     Args:
         uri (str): The picture as a ``data:`` address.
         size (Tuple[int, int]): Width and height of the real one, in pixels.
+        turned (bool): Whether its EXIF data swapped width and height.
     """
 
     uri: str
     size: Tuple[int, int]
+    turned: bool = False
+
+    def has_size(self, height: int, width: int) -> bool:
+        """Whether the real one has this size, as stored or as shown; True where the size is not known.
+
+        Examples:
+            >>> Thumbnail("", (640, 480)).has_size(480, 640), Thumbnail("", (640, 480)).has_size(0, 0)
+            (True, True)
+        """
+        if height <= 0 or width <= 0:
+            return True
+        return self.size == (width, height) or (self.turned and self.size == (height, width))
 
 
-def find_picture(name: str, folder: Optional[str]) -> Optional[Path]:
-    """Where a picture is.
+class ImageFinder:
+    """Finds the image files of a dataset below the folders they belong in, and nowhere else.
+
+    A name that leads out of the folders is not followed, and neither is a link that does: an annotation file cannot put
+    other files of the user into a page.
 
     Args:
-        name (str): As the ground truth names it.
-        folder (str, optional): Where to look, by the name and by its last part. A name never leads out of the folder:
-            an annotation file cannot fetch other files of ours into a page. None: the name is the whole path.
-
-    Returns:
-        Path: None if there is no such file.
+        names (Sequence[str]): Of all images of the dataset, as the ground truth gives them.
+        dataset_folders (Sequence[str]): The folders of a config's dataset. Names below them are whole paths.
+        folder (str, optional): Look in this folder instead: for the name (for its part below the dataset's folder, if
+            it is a whole path), and then for its last part. The last part is used only if no other image of the dataset
+            has the same, because ``cam1/0001.jpg`` is not ``cam2/0001.jpg``.
 
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as place:
         ...     _ = Path(place, "a.jpg").write_bytes(b"")
-        ...     find_picture("val/a.jpg", place).name, find_picture("/etc/passwd", place)
-        ('a.jpg', None)
+        ...     finder = ImageFinder(["val/a.jpg", "../b.jpg"], folder=place)
+        ...     finder.find("val/a.jpg").path.name, finder.find("val/a.jpg").by_last_part, finder.find("../b.jpg").path
+        ('a.jpg', True, None)
     """
-    if not name or "\0" in name:
-        return None
-    if folder is None:
-        places = [Path(name)]
-    else:
-        inside = os.path.normpath(name)
-        leaves = os.path.isabs(inside) or os.path.splitdrive(inside)[0] or inside.split(os.sep)[0] == os.pardir
-        places = [] if leaves else [Path(folder, inside)]
-        places.append(Path(folder, os.path.basename(name.replace("\\", "/"))))
+
+    def __init__(self, names: Sequence[str], dataset_folders: Sequence[str] = (), folder: Optional[str] = None) -> None:
+        self.dataset_folders = [os.path.abspath(one) for one in dataset_folders]
+        self.folder = None if folder is None else os.path.abspath(folder)
+        self._same_last_part = Counter(map(_last_part, names))
+
+    def find(self, name: str) -> FoundImage:
+        """Where an image is."""
+        if not name or "\0" in name:
+            return FoundImage()
+        whole = os.path.abspath(name)
+        inside = [one for one in self.dataset_folders if _is_below(whole, one)]
+        if self.folder is None:
+            return _existing(whole, inside[0]) if inside else FoundImage(outside=True)
+        found = FoundImage()
+        for relative in [*(os.path.relpath(whole, one) for one in inside), name]:
+            found = _existing(os.path.abspath(os.path.join(self.folder, relative)), self.folder)
+            if found.path is not None or found.outside:
+                return found
+        if self._same_last_part[_last_part(name)] == 1:
+            found = _existing(os.path.join(self.folder, _last_part(name)), self.folder)
+        return replace(found, by_last_part=True)
+
+
+@dataclass(frozen=True)
+class FoundImage:
+    """Where an image is.
+
+    Args:
+        path (Path, optional): None if there is no such file, or none that may be shown.
+        by_last_part (bool): Whether only the last part of the name was looked for. The image should then have the size
+            that the ground truth gives.
+        outside (bool): Whether there is no path because the file is outside the folder.
+    """
+
+    path: Optional[Path] = None
+    by_last_part: bool = False
+    outside: bool = False
+
+
+def _last_part(name: str) -> str:
+    return os.path.basename(name.replace("\\", "/"))
+
+
+def _is_below(path: str, folder: str) -> bool:
     try:
-        return next((place for place in places if place.is_file()), None)
+        return path != folder and os.path.commonpath([path, folder]) == folder
+    except ValueError:  # on different drives
+        return False
+
+
+def _existing(path: str, folder: str) -> FoundImage:
+    """The file if it is there and below the folder, by its name and after following links."""
+    try:
+        if not _is_below(path, folder) or not os.path.isfile(path):
+            return FoundImage()
+        if not _is_below(os.path.realpath(path), os.path.realpath(folder)):
+            return FoundImage(outside=True)
     except OSError:  # such as a name that is too long
-        return None
+        return FoundImage()
+    return FoundImage(Path(path))
 
 
 def thumbnail(path: Path, *, longest_side: int = LONGEST_SIDE) -> Optional[Thumbnail]:
@@ -81,13 +148,14 @@ def thumbnail(path: Path, *, longest_side: int = LONGEST_SIDE) -> Optional[Thumb
     from PIL import Image, ImageOps
 
     try:
-        with warnings.catch_warnings():
+        with _LOCK, warnings.catch_warnings():  # of two threads one could leave its filter behind
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path) as opened:
                 # JPEGs are then read at a fraction of their size, which is several times as quick.
                 size = opened.size
                 opened.draft("RGB", (longest_side, longest_side))
-                if opened.getexif().get(0x0112) in (5, 6, 7, 8):  # lies on its side; older Pillows forget it on turning
+                turned = opened.getexif().get(0x0112) in (5, 6, 7, 8)  # older Pillows forget it on turning
+                if turned:
                     size = (size[1], size[0])
                 picture = _eight_bits(ImageOps.exif_transpose(opened))
                 picture.thumbnail((longest_side, longest_side))
@@ -95,7 +163,7 @@ def thumbnail(path: Path, *, longest_side: int = LONGEST_SIDE) -> Optional[Thumb
                 picture.save(written, format="JPEG", quality=QUALITY)
     except Exception:  # whatever is wrong with a file of somebody else's: there is no picture
         return None
-    return Thumbnail("data:image/jpeg;base64," + base64.b64encode(written.getvalue()).decode("ascii"), size)
+    return Thumbnail("data:image/jpeg;base64," + base64.b64encode(written.getvalue()).decode("ascii"), size, turned)
 
 
 def _eight_bits(picture):  # type: ignore[no-untyped-def]

@@ -38,8 +38,11 @@ def read_plain_coco(
     settings = config.get("test_dataloader", {}).get("dataset") or {}
     if not _is_plain(config, settings):
         return None
-    names = classes or (settings.get("metainfo") or {}).get("classes") or _default_classes()
+    own = (settings.get("metainfo") or {}).get("classes") or _default_classes()
+    names = classes or own
     if not isinstance(names, (list, tuple)):  # a file of names, or none at all
+        return None
+    if tuple(names) != tuple(own or names):  # given names may number labels otherwise than the config's
         return None
     root = settings.get("data_root") or ""
     try:
@@ -56,6 +59,7 @@ def read_plain_coco(
         source=source,
         image_names=tuple(os.path.join(folder, name) for name in truth.image_names),
         objects=replace(truth.objects, boxes=boxes, box_format="xyxy"),
+        image_folders=(folder,) if folder else (),
     )
 
 

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -19,11 +19,12 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection_batch import Detections, Objects
-from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId
+from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, has_swapped_corners
 from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
 from mm_metrics_plugin.io.reading import PathLike
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.tally import Tally
+from mm_metrics_plugin.io.values import score_precision, to_array
 
 LEAST_BYTES_PER_BOX = 8  # four numbers of half precision
 
@@ -45,6 +46,7 @@ class DetectionResults:
         category_ids (Tuple, optional): The category ids of a ``coco`` file.
         num_classes (int, optional): Number of classes, where the file tells.
         truth (GroundTruth, optional): The ground truth inside the file, if it is there.
+        file_size (int, optional): In bytes; None if the content comes from no file.
     """
 
     source: str
@@ -58,6 +60,7 @@ class DetectionResults:
     category_ids: Optional[Tuple[ImageId, ...]] = None
     num_classes: Optional[int] = None
     truth: Optional[GroundTruth] = None
+    file_size: Optional[int] = None
 
 
 def read_results(path: PathLike, *, trust: bool = False) -> DetectionResults:
@@ -84,21 +87,20 @@ def read_results(path: PathLike, *, trust: bool = False) -> DetectionResults:
     path = Path(path)
     kind = path.suffix.lower()
     if kind == ".json":
-        return _read_coco(read_json(path), path.name)
+        return replace(_read_coco(read_json(path), path.name), file_size=path.stat().st_size)
     if kind not in (".pkl", ".pickle"):
         raise ResultFileError(f"{path.name}: results are a .pkl, .pickle or .json file (found {kind or 'no suffix'!r})")
-    content = read_pickle(path, trust=trust)
-    return results_from_images(content, path.name, most_boxes=path.stat().st_size // LEAST_BYTES_PER_BOX)
+    content, size = read_pickle(path, trust=trust), path.stat().st_size
+    return results_from_images(content, path.name, file_size=size)
 
 
-def results_from_images(content: Any, source: str, *, most_boxes: Optional[int] = None) -> DetectionResults:
+def results_from_images(content: Any, source: str, *, file_size: Optional[int] = None) -> DetectionResults:
     """Lay flat what a result pickle holds.
 
     Args:
         content (list): One entry an image.
         source (str): How messages name it.
-        most_boxes (int, optional): Refuse more boxes than this, before they are copied. A file whose images share
-            one array can name any number of them.
+        file_size (int, optional): Refuse more boxes than a file of this size can hold, before they are copied.
 
     Examples:
         >>> one_class = [np.array([[0, 0, 9, 9, 0.5]])]
@@ -109,10 +111,11 @@ def results_from_images(content: Any, source: str, *, most_boxes: Optional[int] 
         what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
         raise ResultFileError(f"{source}: must be a list with one entry an image (found {what})")
     first = content[0]
+    most_boxes = None if file_size is None else file_size // LEAST_BYTES_PER_BOX
     if isinstance(first, dict):
-        return _Images(content, source, most_boxes).read()
+        return replace(_Images(content, source, most_boxes).read(), file_size=file_size)
     if isinstance(first, (list, tuple)):
-        return _read_mmdet_2(content, source, most_boxes)
+        return replace(_read_mmdet_2(content, source, most_boxes), file_size=file_size)
     raise ResultFileError(
         f"{source}: image number 0 must be a dict (mmdet 3.x) or a list of arrays (mmdet 2.x) "
         f"(found {type(first).__name__})"
@@ -139,13 +142,17 @@ class _Images:
         ids = [int(one) if isinstance(one, np.integer) else one for one in ids]
         self.ids = identities(ids, "img_id", source, "image")
         found = self._instances("pred_instances", ("bboxes", "scores", "labels"))
-        detections = Detections(found["image"], found["bboxes"], found["scores"], found["labels"])
+        detections = Detections(
+            found["image"], found["bboxes"], found["scores"], found["labels"], precision=found["precision"]
+        )
         names = tuple(text_or_nothing(image.get("img_path")) for image in images)
         sizes = np.array([_size(image.get("ori_shape")) for image in images], dtype=np.int64)
         objects = self._truth()
         truth = None
         if objects is not None:
-            tally = Tally(len(objects), len(objects))
+            swapped = has_swapped_corners(objects.boxes)
+            tally = Tally.of(swapped, {SWAPPED: swapped})
+            objects = objects.take(~swapped)
             truth = GroundTruth(source, tuple(self.ids), names, sizes, objects, tally)
         return DetectionResults(
             source=source,
@@ -179,8 +186,17 @@ class _Images:
             raise ResultFileError(f"{self.source}: {sum(lengths)} boxes are more than a file of this size can hold")
         flat = {"image": np.repeat(np.arange(len(lengths)), lengths)}
         for field, values in columns.items():
-            flat[field] = self._flat(values, lengths, key, field)
+            arrays = self._arrays(values, key, field)
+            flat[field] = self._flat(arrays, lengths, key, field)
+            if field == "scores":
+                codes = np.array([score_precision(value) for value in arrays], dtype=np.uint8)
+                flat["precision"] = np.repeat(codes, lengths)
         return flat
+
+    def _arrays(self, values: List[Any], key: str, field: str) -> List[np.ndarray]:
+        if set(map(type, values)) == {np.ndarray} and all(value.ndim and value.dtype.isnative for value in values):
+            return values
+        return [self._array(value, number, f"{key}.{field}") for number, value in enumerate(values)]
 
     def _lengths(self, values: List[Any], field: str) -> List[int]:
         try:
@@ -192,12 +208,12 @@ class _Images:
                     raise self._error(number, field, "must be an array", found) from None
             raise
 
-    def _flat(self, values: List[Any], lengths: List[int], key: str, field: str) -> np.ndarray:
-        if set(map(type, values)) != {np.ndarray} or not all(value.ndim for value in values):
-            values = [self._array(value, number, f"{key}.{field}") for number, value in enumerate(values)]
+    def _flat(self, values: List[np.ndarray], lengths: List[int], key: str, field: str) -> np.ndarray:
         width = (4,) if field == "bboxes" else ()
         filled = [value for value in values if value.size]
-        if [len(value) for value in values] != lengths or any(value.shape[1:] != width for value in filled):
+        if [len(value) for value in values] != lengths or any(
+            len(value) and value.shape[1:] != width for value in values
+        ):
             self._refuse_shapes(values, lengths, key, field)
         if not filled:
             return np.empty((0, *width), np.int64 if field == "labels" else np.float32)
@@ -206,13 +222,16 @@ class _Images:
             for number, value in enumerate(values):
                 if value.size and value.dtype.kind not in kinds:
                     raise self._error(number, f"{key}.{field}", expected, value.dtype)
-        return np.concatenate(filled)
+        if field == "labels" and np.result_type(*{value.dtype for value in filled}).kind == "f":
+            # No integer dtype holds both; labels this large are refused later, by the number of classes.
+            filled = [np.minimum(value, np.iinfo(np.int64).max).astype(np.int64) for value in filled]
+        return np.asarray(np.concatenate(filled))
 
     def _array(self, value: Any, number: int, field: str) -> np.ndarray:
         if isinstance(value, (np.ndarray, list, tuple)) or hasattr(value, "__array__"):
             try:
-                array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-            except (TypeError, ValueError, RuntimeError) as error:
+                array = to_array(value)
+            except (TypeError, ValueError, RuntimeError, OverflowError) as error:
                 raise self._error(number, field, "must be an array", str(error)[:80]) from None
             if array.ndim:
                 return array
@@ -226,7 +245,7 @@ class _Images:
                     number, name, "must have shape (N, 4); rotated boxes are not supported by this report", value.shape
                 )
             shape = (length, 4) if field == "bboxes" else (length,)
-            if len(value) != length or (value.size and value.shape != shape):
+            if len(value) != length or (len(value) and value.shape != shape):
                 raise self._error(number, name, f"must have shape {shape}", value.shape)
 
     def _error(self, number: int, field: str, expected: str, found: Any) -> ResultFileError:
@@ -302,7 +321,7 @@ def _read_mmdet_2(content: List[Any], source: str, most_boxes: Optional[int]) ->
             )
     arrays = list(chain.from_iterable(per_image))
     for number, array in enumerate(arrays):
-        if type(array) is not np.ndarray or array.ndim != 2 or array.shape[1] != 5 or array.dtype.kind != "f":
+        if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] != 5 or array.dtype.kind != "f":
             image, label = divmod(number, num_classes)
             found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
             rotated = isinstance(array, np.ndarray) and array.ndim == 2 and array.shape[1] in (6, 9)
@@ -315,7 +334,8 @@ def _read_mmdet_2(content: List[Any], source: str, most_boxes: Optional[int]) ->
     count = int(lengths.sum())
     if most_boxes is not None and count > most_boxes:
         raise ResultFileError(f"{source}: {count} boxes are more than a file of this size can hold")
-    rows = np.concatenate(arrays) if arrays else np.empty((0, 5), np.float32)
+    rows = np.asarray(np.concatenate(arrays)) if arrays else np.empty((0, 5), np.float32)
+    precision = np.repeat(np.array([score_precision(array) for array in arrays], dtype=np.uint8), lengths)
     labels = np.tile(np.arange(num_classes), len(per_image))
     images = np.repeat(np.arange(len(per_image)), num_classes)
     return DetectionResults(
@@ -323,7 +343,9 @@ def _read_mmdet_2(content: List[Any], source: str, most_boxes: Optional[int]) ->
         dialect="mmdet 2",
         num_images=len(per_image),
         image_ids=None,
-        detections=Detections(np.repeat(images, lengths), rows[:, :4], rows[:, 4], np.repeat(labels, lengths)),
+        detections=Detections(
+            np.repeat(images, lengths), rows[:, :4], rows[:, 4], np.repeat(labels, lengths), precision=precision
+        ),
         tally=Tally(count, count),
         image_names=("",) * len(per_image),
         image_sizes=np.zeros((len(per_image), 2), np.int64),

@@ -7,18 +7,22 @@ import pickle
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from sys import getsizeof
+from typing import Any, Iterator, List
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
-from mm_metrics_plugin.io.pickle_machine import Machine, StandIn
+from mm_metrics_plugin.io.budget import OverBudget
+from mm_metrics_plugin.io.pickle_machine import Damaged, Machine, StandIn
 from mm_metrics_plugin.io.pickle_opcodes import run
 from mm_metrics_plugin.io.reading import PathLike, read_bytes
 from mm_metrics_plugin.io.stand_ins import NAMES
 
 DEEPEST = 64
-_LEAVES = (str, int, float, bool, type(None), bytes, bytearray, complex, set, frozenset)
+REFERENCE_COST = 32  # bytes that readers need for each array in a list
+_NUMBERS = frozenset((int, float, bool, type(None)))
+_LEAVES = (complex, set, frozenset)
 
 
 def read_pickle(path: PathLike, *, trust: bool = False) -> Any:
@@ -75,9 +79,12 @@ def loads(data: bytes, source: str = "pickle") -> Any:
     machine = Machine(data, NAMES, source)
     with _collector_paused():
         value, end = run(machine)
-    if end != len(data):
-        raise ResultFileError(f"{source}: {len(data) - end} bytes follow the end of the pickle, at byte {end}")
-    stray = _check_nesting(value, f"{source}: lists or dicts are nested deeper than {DEEPEST} levels, by byte {end}")
+        if end != len(data):
+            raise ResultFileError(f"{source}: {len(data) - end} bytes follow the end of the pickle, at byte {end}")
+        try:
+            stray = _check_content(value, machine)
+        except (Damaged, OverBudget) as error:
+            raise ResultFileError(f"{source}: {error}, by byte {end}") from None
     if stray is not None:
         what, at = (stray.name, machine.asked[stray]) if isinstance(stray, StandIn) else ("an unfinished value", end)
         raise UnsafePickleError(
@@ -86,42 +93,76 @@ def loads(data: bytes, source: str = "pickle") -> Any:
     return value
 
 
-def _check_nesting(value: Any, too_deep: str) -> Any:
-    """Refuse a value whose nesting would exhaust whoever walks it.
+def _check_content(value: Any, machine: Machine) -> Any:
+    """Charge every value for each time it is used again, and refuse content that is nested too deeply.
+
+    A pickle of 300 bytes can hold a list that holds one list twice, which holds one list twice, and so on. It takes
+    little memory until somebody copies or prints it. After this check, whoever walks through the content needs no more
+    time and memory than the budget allows.
 
     Returns:
-        object: Whatever in it is no data, such as a stand-in that was never called; None if there is none.
+        object: A value that is not data, such as a stand-in that was never called; None if there is none.
     """
-    heights: Dict[int, int] = {}  # of the containers seen to the end; shared ones are walked once
-    path: List[Tuple[Any, Iterator[Any], int]] = []
+    recalled = machine.recalled
+    path: List[_Open] = []
     child: Any = value
-    height = 0
     while True:
         kind = type(child)
-        if isinstance(child, (dict, list, tuple)):
-            known = heights.get(id(child))
-            if known is None:
+        if kind not in _NUMBERS:
+            known = recalled.get(id(child))
+            if known is not None:
+                machine.charge(known[1])
+                if len(path) + known[0] > DEEPEST:
+                    raise _too_deep()
+                path[-1].add(*known)
+            elif isinstance(child, (np.ndarray, np.generic, str, bytes, bytearray)):
+                size = REFERENCE_COST + child.nbytes if isinstance(child, np.ndarray) else getsizeof(child)
+                if id(child) in recalled:
+                    recalled[id(child)] = 0, size
+                if path:
+                    path[-1].size += size
+            elif isinstance(child, (dict, list, tuple)):
                 if len(path) >= DEEPEST:
-                    raise ResultFileError(too_deep)
-                path.append((child, iter(child.values() if isinstance(child, dict) else child), height))
-                height = 0
-            else:
-                height = max(height, known)
-        elif kind not in _LEAVES and not isinstance(child, (np.ndarray, np.generic, np.dtype)):
-            return child
+                    raise _too_deep()
+                path.append(_Open(child))
+            elif kind not in _LEAVES and not isinstance(child, np.dtype):
+                return child
         while path:
-            container, children, outer = path[-1]
-            try:
-                child = next(children)
+            container = path[-1]
+            child = next(container.children, path)
+            if child is not path:  # which is no data, so it marks the end
                 break
-            except StopIteration:
-                path.pop()
-                heights[id(container)] = height + 1
-                if len(path) + height + 1 > DEEPEST:
-                    raise ResultFileError(too_deep) from None
-                height = max(outer, height + 1)
+            path.pop()
+            if container.identity in recalled:
+                recalled[container.identity] = container.height, container.size
+            if path:
+                path[-1].add(container.height, container.size)
         else:
             return None
+
+
+class _Open:
+    """A container that is being looked through: what is left of it, and the height and size of what was seen."""
+
+    __slots__ = ("children", "height", "identity", "size")
+
+    def __init__(self, container: Any) -> None:
+        self.identity = id(container)
+        values = container.values() if isinstance(container, dict) else container
+        self.children: Iterator[Any] = iter(values)
+        if _NUMBERS.issuperset(map(type, values)):  # nothing to look into
+            self.children = iter(())
+        self.height = 1
+        self.size = getsizeof(container)
+
+    def add(self, height: int, size: int) -> None:
+        """Count a value in it."""
+        self.height = max(self.height, height + 1)
+        self.size += size
+
+
+def _too_deep() -> Damaged:
+    return Damaged(f"lists or dicts are nested deeper than {DEEPEST} levels")
 
 
 @contextmanager

@@ -25,6 +25,34 @@ def image_order(image_ids: Sequence[ImageId]) -> List[ImageId]:
     return sorted(image_ids, key=lambda one: (isinstance(one, str), one))
 
 
+def in_image_order(joined: Joined) -> Joined:
+    """The same images in the order that decides between equal scores, whatever their order in the ground truth.
+
+    Examples:
+        >>> found, there = Detections([0, 1], np.zeros((2, 4)), [0.1, 0.2], [0, 0]), Objects.empty()
+        >>> joined = Joined(DetectionBatch(found, there, 2), ("cat",), (9, 7), ("b", "a"), Tally(2, 2), Tally(0, 0), 0)
+        >>> ordered = in_image_order(joined)
+        >>> ordered.image_ids, ordered.image_names, ordered.batch.detections.image.tolist()
+        ((7, 9), ('a', 'b'), [1, 0])
+    """
+    ordered = image_order(joined.image_ids)
+    place = {image_id: at for at, image_id in enumerate(ordered)}
+    places = np.array([place[image_id] for image_id in joined.image_ids], dtype=np.int64)
+    names = dict(zip(joined.image_ids, joined.image_names))
+    detections, objects = joined.batch.detections, joined.batch.objects
+    return replace(
+        joined,
+        batch=DetectionBatch(
+            replace(detections, image=places[detections.image]),
+            replace(objects, image=places[objects.image]),
+            joined.batch.num_images,
+        ),
+        image_ids=tuple(ordered),
+        image_names=tuple(names[image_id] for image_id in ordered),
+        image_sizes=None if joined.image_sizes is None else joined.image_sizes[np.argsort(places)],
+    )
+
+
 def share_of_truth(truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTruth:
     """The ground truth of some images only, in the order of the file. The tally stays that of the whole file.
 
@@ -72,6 +100,7 @@ def share_of_joined(joined: Joined, rank: int, world_size: int) -> Joined:
         batch=batch,
         image_ids=joined.image_ids[rank::world_size],
         image_names=joined.image_names[rank::world_size],
+        image_sizes=None if joined.image_sizes is None else joined.image_sizes[rank::world_size],
         detections=joined.detections if rank == 0 else nothing,
         missing_images=joined.missing_images if rank == 0 else 0,
     )

@@ -20,8 +20,12 @@ from mm_metrics_plugin.io.pickle_machine import (
     StandIn,
 )
 from mm_metrics_plugin.io.pickle_opcodes import run
+from mm_metrics_plugin.io.values import BFloat16Array
 
-ARRAY_COST = 128  # bytes of an array object without its values, about
+ARRAY_COST = 112  # bytes of an array object without its values, and
+DIMENSION_COST = 16  # for each of its dimensions
+DTYPE_COST = 192
+SET_MEMBER_COST = 128
 SLOW_STORAGE_COST = 4096  # reading a storage header opcode by opcode costs time rather than memory
 LONGEST_STORAGE_HEADER = 4096
 MOST_DIMENSIONS = 32
@@ -60,7 +64,7 @@ def _complex(machine: Machine, real: Any, imaginary: Any) -> complex:
 def _members(machine: Machine, members: Any) -> list:
     if type(members) is not list:
         raise Damaged(f"a set is made of a {type(members).__name__} (expected a list)")
-    machine.charge(SET_COST + CONTAINER_COST * len(members))
+    machine.charge(SET_COST + SET_MEMBER_COST * len(members))
     machine.check_keys(members)
     return members
 
@@ -101,7 +105,7 @@ class _DtypeInMaking(InMaking):
 def _dtype(machine: Machine, code: Any, align: Any = False, copy: Any = True) -> _DtypeInMaking:
     if type(code) is not str or not _PLAIN_DTYPE.fullmatch(code):
         raise Forbidden(f"it asks for NumPy dtype {code[:20] if type(code) is str else type(code).__name__!r}")
-    machine.charge(CONTAINER_COST)
+    machine.charge(DTYPE_COST)
     return _DtypeInMaking(code)
 
 
@@ -123,7 +127,7 @@ def _array(machine: Machine, content: Any, dtype: Any, shape: Any, order: Any) -
     count = math.prod(_whole_numbers("shape", shape))
     if count * dtype.itemsize != len(content):
         raise Damaged(f"an array of {count} values of {dtype.itemsize} bytes comes with {len(content)} bytes")
-    machine.charge(ARRAY_COST + len(content))
+    machine.charge(ARRAY_COST + DIMENSION_COST * len(shape) + len(content))
     if dtype.kind == "U" and content and _code_points(content, dtype).max() > 0x10FFFF:
         raise Damaged("an array of text holds what is no character")
     return np.ndarray(shape, dtype, content or None, order=order)
@@ -150,7 +154,7 @@ class _ArrayInMaking(InMaking):
 def _reconstruct(machine: Machine, kind: Any, shape: Any, code: Any) -> _ArrayInMaking:
     if kind is not _NDARRAY or shape != (0,) or code != b"b":
         raise Forbidden("it calls numpy's _reconstruct for something else than an array to be filled")
-    machine.charge(ARRAY_COST)
+    machine.charge(CONTAINER_COST)
     return _ArrayInMaking()
 
 
@@ -271,7 +275,7 @@ def _storage_header(machine: Machine, content: bytes) -> Tuple[_Kind, int, int]:
     head = content[:LONGEST_STORAGE_HEADER]
     parts, at = [], 0
     for _ in range(5):
-        part, at = run(Machine(head, _STORAGE_NAMES, source, persistent), at)
+        part, at = run(Machine(head, _STORAGE_NAMES, source, persistent, machine.budget), at)
         parts.append(part)
     magic, version, system, claim, keys = parts
     if type(magic) is not int or magic != 0x1950A86A20F9469CFC6C or type(version) is not int or version != 1001:
@@ -301,15 +305,31 @@ def _tensor(machine: Machine, storage: Any, kind: _Kind, offset: Any, size: Any,
     if count and last >= storage.count:
         raise Damaged(f"a tensor reaches value {last} of a storage that has {storage.count}")
     itemsize = kind.dtype.itemsize
-    machine.charge(ARRAY_COST + count * (4 if kind.widen else itemsize))
+    machine.charge(ARRAY_COST + DIMENSION_COST * len(size) + count * (4 if kind.widen else itemsize))
     if count == 0:
-        return np.zeros(size, np.float32 if kind.widen else kind.dtype)
+        nothing: np.ndarray = np.zeros(size, np.float32 if kind.widen else kind.dtype)
+        return nothing.view(BFloat16Array) if kind.widen else nothing
     steps = tuple([step * itemsize for step in stride])
     values: np.ndarray = np.ndarray(size, kind.dtype, storage.content, storage.start + offset * itemsize, steps)
     if kind.widen:
         wide = values.astype(np.uint32)
         wide <<= np.uint32(16)
-        return wide.view(np.float32)
+        return wide.view(np.float32).view(BFloat16Array)
+    return values
+
+
+def _with_bits(machine: Machine, values: np.ndarray, metadata: Any) -> np.ndarray:
+    """The values of a tensor whose memory holds their negatives or conjugates, as torch's metadata says."""
+    if metadata is None:
+        return values
+    if type(metadata) is not dict:
+        raise Damaged(f"the metadata of a tensor is a {type(metadata).__name__} (expected a dict)")
+    for bit, function, kinds in (("conj", np.conjugate, "c"), ("neg", np.negative, "fc")):
+        if metadata.get(bit, False) is not False:
+            if metadata[bit] is not True or values.dtype.kind not in kinds:
+                raise Damaged(f"a tensor of {values.dtype} has an unusable {bit} bit")
+            machine.charge(values.nbytes)
+            values = function(values)
     return values
 
 
@@ -318,7 +338,7 @@ def _rebuild_tensor_v2(
 ) -> np.ndarray:
     if type(storage) is not _Storage:
         raise Damaged(f"a tensor is made of a {type(storage).__name__} (expected a storage)")
-    return _tensor(machine, storage, storage.kind, offset, size, stride)
+    return _with_bits(machine, _tensor(machine, storage, storage.kind, offset, size, stride), metadata)
 
 
 def _rebuild_tensor_v3(
@@ -338,16 +358,18 @@ def _rebuild_tensor_v3(
         raise Damaged("a tensor has no dtype")
     kind = dtype.meaning
     typed = _Storage(storage.content, storage.start, storage.count // kind.dtype.itemsize, kind)
-    return _tensor(machine, typed, kind, offset, size, stride)
+    return _with_bits(machine, _tensor(machine, typed, kind, offset, size, stride), metadata)
 
 
 def _rebuild_parameter(machine: Machine, tensor: Any, grad: Any, hooks: Any) -> np.ndarray:
-    if type(tensor) is not np.ndarray:
+    if not isinstance(tensor, np.ndarray):
         raise Damaged(f"a parameter is made of a {type(tensor).__name__} (expected a tensor)")
+    machine.charge(ARRAY_COST + tensor.nbytes)  # the file may call this any number of times for one tensor
     return tensor
 
 
 def _size(machine: Machine, lengths: Any) -> Tuple[int, ...]:
+    machine.charge(CONTAINER_COST + DIMENSION_COST * MOST_DIMENSIONS)  # as of a parameter
     return _whole_numbers("size", lengths)
 
 

@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.reading import PathLike
 from mm_metrics_plugin.io.writing import write_all
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _HEADER = "header"
 
 
@@ -32,7 +32,7 @@ def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, 
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_state(Path(folder, "a.npz"), {"kind": "counts"}, {"tp": np.array([3, 4]), "fp": None})
         ...     read_state(Path(folder, "a.npz"))
-        ({'schema_version': 1, 'kind': 'counts'}, {'tp': array([3, 4])})
+        ({'schema_version': 2, 'kind': 'counts'}, {'tp': array([3, 4])})
     """
     text = json.dumps({"schema_version": SCHEMA_VERSION, **header}, ensure_ascii=True, allow_nan=False)
     content = {name: np.ascontiguousarray(value) for name, value in arrays.items() if value is not None}
@@ -43,7 +43,7 @@ def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, 
 
 
 def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
-    """Read what :func:`write_state` wrote. Nothing in the file is run, and nothing unpacks to more than its size.
+    """Read what :func:`write_state` wrote. Nothing in the file is run, and its arrays take no more than its size.
 
     Raises:
         ResultFileError: The file is damaged, or is none of ours.
@@ -53,7 +53,8 @@ def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
         raise ResultFileError(f"{path.name}: cannot be read ({'not a file' if path.exists() else 'no such file'})")
     try:
         with zipfile.ZipFile(path) as archive:
-            arrays = {name[: -len(".npy")]: _array(archive, name) for name in archive.namelist()}
+            entries = _entries(archive, path.stat().st_size)
+            arrays = {entry.filename[: -len(".npy")]: _array(archive, entry) for entry in entries}
         header = json.loads(arrays.pop(_HEADER).tobytes())
         version = header["schema_version"]
     except OSError as error:
@@ -76,11 +77,24 @@ def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
     return header, arrays
 
 
-def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """One array. Its size is known before room is made for it."""
-    entry = archive.getinfo(name)
-    if not name.endswith(".npy") or entry.compress_type != zipfile.ZIP_STORED:
-        raise ValueError(f"{name!a} is no plain array")
+def _entries(archive: zipfile.ZipFile, file_size: int) -> List[zipfile.ZipInfo]:
+    """The entries of a file, none of which are compressed or repeated, and which do not overlap."""
+    entries = archive.infolist()
+    for entry in entries:
+        stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
+        if not entry.filename.endswith(".npy") or not stored:
+            raise ValueError(f"{entry.filename!a} is no plain array")
+    if len({entry.filename for entry in entries}) < len(entries):
+        raise ValueError("an array comes twice")
+    total = sum(entry.file_size for entry in entries)
+    if total > file_size:
+        raise ValueError(f"its arrays take {total} bytes together, and the file has {file_size}")
+    return entries
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    """One array. Its size is known before memory is allocated for it."""
+    name = entry.filename
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
         if version != (1, 0):
@@ -94,4 +108,5 @@ def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         data = file.read()
         if len(data) != size or min(shape, default=0) < 0:
             raise ValueError(f"{name!a} must have {size} bytes (found {len(data)})")
-    return np.frombuffer(data, dtype=dtype).reshape(shape)
+    array: np.ndarray = np.frombuffer(data, dtype=dtype).reshape(shape)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

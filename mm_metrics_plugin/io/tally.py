@@ -11,10 +11,13 @@ import numpy as np
 REASONS = (
     "image not in the file",
     "marked 'ignore'",
+    "empty",
     "outside the image",
-    "empty or thinner than a pixel",
+    "corners swapped",
     "category not in the file",
     "class not chosen",
+    "image not in the test set",
+    "left out by the dataset",
     "removed by NMS",
 )
 

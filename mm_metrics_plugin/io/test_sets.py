@@ -7,18 +7,30 @@ strangers. mmengine is imported only when one is read, mmdet and mmpretrain only
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from mm_metrics_plugin import register_metrics
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection_batch import Objects
-from mm_metrics_plugin.io.ground_truth import GroundTruth
+from mm_metrics_plugin.io.annotation_files import complete_from_annotation_files
+from mm_metrics_plugin.io.class_order import (
+    ANNOTATIONS,
+    CLASSES,
+    METAINFO,
+    Categories,
+    describe_orders,
+    read_categories,
+    same_labels,
+)
+from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, has_swapped_corners
 from mm_metrics_plugin.io.plain_coco import read_plain_coco
-from mm_metrics_plugin.io.tally import Tally
 
 PathLike = Union[str, "os.PathLike[str]"]
 Track = Callable[[Sequence[int]], Iterable[int]]
@@ -28,16 +40,25 @@ def read_test_set(
     path: PathLike,
     *,
     classes: Optional[Sequence[str]] = None,
+    class_order: Optional[str] = None,
     options: Optional[Sequence[str]] = None,
     track: Track = lambda numbers: numbers,
 ) -> GroundTruth:
     """Take the objects out of the test data set of an mmdet config.
 
-    A plain ``CocoDataset`` is read without mmdet, which takes seconds to import; any other is built with it.
+    A plain ``CocoDataset`` is read without mmdet, which takes seconds to import; any other is built with it. mmdet's
+    datasets keep neither the ``area`` of an annotation nor objects thinner than a pixel. Where the dataset names a COCO
+    annotation file, both are read from that file, so the numbers do not depend on how the ground truth is given.
+
+    Labels mean what they mean in mmdet: those of a ``CocoDataset`` follow the order of the annotation file's
+    categories, whatever the order of ``metainfo.classes``; those of other data sets follow ``metainfo.classes``. If the
+    two orders of a ``CocoDataset`` hold the same classes and differ, a warning shows both.
 
     Args:
         path (str or PathLike): The config, in either style.
         classes (Sequence[str], optional): Takes the place of the data set's ``metainfo.classes``.
+        class_order (str, optional): ``'annotations'`` or ``'classes'``: which order labels follow where that of the
+            annotation file and that of ``metainfo.classes`` (or ``classes``) differ.
         options (Sequence[str], optional): ``key=value`` settings that override the config's, as ``--cfg-options``.
         track (Callable): Wraps the numbers of the images, to show how far it got.
 
@@ -49,10 +70,11 @@ def read_test_set(
     plain = read_plain_coco(path.name, config.to_dict(), classes)
     if plain is not None:
         return plain
+    own = (((config.get("test_dataloader") or {}).get("dataset") or {}).get("metainfo") or {}).get("classes")
+    own = own if isinstance(own, (list, tuple)) else ()
     dataset = _build(path, config, "mmdet", classes=classes)
-    names = dataset.metainfo.get("classes")
-    if not names:
-        raise ResultFileError(f"{path.name}: its test data set names no classes (give them with --classes)")
+    own = own or getattr(type(dataset), "METAINFO", {}).get("classes") or ()
+    numbering = _numbering(path, dataset, own=tuple(map(str, own)), classes=classes, class_order=class_order)
     ids: List[Any] = []
     paths: List[str] = []
     sizes: List[Tuple[int, int]] = []
@@ -71,15 +93,129 @@ def read_test_set(
         np.array([one["bbox_label"] for _, one in rows], dtype=np.int64),
         crowd=np.array([bool(one.get("ignore_flag")) for _, one in rows], dtype=bool),
     )
+    objects, tally = complete_from_annotation_files(dataset, ids, objects)
+    objects = replace(objects, labels=numbering.label_of(objects.labels))
+    swapped = has_swapped_corners(objects.boxes)
     return GroundTruth(
         source=path.name,
         image_ids=tuple(ids),
         image_names=tuple(paths),
         image_sizes=np.array(sizes, dtype=np.int64).reshape(-1, 2),
-        objects=objects,
-        tally=Tally(len(rows), len(rows)),
-        classes=tuple(map(str, names)),
+        objects=objects.take(~swapped),
+        tally=tally.then(SWAPPED, int(np.count_nonzero(swapped))),
+        classes=numbering.names,
+        class_order=numbering.order,
+        class_conflict=numbering.conflict,
+        image_folders=tuple(dict.fromkeys(_image_folders(dataset))),
     )
+
+
+def _image_folders(dataset: Any) -> List[str]:
+    """The folders that a dataset takes its images from, and those of the datasets it is made of."""
+    prefixes = getattr(dataset, "data_prefix", None)
+    found = [one for one in prefixes.values() if isinstance(one, str) and one] if isinstance(prefixes, dict) else []
+    inner = [getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())]
+    return found + [folder for one in inner if one is not None for folder in _image_folders(one)]
+
+
+class _Numbering(NamedTuple):
+    """Which class each label stands for."""
+
+    names: Tuple[str, ...]
+    order: str
+    conflict: str = ""
+    places: Optional[np.ndarray] = None  # the label in the chosen order of each label of the data set
+
+    def label_of(self, labels: np.ndarray) -> np.ndarray:
+        """Labels of the data set in the chosen order."""
+        return labels if self.places is None else self.places[labels]
+
+
+def _numbering(
+    path: Path,
+    dataset: Any,
+    *,
+    own: Tuple[str, ...],
+    classes: Optional[Sequence[str]],
+    class_order: Optional[str],
+) -> _Numbering:
+    """The classes of the labels: as the data set numbers them, unless another order was asked for.
+
+    Args:
+        path: Of the config.
+        dataset: As built, with ``classes`` in place of its own.
+        own: The classes that the config itself names.
+        classes: Those that were given.
+        class_order: What was asked for.
+    """
+    names = tuple(map(str, dataset.metainfo.get("classes") or ()))
+    if not names:
+        raise ResultFileError(f"{path.name}: its test data set names no classes (give them with --classes)")
+    named_by = "metainfo" if classes is None else "--classes"
+    choice = "--class-order annotations (mmdet's CocoDataset numbers them so) or --class-order classes"
+    found = _numbered_by_file(path, dataset, names)
+    if found is None:
+        if class_order == ANNOTATIONS:
+            raise ResultFileError(
+                f"{path.name}: --class-order annotations: the annotations of its test set ({type(dataset).__name__}) "
+                "have no order of classes"
+            )
+        conflict = ""
+        if class_order is None and set(names) <= set(own) and not same_labels(names, own):
+            orders = describe_orders(own, path.name, names, named_by)
+            conflict = f"{orders}. Leave out --classes, or give --class-order classes"
+        return _Numbering(names, METAINFO if classes is None else CLASSES, conflict)
+    file, categories, listed = found
+    if class_order == CLASSES:
+        return _Numbering(names, CLASSES, places=np.array([names.index(name) for name in listed], dtype=np.int64))
+    if class_order == ANNOTATIONS:
+        return _Numbering(listed, ANNOTATIONS)
+    both = describe_orders(listed, file, names, named_by)
+    if same_labels(listed, names):
+        mine = categories.numbered(own)
+        if classes is None or not set(names) <= set(mine) or same_labels(names, mine):
+            return _Numbering(names, ANNOTATIONS)
+        both = describe_orders(mine, f"{file} with the classes of {path.name}", names, named_by)
+    elif classes is None and sorted(listed) == sorted(names):
+        warnings.warn(
+            f"{path.name}: {both}. mmdet's CocoDataset numbers labels in the order of {file}, and so does this report. "
+            "List metainfo.classes in that order to make them agree; if the labels of your model follow metainfo, give "
+            "--class-order classes"
+        )
+        return _Numbering(listed, ANNOTATIONS)
+    return _Numbering(listed, ANNOTATIONS, f"{both}. Say which order the labels follow: {choice}")
+
+
+def _numbered_by_file(
+    path: Path, dataset: Any, names: Tuple[str, ...]
+) -> Optional[Tuple[str, Categories, Tuple[str, ...]]]:
+    """The annotation file that numbers the classes, its categories, and the names of labels 0, 1, ...; None if none."""
+    found: Dict[str, Tuple[Categories, Tuple[str, ...]]] = {}
+    for leaf in _leaves(dataset):
+        category_ids, file = getattr(leaf, "cat_ids", None), getattr(leaf, "ann_file", None)
+        if not category_ids or not isinstance(file, str) or not file.endswith(".json"):
+            return None
+        try:
+            categories = read_categories(file)
+        except ResultFileError:  # it is stored where only mmdet can read it
+            return None
+        name_of = dict(zip(categories.ids, categories.names))
+        listed = tuple(name_of.get(one, "") for one in category_ids)
+        if not set(listed) <= set(names):  # the data set has names of its own for the categories
+            return None
+        found[Path(file).name] = categories, listed
+    files = list(found)
+    for other in files[1:]:
+        if found[other][1] != found[files[0]][1]:
+            orders = describe_orders(found[files[0]][1], files[0], found[other][1], other)
+            raise ResultFileError(f"{path.name}: its annotation files number the classes differently: {orders}")
+    return (files[0], *found[files[0]]) if files else None
+
+
+def _leaves(dataset: Any) -> List[Any]:
+    """The data sets inside wrappers such as ``ConcatDataset``."""
+    parts = getattr(dataset, "datasets", None) or ([dataset.dataset] if hasattr(dataset, "dataset") else None)
+    return [dataset] if parts is None else [leaf for part in parts for leaf in _leaves(part)]
 
 
 def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None) -> Tuple[str, ...]:
@@ -139,6 +275,7 @@ def _build(
     except ImportError as error:
         raise ResultFileError(f"{path.name}: reading a config needs {library} ({error})") from error
     try:
+        register_metrics()  # the code of the user that runs from here on may ask for them
         if config.get("custom_imports"):
             import_modules_from_strings(**config["custom_imports"])
         if library == "mmdet":

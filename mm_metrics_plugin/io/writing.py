@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import io
 import json
 import math
 import os
@@ -14,6 +13,7 @@ import signal
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
@@ -22,7 +22,8 @@ import numpy as np
 def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
     """Write several files, text as UTF-8: all of them, each whole, or none.
 
-    Each is complete, beside its place, before the first takes its place; an interrupt waits until the last has.
+    Each is complete, beside its place, before the first takes its place; an interrupt waits until the last has. Where
+    one may not take its place, those that did before are taken back: older files return, and new ones are removed.
 
     Args:
         contents (Mapping): By path. Folders are made if they are not there.
@@ -61,8 +62,20 @@ def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Ite
             file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
         yield
         with _uninterrupted():
-            for file in files:
-                file.take_place()
+            placed: List[_NewFile] = []
+            try:
+                for file in files:
+                    if file is not files[-1]:
+                        file.keep_older()
+                    file.take_place()
+                    placed.append(file)
+            except BaseException:
+                for file in reversed(placed):
+                    file.take_back()
+                raise
+            finally:
+                for file in files:
+                    file.forget_older()
     finally:
         for file in files:
             file.close()
@@ -80,6 +93,7 @@ class _NewFile:
         place = Path(path)
         self.folder = place.parent
         self.temporary = str(place.with_name(f".{place.stem}-{secrets.token_hex(8)}{place.suffix}"))
+        self.older = str(place.with_name(f".{place.stem}-{secrets.token_hex(8)}-older{place.suffix}"))
         self.content: Optional[BinaryIO] = None
         self.number: Optional[int] = None  # of the open file, if it has no name
 
@@ -118,6 +132,29 @@ class _NewFile:
                     return
             os.replace(self.temporary, self.path)
 
+    def keep_older(self) -> None:
+        """Keep the file that is replaced under another name, until all have taken their places."""
+        if not os.path.lexists(self.path):
+            return
+        with self._errors_of_its_place():
+            try:
+                os.link(self.path, self.older, follow_symlinks=False)
+            except (OSError, NotImplementedError):  # links are not allowed
+                shutil.copy2(self.path, self.older, follow_symlinks=False)
+
+    def take_back(self) -> None:
+        """Undo :meth:`take_place`."""
+        with suppress(OSError):
+            if os.path.lexists(self.older):
+                os.replace(self.older, self.path)
+            else:
+                os.unlink(self.path)
+
+    def forget_older(self) -> None:
+        """Remove what :meth:`keep_older` kept."""
+        with suppress(OSError):
+            os.unlink(self.older)
+
     def close(self) -> None:
         """Is gone, unless it has taken its place."""
         if self.content is not None:
@@ -131,7 +168,7 @@ class _NewFile:
         try:
             yield
         except OSError as error:
-            if error.filename in (None, self.temporary):
+            if error.filename in (None, self.temporary, self.older):
                 raise OSError(error.errno, error.strerror, self.path) from error
             raise
 
@@ -166,15 +203,38 @@ def to_json(value: Any, *, compact: bool = False) -> str:
     Examples:
         >>> print(to_json({"recall": np.array([0.5, np.nan]), "tp": np.int64(3)}))
         {
-          "recall": [
-            0.5,
-            null
-          ],
+          "recall": [0.5, null],
           "tp": 3
         }
     """
-    layout: Any = dict(separators=(",", ":")) if compact else dict(indent=2)
-    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, **layout) + "\n"
+    if compact:
+        return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+    return "".join(_indented(_plain(value), "")) + "\n"
+
+
+def _indented(value: Any, indent: str) -> Iterator[str]:
+    """JSON text with one entry per line. Lists of numbers and text stay on one line, which is fast and short."""
+    inner = indent + "  "
+    if isinstance(value, dict) and value:
+        opening = "{\n"
+        for key, one in value.items():
+            yield f"{opening}{inner}{json.dumps(key, ensure_ascii=False)}: "
+            yield from _indented(one, inner)
+            opening = ",\n"
+        yield f"\n{indent}}}"
+    elif isinstance(value, (list, tuple)) and not _CONTAINERS.isdisjoint(map(type, value)):
+        opening = "[\n"
+        for one in value:
+            yield f"{opening}{inner}"
+            yield from _indented(one, inner)
+            opening = ",\n"
+        yield f"\n{indent}]"
+    else:
+        yield json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+_CONTAINERS = {dict, list, tuple}
+_AS_THEY_ARE = {int, str, bool, type(None)}
 
 
 def _plain(value: Any) -> Any:
@@ -185,19 +245,36 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return value if _AS_THEY_ARE.issuperset(map(type, value)) else [_plain(one) for one in value]
     return value
 
 
 def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     r"""Comma-separated text, floats in full precision, undefined numbers empty.
 
+    A spreadsheet runs a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, also after a tab or a line
+    break. Text that begins with one of these characters (or with the full-width form of the first four) gets an
+    apostrophe in front. Numbers stay numbers, negative ones too.
+
     Examples:
         >>> to_csv(["class", "recall"], [["cat, small", 0.1], ["dog", float("nan")]])
         'class,recall\n"cat, small",0.1\ndog,\n'
+        >>> to_csv(["class", "difference"], [["=1+1", -0.5]])
+        "class,difference\n'=1+1,-0.5\n"
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([["" if one is None else one for one in _plain(list(row))] for row in rows])
-    return text.getvalue()
+    lines: List[str] = []
+    # With this end of line, cells that hold either of its characters are quoted. Otherwise a carriage return in a name
+    # would begin a new cell.
+    writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
+    writer.writerow([_csv_cell(one) for one in header])
+    writer.writerows([[_csv_cell(one) for one in _plain(list(row))] for row in rows])
+    return "".join(f"{line[:-2]}\n" for line in lines)
+
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
+    return "" if value is None else value

@@ -13,6 +13,7 @@ from mm_metrics_plugin.functional.curves import ClassificationCurves, classifica
 from mm_metrics_plugin.functional.decisions import hard_decisions
 from mm_metrics_plugin.functional.delong import auc_intervals
 from mm_metrics_plugin.metrics.base import Shown
+from mm_metrics_plugin.metrics.keys import class_key, class_values
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
 from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, check_together, threshold_suffixes
 from mm_metrics_plugin.metrics.scored import ScoredMetricBase
@@ -102,9 +103,11 @@ class _AUCMetric(ScoredMetricBase):
         if self.average in ("macro", "weighted"):
             metrics[f"classes_averaged{suffix}"] = result.classes_averaged
         if self.classwise:
-            metrics.update({f"auc_{name}{suffix}": value for name, value in zip(names, result.per_class)})
+            metrics.update(class_values(f"auc{suffix}", names, result.per_class))
         undefined = [names[index] for index in np.flatnonzero(np.isnan(result.per_class))]
-        self.warn_undefined("AUC", "the data holds no sample of the class, or no other", undefined)
+        skips = self.absent == "skip" and self.average in ("macro", "weighted")
+        reason = "the data holds no sample of the class, or no other"
+        self.warn_undefined("AUC", reason, undefined, mean_of=len(names) if skips else 0)
         if not len(names):
             self.warn_undefined("AUC", "there were no samples", ["the data set"])
         return metrics
@@ -123,7 +126,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
     """Area under the ROC (or precision-recall) curve of the scores, one class against the rest.
 
     Keys: ``auc`` first; ``auc_error`` with ``num_thresholds``; ``batch_auc`` with ``slide_steps``;
-    ``classes_averaged``, how many classes have a value; ``auc_<class>`` with ``classwise``; ``auc_low`` and
+    ``classes_averaged``, how many classes have a value; ``auc/<class>`` with ``classwise``; ``auc_low`` and
     ``auc_high`` (and those of each class) with ``ci``. Values lie in 0 to 1.
 
     Args:
@@ -135,13 +138,14 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             memory, and ``auc_error`` bounds the distance from the exact value.
         thrs: One or several thresholds: the AUC of the hard decision "best class, if its score is above the
             threshold" instead of the AUC of the scores. Several give keys ``auc_thr-0.50``.
-        num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score``.
+        num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score`` and the
+            data set names no classes.
         absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
             ``'error'`` raises.
         classwise: Also one key a class.
         slide_steps: Also ``batch_auc``, the exact AUC of the last this many batches (of every process; 0: of all).
-        ci: Also the ends of DeLong's intervals that hold the truth this often, such as 0.95. Goes with the exact ROC
-            AUC of one class against the rest, ``average='macro'`` or None.
+        ci: Also the ends of confidence intervals of this level, such as 0.95: score intervals with DeLong's variance.
+            Goes with the exact ROC AUC of one class against the rest, ``average='macro'`` or None.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'single-label'`` by default.
 
@@ -204,13 +208,18 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         self.slide_steps = slide_steps
 
     @property
+    def in_one_state(self) -> bool:
+        """Whether the last batches count: not those of each data set, but those of all."""
+        return bool(self.slide_steps)
+
+    @property
     def _decides(self) -> bool:
         return self.thrs is not None or self._scored is False
 
     def empty_state(self) -> State:
         """Scores, their histogram or counts of decisions, as the options ask for."""
         if self._decides:
-            return DecisionState(self.num_classes or 0)
+            return DecisionState(self.classes_expected())
         scores: State = score_state(self.num_thresholds)
         return StateGroup(all=scores, recent=RecentScoreState(self.slide_steps)) if self.slide_steps else scores
 
@@ -220,7 +229,8 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             return Batch(*self.read_decisions(samples))
         scores, labels = self.read_scores(samples)
         if self.thrs is not None:
-            return Batch(hard_decisions(scores, thresholds=self.thrs), labels)
+            precision = self.score_precisions(samples)
+            return Batch(hard_decisions(scores, thresholds=self.thrs, precision=precision), labels)
         if self.num_thresholds is not None:
             self.check_unit(scores, "num_thresholds", samples)
         return Batch(scores, labels)
@@ -243,7 +253,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         return metrics
 
     def _intervals(self, state: State, result: AUCResult) -> Dict[str, float]:
-        """The ends of DeLong's intervals; NaN where nothing but decisions was seen, or nothing at all."""
+        """The ends of the confidence intervals; NaN where nothing but decisions was seen, or nothing at all."""
         low = high = np.full(len(result.support), np.nan)
         ends = (np.nan, np.nan)
         if isinstance(state, ScoreState) and len(state.labels):
@@ -257,7 +267,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             metrics["auc_low"], metrics["auc_high"] = ends
         if self.classwise:
             for name, *pair in zip(self.class_names(len(low)), low, high):
-                metrics[f"auc_{name}_low"], metrics[f"auc_{name}_high"] = pair
+                metrics[class_key("auc_low", name)], metrics[class_key("auc_high", name)] = pair
         return metrics
 
     def _decision_results(self, state: DecisionState) -> Dict[str, AUCResult]:

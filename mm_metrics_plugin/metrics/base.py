@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from fnmatch import fnmatchcase
-from typing import Any, Callable, ContextManager, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
 from mmengine.dist import get_dist_info, is_main_process
 from mmengine.evaluator import BaseMetric
 
-from mm_metrics_plugin.exceptions import UndefinedMetricWarning
+from mm_metrics_plugin.exceptions import MetricInputError, UndefinedMetricWarning
+from mm_metrics_plugin.functional.class_names import unique_names
+from mm_metrics_plugin.metrics.concatenated import ELSEWHERE, Entry, cumulative_sizes, split_places, whole_entries
 from mm_metrics_plugin.metrics.distributed import add_up, exchange
+from mm_metrics_plugin.metrics.padding import Padding, Share, find_padding, sample_identity
 from mm_metrics_plugin.states.base import State, merge_all
 from mm_metrics_plugin.states.batch import Batch
 
@@ -31,6 +35,17 @@ class Shown(NamedTuple):
     result: Callable[[], Any]
 
 
+class _Results(list):
+    """``results``, always true.
+
+    mmpretrain's MultiTasksMetric evaluates a metric only where ``results`` is true. A process without samples must
+    evaluate too: the others wait for it.
+    """
+
+    def __bool__(self) -> bool:
+        return True
+
+
 class StreamingMetric(BaseMetric):
     """The base of every metric here: it never keeps the data set, and never counts padding.
 
@@ -38,8 +53,9 @@ class StreamingMetric(BaseMetric):
     (state to named numbers). It gets streaming, exact evaluation on several processes, and errors that reach all.
 
     ``results`` holds the state of everything up to the last batch, and the last batch itself. The batch waits
-    because its last sample may be padding: samplers give sample ``i`` of rank ``r`` the place
-    ``i * world_size + r``, and places from ``size`` on repeat the first samples to make the ranks equally long.
+    because its last sample may be padding (:func:`~mm_metrics_plugin.metrics.padding.find_padding`). For mmdet's
+    ConcatDataset, of which MultiDatasetsEvaluator takes parts, it has one entry a sample instead: the first sample of
+    a data set holds the state of that data set, and the others a placeholder.
 
     Args:
         collect_device: Accepted for mmengine's sake. States travel on the device of the process group's backend.
@@ -52,10 +68,18 @@ class StreamingMetric(BaseMetric):
 
     figures_wanted: Sequence[str] = ()
     _evaluated: Optional[State] = None
+    _metas: Sequence[Mapping] = ()  # of concatenated data sets that differ in theirs
+    _own: Optional[int] = None  # which of them this metric is evaluated on; None as long as nobody said
+    _reading: Optional[Mapping] = None  # that of the data set whose samples are read
 
     def __init__(self, collect_device: str = "cpu", prefix: Optional[str] = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
+        self.results: List[Any] = _Results()
         self._seen = 0
+        self._run = 0  # where in results the state of the data set stands whose samples come now
+        self._dataset: Optional[int] = None  # which one that is
+        self._first: Optional[str] = None
+        self._last: Optional[str] = None
         self._warned: List[str] = []
 
     @abstractmethod
@@ -70,27 +94,125 @@ class StreamingMetric(BaseMetric):
     def compute(self, state: State) -> Dict[str, float]:
         """The numbers by key, the headline first. An empty state gives NaN."""
 
+    @property
+    def in_one_state(self) -> bool:
+        """Whether samples of all data sets must be added up in one state, because their order or batches matter."""
+        return False
+
+    @property
+    def dataset_meta(self) -> Any:
+        """The metainfo of the data set; of several, that of the one whose samples are read, else of the first."""
+        if self._reading is not None:
+            return self._reading
+        return self._dataset_meta[0] if isinstance(self._dataset_meta, Sequence) else self._dataset_meta
+
+    @dataset_meta.setter
+    def dataset_meta(self, dataset_meta: Any) -> None:
+        # mmdet's MultiDatasetsEvaluator first sets all of a list, and at the first evaluation the metric's own one.
+        if isinstance(dataset_meta, Sequence):
+            self._metas, self._own = list(dataset_meta), None
+        else:
+            own = [index for index, meta in enumerate(self._metas) if meta is dataset_meta]
+            self._metas, self._own = (self._metas, own[0]) if own else ((), None)
+        self._dataset_meta = dataset_meta
+
     def process(self, data_batch: Any, data_samples: Sequence[Mapping]) -> None:
         """Takes in one batch of samples; mmengine calls it."""
-        batch = self.read(data_samples) if len(data_samples) else None
+        if not len(self.results):  # also where somebody else than evaluate() cleared them
+            self._reset()
+        if not len(data_samples):
+            return
         if not self._seen:
-            # Made anew after empty batches: only samples tell how many classes there are.
-            self.results[:] = [self.empty_state()]
+            self._first = sample_identity(data_samples[0])
+        ends = cumulative_sizes(self._dataset_meta)
+        if ends is None:
+            self._process(data_samples)
+        else:
+            self._process_concatenated(data_samples, ends)
+        self._last = sample_identity(data_samples[-1])
+
+    def _reset(self) -> None:
+        self.results.clear()
+        self._seen = 0
+        self._first = self._last = self._dataset = None
+
+    def _process(self, samples: Sequence[Mapping]) -> None:
+        batch = self.read(samples)
+        if not self._seen:
+            self.results.append(self.empty_state())  # not before: only samples tell how many classes there are
+        self._flush()
+        self.results.append(batch)
+        self._seen += len(samples)
+
+    def _process_concatenated(self, samples: Sequence[Mapping], ends: Sequence[int]) -> None:
+        """Takes in samples of several data sets: one entry a sample, one state a data set."""
+        if self.in_one_state:
+            if self._metas:
+                raise MetricInputError(
+                    f"{type(self).__name__} with these options cannot evaluate each of several data sets, because the "
+                    "batches of all of them count together: evaluate each data set in a run of its own"
+                )
+            ends = [ends[-1]]
+        rank, world_size = get_dist_info()
+        places = (self._seen + np.arange(len(samples))) * world_size + rank
+        for dataset, start, stop in split_places(ends, places):
+            # The last sample stands alone, so that it can be cut off; batches stay whole where they matter.
+            borders = (start, stop) if self.in_one_state else (start, max(start, stop - 1), stop)
+            for first, last in zip(borders, borders[1:]):
+                if first < last:
+                    self._process_run(dataset, samples[first:last])
+
+    def _process_run(self, dataset: int, samples: Sequence[Mapping]) -> None:
+        """Takes in samples of one of several data sets. Those of others than the metric's own are left out."""
+        batch = None
+        if self._own in (None, dataset):
+            with self._metainfo_of(dataset):
+                batch = self.read(samples)
+        self._flush()
+        if dataset != self._dataset:
+            self._dataset, self._run = dataset, len(self.results)
+        self.results.extend([ELSEWHERE] * len(samples))
         if batch is not None:
-            self._flush()
-            self.results.append(batch)
-            self._seen += len(data_samples)
+            self.results[-1] = Entry(batch, len(samples))
+        self._seen += len(samples)
+
+    @contextmanager
+    def _metainfo_of(self, dataset: Optional[int]) -> Iterator[None]:
+        """While it lasts, ``dataset_meta`` is that of one of several data sets, where they differ."""
+        self._reading = None if dataset is None or not self._metas else self._metas[dataset]
+        try:
+            yield
+        finally:
+            self._reading = None
 
     def _flush(self) -> None:
-        """Adds the waiting batch, if there is one, to the state."""
-        if len(self.results) > 1:
+        """Adds the waiting batch, if there is one, to its state."""
+        waiting = self.results[-1] if len(self.results) else ELSEWHERE
+        if isinstance(waiting, Entry) and isinstance(waiting.content, Batch):
+            self.results[-1] = ELSEWHERE
+            if self.results[self._run] == ELSEWHERE:
+                with self._metainfo_of(self._dataset):
+                    self.results[self._run] = Entry(self.empty_state(), 0)
+            held = self.results[self._run]
+            held.content.update(*waiting.content.columns)
+            held.samples += waiting.samples
+        elif len(self.results) > 1 and isinstance(waiting, Batch):
             self.results[0].update(*self.results.pop().columns)
 
     def compute_metrics(self, results: List[Any]) -> Dict[str, float]:
-        """The numbers of whatever states and waiting batches are handed over."""
-        states = [part if isinstance(part, State) else self.empty_state().update(*part.columns) for part in results]
-        found = self.compute(merge_all(states) if states else self.empty_state())
-        return {key: float(value) for key, value in found.items()}
+        """The numbers of whatever states and waiting batches are handed over.
+
+        Evaluators that collect ``results`` themselves, as mmdet's MultiDatasetsEvaluator, call it on the main process.
+        """
+        entries = whole_entries(results, type(self).__name__)
+        parts = results if entries is None else [entry.content for entry in entries]
+        states = [part if isinstance(part, State) else self.empty_state().update(*part.columns) for part in parts]
+        state = merge_all(states) if states else self.empty_state()
+        found = {key: float(value) for key, value in self.compute(state).items()}
+        if entries is not None:
+            with self.published(state):
+                self._evaluated = state if self.figures_wanted else None
+        return found
 
     def evaluate(self, size: int) -> Dict[str, float]:
         """The numbers of the whole data set, the same on every process; mmengine calls it.
@@ -100,8 +222,11 @@ class StreamingMetric(BaseMetric):
         """
         try:
             state, samples, error = None, 0, None
+            if not len(self.results):
+                self._reset()
+            padding = find_padding(exchange(Share(self._seen, self._first, self._last)), size)
             try:
-                state, samples = self._local(size)
+                state, samples = self._local(drop_last=get_dist_info()[0] in padding.ranks)
             except Exception as caught:  # it is raised on every rank below
                 error = caught
             state, total = add_up(state, samples, error)
@@ -109,7 +234,7 @@ class StreamingMetric(BaseMetric):
             with ExitStack() as agreed:
                 if is_main_process():
                     try:
-                        self._check_total(total, size)
+                        self._announce(padding, total + len(padding.ranks), size)
                         found = self.compute_metrics([state])
                         agreed.enter_context(self.published(state))
                         self._evaluated = state if self.figures_wanted else None
@@ -119,26 +244,35 @@ class StreamingMetric(BaseMetric):
                         error = caught
                 return exchange(metrics, error)[0]
         finally:
-            self.results.clear()
-            self._seen = 0
+            self._reset()
 
-    def _local(self, size: int) -> Tuple[State, int]:
-        """What this process has added up, padding left out, and of how many samples."""
-        rank, world_size = get_dist_info()
+    def _local(self, *, drop_last: bool) -> Tuple[State, int]:
+        """What this process has added up, and of how many samples; without the last sample, if that is padding."""
         samples = self._seen
-        if len(self.results) > 1 and (samples - 1) * world_size + rank >= size > 0 and world_size > 1:
-            self.results[1] = self.results[1].without_last()
+        if len(self._metas) and self._own is None:
+            classes = [tuple(meta.get("classes") or ()) for meta in self._metas]
+            if any(names != classes[0] for names in classes):
+                raise MetricInputError(
+                    f"{type(self).__name__} cannot evaluate data sets with different classes as one: evaluate each of "
+                    "them with mmdet's MultiDatasetsEvaluator, or in a run of its own"
+                )
+        if drop_last:
             samples -= 1
+            waiting = self.results[-1]
+            if isinstance(waiting, Entry):
+                waiting.content, waiting.samples = waiting.content.without_last(), waiting.samples - 1
+            else:
+                self.results[-1] = waiting.without_last()
         self._flush()
-        return (self.results[0] if self.results else self.empty_state()), samples
+        states = [part.content if isinstance(part, Entry) else part for part in self.results if part != ELSEWHERE]
+        return (merge_all(states) if states else self.empty_state()), samples
 
-    def _check_total(self, total: int, size: int) -> None:
-        world_size = get_dist_info()[1]
-        if world_size > 1 and total != size and size % world_size:
+    def _announce(self, padding: Padding, total: int, size: int) -> None:
+        if padding.doubt is not None:
             warnings.warn(
-                f"{type(self).__name__} saw {total} samples of a data set of {size} on {world_size} processes, so it "
-                "cannot tell which samples were padding and may have counted some twice; use a data set size that "
-                "the number of processes divides, or a sampler with round_up=False"
+                f"{type(self).__name__} saw {total} samples of a data set of {size} on {get_dist_info()[1]} processes. "
+                f"{padding.doubt}. Use a data set size that the number of processes divides, or a sampler with "
+                "round_up=False"
             )
 
     def published(self, state: Any) -> ContextManager[None]:
@@ -179,11 +313,25 @@ class StreamingMetric(BaseMetric):
         names = [str(name) for name in (self.dataset_meta or {}).get("classes") or ()]
         if len(names) != num_classes:
             return [str(index) for index in range(num_classes)]
-        return [name if names.count(name) == 1 else f"{name}_{index}" for index, name in enumerate(names)]
+        return unique_names(names)
 
-    def warn_undefined(self, what: str, reason: str, classes: Sequence[str]) -> None:
-        """Announces, once for each ``what``, that it has no value for these classes."""
+    def warn_undefined(
+        self, what: str, reason: str, classes: Sequence[str], *, mean_of: int = 0, remedy: str = ""
+    ) -> None:
+        """Announces, once for each ``what``, that it has no value for these classes.
+
+        Args:
+            what: What has no value.
+            reason: Why.
+            classes: For which classes. Nothing is announced if there are none.
+            mean_of: How many classes the data set has, if a mean leaves out those without a value; 0 otherwise.
+            remedy: What follows for ``save_best``, and what to do about it.
+        """
         if classes and what not in self._warned:
             self._warned.append(what)
             named = ", ".join(classes[:10]) + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
-            warnings.warn(f"{what} is undefined for {named}: {reason}", UndefinedMetricWarning)
+            message = f"{what} is undefined for {named}: {reason}"
+            defined = mean_of - len(classes)
+            if defined > 0:
+                message += f". The mean is over {defined} of {mean_of} classes, also in save_best{remedy}"
+            warnings.warn(message, UndefinedMetricWarning)

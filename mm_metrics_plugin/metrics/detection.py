@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 from mmengine.dist import get_dist_info
@@ -13,22 +14,26 @@ from mmengine.logging import print_log
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional.coco_ap import COCO_RANGE, APSettings, average_precision
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
 from mm_metrics_plugin.functional.curves import detection_curves
-from mm_metrics_plugin.functional.detection import COCO_RANGE, APSettings, average_precision
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
 from mm_metrics_plugin.functional.detection_report import BACKGROUND, protocol_report
-from mm_metrics_plugin.functional.intervals import bootstrap_detection
+from mm_metrics_plugin.functional.intervals import TOO_FEW, bootstrap_detection
 from mm_metrics_plugin.functional.matching import PROTOCOLS
 from mm_metrics_plugin.functional.matrix_view import MatrixView, matrix_view
 from mm_metrics_plugin.functional.operating_points import Rule, operating_points
 from mm_metrics_plugin.functional.scale import overlaps_by_scale
-from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, ScoredMatches
+from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, COCO_MAX_DETS, ScoredMatches
+from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
 from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
-from mm_metrics_plugin.metrics.instances import read_images
-from mm_metrics_plugin.metrics.options import check_choice, check_together
-from mm_metrics_plugin.report.tables import CORNER
+from mm_metrics_plugin.metrics.instances import read_images, scale_factor
+from mm_metrics_plugin.metrics.keys import class_key, class_values
+from mm_metrics_plugin.metrics.options import check_choice, check_together, zero_division_value
+from mm_metrics_plugin.metrics.prf import REMEDY
+from mm_metrics_plugin.report.sentences import truncation_message
+from mm_metrics_plugin.report.tables import matrix_rows
 from mm_metrics_plugin.states.base import State, StateGroup
 from mm_metrics_plugin.states.detection import DetectionState, ImageBatch
 from mm_metrics_plugin.states.scored_matches import ScoredMatchState
@@ -49,29 +54,43 @@ class DetectionPRF(StreamingMetric):
     Keys: ``f1`` first, ``precision``, ``recall``, ``f1_of_means`` (of the mean precision and the mean recall),
     ``micro_f1``, ``micro_precision``, ``micro_recall``, ``tp``, ``fp``, ``fn``; ``mAP``, ``mAP_50``, ``mAP_75`` with
     ``ap``; ``classes_averaged``, how many classes have an F1; with ``classwise`` the same per class, as
-    ``f1_<class>``. With ``ci`` every rate has its interval beside it, as ``f1_low`` and ``f1_high``.
+    ``f1/<class>``. With ``ci`` every rate has its confidence interval beside it, as ``f1_low`` and ``f1_high``; NaN
+    where there are too few images or objects.
 
     Args:
-        score_thr: Detections below it are not used (except for AP, which looks at all).
+        score_thr: Detections below it are not used, except for AP. All others are used, however many an image has.
+            It is rounded to the precision in which each image's scores are given.
         iou_thr: Least overlap for a match.
         matching: ``'coco'``, ``'mmdet'`` (what mmdet's confusion_matrix.py counts) or ``'agnostic'`` (one to one by
             descending overlap, whatever the class).
         nms_iou_thr: Non-maximum suppression within each class before anything else; None: none.
         average: ``'macro'``, ``'micro'`` or ``'weighted'`` (by objects), for ``f1``, ``precision`` and ``recall``.
+        zero_division: The value of 0/0, such as the precision of a class without detections: ``'skip'`` leaves the
+            class out of the means, 0 and 1 count it as that, so that the means are over all classes. A precision that
+            ``save_best`` uses should count it as 0: else a model that detects one class only can have the best one.
+            0 and 1 do not go with ``ci``.
         classwise: Also keys per class.
         num_classes: How many classes; by default as many as the data set names.
         confusion_matrix: Also print the matrix to the log.
         outfile_prefix: Write ``<prefix>.json``, ``<prefix>.per_class.csv`` and ``<prefix>.confusion_matrix.csv`` at
             each evaluation.
         ap: Also COCO's average precision.
-        ci: Also the ends of intervals that hold the truth this often, such as 0.95: bootstrap over images, which are
-            what was sampled. Some 40 bytes a detection are then kept. Goes with ``matching='coco'``.
+        max_dets: Number of detections per class and image, those with the highest scores, that average precision uses.
+            Nothing else is limited. pycocotools uses 100. mmdet's ``CocoMetric`` uses 100 for ``bbox_mAP`` and 1000 for
+            ``bbox_mAP_50``, ``bbox_mAP_75`` and the values per class.
+        ci: Also the ends of confidence intervals of this level, such as 0.95. Images are the sampling unit. Precision
+            and recall of a class need 10 detections or objects in 5 images; F1, AP and means need 30 images. Some 40
+            bytes per detection are then kept. Goes with ``matching='coco'``.
         operating_point: Also the one score threshold that is best by this rule (``'f1'``, ``'f2'``,
             ``'precision=0.9'``, ``'recall=0.95'``) and what it gives, from the same pass: ``operating_threshold``,
             ``operating_f_score``, ``operating_precision``, ``operating_recall``, and ``cross_fitted_f_score``, the
             F-score on images it was not chosen on. Goes with ``matching='coco'``.
-        resamples: How many times the images are drawn for the intervals.
-        seed: Of the draws.
+        resamples: Bootstrap resamples over images, for the intervals of AP.
+        seed: Of the resamples.
+        ann_file: The COCO annotation file of the data set, as in ``CocoMetric``. mmdet's ``CocoDataset`` numbers labels
+            in the order of its categories, whatever the order of ``metainfo['classes']``. With ``ann_file`` the two are
+            compared: classes get the names that their labels have in ``CocoDataset``, with a warning if ``metainfo``
+            lists the same classes in another order. Without it classes are named by ``metainfo['classes']``.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'det'`` by default.
 
@@ -96,25 +115,34 @@ class DetectionPRF(StreamingMetric):
         matching: str = "coco",
         nms_iou_thr: Optional[float] = None,
         average: str = "macro",
+        zero_division: Union[str, float] = "skip",
         classwise: bool = False,
         num_classes: Optional[int] = None,
         confusion_matrix: bool = False,
         outfile_prefix: Optional[str] = None,
         ap: bool = False,
+        max_dets: int = COCO_MAX_DETS,
         ci: Optional[float] = None,
         operating_point: Optional[str] = None,
         resamples: int = 1000,
         seed: int = 0,
+        ann_file: Optional[str] = None,
         collect_device: str = "cpu",
         prefix: Optional[str] = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
         check_choice("matching", matching, PROTOCOLS)
         check_choice("average", average, ("macro", "micro", "weighted"))
+        self._zero_division = zero_division_value(zero_division)
+        check_together(
+            ci is None or zero_division == "skip",
+            f"ci goes with zero_division='skip' (found {zero_division!r})",
+        )
         check_together(0 < iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {iou_thr})")
         check_together(
             nms_iou_thr is None or 0 <= nms_iou_thr <= 1, f"nms_iou_thr must lie in 0 to 1 (found {nms_iou_thr})"
         )
+        check_together(max_dets >= 1, f"max_dets must be at least 1 (found {max_dets})")
         check_together(ci is None or 0 < ci < 1, f"ci must lie between 0 and 1 (found {ci})")
         check_together(resamples >= 1, f"resamples must be at least 1 (found {resamples})")
         check_together(
@@ -132,16 +160,50 @@ class DetectionPRF(StreamingMetric):
         self.matching = matching
         self.nms_iou_thr = nms_iou_thr
         self.average = average
+        self.zero_division = zero_division
         self.classwise = classwise
         self.num_classes = num_classes
         self.confusion_matrix = confusion_matrix
         self.outfile_prefix = outfile_prefix
         self.ap = ap
+        self.max_dets = max_dets
         self.ci = ci
         self.operating_point = operating_point
         self.resamples = resamples
         self.seed = seed
+        self.ann_file = ann_file
         self._scale_seen = np.zeros(3, dtype=np.int64)  # images looked at, right as they are, right if scaled back
+
+    @property
+    def dataset_meta(self) -> Optional[Dict[str, Any]]:
+        """Meta information of the data set; with ``ann_file``, ``classes`` are in the order of the labels."""
+        return StreamingMetric.dataset_meta.fget(self)  # type: ignore[attr-defined]
+
+    @dataset_meta.setter
+    def dataset_meta(self, dataset_meta: Optional[Dict[str, Any]]) -> None:
+        if self.ann_file is not None and isinstance(dataset_meta, Mapping):
+            names = tuple(map(str, dataset_meta.get("classes") or ()))
+            dataset_meta = {**dataset_meta, "classes": self._label_names(self.ann_file, names)}
+        StreamingMetric.dataset_meta.fset(self, dataset_meta)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _label_names(ann_file: str, names: Sequence[str]) -> Sequence[str]:
+        """The class of each label of mmdet's ``CocoDataset`` with these ``metainfo['classes']``."""
+        categories, source = read_categories(ann_file), os.path.basename(ann_file)
+        listed = categories.numbered(names or categories.names)
+        if not names or same_labels(listed, names):
+            return names or listed
+        orders = describe_orders(listed, source, names, "metainfo['classes']")
+        if sorted(listed) != sorted(names):
+            raise MetricInputError(
+                f"{orders}: mmdet's CocoDataset numbers labels in the order of {source}, so the labels of a model that "
+                "knows all of these classes do not fit; list every class in the annotation file, in the model's order"
+            )
+        warnings.warn(
+            f"{orders}: mmdet's CocoDataset numbers labels in the order of {source}, so classes are named in that "
+            "order; list metainfo['classes'] in the same order to make them agree"
+        )
+        return listed
 
     @property
     def _classes(self) -> int:
@@ -172,10 +234,15 @@ class DetectionPRF(StreamingMetric):
 
     def _ap_settings(self) -> APSettings:
         """No more than the keys tell: they speak of objects of all sizes."""
-        return APSettings(self._classes, area_ranges={"all": COCO_RANGE}, max_detections=(100,))
+        return APSettings(self._classes, area_ranges={"all": COCO_RANGE}, max_detections=(self.max_dets,))
 
     def _match_state(self, iou_thresholds: Sequence[float]) -> ScoredMatchState:
-        return ScoredMatchState(self._classes, iou_thresholds=iou_thresholds, nms_iou_threshold=self.nms_iou_thr)
+        return ScoredMatchState(
+            self._classes,
+            iou_thresholds=iou_thresholds,
+            nms_iou_threshold=self.nms_iou_thr,
+            max_dets=self.max_dets,
+        )
 
     def read(self, samples: Sequence[Mapping]) -> ImageBatch:
         """The boxes of a batch of images, laid flat."""
@@ -191,7 +258,12 @@ class DetectionPRF(StreamingMetric):
         return ImageBatch(batch, self._order(samples))
 
     def _order(self, samples: Sequence[Mapping]) -> np.ndarray:
-        """What decides between equal scores: the image's number as in pycocotools, else its place in the data set."""
+        """The key of each image, which decides between equal scores, and its position in the dataset.
+
+        The key is the image's number as in pycocotools, else its position. Images of the same number stay apart.
+        """
+        rank, world_size = get_dist_info()
+        position = (self._seen + np.arange(len(samples), dtype=np.int64)) * world_size + rank
         ids: List[Any] = [sample.get("img_id") for sample in samples]
         if all(isinstance(number, (int, np.integer)) for number in ids):
             for index, number in enumerate(ids):
@@ -200,20 +272,22 @@ class DetectionPRF(StreamingMetric):
                         f"'img_id' of {self.sample_name(samples[index], index)} must be a number of 64 bits, or text "
                         f"(found {number})"
                     )
-            return np.array(ids, dtype=np.int64)
-        rank, world_size = get_dist_info()
-        return (self._seen + np.arange(len(samples))) * world_size + rank
+            return np.stack([np.array(ids, dtype=np.int64), position], axis=1)
+        return np.stack([position, position], axis=1)
 
     def _check_scale(self, samples: Sequence[Mapping], batch: DetectionBatch) -> None:
         """Warns once if the objects seem to stand in the pixels of the resized pictures."""
-        factors = np.array([sample.get("scale_factor", (1.0, 1.0)) for sample in samples], dtype=np.float64)[:, :2]
+        factors = np.array(
+            [scale_factor(sample, self.sample_name(sample, index)) for index, sample in enumerate(samples)]
+        )
         resized = int((factors != 1).any(axis=1).sum())
         what = "objects in resized pixels"
         if not resized or self._scale_seen[0] >= _SCALE_CHECKED or what in self._warned:
             return
         as_is, rescaled = overlaps_by_scale(batch, factors, num_classes=self._classes)
         self._scale_seen += (resized, as_is, rescaled)
-        shapes = np.array([sample.get("ori_shape", (np.inf, np.inf))[:2] for sample in samples])[batch.objects.image]
+        shapes = np.array([(sample.get("ori_shape") or (np.inf, np.inf))[:2] for sample in samples])
+        shapes = shapes[batch.objects.image]
         outside = int((batch.objects.boxes[:, 2:] > shapes[:, ::-1] + 2).any(axis=1).sum())
         if outside or (self._scale_seen[2] >= 5 and self._scale_seen[2] > 3 * self._scale_seen[1]):
             self._warned.append(what)
@@ -233,7 +307,7 @@ class DetectionPRF(StreamingMetric):
             raise TypeError(f"DetectionPRF computes from a DetectionState (found {type(state).__name__})")
         num_classes = state.num_classes
         names = self.class_names(num_classes)
-        result = confusion_report(state.matrix, background=True)
+        result = confusion_report(state.matrix, background=True, empty=self._empty(state))
         metrics = self._keys(result, names)
         if state.average_precision is not None:
             metrics.update(self._average_precision(state, names))
@@ -242,6 +316,10 @@ class DetectionPRF(StreamingMetric):
         if group is not None and self.ci is not None:
             metrics.update(self._intervals(group, names))
         return metrics
+
+    def _empty(self, state: DetectionState) -> float:
+        """The value of 0/0. Without any objects and detections nothing has a value."""
+        return self._zero_division if state.matrix.any() else float("nan")
 
     @contextmanager
     def published(self, state: Any) -> Iterator[None]:
@@ -295,25 +373,39 @@ class DetectionPRF(StreamingMetric):
             metrics["classes_averaged"] = defined
         if self.classwise:
             for key, values in {**rates, **counts}.items():
-                metrics.update({f"{key}_{name}": value for name, value in zip(names, values)})
+                metrics.update(class_values(key, names, values))
         reasons = {"f1": "no object and no detection", "precision": "no detection", "recall": "no object"}
         for key, values in rates.items():
             undefined = [names[index] for index in np.flatnonzero(np.isnan(values))]
-            self.warn_undefined(key, f"there is {reasons[key]} of the class", undefined)
+            self.warn_undefined(
+                key,
+                f"there is {reasons[key]} of the class",
+                undefined,
+                mean_of=len(names) if self.average != "micro" else 0,
+                remedy="" if key == "recall" else REMEDY,
+            )
         return metrics
 
     def _average_precision(self, state: DetectionState, names: List[str]) -> Dict[str, float]:
         records = state.records()
         if records is None:
             return {"mAP": np.nan, "mAP_50": np.nan, "mAP_75": np.nan}
+        self._warn_truncated(state.most_detections)
         result = average_precision(records, state.average_precision)  # type: ignore[arg-type]
         found = result.to_dict()
         metrics = {key: found[key] for key in ("mAP", "mAP_50", "mAP_75")}
         if self.classwise:
-            metrics.update({f"mAP_{name}": value for name, value in zip(names, result.per_class)})
+            metrics.update(class_values("mAP", names, result.per_class))
         undefined = [names[index] for index in np.flatnonzero(np.isnan(result.per_class))]
-        self.warn_undefined("mAP", "there is no object of the class", undefined)
+        self.warn_undefined("mAP", "there is no object of the class", undefined, mean_of=len(names))
         return metrics
+
+    def _warn_truncated(self, most: int) -> None:
+        """Warns once if AP leaves detections out."""
+        message = truncation_message(self.max_dets, most, option="max_dets")
+        if message and "max_dets" not in self._warned:
+            self._warned.append("max_dets")
+            warnings.warn(message)
 
     def _operating_point(self, matches: Optional[ScoredMatches], names: List[str]) -> Dict[str, float]:
         """The best threshold, and what it gives on the same images and on others."""
@@ -335,11 +427,11 @@ class DetectionPRF(StreamingMetric):
             if np.isnan(points.overall.threshold):
                 self.warn_undefined("operating_threshold", "no threshold keeps the floor", ["all classes"])
         if self.classwise:
-            found.update({f"operating_threshold_{name}": value for name, value in zip(names, per_class)})
+            found.update(class_values("operating_threshold", names, per_class))
         return found
 
     def _intervals(self, group: StateGroup, names: List[str]) -> Dict[str, float]:
-        """The ends of the intervals of every rate that has a key of its own."""
+        """The ends of the confidence intervals of every rate that has a key of its own."""
         pooled = "micro_" if self.average == "micro" else ""
         overall = {
             "f1": "micro_f1" if pooled else "macro_f1",
@@ -353,7 +445,7 @@ class DetectionPRF(StreamingMetric):
             per_class["mAP"] = "AP"
         ends = [f"{key}_{end}" for key in overall for end in ("low", "high")]
         if self.classwise:
-            ends += [f"{key}_{name}_{end}" for key in per_class for name in names for end in ("low", "high")]
+            ends += [class_key(f"{key}_{end}", name) for key in per_class for name in names for end in ("low", "high")]
         matches: Any = group["matches"].matches()  # type: ignore[attr-defined]
         if matches is None:
             return dict.fromkeys(ends, float("nan"))
@@ -369,18 +461,24 @@ class DetectionPRF(StreamingMetric):
             seed=self.seed,
         )
         metrics: Dict[str, float] = {}
+        few = []
         for key, figure in overall.items():
-            metrics[f"{key}_low"], metrics[f"{key}_high"] = found.overall[figure].low, found.overall[figure].high
+            interval = found.overall[figure]
+            metrics[f"{key}_low"], metrics[f"{key}_high"] = interval.low, interval.high
+            few += [key] if interval.reason in TOO_FEW else []
         if self.classwise:
             for key, figure in per_class.items():
                 interval = found.per_class[figure]
-                for name, low, high in zip(names, interval.low, interval.high):
-                    metrics[f"{key}_{name}_low"], metrics[f"{key}_{name}_high"] = low, high
+                for name, low, high, reason in zip(names, interval.low, interval.high, interval.reason):
+                    metrics[class_key(f"{key}_low", name)], metrics[class_key(f"{key}_high", name)] = low, high
+                    few += [class_key(key, name)] if reason in TOO_FEW else []
+        self.warn_undefined("the confidence interval", "there are too few images or objects", few)
         return metrics
 
     def _files(self, state: DetectionState, names: List[str]) -> Dict[str, str]:
         """The matrix and the table per class, as JSON and as CSV: what the report says, of this evaluation."""
-        result = confusion_report(state.matrix, background=True)
+        empty = self._empty(state)
+        result = confusion_report(state.matrix, background=True, empty=empty)
         report = protocol_report(
             state.protocol,
             result.matrix,
@@ -388,15 +486,16 @@ class DetectionPRF(StreamingMetric):
             objects=result.support[:-1],
             detections=result.predicted[:-1],
             counts=state.tally,
+            background_types=state.false_positives,
+            empty=empty,
         )
         content = {"protocol": state.protocol, "classes": names, **report.to_dict()}
         rows = [list(row.values()) for row in content["per_class"]]
         labels = [*names, BACKGROUND]
-        cells = [[name, *row] for name, row in zip(labels, content["confusion_matrix"])]
         files = {
             "json": to_json(content),
             "per_class.csv": to_csv(list(report.columns), rows),
-            "confusion_matrix.csv": to_csv([CORNER, *labels], cells),
+            "confusion_matrix.csv": to_csv(*matrix_rows(content, labels)),
         }
         return {f"{self.outfile_prefix}.{ending}": text for ending, text in files.items()}
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 
 from mmengine.hooks import Hook, LoggerHook
 from mmengine.registry import HOOKS
-from mmengine.runner import BaseLoop, IterBasedTrainLoop, Runner
+from mmengine.runner import BaseLoop, EpochBasedTrainLoop, IterBasedTrainLoop, Runner
 from mmengine.visualization import BaseVisBackend, LocalVisBackend
 from mmengine.visualization.vis_backend import MLflowVisBackend
 
@@ -33,7 +33,8 @@ class MetricFigureHook(Hook):
 
     Args:
         figures: Which ones, by their names with or without the prefix; ``*`` stands for anything. All if None.
-        interval: Draw the first validation and every so many after it: with 5, the first, the sixth and so on.
+        interval: Draw the first validation and every so many after it: with 5, the first, the sixth and so on. A
+            training that is resumed goes on counting where it would have been.
         max_classes: Leave out figures with more classes than this, which nobody could read.
         dpi: Pixels an inch; more makes larger pictures.
 
@@ -64,7 +65,8 @@ class MetricFigureHook(Hook):
 
     def before_val_epoch(self, runner: Runner) -> None:
         """Asks the metrics to keep what the figures need, if this validation is drawn."""
-        if self._validations % self.interval == 0:
+        earlier = _earlier_validations(runner)
+        if (self._validations if earlier is None else earlier) % self.interval == 0:
             self._ask(runner.val_loop)
         self._validations += 1
 
@@ -140,6 +142,27 @@ def _metrics(loop: Any) -> Iterator[Tuple[str, StreamingMetric]]:
             yield task, metric
         elif type(metric).__name__ == "MultiTasksMetric":
             waiting += [(f"{task}{name}_", child) for name, children in metric._metrics.items() for child in children]
+
+
+def _earlier_validations(runner: Runner) -> Optional[int]:
+    """How many validations mmengine's training loops run before this one; None outside of such a loop.
+
+    The number follows from the progress of the training, not from a count, so that it is the same after a resume.
+    """
+    loop = runner._train_loop  # not train_loop, which would build one for a validation alone
+    if isinstance(loop, EpochBasedTrainLoop):
+        now = loop.epoch
+    elif isinstance(loop, IterBasedTrainLoop):
+        now = loop.iter
+    else:
+        return None
+    # An interval is in force from its milestone less one on; a validation is due at the multiples of the interval.
+    starts = [milestone - 1 for milestone in loop.dynamic_milestones[1:]]
+    earlier = 0
+    for start, stop, interval in zip([1, *starts], [*starts, now], loop.dynamic_intervals):
+        first, last = max(start, loop.val_begin, 1), min(stop, now) - 1
+        earlier += max(0, last // interval - (first - 1) // interval)
+    return earlier
 
 
 def _fits(pattern: str, tags: Sequence[str]) -> bool:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Sequence
+from typing import Any, List, Mapping, Sequence, Tuple
 
 import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-from mm_metrics_plugin.metrics.fields import SampleName, field_values, not_numbers, to_host
+from mm_metrics_plugin.metrics.fields import (
+    SampleName,
+    exact_arrays,
+    field_values,
+    real_value,
+    same_kind,
+    score_precision,
+    to_host,
+)
 
+_FIELDS = (
+    "pred_instances.bboxes",
+    "pred_instances.scores",
+    "pred_instances.labels",
+    "gt_instances.bboxes",
+    "gt_instances.labels",
+)
 _NOTHING = {"ignored_instances": {"bboxes": np.zeros((0, 4), np.float32), "labels": np.zeros(0, np.int64)}}
 
 
@@ -30,10 +45,13 @@ def read_images(samples: Sequence[Mapping], name: SampleName) -> DetectionBatch:
     held = [sample if "bboxes" in (sample.get("ignored_instances") or ()) else _NOTHING for sample in samples]
     crowds = _columns(held, "ignored_instances", ("bboxes", "labels"), name)
     objects = [regular + ignored for regular, ignored in zip(there, crowds)]
-    boxes, scores, labels, object_boxes, object_labels = to_host([_joined(column) for column in (*found, *objects)])
+    boxes, scores, labels, object_boxes, object_labels = to_host(
+        [_joined(column, field, len(samples), name) for column, field in zip((*found, *objects), _FIELDS)]
+    )
+    precision = np.repeat([score_precision(value) for value in found[1]], [len(value) for value in found[1]])
     regular, ignored = (_image_numbers(column) for column in (there[0], crowds[0]))
     return DetectionBatch(
-        Detections(_image_numbers(found[0]), boxes, scores, labels),
+        Detections(_image_numbers(found[0]), boxes, scores, labels, precision=precision),
         Objects(
             np.concatenate([regular, ignored]),
             object_boxes,
@@ -44,13 +62,38 @@ def read_images(samples: Sequence[Mapping], name: SampleName) -> DetectionBatch:
     )
 
 
+def scale_factor(sample: Mapping, name: str) -> Tuple[float, float]:
+    """The factors of width and height by which the sample's image was resized; 1 where it does not say.
+
+    Args:
+        sample: Its ``scale_factor`` may be None, one number, or 2 or 4 numbers (mmdet 2 repeated width and height).
+        name: How messages speak of the sample.
+
+    Raises:
+        MetricInputError: It is none of these, or a factor is not a positive number.
+    """
+    value = sample.get("scale_factor")
+    if value is None:
+        return 1.0, 1.0
+    try:
+        array = to_host([value if isinstance(value, torch.Tensor) else np.asarray(value)])[0].astype(np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
+    factors = [] if isinstance(value, (str, bytes)) else np.ravel(array).tolist()
+    if len(factors) not in (1, 2, 4) or not all(0 < factor < np.inf for factor in factors):
+        raise MetricInputError(
+            f"'scale_factor' of {name} must be one positive number, or those of width and height (found {value!r})"
+        )
+    return factors[0], factors[min(1, len(factors) - 1)]
+
+
 def _columns(samples: Sequence[Mapping], part: str, fields: Sequence[str], name: SampleName) -> List[List[Any]]:
     """The fields of a part of every sample, boxes first, as tensors or arrays of equal length in an image."""
     columns = [field_values(samples, f"{part}.{field}", name) for field in fields]
     for field, column in zip(fields, columns):
         for index, value in enumerate(column):
             value = getattr(value, "tensor", value)  # mmdet's box objects
-            value = value.detach() if isinstance(value, torch.Tensor) else np.asarray(value)
+            value = real_value(value, f"{part}.{field}", name, index)
             rows = len(value) if field == "bboxes" else len(columns[0][index])
             expected = (rows, 4) if field == "bboxes" else (rows,)
             if not rows and not len(value):
@@ -59,17 +102,19 @@ def _columns(samples: Sequence[Mapping], part: str, fields: Sequence[str], name:
                 raise MetricInputError(
                     f"'{part}.{field}' of {name(index)} must have shape {expected} (found {tuple(value.shape)})"
                 )
-            if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
-                raise not_numbers(value, f"{part}.{field}", name(index))
             column[index] = value
     return columns
 
 
-def _joined(column: List[Any]) -> Any:
-    devices = [value.device for value in column if isinstance(value, torch.Tensor)]
-    if devices:
-        return torch.cat([v if isinstance(v, torch.Tensor) else torch.as_tensor(v, device=devices[0]) for v in column])
-    return np.concatenate(column)
+def _joined(column: List[Any], field: str, num_images: int, name: SampleName) -> Any:
+    """The values of all images, in one tensor or array; those of different dtypes are converted without rounding."""
+    filled = [(index % num_images, value) for index, value in enumerate(column) if len(value)]
+    values = [value for _, value in filled] or column[:1]
+    if same_kind(values):
+        return (
+            torch.cat([v.detach() for v in values]) if isinstance(values[0], torch.Tensor) else np.concatenate(values)
+        )
+    return np.concatenate(exact_arrays(to_host(values), field, lambda index: name(filled[index][0])))
 
 
 def _image_numbers(column: List[Any]) -> np.ndarray:

@@ -10,6 +10,7 @@ from mmengine.registry import METRICS
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.ks import KSResult, histogram_ks, score_ks
+from mm_metrics_plugin.metrics.keys import class_values
 from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, check_together
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State
@@ -23,7 +24,7 @@ class SingleLabelKS(SingleLabelMetricBase):
 
     Keys: ``ks`` first, the mean over the classes or that of ``positive_label``; ``ks_threshold`` with
     ``positive_label``, the score from which on the class is said to be present, else ``classes_in_ks``, how many
-    classes have a value; ``ks_error`` with ``num_thresholds``; ``ks_<class>`` and ``ks_threshold_<class>`` with
+    classes have a value; ``ks_error`` with ``num_thresholds``; ``ks/<class>`` and ``ks_threshold/<class>`` with
     ``classwise``. Values lie in 0 to 1. Of several thresholds that reach the same value the highest is given.
 
     Args:
@@ -99,10 +100,11 @@ class SingleLabelKS(SingleLabelMetricBase):
         if self.positive_label is None:
             metrics["classes_in_ks"] = result.classes_averaged
         if self.classwise:
-            metrics.update({f"ks_{name}": value for name, value in zip(names, result.per_class)})
-            metrics.update({f"ks_threshold_{name}": value for name, value in zip(names, result.thresholds)})
+            metrics.update(class_values("ks", names, result.per_class))
+            metrics.update(class_values("ks_threshold", names, result.thresholds))
         undefined = [names[index] for index in np.flatnonzero(np.isnan(result.per_class))]
-        self.warn_undefined("KS", "the data holds no sample of the class, or no other", undefined)
+        reason = "the data holds no sample of the class, or no other"
+        self.warn_undefined("KS", reason, undefined, mean_of=len(names) if self.absent == "skip" else 0)
         if not len(names):
             self.warn_undefined("KS", "there were no samples", ["the data set"])
         return metrics

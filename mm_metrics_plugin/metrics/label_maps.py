@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.overlap import count_label_pairs
+from mm_metrics_plugin.functional.score_precision import FLOAT64
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.fields import field_values, to_host
+from mm_metrics_plugin.metrics.fields import field_values, score_precision, to_host
 from mm_metrics_plugin.metrics.flat import lean_shape
 
 Name = Callable[[], str]
-Picture = Tuple[Name, np.ndarray, np.ndarray]
+
+
+class Picture(NamedTuple):
+    """Prediction and ground truth of one sample.
+
+    Attributes:
+        name: Tells how to speak of the sample.
+        predicted: Labels or scores.
+        target: The ground truth.
+        precision: Code of the precision in which ``predicted`` was given.
+    """
+
+    name: Name
+    predicted: np.ndarray
+    target: np.ndarray
+    precision: int = FLOAT64
 
 
 class LabelMapMetricBase(StreamingMetric):
@@ -57,16 +73,16 @@ class LabelMapMetricBase(StreamingMetric):
             return self.sample_name(samples[index], index)
 
         values = [*field_values(samples, self.prediction_field, name), *field_values(samples, self.target_field, name)]
-        arrays = to_host([value.detach() if isinstance(value, torch.Tensor) else np.asarray(value) for value in values])
+        arrays = to_host([value if isinstance(value, torch.Tensor) else np.asarray(value) for value in values])
         for index, (predicted, target) in enumerate(zip(arrays, arrays[len(samples) :])):
-            yield partial(name, index), predicted, target
+            yield Picture(partial(name, index), predicted, target, score_precision(values[index]))
 
     def count_pixels(self, picture: Picture, num_classes: int) -> np.ndarray:
         """The confusion matrix of a picture of labels, ignored pixels left out."""
-        name, predicted, target = picture
+        name = picture.name
         self.check_same_shape(picture)
-        self._check_whole(predicted, self.prediction_field, name)
-        self._check_whole(target, self.target_field, name)
+        predicted = self.whole_labels(picture.predicted, self.prediction_field, name)
+        target = self.whole_labels(picture.target, self.target_field, name)
         counts = count_label_pairs(target, predicted, num_classes=num_classes)
         if self.ignore_index is not None and 0 <= self.ignore_index < num_classes:
             counts[self.ignore_index] = 0
@@ -83,7 +99,6 @@ class LabelMapMetricBase(StreamingMetric):
 
     def check_target(self, target: np.ndarray, name: Name, num_classes: int) -> None:
         """Raises MetricInputError unless all true labels are classes or to be ignored."""
-        self._check_whole(target, self.target_field, name)
         good = ((target >= 0) & (target < num_classes)) | (target == self.ignore_index)
         if not good.all():
             ignored = "" if self.ignore_index is None else f", or {self.ignore_index} to be ignored"
@@ -92,13 +107,26 @@ class LabelMapMetricBase(StreamingMetric):
                 f"(found {target[~good][0]})"
             )
 
-    def _check_whole(self, labels: np.ndarray, field: str, name: Name) -> None:
-        if labels.dtype.kind not in "iub":
+    def whole_labels(self, labels: np.ndarray, field: str, name: Name) -> np.ndarray:
+        """Labels as integers. Floats are taken if they are whole, as mmseg writes those of one output channel.
+
+        Raises:
+            MetricInputError: There are other values than whole numbers.
+        """
+        if labels.dtype.kind in "iub":
+            return labels
+        if labels.dtype.kind != "f":
             raise MetricInputError(f"'{field}' of {name()} must hold whole numbers (found {labels.dtype})")
+        good = (labels == np.floor(labels)) & (np.abs(labels) < 2.0**53)
+        if not good.all():
+            raise MetricInputError(
+                f"'{field}' of {name()} must hold whole numbers (found {labels[~good][0]}, {labels.dtype})"
+            )
+        return labels.astype(np.int64)
 
     def check_same_shape(self, picture: Picture) -> None:
         """Raises MetricInputError unless prediction and truth have the same shape, axes of length one aside."""
-        name, predicted, target = picture
+        name, predicted, target, _ = picture
         if lean_shape(predicted) != lean_shape(target):
             raise MetricInputError(
                 f"'{self.prediction_field}' of {name()} must have the shape of '{self.target_field}', {target.shape} "

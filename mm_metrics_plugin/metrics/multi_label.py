@@ -8,7 +8,17 @@ import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.metrics.fields import SampleName, field_values, first_bad, stack_fields, stack_values, to_host
+from mm_metrics_plugin.metrics.fields import (
+    SampleName,
+    exact_arrays,
+    field_values,
+    first_bad,
+    real_values,
+    same_kind,
+    stack_fields,
+    stack_values,
+    to_host,
+)
 from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 
 
@@ -24,11 +34,16 @@ class MultiLabelMetricBase(ScoredMetricBase):
             scores, truth = stack_fields(samples, ["pred_score", "gt_score"], name)
             scores = self.checked_scores(scores, name)
             return scores, _checked_truth(truth, scores.shape[1], name)
-        lists = [torch.as_tensor(value).reshape(-1) for value in field_values(samples, "gt_label", name)]
+        lists = real_values(field_values(samples, "gt_label", name), "gt_label", name)
+        lists = [value.reshape(-1) for value in lists]
         stacked = stack_values(field_values(samples, "pred_score", name), "pred_score", name)
-        scores, labels = to_host([stacked, torch.cat(lists)])
+        if same_kind(lists) and isinstance(lists[0], torch.Tensor):
+            scores, labels = to_host([stacked, torch.cat(lists)])
+        else:
+            scores, *arrays = to_host([stacked, *lists])
+            labels = np.concatenate(exact_arrays(arrays, "gt_label", name))
         scores = self.checked_scores(scores, name)
-        rows = np.repeat(np.arange(len(lists)), [part.numel() for part in lists])
+        rows = np.repeat(np.arange(len(lists)), [len(part) for part in lists])
         return scores, _truth_of_lists(labels, rows, scores.shape, name)
 
 

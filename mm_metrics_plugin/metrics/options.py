@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Union
 
 
 def check_choice(option: str, value: Any, allowed: Sequence[Any]) -> None:
@@ -23,6 +23,20 @@ def check_num_thresholds(num_thresholds: Optional[int]) -> None:
     check_together(
         num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
     )
+
+
+def zero_division_value(zero_division: Union[str, float]) -> float:
+    """The value of 0/0 that an option ``zero_division`` asks for, NaN for ``'skip'``.
+
+    Raises:
+        ValueError: It is none of ``'skip'``, 0 and 1.
+
+    Example:
+        >>> zero_division_value("skip"), zero_division_value(0)
+        (nan, 0.0)
+    """
+    check_choice("zero_division", zero_division, ("skip", 0, 1))
+    return float("nan") if isinstance(zero_division, str) else float(zero_division)
 
 
 def threshold_suffixes(thrs: Sequence[Optional[float]]) -> List[str]:

@@ -18,7 +18,9 @@ from mm_metrics_plugin.functional.overlap import (
     soft_label_overlap,
     soft_overlap,
 )
+from mm_metrics_plugin.functional.score_precision import FLOAT64, round_thresholds
 from mm_metrics_plugin.metrics.base import Shown
+from mm_metrics_plugin.metrics.keys import class_values
 from mm_metrics_plugin.metrics.label_maps import LabelMapMetricBase, Name, Picture
 from mm_metrics_plugin.metrics.options import check_choice, check_together
 from mm_metrics_plugin.states.base import State
@@ -33,7 +35,7 @@ class MeanIoU(LabelMapMetricBase):
 
     Keys: ``mIoU``, the mean over the classes that occur in truth or prediction; ``aAcc``, the share of pixels that
     are right; ``mAcc``, the mean of that share over the classes that occur in the truth; ``classes_averaged``, how
-    many ``mIoU`` is of; ``IoU_<class>`` and ``Acc_<class>`` with ``classwise``. Values lie in 0 to 1: they
+    many ``mIoU`` is of; ``IoU/<class>`` and ``Acc/<class>`` with ``classwise``. Values lie in 0 to 1: they
     are mmseg's IoUMetric without its factor of 100 and its rounding.
 
     Args:
@@ -94,10 +96,12 @@ class MeanIoU(LabelMapMetricBase):
         metrics = {"mIoU": result.mean_iou, "aAcc": result.pixel_accuracy, "mAcc": result.mean_accuracy}
         metrics["classes_averaged"] = result.classes_averaged
         if self.classwise:
-            metrics.update({f"IoU_{name}": value for name, value in zip(names, result.iou)})
-            metrics.update({f"Acc_{name}": value for name, value in zip(names, result.accuracy)})
+            metrics.update(class_values("IoU", names, result.iou))
+            metrics.update(class_values("Acc", names, result.accuracy))
         absent = [names[index] for index in np.flatnonzero(np.isnan(result.iou))]
-        self.warn_undefined("IoU", "no pixel of the class is in truth or prediction", absent or _nothing(names))
+        reason = "no pixel of the class is in truth or prediction"
+        mean_of = len(names) if self.absent == "skip" else 0
+        self.warn_undefined("IoU", reason, absent or _nothing(names), mean_of=mean_of)
         return metrics
 
     def shown(self, state: Any) -> List[Shown]:
@@ -110,7 +114,7 @@ class MeanIoU(LabelMapMetricBase):
 class DiceScore(LabelMapMetricBase):
     """Dice = 2·Σxy / (Σx² + Σy² + smooth) of prediction x and truth y.
 
-    Keys: ``mDice``, the mean over the classes; ``classes_in_dice``, how many those are; ``Dice_<class>`` with
+    Keys: ``mDice``, the mean over the classes; ``classes_in_dice``, how many those are; ``Dice/<class>`` with
     ``classwise``. Values lie in 0 to 1.
 
     By default every sample has one Dice a class, and a class's value is the mean over the samples.
@@ -120,14 +124,17 @@ class DiceScore(LabelMapMetricBase):
         over: ``'sample'`` for one Dice a sample and class, then the mean over the samples; ``'dataset'`` for one Dice
             a class, of all samples together.
         num_classes: How many classes; as many as ``dataset_meta['classes']`` by default. Where neither says, arrays
-            are of one region: masks of 0 and 1, or with ``'soft'`` scores of any shape and targets of the same.
+            are of one region: masks of 0 and 1, or with ``'soft'`` scores of any shape and targets of the same. With
+            ``'soft'`` and two classes, scores of one channel are those of the second class (mmseg's
+            ``out_channels=1``), and the first class has what is left to 1.
         smooth: Added to the denominator; 0 by default, 1e-5 in MindSpore's convention.
         empty: The value of a class that prediction and truth both lack: a number, or ``'skip'`` to leave it out of
             the mean.
         activation: With ``'soft'``: ``'softmax'`` (over the channels) or ``'sigmoid'`` to make scores of logits, as
             mmseg's ``seg_logits`` are. Nothing is applied unasked.
-        threshold: With ``'soft'``: scores above it count as 1 and others as 0.
-        ignore_index: Values whose true label is this are left out; None for none.
+        threshold: With ``'soft'``: scores above it count as 1 and others as 0. It is rounded to the precision of the
+            scores.
+        ignore_index: Values whose true label, or target, is this are left out; None for none.
         prediction_field: Where a sample has the prediction; by default ``'pred_sem_seg.data'`` for ``'hard'`` and
             ``'seg_logits.data'`` for ``'soft'``.
         target_field: Where it has the truth: a label map, or with ``'soft'`` also an array of the scores' shape.
@@ -197,6 +204,11 @@ class DiceScore(LabelMapMetricBase):
         self.convention = convention
         self.classwise = classwise
 
+    @property
+    def in_one_state(self) -> bool:
+        """Whether each batch has one Dice, of which samples of two data sets may be part."""
+        return self.convention is not None
+
     def empty_state(self) -> State:
         """Sums of the samples' Dice or of their overlaps, or the overlaps of batches."""
         return ExactSumState() if self.convention is None else BatchOverlapState()
@@ -220,8 +232,9 @@ class DiceScore(LabelMapMetricBase):
         absent = [names[index] for index in np.flatnonzero(np.isnan(values))]
         metrics["classes_in_dice"] = len(names) - len(absent)  # not MeanIoU's key, which often stands beside it
         if self.classwise:
-            metrics.update({f"Dice_{name}": value for name, value in zip(names, values)})
-        self.warn_undefined("Dice", "prediction and truth both lack the class", absent or _nothing(names))
+            metrics.update(class_values("Dice", names, values))
+        reason = "prediction and truth both lack the class"
+        self.warn_undefined("Dice", reason, absent or _nothing(names), mean_of=len(names))
         return metrics
 
     def _per_class(self, state: ExactSumState) -> np.ndarray:
@@ -234,28 +247,40 @@ class DiceScore(LabelMapMetricBase):
         return values if state.count.any() else np.full(len(values), np.nan)
 
     def _overlap(self, picture: Picture) -> Tuple[np.ndarray, np.ndarray]:
-        name, predicted, target = picture
+        name, predicted, target, _ = picture
         num_classes = self.known_classes
         if self.mode == "hard":
             # Without classes, a mask: two labels, of which only the region of ones is of interest.
             intersection, sizes = label_overlap(self.count_pixels(picture, num_classes or 2))
             return (intersection, sizes) if num_classes else (intersection[1:], sizes[1:])
-        scores = self._scores(predicted, name, num_classes)
-        if num_classes is None:
+        one_channel = num_classes == 2 and predicted.ndim > 1 and len(predicted) == 1
+        scores = self._scores(picture, None if one_channel else num_classes)
+        if num_classes is None or one_channel:
             self.check_same_shape(picture)
-        if num_classes is None or predicted.shape == target.shape:
-            _check_shares(target, self.target_field, name)
-            return soft_overlap(scores, target.reshape(scores.shape))
+        if num_classes is None or one_channel or predicted.shape == target.shape:
+            target = target.reshape(scores.shape)
+            ignored = np.zeros(target.shape, bool) if self.ignore_index is None else target == self.ignore_index
+            _check_shares(target, self.target_field, name, ignored=ignored, ignore_index=self.ignore_index)
+            if one_channel:  # the scores of the second class; those of the first are what is left to 1
+                scores, target = (
+                    np.concatenate([1 - values.astype(np.float64), values]) for values in (scores, target)
+                )
+                ignored = np.concatenate([ignored, ignored])
+            return soft_overlap(scores, target, ignored=ignored)
         if target.size != scores.shape[1]:
             raise MetricInputError(
                 f"'{self.target_field}' of {name()} must have the shape of '{self.prediction_field}' or of one of its "
                 f"channels, {predicted.shape} (found {target.shape})"
             )
+        target = self.whole_labels(target, self.target_field, name)
         self.check_target(target, name, num_classes)
         return soft_label_overlap(scores, target.reshape(-1), ignore_index=self.ignore_index)
 
-    def _scores(self, scores: np.ndarray, name: Name, num_classes: Optional[int]) -> np.ndarray:
+    def _scores(self, picture: Picture, num_classes: Optional[int]) -> np.ndarray:
         """The scores of a sample, (classes, values)."""
+        name, scores, _, precision = picture
+        if scores.dtype.kind not in "biuf":
+            raise MetricInputError(f"'{self.prediction_field}' of {name()} must hold numbers (found {scores.dtype})")
         if num_classes is not None and (not scores.ndim or len(scores) != num_classes):
             raise MetricInputError(
                 f"'{self.prediction_field}' of {name()} must have {num_classes} channels, one a class "
@@ -263,20 +288,36 @@ class DiceScore(LabelMapMetricBase):
             )
         scores = scores.reshape(num_classes or 1, -1)
         if self.activation == "softmax" and num_classes is None:
+            if self.known_classes is not None:
+                raise MetricInputError(
+                    f"'{self.prediction_field}' of {name()} has one channel: use activation='sigmoid' for its logits"
+                )
             raise MetricInputError("activation='softmax' needs num_classes=..., because the data set names no classes")
         if self.activation is not None:
+            precision = FLOAT64
             scores = scores.astype(np.float64)
             scores = expit(scores) if self.activation == "sigmoid" else softmax(scores, axis=0)
         _check_shares(scores, self.prediction_field, name, "; for logits say activation=...")
-        return scores if self.threshold is None else scores > self.threshold
+        return scores if self.threshold is None else scores > round_thresholds(self.threshold)[precision]
 
 
-def _check_shares(values: np.ndarray, field: str, name: Name, advice: str = "") -> None:
+def _check_shares(
+    values: np.ndarray,
+    field: str,
+    name: Name,
+    advice: str = "",
+    *,
+    ignored: Optional[np.ndarray] = None,
+    ignore_index: Optional[int] = None,
+) -> None:
     if values.dtype.kind not in "biuf":
         raise MetricInputError(f"'{field}' of {name()} must hold numbers (found {values.dtype})")
     good = (values >= 0) & (values <= 1)
+    if ignored is not None:
+        good |= ignored
     if not good.all():
-        raise MetricInputError(f"'{field}' of {name()} must lie in 0 to 1{advice} (found {values[~good][0]})")
+        left_out = "" if ignore_index is None else f", or be {ignore_index} to be ignored"
+        raise MetricInputError(f"'{field}' of {name()} must lie in 0 to 1{left_out}{advice} (found {values[~good][0]})")
 
 
 def _nothing(names: List[str]) -> List[str]:

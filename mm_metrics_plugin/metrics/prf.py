@@ -19,9 +19,16 @@ from mm_metrics_plugin.functional.confusion import (
 )
 from mm_metrics_plugin.functional.decisions import hard_decisions, label_ranks, top_decisions
 from mm_metrics_plugin.functional.matrix_view import MatrixView, matrix_view
+from mm_metrics_plugin.functional.score_precision import limits_for, reach
 from mm_metrics_plugin.metrics.base import Shown
+from mm_metrics_plugin.metrics.keys import class_values
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
-from mm_metrics_plugin.metrics.options import check_choice, check_together, threshold_suffixes
+from mm_metrics_plugin.metrics.options import (
+    check_choice,
+    check_together,
+    threshold_suffixes,
+    zero_division_value,
+)
 from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State
@@ -31,7 +38,9 @@ from mm_metrics_plugin.states.counts import BinaryCountState
 
 AVERAGES = ("macro", "micro", "weighted")
 # The value of 0/0 in each convention.
-CONVENTIONS = {"default": float("nan"), "mmpretrain": 0.0, "paddlerec": 1.0}
+CONVENTIONS = {"default": float("nan"), "mmpretrain": 0.0, "paddlerec": 1.0}  # of the default: as zero_division says
+# What it means for the choice of a checkpoint that classes without predictions are left out.
+REMEDY = ", where a model that predicts fewer classes can look better; zero_division=0 counts undefined values as 0"
 SCALARS = ("accuracy", "balanced_accuracy", "mcc", "kappa", "kappa_linear", "kappa_quadratic")
 
 Averages = Union[str, Sequence[str], None]
@@ -40,22 +49,37 @@ Averages = Union[str, Sequence[str], None]
 class _PRFMetric(ScoredMetricBase):
     """What one label and several have in common: options and keys."""
 
-    def _take_options(self, average: Averages, beta: float, convention: str, classwise: bool, counts: bool) -> None:
+    def _take_options(
+        self,
+        average: Averages,
+        beta: float,
+        convention: str,
+        zero_division: Union[str, float],
+        classwise: bool,
+        counts: bool,
+    ) -> None:
         self.averages: Tuple[str, ...] = (average,) if isinstance(average, str) else tuple(average or ())
         for choice in self.averages:
             check_choice("average", choice, AVERAGES)
         check_choice("convention", convention, tuple(CONVENTIONS))
         check_together(beta > 0, f"beta must be above 0 (found {beta!r})")
+        value = zero_division_value(zero_division)
+        check_together(
+            convention == "default" or zero_division == "skip",
+            f"zero_division goes with convention='default' (found {zero_division!r} and {convention!r})",
+        )
         if convention == "paddlerec" and self.averages == ("macro",):
             self.averages = ("macro", "micro")
         self.beta = beta
         self.convention = convention
+        self.zero_division = zero_division
+        self._zero_division = value if convention == "default" else CONVENTIONS[convention]
         self.classwise = classwise or not self.averages
         self.counts = counts
 
     def _empty(self, samples: int) -> float:
         """The value of 0/0. Without any samples nothing has a value, whatever the convention."""
-        return CONVENTIONS[self.convention] if samples else float("nan")
+        return self._zero_division if samples else float("nan")
 
     def _rate_keys(self, result: CountsResult, suffix: str) -> Dict[str, float]:
         names = self.class_names(len(result.tp))
@@ -77,10 +101,10 @@ class _PRFMetric(ScoredMetricBase):
                 ("recall", each.recall),
                 ("specificity", each.specificity),
             ):
-                metrics.update({f"{key}_{name}{suffix}": value for name, value in zip(names, values)})
+                metrics.update(class_values(f"{key}{suffix}", names, values))
         if self.counts:
             for key in ("tp", "fp", "tn", "fn"):
-                metrics.update({f"{key}_{name}{suffix}": n for name, n in zip(names, getattr(result, key))})
+                metrics.update(class_values(f"{key}{suffix}", names, getattr(result, key)))
         if self.convention == "default":
             self._account(result, names, metrics, suffix)
         if not sum(count.sum() for count in (result.tp, result.fp, result.fn, result.tn)):
@@ -89,13 +113,24 @@ class _PRFMetric(ScoredMetricBase):
 
     def _account(self, result: CountsResult, names: Sequence[str], metrics: Dict[str, float], suffix: str) -> None:
         """Says which classes are in no mean because they have no value."""
-        for key, what, reason, counts in (
-            ("classes_present", "recall", "the data holds no sample of the class", result.support),
-            ("classes_predicted", "precision", "the class was never predicted", result.predicted),
+        mean_of = len(names) if {"macro", "weighted"} & set(self.averages) else 0
+        either = result.support + result.predicted
+        for key, what, reason, counts, remedy in (
+            ("classes_present", "recall", "the data holds no sample of the class", result.support, ""),
+            ("classes_predicted", "precision", "the class was never predicted", result.predicted, REMEDY),
+            (
+                "",
+                f"f{self.beta:g}",
+                "the data holds no sample of the class, nor was it predicted",
+                either,
+                REMEDY,
+            ),
         ):
             missing = [names[int(index)] for index in np.flatnonzero(counts == 0)]
-            metrics[f"{key}{suffix}"] = len(names) - len(missing)
-            self.warn_undefined(what, reason, missing)
+            if key:
+                metrics[f"{key}{suffix}"] = len(names) - len(missing)
+            if self.zero_division == "skip":
+                self.warn_undefined(what, reason, missing, mean_of=mean_of, remedy=remedy)
 
 
 @METRICS.register_module()
@@ -104,8 +139,8 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
 
     Keys: ``f1``, ``precision``, ``recall``, ``specificity`` (macro; with ``_micro`` and ``_weighted`` behind them for
     the other averages), ``accuracy``, ``balanced_accuracy``, ``mcc``, ``kappa``, ``kappa_linear``,
-    ``kappa_quadratic``; ``accuracy_top<k>`` with ``topk``; ``f1_<class>`` and so on with ``classwise``;
-    ``tp_<class>``, ``fp_<class>``, ``tn_<class>``, ``fn_<class>`` with ``counts``; ``classes_present`` and
+    ``kappa_quadratic``; ``accuracy_top<k>`` with ``topk``; ``f1/<class>`` and so on with ``classwise``;
+    ``tp/<class>``, ``fp/<class>``, ``tn/<class>``, ``fn/<class>`` with ``counts``; ``classes_present`` and
     ``classes_predicted``, how many are in the means. Several thresholds put ``_thr-0.50`` behind every key, and
     ``_no-thr`` for None. Values lie in 0 to 1 (those that mmpretrain prints, divided by 100), MCC and kappa in -1 to 1.
 
@@ -113,16 +148,21 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         average: ``'macro'``, ``'micro'``, ``'weighted'`` (by support), several of them, or None for keys per class.
         thrs: A sample whose best score is not above the threshold is given to no class: it is missed by its own class
             and a false positive of none. One or several; None for no threshold. Weighted kappas are undefined for
-            samples given to no class.
+            samples given to no class. Thresholds are rounded to the precision of each sample's scores.
         topk: Also the share of samples whose true class is among the k best (and above the threshold); one or
             several. Of equal scores the lower class index is the better one.
         beta: Weight of recall in the F-score, whose key is then ``f2``, ``f0.5`` and so on.
         convention: ``'default'`` leaves classes without a value (0/0) out of the means. ``'mmpretrain'`` counts them
             as 0 and takes ``thrs=0.0`` unless others are given. ``'paddlerec'`` counts them as 1, gives macro and
             micro, and its macro F1 is that of the macro precision and recall.
+        zero_division: The value of 0/0, such as the precision of a class that was never predicted: ``'skip'`` leaves
+            the class out of the means, 0 and 1 count it as that, so that the means are over all classes. A precision
+            that ``save_best`` uses should count it as 0, as mmpretrain does: else a model that predicts one class only
+            can have the best one.
         classwise: Also keys per class.
         counts: Also true and false positives and negatives per class.
-        num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score``.
+        num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score`` and the
+            data set names no classes.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'single-label'`` by default.
 
@@ -144,6 +184,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         topk: Union[int, Sequence[int], None] = None,
         beta: float = 1.0,
         convention: str = "default",
+        zero_division: Union[str, float] = "skip",
         classwise: bool = False,
         counts: bool = False,
         num_classes: Optional[int] = None,
@@ -151,7 +192,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         prefix: Optional[str] = None,
     ) -> None:
         super().__init__(num_classes=num_classes, collect_device=collect_device, prefix=prefix)
-        self._take_options(average, beta, convention, classwise, counts)
+        self._take_options(average, beta, convention, zero_division, classwise, counts)
         self.topk: Tuple[int, ...] = () if topk is None else tuple(int(k) for k in np.atleast_1d(topk))
         check_together(all(k >= 1 for k in self.topk), f"topk must be at least 1 (found {topk!r})")
         self._needs_scores = thrs is not None or bool(self.topk)
@@ -177,7 +218,8 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
             decisions, labels = self.read_decisions(samples)
             return Batch(labels, decisions)
         scores, labels = self.read_scores(samples)
-        decisions = hard_decisions(scores, thresholds=self._limits)
+        precision = self.score_precisions(samples)
+        decisions = hard_decisions(scores, thresholds=self._limits, precision=precision)
         if not self.topk:
             return Batch(labels, decisions)
         if max(self.topk) > scores.shape[1]:
@@ -187,7 +229,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
             )
         own = scores[np.arange(len(labels)), labels]
         among = label_ranks(scores, labels)[:, None] < np.array(self.topk)
-        above = own[:, None] > np.array(self._limits, dtype=scores.dtype)
+        above = own[:, None] > limits_for(scores, self._limits, precision)
         return Batch(labels, decisions, (among[:, :, None] & above[:, None, :]).reshape(len(labels), -1))
 
     def compute(self, state: State) -> Dict[str, float]:
@@ -238,17 +280,19 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
     Reads ``pred_score`` and ``gt_score`` (1, 0, or -1 for what does not count) or a list of classes ``gt_label``.
 
     Keys: ``f1``, ``precision``, ``recall``, ``specificity`` (macro; with ``_micro`` and ``_weighted`` behind them for
-    the other averages); ``accuracy``, the share of right yes-or-no decisions; ``f1_<class>`` and so on with
-    ``classwise``; ``tp_<class>``, ``fp_<class>``, ``tn_<class>``, ``fn_<class>`` with ``counts``;
+    the other averages); ``accuracy``, the share of right yes-or-no decisions; ``f1/<class>`` and so on with
+    ``classwise``; ``tp/<class>``, ``fp/<class>``, ``tn/<class>``, ``fn/<class>`` with ``counts``;
     ``classes_present`` and ``classes_predicted``, how many are in the means. Values lie in 0 to 1.
 
     Args:
-        thr: A class is decided for from this score on; 0.5 if neither ``thr`` nor ``topk`` is given.
+        thr: A class is decided for from this score on, rounded to the precision of each sample's scores; 0.5 if neither
+            ``thr`` nor ``topk`` is given.
         topk: The k best classes of each sample are decided for; of equal scores the lower class index is the better
             one. Not together with ``thr``.
         average: ``'macro'``, ``'micro'``, ``'weighted'`` (by support), several of them, or None for keys per class.
         beta: Weight of recall in the F-score, whose key is then ``f2``, ``f0.5`` and so on.
         convention: As in :class:`SingleLabelPRF`.
+        zero_division: As in :class:`SingleLabelPRF`.
         classwise: Also keys per class.
         counts: Also true and false positives and negatives per class.
         collect_device: As in mmengine.
@@ -271,13 +315,14 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
         average: Averages = "macro",
         beta: float = 1.0,
         convention: str = "default",
+        zero_division: Union[str, float] = "skip",
         classwise: bool = False,
         counts: bool = False,
         collect_device: str = "cpu",
         prefix: Optional[str] = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self._take_options(average, beta, convention, classwise, counts)
+        self._take_options(average, beta, convention, zero_division, classwise, counts)
         check_together(thr is None or topk is None, "thr and topk do not go together")
         check_together(topk is None or topk >= 1, f"topk must be at least 1 (found {topk!r})")
         self.topk = topk
@@ -291,7 +336,7 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
         """Decisions and truth of a batch."""
         scores, truth = self.read_scores(samples)
         if self.topk is None:
-            return Batch(scores >= scores.dtype.type(self.thr), truth)
+            return Batch(reach(scores, self.thr, self.score_precisions(samples)), truth)
         if self.topk > scores.shape[1]:
             raise MetricInputError(
                 f"'pred_score' of {self.namer(samples)(0)} must hold at least {self.topk} scores for topk "

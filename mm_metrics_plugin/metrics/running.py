@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import Dict, Mapping, Optional, Sequence
 
 import numpy as np
@@ -40,12 +41,15 @@ class _FieldMetric(StreamingMetric):
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
         """The numbers of a batch."""
-        batch = flat_fields(samples, [self.field], lambda index: self.sample_name(samples[index], index))
+        name = partial(self._name, samples)
+        batch = flat_fields(samples, [self.field], name, keep_rest=True)
         for index, length in enumerate(batch.lengths.tolist()):
             if length != 1:
-                name = self.sample_name(samples[index], index)
-                raise MetricInputError(f"'{self.field}' of {name} must be one number (found {length})")
+                raise MetricInputError(f"'{self.field}' of {name(index)} must be one number (found {length})")
         return batch
+
+    def _name(self, samples: Sequence[Mapping], index: int) -> str:
+        return self.sample_name(samples[index], index)
 
     @abstractmethod
     def results_of(self, state: ExactSumState) -> np.ndarray:

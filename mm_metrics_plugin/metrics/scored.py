@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional.summation import split_values
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.fields import SampleName, check_finite, first_bad
+from mm_metrics_plugin.metrics.fields import SampleName, check_finite, field_values, first_bad, score_precision
 
 
 class ScoredMetricBase(StreamingMetric):
     """Checks ``pred_score``.
 
     Args:
-        num_classes: How many classes there are; learned from the first sample if None.
+        num_classes: How many classes there are. If None, the number is learned from the first sample of each
+            evaluation: the next data set may have another.
         **kwargs: As in :class:`StreamingMetric`.
     """
+
+    _learned_classes: Optional[int] = None
 
     def __init__(self, num_classes: Optional[int] = None, **kwargs: Optional[str]) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]
@@ -28,8 +32,20 @@ class ScoredMetricBase(StreamingMetric):
         return lambda index: self.sample_name(samples[index], index)
 
     def classes_expected(self) -> int:
-        """How many classes there are, as far as anything but samples can tell."""
-        return self.num_classes or len((self.dataset_meta or {}).get("classes") or ())
+        """How many classes there are: what was given, else what this evaluation's samples or the data set tell."""
+        return self.num_classes or self._learned_classes or len((self.dataset_meta or {}).get("classes") or ())
+
+    def evaluate(self, size: int) -> Dict[str, float]:
+        """The numbers of the whole data set; mmengine calls it. What was learned of its classes is forgotten."""
+        try:
+            return super().evaluate(size)
+        finally:
+            self._learned_classes = None
+
+    def score_precisions(self, samples: Sequence[Mapping]) -> np.ndarray:
+        """(samples,) the code of the precision in which each sample's scores were given."""
+        values = field_values(samples, "pred_score", self.namer(samples))
+        return np.array([score_precision(value) for value in values], dtype=np.uint8)
 
     def checked_scores(self, scores: np.ndarray, name: SampleName) -> np.ndarray:
         """Scores (samples, classes) as floats, all finite, as many a sample as there are classes."""
@@ -37,14 +53,21 @@ class ScoredMetricBase(StreamingMetric):
             raise MetricInputError(
                 f"'pred_score' of {name(0)} must be one number a class (found shape {scores.shape[1:]}, {scores.dtype})"
             )
-        if self.num_classes is None:
-            self.num_classes = scores.shape[1]
-        if scores.shape[1] != self.num_classes:
+        if self._learned_classes is None or not self._seen:
+            self._learned_classes = scores.shape[1]
+        expected = self.num_classes or self._learned_classes
+        if scores.shape[1] != expected:
             raise MetricInputError(
-                f"'pred_score' of {name(0)} must hold {self.num_classes} scores, one a class (found {scores.shape[1]})"
+                f"'pred_score' of {name(0)} must hold {expected} scores, one a class (found {scores.shape[1]})"
             )
         if scores.dtype.kind != "f":
-            scores = scores.astype(np.float64)
+            scores, rest = split_values(scores)
+            if rest.any():
+                row = first_bad(rest == 0)
+                found = int(scores[row][rest[row] != 0][0]) + int(rest[row][rest[row] != 0][0])
+                raise MetricInputError(
+                    f"'pred_score' of {name(row)} must hold whole numbers that float64 holds exactly (found {found})"
+                )
         check_finite(scores, "pred_score", name)
         return scores
 

@@ -15,7 +15,8 @@ class SingleLabelMetricBase(ScoredMetricBase):
     """Reads ``pred_score`` and ``gt_label`` (or ``pred_label`` where there are no scores).
 
     Args:
-        num_classes: How many classes there are. Needed only where samples carry no scores.
+        num_classes: How many classes there are. Needed only where samples carry no scores and the data set names no
+            classes.
         **kwargs: As in :class:`StreamingMetric`.
     """
 
@@ -35,18 +36,20 @@ class SingleLabelMetricBase(ScoredMetricBase):
     def read_decisions(self, samples: Sequence[Mapping]) -> Tuple[np.ndarray, np.ndarray]:
         """Decided classes (samples, 1) and labels of samples that carry only ``pred_label``."""
         name = self.namer(samples)
-        if self.num_classes is None:
+        num_classes = self.classes_expected()
+        if not num_classes:
             raise MetricInputError(
-                f"{name(0)} has no 'pred_score', only 'pred_label': {type(self).__name__} then needs num_classes=..."
+                f"{name(0)} has no 'pred_score', only 'pred_label': {type(self).__name__} then needs num_classes=..., "
+                "because the data set names no classes"
             )
         decided, labels = stack_fields(samples, ["pred_label", "gt_label"], name)
         return (
-            read_labels(decided, "pred_label", self.num_classes, name)[:, None],
-            read_labels(labels, "gt_label", self.num_classes, name),
+            read_labels(decided, "pred_label", num_classes, name)[:, None],
+            read_labels(labels, "gt_label", num_classes, name),
         )
 
     def has_scores(self, samples: Sequence[Mapping]) -> bool:
         """Whether samples carry scores; the first batch decides, and the rest must do likewise."""
-        if self._scored is None or not self.results:
+        if self._scored is None or not len(self.results):
             self._scored = "pred_score" in samples[0] or "pred_label" not in samples[0]
         return self._scored

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, List, Mapping, Sequence
 
 from mm_metrics_plugin.report.sections import Section
+from mm_metrics_plugin.report.sentences import max_dets_lines
 from mm_metrics_plugin.report.tables import Table, cell
 
 if TYPE_CHECKING:
@@ -18,15 +19,15 @@ KINDS = {
     "both": "wrong class and place",
     "duplicate": "object found already",
     "background": "nothing is there",
-    "missed": "object not found",
+    "missed": "object neither found nor confused",
 }
 FIGURES = {
     "mAP": "mAP",
     "mAP_50": "mAP_50",
-    "mean_precision": "mean precision",
-    "mean_recall": "mean recall",
+    "mean_precision": "macro precision",
+    "mean_recall": "macro recall",
     "f1_of_means": "F1 of means",
-    "macro_f1": "mean F1",
+    "macro_f1": "macro F1",
     "micro_precision": "micro precision",
     "micro_recall": "micro recall",
     "micro_f1": "micro F1",
@@ -35,18 +36,20 @@ FIGURES = {
 CALIBRATION = {"ece": "ECE", "mce": "MCE", "brier": "Brier score", "nll": "NLL"}
 
 
-def span(low: float, high: float) -> str:
-    """An interval.
+def span(low: float, high: float, reason: str = "") -> str:
+    """A confidence interval, or why there is none.
 
     Example:
-        >>> span(0.25, 0.5)
-        '[0.2500, 0.5000]'
+        >>> span(0.25, 0.5), span(float("nan"), float("nan"), "too few images"), span(float("nan"), float("nan"))
+        ('[0.2500, 0.5000]', 'too few images', '–')
     """
-    return "–" if low != low else f"[{low:.4f}, {high:.4f}]"
+    if low == low:
+        return f"[{low:.4f}, {high:.4f}]"
+    return reason if reason.startswith("too few") else "–"
 
 
 def detection_sections(report: DetectionReport) -> List[Section]:
-    """Average precision, sizes, kinds of error, thresholds and intervals; nothing where none was asked for."""
+    """Average precision, object sizes, error types, thresholds and intervals; nothing where none was asked for."""
     analysis = report.analysis
     if analysis is None:
         return []
@@ -62,7 +65,8 @@ def asked_sections(analysis: DetectionAnalysis) -> List[Section]:
     if analysis.points is not None:
         sections.append(_points(analysis))
     if analysis.intervals is not None:
-        sections += _intervals(analysis.intervals, analysis.classes, ("precision", "recall", "f1", "AP", "AP_50"))
+        names = ("precision", "recall", "f1", "AP", "AP_50")
+        sections += _intervals(analysis.intervals, analysis.classes, names, "Confidence intervals")
     return sections
 
 
@@ -71,16 +75,22 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
     overall = analysis.average_precision.to_dict()
     rows = _rows(columns)
     rows.append(["mean", *(overall[f"m{name}"] for name in list(columns)[1:])])
-    return Section("average precision (COCO)", (), (["class", *list(columns)[1:]], rows))
+    lines = max_dets_lines(analysis.max_dets, analysis.most_detections)
+    return Section("Average precision (COCO)", lines, (["class", *list(columns)[1:]], rows))
 
 
 def _sizes(analysis: DetectionAnalysis) -> Section:
     keys = ("objects", "tp", "fp", "mean_precision", "mean_recall", "mAP", "mAP_50")
-    header = ["area", "objects", "TP", "FP", "mean precision", "mean recall", "mAP", "mAP_50"]
+    header = ["area", "objects", "TP", "FP", "macro precision", "macro recall", "mAP", "mAP_50"]
     figures, ranges = analysis.sizes.figures(), analysis.sizes.ranges
     rows = [[size_range(name, *ranges[name]), *(row[key] for key in keys)] for name, row in figures.items()]
-    lines = ["an object on the edge of two ranges is in both, as in COCO"]
-    return Section("by the size of objects, in square pixels", lines, (header, rows))
+    lines = [
+        "an object on the edge of two ranges is in both, as in COCO; every range is matched on its own, so TP and FP "
+        "of the ranges need not add up to those of all objects",
+        f"TP and FP of all detections at score >= {analysis.score_threshold:g}; mAP uses at most {analysis.max_dets} "
+        "detections per class and image",
+    ]
+    return Section("Results by object size (area in square pixels)", lines, (header, rows))
 
 
 def size_range(name: str, low: float, high: float) -> str:
@@ -90,27 +100,56 @@ def size_range(name: str, low: float, high: float) -> str:
         >>> size_range("small", 0, 1024), size_range("area_9216_up", 9216, 1e10)
         ('small, 0 to 1024', 'from 9216')
     """
+    if name == "all":
+        return name
     bounds = f"from {low:g}" if high >= 1e10 else f"{low:g} to {high:g}"
     return bounds if name.startswith("area_") else f"{name}, {bounds}"
 
 
 def _errors(analysis: DetectionAnalysis) -> Section:
     errors: Any = analysis.errors
-    rows = [[f"{kind}: {words}", errors.totals[kind], errors.gains[kind]] for kind, words in KINDS.items()]
-    lines = [
-        f"AP at IoU {errors.iou_threshold:g} is {cell(errors.average_precision)}; mending every error of a kind would "
-        "add so much to it (all detections are looked at, as in TIDE)",
+    counted = analysis.error_totals
+    rows = [
+        [f"{kind}: {words}", counted[kind], errors.totals[kind], errors.gains[kind]] for kind, words in KINDS.items()
     ]
-    return Section("kinds of error", lines, (["kind", "how many", "AP to gain"], rows))
+    header = ["error type", f"score >= {analysis.score_threshold:g}", "all detections", "dAP"]
+    return Section("Error types (TIDE)", error_lines(analysis), (header, rows))
+
+
+def main_errors(analysis: DetectionAnalysis) -> Section:
+    """The error types in short: how many at the score threshold, and what fixing them would gain."""
+    errors: Any = analysis.errors
+    counted = analysis.error_totals
+    header = ["error type", f"score >= {analysis.score_threshold:g}", "dAP"]
+    rows = [[f"{kind}: {words}", counted[kind], errors.gains[kind]] for kind, words in KINDS.items()]
+    line = f"dAP: AP at IoU {errors.iou_threshold:g} gained by fixing all errors of this type"
+    return Section("Error types (TIDE)", [line], (header, rows))
+
+
+def error_lines(analysis: DetectionAnalysis) -> List[str]:
+    """Which detections the columns of the error types are about, and what they add up to."""
+    errors: Any = analysis.errors
+    overall = analysis.sizes.figures()["all"]
+    limit = "without a limit per image" if errors.max_dets is None else f"at most {errors.max_dets} per image"
+    return [
+        f"score >= {analysis.score_threshold:g}: counted as the confusion matrix of coco; the errors of "
+        f"detections add up to FP ({overall['fp']:,}), missed objects and confusions in the matrix to FN "
+        f"({overall['objects'] - overall['tp']:,})",
+        "in terms of the false positives by type: class = confusion + confusion with a matched object; localisation + "
+        "both + background = background",
+        f"all detections: TIDE's counts of all {errors.detections:,} detections, whatever their score, {limit}",
+        f"dAP: the AP gained by fixing all errors of a type, of all detections as well; their AP at IoU "
+        f"{errors.iou_threshold:g} is {cell(errors.average_precision)}",
+    ]
 
 
 def _points(analysis: DetectionAnalysis) -> Section:
     points: Any = analysis.points
-    header = ["class", "threshold", "precision", "recall", f"F{points.rule.beta:g}"]
+    header = ["class", "score threshold", "precision", "recall", f"F{points.rule.beta:g}"]
     header += [f"{name}*" for name in header[2:]]
     pairs = ((points.overall, points.overall_cross_fitted), (points.per_class, points.per_class_cross_fitted))
     rows: List[List[Any]] = []
-    for (chosen, fitted), names in zip(pairs, (["all together"], list(analysis.classes))):
+    for (chosen, fitted), names in zip(pairs, (["micro (pooled)"], list(analysis.classes))):
         parts = [chosen.threshold, *(getattr(one, key) for one in (chosen, fitted) for key in _RATES)]
         columns = [part.tolist() if hasattr(part, "tolist") else [part] for part in parts]
         rows += [[name, *values] for name, *values in zip(names, *columns)]
@@ -118,27 +157,40 @@ def _points(analysis: DetectionAnalysis) -> Section:
         f"{points.rule}; thresholds chosen on the data they are judged by look better than they are",
         f"* cross-fitted: of thresholds that were chosen on other images ({points.folds} folds)",
     ]
-    return Section("best thresholds", lines, (header, rows))
+    return Section("Operating points: the best score thresholds", lines, (header, rows))
 
 
 _RATES = ("precision", "recall", "f_score")
 
 
-def _intervals(intervals: Any, classes: Sequence[str], names: Sequence[str]) -> List[Section]:
+def _intervals(intervals: Any, classes: Sequence[str], names: Sequence[str], title: str) -> List[Section]:
+    from mm_metrics_plugin.functional.intervals import (  # imports SciPy
+        LEAST_IMAGES,
+        LEAST_IMAGES_F1_AP,
+        LEAST_OBJECTS,
+    )
+
+    resamples = (
+        f"; average precision from {intervals.resamples:,} bootstrap resamples over images, seed {intervals.seed}"
+    )
     lines = [
-        f"{100 * intervals.level:g} % of such intervals hold the truth; {intervals.resamples:,} draws of the images, "
-        f"seed {intervals.seed}",
+        f"confidence level {100 * intervals.level:g} %; Wilson score intervals with the effective number of objects"
+        + (resamples if intervals.resamples else ""),
+        f"too few: a proportion of fewer than {LEAST_OBJECTS} objects or detections or in fewer than {LEAST_IMAGES} "
+        f"images; F1, average precision and means with fewer than {LEAST_IMAGES_F1_AP} images",
     ]
     overall = [
-        [title, intervals.overall[name].value, span(intervals.overall[name].low, intervals.overall[name].high)]
-        for name, title in FIGURES.items()
-        if name in intervals.overall
+        [FIGURES[name], one.value, span(one.low, one.high, one.reason)]
+        for name, one in ((name, intervals.overall[name]) for name in FIGURES if name in intervals.overall)
     ]
     found = [name for name in names if name in intervals.per_class]
     return [
-        Section("how sure", lines, (["", "value", "interval"], overall)),
+        Section(title, lines, (["", "value", f"{100 * intervals.level:g} % CI"], overall)),
         Section("", (), _class_intervals(intervals.per_class, classes, found)),
     ]
+
+
+_COUNTED = ("precision", "recall", "f1")
 
 
 def _class_intervals(figures: Mapping[str, Any], classes: Sequence[str], names: Sequence[str]) -> Table:
@@ -146,7 +198,8 @@ def _class_intervals(figures: Mapping[str, Any], classes: Sequence[str], names: 
     for index, name in enumerate(classes):
         row: List[Any] = [name]
         for key in names:
-            row.append(span(float(figures[key].low[index]), float(figures[key].high[index])))
+            one = figures[key]
+            row.append(span(float(one.low[index]), float(one.high[index]), str(one.reason[index])))
         rows.append(row)
     return ["class", *names], rows
 
@@ -164,24 +217,28 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
             "judged by, so optimistic",
         ]
         header = ["class", "KS", "threshold", "sensitivity", "threshold", "specificity", "threshold"]
-        sections.append(Section("thresholds", lines, (header, _rows(columns))))
+        sections.append(Section("Thresholds", lines, (header, _rows(columns))))
     if report.calibration is not None:
         lines = [
             f"scores taken for probabilities, {len(report.calibration.result.counts)} bins of equal width: expected "
             "and greatest calibration error, Brier score (added up over the classes), negative log-likelihood",
         ]
         rows = [[CALIBRATION[name], value] for name, value in report.calibration.figures.items()]
-        sections.append(Section("calibration", lines, (["", "value"], rows)))
+        sections.append(Section("Calibration", lines, (["", "value"], rows)))
     if report.auc_intervals is not None:
         found = report.auc_intervals
-        header = ["class", "AUC", "interval"]
+        header = ["class", "AUC", f"{100 * found.level:g} % CI"]
         each = zip(report.classes, *(getattr(found.per_class, end).tolist() for end in ("value", "low", "high")))
         rows = [[name, value, span(low, high)] for name, value, low, high in each]
         rows.append(["mean", found.macro.value, span(found.macro.low, found.macro.high)])
-        lines = [f"DeLong's intervals; {100 * found.level:g} % of such intervals hold the truth"]
-        sections.append(Section("how sure the AUC is", lines, (header, rows)))
+        lines = [
+            f"confidence level {100 * found.level:g} %; score intervals with DeLong's variance, at least that of the "
+            "exponential model",
+        ]
+        sections.append(Section("Confidence intervals of the AUC", lines, (header, rows)))
     if report.intervals is not None:
-        sections += _intervals(report.intervals, report.classes, ("precision", "recall", "f1"))
+        title = "Confidence intervals of the decisions"
+        sections += _intervals(report.intervals, report.classes, _COUNTED, title)
     return sections
 
 

@@ -85,7 +85,7 @@ def page_context(report: ClassificationReport) -> Dict[str, Any]:
 
 
 def _cards(report: ClassificationReport) -> List[Dict[str, Any]]:
-    """The headline numbers with their intervals, and what each says in plain words."""
+    """The headline numbers with their confidence intervals, and what each says in plain words."""
     single = report.matrix is not None
     found = {} if report.intervals is None else dict(report.intervals.overall)
     if single and "micro_recall" in found:  # every sample decided once: they are one number
@@ -105,7 +105,7 @@ def _cards(report: ClassificationReport) -> List[Dict[str, Any]]:
             "title": title,
             "value": report.means[key],
             "words": words,
-            "interval": (found[key].low, found[key].high) if key in found else None,
+            "interval": found.get(key),
         }
         for key, (title, words) in said.items()
     ]
@@ -117,9 +117,11 @@ def _calibration(figures: Mapping[str, float]) -> List[Tuple[str, str, float, st
 
 def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
     names = {
-        "score_thr": "least score",
+        "task": "task",
+        "task_reason": "reason for the task",
+        "score_thr": "score threshold",
         "at_specificity": "sensitivity at specificity",
         "at_sensitivity": "specificity at sensitivity",
-        "ci": "intervals",
+        "ci": "confidence level",
     }
     return {words: settings[key] for key, words in names.items() if settings.get(key) is not None}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.report.comparison import NAMES, WORDS, p_text
-from mm_metrics_plugin.report.page import file_entries
+from mm_metrics_plugin.report.comparison import NAMES, SIGNIFICANT, WORDS, interval_text, p_text
+from mm_metrics_plugin.report.page import file_entries, input_settings
 from mm_metrics_plugin.report.tables import printable
 from mm_metrics_plugin.version import __version__
 
@@ -21,7 +21,6 @@ AGREEMENT = {
     "second": "only {second} is right",
     "neither": "neither is right",
 }
-REAL = ("better", "worse")
 
 
 def page_data(
@@ -69,7 +68,7 @@ def _overall(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]:
     """Every figure over all classes, in the order it is read in."""
     rows = [row for row in versus.rows(report.classes) if row.class_name is None]
     rows.sort(key=lambda row: list(NAMES).index(row.metric) if row.metric in NAMES else len(NAMES))
-    return [{"title": NAMES.get(row.metric, row.metric), **_figures(row, row.p_value, versus)} for row in rows]
+    return [{"title": NAMES.get(row.metric, row.metric), **_figures(row, versus)} for row in rows]
 
 
 def _per_class(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]:
@@ -79,12 +78,12 @@ def _per_class(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]
     for metric, title in PER_CLASS.items():
         mine = [row for row in rows if row.class_name is not None and row.metric == metric]
         if mine:
-            each = [_figures(row, row.p_adjusted, versus) for row in mine]
+            each = [_figures(row, versus) for row in mine]
             found.append({"metric": metric, "title": title, "rows": each})
     return found
 
 
-def _figures(row: DifferenceRow, p_value: float, versus: Versus) -> Dict[str, Any]:
+def _figures(row: DifferenceRow, versus: Versus) -> Dict[str, Any]:
     return {
         "metric": row.metric,
         "first": row.first,
@@ -92,8 +91,9 @@ def _figures(row: DifferenceRow, p_value: float, versus: Versus) -> Dict[str, An
         "difference": row.difference,
         "low": row.low,
         "high": row.high,
-        "p": p_value,
-        "p_said": p_text(p_value),
+        "interval": interval_text(row.low, row.high, joined="{} to {}", sign=True),
+        "p": row.p_value,
+        "p_said": p_text(row.p_value, level=versus.comparison.level),
         "verdict": row.verdict,
         "words": WORDS[row.verdict].format(second=printable(versus.second)),
     }
@@ -110,7 +110,7 @@ def page_context(report: ComparisonReport) -> Dict[str, Any]:
         "versus": [_versus(versus, report) for versus in report.versus],
         "files": file_entries(report.inputs, ("truth", "runs")),
         "versions": report.inputs["versions"],
-        "settings": _settings(report.settings),
+        "settings": {**_settings(report.settings), **input_settings(report.inputs, "runs")},
     }
 
 
@@ -121,7 +121,7 @@ def _versus(versus: Versus, report: ComparisonReport) -> Dict[str, Any]:
     return {
         **names,
         "overall": overall,
-        "real": any(row["verdict"] in REAL for row in overall),
+        "significant": any(row["verdict"] in SIGNIFICANT for row in overall),
         "per_class": [(one["metric"], one["title"]) for one in _per_class(versus, report)],
         "agreement": [(key, words.format(**names), found.agreement[key]) for key, words in AGREEMENT.items()],
         "counts": found.counts,
@@ -130,12 +130,14 @@ def _versus(versus: Versus, report: ComparisonReport) -> Dict[str, Any]:
 
 def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
     names = {
-        "score_thr": "least confidence",
+        "task": "task",
+        "task_reason": "reason for the task",
+        "score_thr": "score threshold",
         "tp_iou_thr": "least overlap (IoU)",
         "nms_iou_thr": "duplicates removed above IoU",
-        "level": "intervals",
-        "resamples": "draws",
-        "permutations": "swaps",
+        "max_dets": "detections per class and image in AP (max_dets)",
+        "level": "confidence level",
+        "permutations": "permutations",
         "seed": "seed",
     }
     return {words: settings[key] for key, words in names.items() if settings.get(key) is not None}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.report.figures import DPI
-from mm_metrics_plugin.report.tables import printable
+from mm_metrics_plugin.report.figures import DPI, as_text, check_color_theme
+from mm_metrics_plugin.report.tables import short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def detection_curve_figures(curves: DetectionCurves, classes: Sequence[str], col
         classes: Their names.
         color_theme: Name of a colour map of matplotlib.
     """
-    title = f"IoU >= {curves.iou_threshold:g}"
+    title = f"all detections, IoU >= {curves.iou_threshold:g}"
     figure, (axes,) = _panels(1, f"precision and recall, {title}")
     lines = [(curve.recall, curve.precision) for curve in curves.per_class]
     _draw(axes, lines, (curves.mean_recall, curves.mean_precision), classes, color_theme)
@@ -64,7 +64,7 @@ def reliability_figure(result: CalibrationResult) -> Figure:
     left = result.edges[:-1]
     outline: Dict[str, Any] = dict(width=np.diff(result.edges), align="edge", edgecolor="white", linewidth=0.5)
     axes.bar(left, np.nan_to_num(result.accuracy), color="#4477aa", label="accuracy", **outline)
-    axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle=":", label="as sure as right")
+    axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle=":", label="perfectly calibrated")
     axes.plot(result.confidence, result.accuracy, "o", color="#cc3311", markersize=4, label="mean confidence")
     axes.set(xlabel="confidence", ylabel="share that is right")
     axes.legend(fontsize=7, loc="upper left")
@@ -94,17 +94,23 @@ def _panels(number: int, title: str) -> Tuple[Figure, List[Axes]]:
 def _draw(axes: Axes, lines: Sequence[Any], mean: Any, classes: Sequence[str], color_theme: str) -> None:
     import matplotlib
 
-    if color_theme not in matplotlib.colormaps:
-        raise ValueError(f"'color_theme' must be the name of a colour map of matplotlib (found {color_theme!r})")
+    check_color_theme(color_theme)
     colours, named = matplotlib.colormaps[color_theme], len(classes) <= MOST_NAMED
-    for index, ((across, up), name) in enumerate(zip(lines, classes)):
+    handles: List[Any] = []
+    for index, (across, up) in enumerate(lines):
         if len(across) > 2 * MOST_POINTS:  # more than there are pixels
             step = len(across) // MOST_POINTS
             across, up = [*across[::step], across[-1]], [*up[::step], up[-1]]
         colour = colours(index / max(1, len(classes) - 1) * 0.9)
-        label = printable(name)[:LONGEST_NAME] if named else None
-        axes.plot(across, up, color=colour, linewidth=1.1 if named else 0.6, alpha=1 if named else 0.5, label=label)
+        width, alpha = (1.1, 1.0) if named else (0.6, 0.5)
+        handles += axes.plot(across, up, color=colour, linewidth=width, alpha=alpha)
+    labels = short_names(classes, LONGEST_NAME) if named else []
+    handles = handles[: len(labels)]
     if mean is not None:
-        axes.plot(*mean, color="black", linewidth=2.2, label="mean")
-    if named or mean is not None:
-        axes.legend(fontsize=7, loc="best")
+        handles += axes.plot(*mean, color="black", linewidth=2.2)
+        labels.append("mean")
+    if handles:
+        legend = axes.legend(handles, ["name"] * len(handles), fontsize=7, loc="best")
+        # Set afterwards: a legend leaves out labels that begin with "_".
+        for place, label in zip(legend.get_texts(), labels):
+            place.set_text(as_text(label))

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 import numpy as np
 
 from mm_metrics_plugin.functional.boxes import xyxy_to_xywh
-from mm_metrics_plugin.report.analysis import KINDS, asked_sections, size_range
-from mm_metrics_plugin.report.page import file_entries, grouped_sections
-from mm_metrics_plugin.report.sentences import PROTOCOLS
+from mm_metrics_plugin.functional.detection_report import matrix_entries
+from mm_metrics_plugin.report.analysis import KINDS, asked_sections, error_lines, size_range
+from mm_metrics_plugin.report.page import file_entries, grouped_sections, input_settings
+from mm_metrics_plugin.report.sentences import PROTOCOLS, max_dets_lines
+from mm_metrics_plugin.report.tables import FALSE_POSITIVE_TITLES
 from mm_metrics_plugin.version import __version__
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.threshold_counts import ThresholdCounts
     from mm_metrics_plugin.functional.worst_images import WorstImages
 
-COLUMNS = ("objects", "detections", "tp", "fp", "fn", "precision", "recall", "f1")
+MOST_DRAWN = 200  # rows of a matrix that is drawn; a larger one has cells smaller than pixels
+COLUMNS = ("objects", "detections", "tp", "fp", "fn", "precision", "recall", "f1", *FALSE_POSITIVE_TITLES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +64,8 @@ def page_data(
     tables: Dict[str, Any] = {}
     for what, rows in (("detection", batch.detections), ("object", batch.objects)):
         # Only the boxes that are listed somewhere, each once.
-        listed = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(getattr(m, what) for m in members.values())]))
+        name = "best_object" if what == "object" else what  # which holds the objects of all pairs as well
+        listed = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(getattr(m, name) for m in members.values())]))
         listed = listed[listed >= 0]
         boxes = rows.boxes[listed] if rows.box_format == "xywh" else xyxy_to_xywh(rows.boxes[listed])
         tables[f"{what}s"] = {"image": rows.image[listed], "label": rows.labels[listed], "box": np.round(boxes, 1)}
@@ -85,16 +89,19 @@ def page_data(
 def _protocol(one: Any, members: CellMembers, named: Sequence[np.ndarray]) -> Dict[str, Any]:
     places = [
         np.where(rows < 0, -1, np.searchsorted(known, rows))
-        for rows, known in zip((members.detection, members.object), named)
+        for rows, known in zip((members.detection, members.best_object), named)
     ]
+    entries = matrix_entries(one.result.matrix, most=MOST_DRAWN)
     return {
         "name": one.protocol,
-        "matrix": one.result.matrix,
+        "matrix": entries["confusion_matrix"],
+        "cells": entries["confusion_cells"],
         "columns": {name: one.columns[name] for name in COLUMNS},
         "cell": members.cell,
         "detection": places[0],
         "object": places[1],
-        "overlap": np.round(members.overlap, 3),
+        "overlap": np.round(members.best_overlap, 3),
+        "background_type": members.background_type,
     }
 
 
@@ -122,19 +129,21 @@ def page_context(
         "protocols": {one.protocol: PROTOCOLS[one.protocol] for one in report.protocols},
         "thresholds": thresholds,
         "rows": _class_rows(report, first, thresholds),
+        "false_positives": FALSE_POSITIVE_TITLES,
+        "max_dets": [] if analysis is None else max_dets_lines(analysis.max_dets, analysis.most_detections),
         "errors": _errors(report),
         "sizes": _sizes(report),
         "more": [] if analysis is None else grouped_sections(asked_sections(analysis)),
         "files": file_entries(report.inputs, ("truth", "results")),
         "versions": report.inputs["versions"] if isinstance(report.inputs["versions"], dict) else {},
-        "settings": _settings(report.settings),
+        "settings": {**_settings(report.settings), **input_settings(report.inputs, "results")},
         "gallery": None if gallery is None else _gallery(report, batch, worst, gallery, image_names),
         "remarks": report.remarks,
     }
 
 
 def _cards(report: DetectionReport, first: Any) -> List[Dict[str, Any]]:
-    """The headline numbers with their intervals, and what each says in plain words."""
+    """The headline numbers with their confidence intervals, and what each says in plain words."""
     analysis = report.analysis
     cards: List[Tuple[str, str, float, str]] = []
     if analysis is not None:
@@ -169,7 +178,7 @@ def _cards(report: DetectionReport, first: Any) -> List[Dict[str, Any]]:
             "title": title,
             "value": value,
             "words": words,
-            "interval": (found[key].low, found[key].high) if key in found else None,
+            "interval": found.get(key),
         }
         for key, title, value, words in cards
     ]
@@ -187,15 +196,23 @@ def _class_rows(report: DetectionReport, first: Any, thresholds: Optional[Thresh
 
 
 def _errors(report: DetectionReport) -> Optional[Dict[str, Any]]:
-    errors = None if report.analysis is None else report.analysis.errors
-    if errors is None:
+    analysis = report.analysis
+    errors = None if analysis is None else analysis.errors
+    if analysis is None or errors is None:
         return None
     most = max([*errors.gains.values(), 1e-12])
+    counted = analysis.error_totals
     return {
-        "iou": errors.iou_threshold,
-        "average_precision": errors.average_precision,
+        "lines": error_lines(analysis),
         "rows": [
-            {"kind": kind, "words": words, "count": errors.totals[kind], "gain": errors.gains[kind], "of_most": most}
+            {
+                "kind": kind,
+                "words": words,
+                "at_score_thr": counted[kind],
+                "count": errors.totals[kind],
+                "gain": errors.gains[kind],
+                "of_most": most,
+            }
             for kind, words in KINDS.items()
         ],
     }
@@ -213,8 +230,9 @@ def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
         "score_thr": "least confidence",
         "tp_iou_thr": "least overlap (IoU)",
         "nms_iou_thr": "duplicates removed above IoU",
+        "max_dets": "detections per class and image in AP (max_dets)",
         "operating_point": "best threshold by",
-        "ci": "intervals",
+        "ci": "confidence level",
         "size_edges": "size edges",
     }
     shown = {words: settings[key] for key, words in names.items() if settings.get(key) is not None}

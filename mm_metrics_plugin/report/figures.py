@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Sequence, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Optional, Sequence, Union
 
 import numpy as np
 
-from mm_metrics_plugin.report.tables import printable
+from mm_metrics_plugin.functional.detection_report import confused_block, row_shares
+from mm_metrics_plugin.report.tables import short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,20 +16,28 @@ if TYPE_CHECKING:
 
 DPI = 110
 MOST_NUMBERED = 25  # with more rows than this, numbers in the cells would not be read
+MOST_DRAWN = 100  # rows of a matrix that is drawn as a whole
+BLOCK_DRAWN = 40  # most confused classes that are drawn of a larger one
 LONGEST_NAME = 24
 NOTHING = "#f3f3f3"  # the colour of cells that are 0
 
 
 def confusion_figure(
-    matrix: np.ndarray, shares: np.ndarray, labels: Sequence[str], *, title: str, color_theme: str = "plasma"
+    matrix: np.ndarray,
+    shares: Optional[np.ndarray],
+    labels: Sequence[str],
+    *,
+    title: str,
+    color_theme: str = "plasma",
 ) -> Figure:
     """Draw a confusion matrix twice: as counts, and as shares of the rows.
 
-    Cells are large enough for their names, so that the picture grows with the number of classes. Cells of 0 are grey.
+    Cells are large enough for their names, so that the figure grows with the number of classes, up to 100. Of more
+    classes the 40 most confused ones are drawn, and the title says so. Cells of 0 are grey.
 
     Args:
         matrix: Counts; rows truth, columns prediction.
-        shares: The same with every row divided by its sum.
+        shares: The same with every row divided by its sum; None to have them computed.
         labels: Names of the rows and columns.
         title: What stands above.
         color_theme: Name of a colour map of matplotlib.
@@ -42,10 +51,15 @@ def confusion_figure(
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.figure import Figure
 
-    if color_theme not in matplotlib.colormaps:
-        raise ValueError(f"'color_theme' must be the name of a colour map of matplotlib (found {color_theme!r})")
+    check_color_theme(color_theme)
+    if len(labels) > MOST_DRAWN:
+        title = f"{title}: the {BLOCK_DRAWN} most confused of {len(labels):,} classes"
+        chosen, matrix, shares = confused_block(matrix, most=BLOCK_DRAWN)
+        labels = [labels[index] for index in chosen]
+    elif shares is None:
+        shares = row_shares(matrix)
     colours = matplotlib.colormaps[color_theme].with_extremes(bad=NOTHING)
-    names = [_shortened(printable(label)).replace("$", r"\$") for label in labels]  # "$" would begin a formula
+    names = [as_text(name) for name in short_names(labels, LONGEST_NAME)]
     cells = len(names)
 
     # In inches. Set by hand: layouts that measure every text take minutes for hundreds of classes.
@@ -77,6 +91,28 @@ def confusion_figure(
         scale = figure.add_axes(((left + panel + gap) / width, margin / height, bar / width, panel / height))
         figure.colorbar(shades, cax=scale)
     return figure
+
+
+def as_text(name: str) -> str:
+    r"""A name that matplotlib shows as it is: ``$`` would begin a formula.
+
+    Example:
+        >>> print(as_text("$10_$20"))
+        \$10_\$20
+    """
+    return name.replace("$", r"\$")
+
+
+def check_color_theme(name: str) -> None:
+    """Raise ValueError unless matplotlib has a color map of this name.
+
+    Example:
+        >>> check_color_theme("viridis")
+    """
+    import matplotlib
+
+    if name not in matplotlib.colormaps:
+        raise ValueError(f"'color_theme' must be the name of a colour map of matplotlib (found {name!r})")
 
 
 def save_png(figure: Figure, file: Union[Path, BinaryIO]) -> None:
@@ -111,10 +147,6 @@ def show(figures: Sequence[Figure]) -> bool:
         window.figimage(np.asarray(figure.canvas.buffer_rgba()))  # type: ignore[attr-defined]
     pyplot.show()
     return True
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def _count(value: Any) -> str:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Sequence
 
 from mm_metrics_plugin.report.analysis import classification_sections, detection_sections
-from mm_metrics_plugin.report.markdown_table import escape, table
-from mm_metrics_plugin.report.published import published_block
+from mm_metrics_plugin.report.markdown_table import escape, item, table
+from mm_metrics_plugin.report.published import published_block, published_heading
 from mm_metrics_plugin.report.sections import sections_markdown
 from mm_metrics_plugin.report.sentences import (
+    CONFUSIONS,
     PROTOCOLS,
     averaged_line,
     classification_opening,
     confusion_lines,
+    false_positive_lines,
     mean_rows,
+    missing_lines,
     opening,
 )
-from mm_metrics_plugin.report.tables import CORNER, class_table, printable
+from mm_metrics_plugin.report.tables import CORNER, class_table, false_positive_table, main_columns, printable
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.classification_report import ClassificationReport
@@ -27,22 +30,27 @@ MOST_COLUMNS = 21  # a matrix wider than this is read from the CSV file or the f
 
 def detection_markdown(report: DetectionReport) -> str:
     """The report of a detector."""
-    lines = ["# Detection report", "", *_items(opening(report))]
+    lines = ["# Detection report", "", *_items([*opening(report), *missing_lines(report)])]
     for one in report.protocols:
         lines += ["", f"## {one.protocol}: {PROTOCOLS[one.protocol]}", ""]
-        lines += _body(one.columns, averaged_line(one.classes_averaged, len(report.classes)), one.confusions)
+        notes = averaged_line(one.classes_averaged, len(report.classes))
+        lines += _body(main_columns(one.columns), notes, one.confusions)
         lines += _matrix(one.result.matrix.tolist(), report.labels)
+        if one.protocol != "mmdet":  # which has no match that could be taken already
+            lines += ["", "False positives by type:", "", *table(*false_positive_table(one.columns))]
+            lines += ["", *_items(false_positive_lines(report.settings["tp_iou_thr"]))]
     means = {one.protocol: mean_rows(one.means, one.micro) for one in report.protocols}
     names = next(iter(means.values()))
-    lines += ["", "## Means over classes", ""]
+    lines += ["", "## Means (macro: over classes; micro: pooled)", ""]
     lines += table(["", *means], [[name, *(column[name] for column in means.values())] for name in names])
     lines += sections_markdown(detection_sections(report))
-    if report.remarks:
-        lines += ["", "## Why the protocols differ", "", *_items(report.remarks)]
+    if report.differences:
+        lines += ["", "## Why the protocols differ", "", *_items(report.differences)]
     for one in report.protocols:
         if one.protocol == "mmdet":
             block = published_block(one.result, [printable(name) for name in report.classes])
-            lines += ["", "## As published", "", "```text", block, "```"]
+            heading = escape(published_heading(report.settings["score_thr"]))
+            lines += ["", f"## {heading}", "", "```text", block, "```"]
     return "\n".join(lines) + "\n"
 
 
@@ -62,7 +70,7 @@ def _body(columns: Mapping[str, Sequence[Any]], notes: List[str], confusions: Se
     if notes:
         lines += ["", *_items(notes)]
     if confusions:
-        lines += ["", "Top confusions:", "", *_items(confusion_lines(confusions))]
+        lines += ["", f"{CONFUSIONS}:", "", *_items(confusion_lines(confusions))]
     return lines
 
 
@@ -73,4 +81,4 @@ def _matrix(matrix: Sequence[Sequence[int]], labels: Sequence[str]) -> List[str]
 
 
 def _items(lines: Iterable[str]) -> List[str]:
-    return [f"- {escape(line)}" for line in lines]
+    return [item(line) for line in lines]

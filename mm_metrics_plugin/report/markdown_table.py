@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Iterable, List, Sequence
 
 from mm_metrics_plugin.report.tables import cell, printable
@@ -14,7 +15,22 @@ def escape(text: str) -> str:
         >>> print(escape("a|b *c*"))
         a\|b \*c\*
     """
-    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>#|" else sign for sign in printable(text))
+    return "".join(f"\\{sign}" if sign in _SIGNS else sign for sign in printable(text))
+
+
+_SIGNS = frozenset("\\`*_{}[]<>#|&~$")
+
+
+def item(text: str) -> str:
+    r"""A line of a list. A dash, or a number and a dot, at its beginning would make a list inside.
+
+    Example:
+        >>> print(item("1. cat"), item("- dog"), item("0.5 or more"), sep=chr(10))
+        - 1\. cat
+        - \- dog
+        - 0.5 or more
+    """
+    return "- " + re.sub(r"^( *)(\d+(?=[.)](?: |$))|(?=[-+=]))", r"\1\2\\", escape(text))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> List[str]:

@@ -106,6 +106,19 @@ def file_entries(inputs: Mapping[str, Any], roles: Sequence[str]) -> List[Tuple[
     return entries
 
 
+def input_settings(inputs: Mapping[str, Any], role: str) -> Dict[str, Any]:
+    """How labels were read and how files were joined, for the table of settings.
+
+    Example:
+        >>> input_settings({"class_order": "classes", "results": {"file": "a.pkl", "joined_by": "position"}}, "results")
+        {'class order': 'classes', 'joined by': 'position'}
+    """
+    order = inputs.get("class_order", [])
+    ways = [one["joined_by"] for _, one in file_entries(inputs, (role,)) if "joined_by" in one]
+    found = {"class order": [order] if isinstance(order, str) else order, "joined by": list(dict.fromkeys(ways))}
+    return {words: ", ".join(values) for words, values in found.items() if values}
+
+
 def render_page(template: str, *, data: str, **context: Any) -> str:
     """Make a page.
 

@@ -10,6 +10,17 @@ import numpy as np
 from mm_metrics_plugin.functional.confusion import ConfusionResult
 
 
+def published_heading(score_thr: float) -> str:
+    """The heading above the block, which says what its AP and AR are.
+
+    Example:
+        >>> published_heading(0.3)
+        "Published summary: AP and AR are mean precision and mean recall at score >= 0.3, by mmdet's counting"
+    """
+    rates = f"mean precision and mean recall at score >= {score_thr:g}"
+    return f"Published summary: AP and AR are {rates}, by mmdet's counting"
+
+
 def published_block(result: ConfusionResult, classes: Sequence[str]) -> str:
     """The published summary of a confusion matrix with background.
 

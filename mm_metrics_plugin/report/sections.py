@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, Optional, Sequence
 
-from mm_metrics_plugin.report.markdown_table import escape, table
+from mm_metrics_plugin.report.markdown_table import escape, item, table
 from mm_metrics_plugin.report.tables import Table
 
 
@@ -30,7 +30,7 @@ def sections_markdown(sections: Sequence[Section]) -> List[str]:
         if section.heading:
             lines += ["", f"## {escape(section.heading[:1].upper() + section.heading[1:])}"]
         if section.lines:
-            lines += ["", *(f"- {escape(line)}" for line in section.lines)]
+            lines += ["", *map(item, section.lines)]
         if section.table is not None:
             lines += ["", *table(*section.table)]
     return lines

@@ -8,9 +8,10 @@ import numpy as np
 
 from mm_metrics_plugin.functional.boxes import stable_order
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.score_precision import precision_of
 from mm_metrics_plugin.states.base import CONCAT, RowBuffer, State
 
-_FOUND = ("image", "boxes", "scores", "labels")
+_FOUND = ("image", "boxes", "scores", "labels", "precision")
 _THERE = ("image", "boxes", "labels", "crowd", "area")
 
 
@@ -71,6 +72,14 @@ class BoxState(State):
                     value = np.zeros(len(rows))
                 self.add(f"{prefix}_{name}", value)
         return self
+
+    def with_arrays(self, arrays: Dict[str, Optional[np.ndarray]]) -> BoxState:
+        """A state with the settings of this one that holds ``arrays``; files of earlier versions lack the precision."""
+        scores = arrays["detection_scores"]
+        if scores is not None and arrays.get("detection_precision") is None:
+            precision = np.full(scores.shape[:1], precision_of(scores.dtype), dtype=np.uint8)
+            arrays = {**arrays, "detection_precision": precision}
+        return super().with_arrays(arrays)
 
     def renumbered(self, places: np.ndarray) -> BoxState:
         """The same boxes with ``places[key]`` for every key."""

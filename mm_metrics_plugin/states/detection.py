@@ -7,10 +7,11 @@ from typing import Any, Dict, Optional
 import numpy as np
 
 from mm_metrics_plugin.functional.boxes import nms, xywh_to_xyxy
-from mm_metrics_plugin.functional.detection import APRecords, APSettings, match_for_ap
+from mm_metrics_plugin.functional.coco_ap import APRecords, APSettings, match_for_ap, order_images
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections
+from mm_metrics_plugin.functional.false_positives import BACKGROUND_TYPES, count_background_types
 from mm_metrics_plugin.functional.matching import Matches, match
-from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer
+from mm_metrics_plugin.states.base import CONCAT, MAX, SUM, RowBuffer
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.confusion import ConfusionState
 
@@ -35,7 +36,8 @@ class ImageBatch(Batch):
 
     Args:
         boxes: The detections and objects, images numbered from 0.
-        order: The key of each image that decides between equal scores.
+        order: (images, 2) the key of each image, which decides between equal scores, and its position, which tells
+            images of the same key apart; or (images,) keys that no two images share.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection_batch import Detections, Objects
@@ -58,6 +60,17 @@ class ImageBatch(Batch):
         return ImageBatch(self.boxes.images(0, len(self) - 1), self.order[:-1])
 
 
+def key_and_position(order: np.ndarray) -> np.ndarray:
+    """The key and the position of each image, (images, 2), where keys alone may be given.
+
+    Example:
+        >>> key_and_position(np.array([7, 9])).tolist()
+        [[7, 0], [9, 0]]
+    """
+    order = np.asarray(order, dtype=np.int64)
+    return np.stack([order, np.zeros_like(order)], axis=1) if order.ndim == 1 else order
+
+
 def suppress(detections: Detections, *, num_classes: int, iou_threshold: float) -> Detections:
     """The detections left by non-maximum suppression within every image and class.
 
@@ -73,6 +86,8 @@ def suppress(detections: Detections, *, num_classes: int, iou_threshold: float) 
 
 class DetectionState(ConfusionState):
     """The confusion matrix of a detector under one protocol, what was counted, and the records for AP.
+
+    All detections at or above the score threshold are counted. Only AP has a limit, ``max_detections`` of its settings.
 
     Args:
         num_classes: Number of classes without background.
@@ -94,12 +109,18 @@ class DetectionState(ConfusionState):
     reductions = {
         **ConfusionState.reductions,
         "counts": SUM,
+        "background_types": SUM,
         "ap_objects": SUM,
+        "ap_most": MAX,
+        "ap_position": CONCAT,
         **{f"ap_{name}": CONCAT for name in _RECORDS},
     }
     counts: np.ndarray
+    background_types: np.ndarray  # (types, classes)
     background_rows = 1
     ap_objects: np.ndarray
+    ap_most: np.ndarray
+    ap_position: RowBuffer
     ap_image: RowBuffer
 
     def __init__(
@@ -134,15 +155,32 @@ class DetectionState(ConfusionState):
             score_threshold=self.score_threshold,
         )
         self.add_matrix(matches.matrix)
+        self.add("background_types", count_background_types(detections, boxes.objects, matches))
         counted = [getattr(matches, name) or 0 for name in COUNTS]
         self.add("counts", np.array([boxes.num_images, suppressed, *counted], dtype=np.int64))
         if self.average_precision is not None:
+            keys = key_and_position(order)
             records = match_for_ap(detections, boxes.objects, self.average_precision)
+            self.add("ap_most", np.array([records.most_detections], dtype=np.int64))
+            records = records.best(self.average_precision.max_detections[-1])  # no others are ever needed
             self.add("ap_objects", records.objects)
+            self.add("ap_position", keys[records.image, 1].astype(np.int32))
             for name in _RECORDS:
                 value = getattr(records, name)
-                self.add(f"ap_{name}", order[value] if name == "image" else value)
+                self.add(f"ap_{name}", keys[value, 0] if name == "image" else value)
         return self
+
+    @property
+    def false_positives(self) -> np.ndarray:
+        """(types, classes) how many detections in the background row are of each of ``BACKGROUND_TYPES``."""
+        if self.background_types is None:
+            return np.zeros((len(BACKGROUND_TYPES), self.num_classes), dtype=np.int64)
+        return self.background_types
+
+    @property
+    def most_detections(self) -> int:
+        """The largest number of detections of one class in one image, where records for AP are kept."""
+        return 0 if self.ap_most is None else int(self.ap_most[0])
 
     def count(self, name: str) -> int:
         """How many images, suppressed detections, or whatever of :class:`Matches` was counted."""
@@ -159,4 +197,7 @@ class DetectionState(ConfusionState):
         if self.ap_objects is None:
             return None
         arrays: Dict[str, Any] = self.arrays()
-        return APRecords(objects=self.ap_objects, **{name: arrays[f"ap_{name}"] for name in _RECORDS})
+        columns = {name: arrays[f"ap_{name}"] for name in _RECORDS}
+        images = np.stack([columns["image"], arrays["ap_position"]], axis=1)
+        columns["image"] = order_images(images)[1](images)
+        return APRecords(objects=self.ap_objects, **columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mm_metrics_plugin.functional.regression import RegressionResult, regression_result, regression_sums
+from mm_metrics_plugin.functional.regression import NUM_SUMS, RegressionResult, regression_result, regression_sums
 from mm_metrics_plugin.functional.summation import LIMBS
 from mm_metrics_plugin.states.base import MAX, SUM, State
 
@@ -40,5 +40,5 @@ class RegressionState(State):
     def result(self) -> RegressionResult:
         """All errors so far; NaN if nothing was seen."""
         if self.counts is None:
-            return regression_result(np.zeros((5, LIMBS), dtype=np.int64), np.zeros(2), np.zeros(2))
+            return regression_result(np.zeros((NUM_SUMS, LIMBS), dtype=np.int64), np.zeros(2), np.zeros(2))
         return regression_result(self.limbs, self.counts, self.largest)

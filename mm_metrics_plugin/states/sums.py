@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import List
+from typing import List, Optional
 
 import numpy as np
 
-from mm_metrics_plugin.functional.summation import exact_limbs, limbs_to_fractions
+from mm_metrics_plugin.functional.summation import exact_limbs, fraction_to_float, limbs_to_fractions
 from mm_metrics_plugin.states.base import SUM, State
 
 
@@ -24,10 +24,13 @@ class ExactSumState(State):
     limbs: np.ndarray
     count: np.ndarray
 
-    def update(self, values: np.ndarray) -> ExactSumState:
-        """Adds values (samples) or (samples, columns)."""
+    def update(self, values: np.ndarray, rest: Optional[np.ndarray] = None) -> ExactSumState:
+        """Adds values (samples) or (samples, columns), and ``rest``, what was rounded off them."""
         missing = np.isnan(values)
-        self.add("limbs", exact_limbs(np.where(missing, 0.0, values)))
+        limbs = exact_limbs(np.where(missing, 0.0, values))
+        if rest is not None and rest.any():
+            limbs += exact_limbs(rest)
+        self.add("limbs", limbs)
         self.add("count", (~missing).sum(axis=0, dtype=np.int64))
         return self
 
@@ -37,9 +40,9 @@ class ExactSumState(State):
 
     def sums(self) -> np.ndarray:
         """The sums, correctly rounded."""
-        return np.array([float(total) for total in self.fractions()])
+        return np.array([fraction_to_float(total) for total in self.fractions()])
 
     def means(self) -> np.ndarray:
         """The means, correctly rounded; NaN for a column without values."""
         counts = [] if self.count is None else np.ravel(self.count).tolist()
-        return np.array([float(total / n) if n else np.nan for total, n in zip(self.fractions(), counts)])
+        return np.array([fraction_to_float(total / n) if n else np.nan for total, n in zip(self.fractions(), counts)])

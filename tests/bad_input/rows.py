@@ -13,6 +13,7 @@ from tests.bad_input import ways
 from tests.bad_input.ways import (
     INF,
     NAN,
+    VOC_FILE,
     annotated,
     class_list,
     classification,
@@ -25,6 +26,7 @@ from tests.bad_input.ways import (
     sampled,
     scored,
     told,
+    voc,
     without,
 )
 
@@ -47,6 +49,7 @@ class Row(NamedTuple):
 
 METRIC, AUC, FIELD = "`DetectionPRF`", "`SingleLabelAUC` and the like", "`FieldMean`, `FieldSum`, `RegressionError`"
 DETECTION, CLASSIFICATION = "`mm-metrics detection`", "`mm-metrics classification`"
+COMPARE = "`mm-metrics compare`"
 
 
 def says(message):
@@ -119,8 +122,9 @@ ROWS = [
     Row(
         "a box of negative size",
         DETECTION,
-        "a detection is kept and overlaps nothing; an object is left out, as mmdet does, and counted as `outside the "
-        "image` or `empty or thinner than a pixel`",
+        "a detection is kept and overlaps nothing; an object is left out and counted: of COCO files as `outside the "
+        "image` or `empty`, as mmdet does; of VOC files and of ground truth inside the results "
+        "as `corners swapped`",
         ways.inverted_files,
     ),
     # labels
@@ -265,6 +269,56 @@ ROWS = [
         detection(results=lambda _: [[np.zeros((0, 5), np.float32)] * 3] * 3),
     ),
     Row(
+        "class names in another order than the annotation file's",
+        DETECTION,
+        says(
+            "results.pkl: holds labels, not class names: truth.json lists 'cat', 'dog' and --classes lists 'dog', "
+            "'cat', so label 0 is 'cat' or 'dog'. Say which order the labels follow: --class-order annotations ("
+            "mmdet's CocoDataset numbers them so) or --class-order classes"
+        ),
+        class_list("dog,cat"),
+    ),
+    Row(
+        "a VOC folder without class names",
+        DETECTION,
+        says(
+            "voc: VOC annotations do not say which label a class has; list all classes of the model in the order of "
+            "its labels with --classes, or give the config as TRUTH (the folder has objects of class 'cat')"
+        ),
+        voc("1.xml", VOC_FILE),
+    ),
+    Row(
+        "a folder of other XML",
+        DETECTION,
+        says("pom.xml: is no VOC annotation (expected the root element 'annotation'; found 'project')"),
+        voc("pom.xml", "<project/>", "--classes", "cat"),
+    ),
+    Row(
+        "results without image ids (mmdet 2.x) and a VOC folder",
+        DETECTION,
+        says(
+            "results.pkl: has no image ids (mmdet 2.x), and voc has no order of images; give the list of the test set "
+            "with --image-set, such as ImageSets/Main/test.txt"
+        ),
+        voc("1.xml", VOC_FILE, "--classes", "cat"),
+    ),
+    Row(
+        "results without image ids (mmdet 2.x) and a COCO file",
+        DETECTION,
+        "are joined by position in the order of the file's images, as mmdet 2.x tested them, if there are equally "
+        "many; the report says so",
+        ways.results_without_ids,
+    ),
+    Row(
+        "other ground truth inside the second run",
+        COMPARE,
+        says(
+            "a.pkl and b.pkl: differ in the ground truth of image 2 (class, box or crowd flag of object number 0); "
+            "give the annotations as TRUTH instead of -"
+        ),
+        ways.other_truth_inside,
+    ),
+    Row(
         "a class that the truth does not have",
         DETECTION,
         says("truth.json: has no class 'unicorn'; it has 4 classes ('cat', 'dog', 'traffic light', 'a|b')").replace(
@@ -307,7 +361,19 @@ ROWS = [
     ),
     Row("100,000 images", DETECTION, "works", ways.many_images),
     Row("100,000 samples", "`SingleLabelPRF` and the like", "works, in constant memory", ways.many_samples),
-    Row("10,000 detections in one image", f"{METRIC}, {DETECTION}", "works, none is left out", ways.many_detections),
+    Row(
+        "1,000 and 10,000 classes",
+        CLASSIFICATION,
+        "work; of more than 100 classes the figure shows the 40 most confused, of more than 2,000 the files list the "
+        "cells of the matrix that are not 0",
+        ways.many_classes,
+    ),
+    Row(
+        "10,000 detections in one image",
+        f"{METRIC}, {DETECTION}",
+        "works; all are counted, and a warning says that AP uses the best `max_dets` of them",
+        ways.many_detections,
+    ),
     # names
     Row(
         "class names and paths that are not ASCII",
@@ -328,12 +394,12 @@ ROWS = [
         ways.windows_class_list,
     ),
     Row("a byte-order mark and CRLF in an annotation file", DETECTION, "change nothing", ways.windows_json),
-    Row("a name twice in a class list", DETECTION, says("--classes: 'cat' comes 2 times"), class_list("cat", "cat")),
+    Row("a name twice in a class list", DETECTION, says("--classes: 'cat' comes 2 times"), class_list("cat,cat")),
     # ids
     Row(
         "an image id twice",
         METRIC,
-        "both samples count: what is padding is told by place, not by id",
+        "both samples count: padding is what exceeds the size of the data set, not what has the same id",
         ways.repeated_sample,
     ),
     Row(
@@ -399,6 +465,36 @@ ROWS = [
         FIELD,
         says("'x' of sample 1 must hold numbers of at most 64 bits (found 100000000000000000000)"),
         fields(1.0, 10**20),
+    ),
+    Row(
+        "whole numbers beside floats in one batch",
+        "`SingleLabelPRF`, `FieldSum`, `DetectionPRF`",
+        "each sample is read as it is: label 2051 stays 2051 beside a label of float16",
+        ways.mixed_dtypes,
+    ),
+    Row(
+        "a whole number that float64 does not hold exactly",
+        "`RegressionError`",
+        says(
+            "'x' of sample 1 must hold whole numbers that float64 holds exactly; subtract a common offset first "
+            "(found 1152921504606846977 at index 0)"
+        ),
+        ways.inexact_whole_number,
+    ),
+    Row(
+        "a complex number",
+        AUC,
+        says("'gt_label' of sample 1 must hold real numbers (found torch.complex64)"),
+        classifier(scored(label=1 + 2j)),
+    ),
+    Row(
+        "a `scale_factor` that is none",
+        METRIC,
+        says(
+            "'scale_factor' of sample 1 (cat.jpg) must be one positive number, or those of width and height "
+            "(found 'half')"
+        ),
+        detector({**image(), "scale_factor": "half"}),
     ),
     Row(
         "a box whose area is beyond float64",

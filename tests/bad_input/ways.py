@@ -190,6 +190,21 @@ def whole_float_labels(_):
     assert_same(evaluate(SingleLabelPRF(), [scored(label=1.0), scored(label=0.0)]), expected, 0.0, "labels as floats")
 
 
+def mixed_dtypes(_):
+    labels = [torch.tensor([2051]), torch.tensor([3.0], dtype=torch.float16)]
+    samples = [dict(pred_label=label, gt_label=label) for label in labels]
+    found = evaluate(SingleLabelPRF(num_classes=2060, counts=True), samples)
+    assert (found["single-label/tp/2051"], found["single-label/tp/2052"]) == (1, 0)
+    assert evaluate(FieldSum(field="x"), [dict(x=label) for label in labels])["field/sum"] == 2054
+    images = [image(labels=label, gt_labels=label) for label in labels]
+    assert evaluate(DetectionPRF(num_classes=2060), images)["det/tp"] == 2
+
+
+def inexact_whole_number(_):
+    samples = [dict(x=number, y=1) for number in (1, 2**60 + 1)]
+    return told(RegressionError(prediction_field="x", target_field="y"), samples)
+
+
 def no_image(_):
     for metric in (DetectionPRF(num_classes=2), SingleLabelAUC()):
         with pytest.warns(UserWarning, match="undefined"):
@@ -259,7 +274,18 @@ def many_samples(_):
     tracemalloc.stop()
     assert held[-1] - held[9] < 10_000  # a tenth of a byte a sample
     values = metric.evaluate(100_000)
-    assert (values["single-label/tp_0"], values["single-label/tp_1"]) == (50_000, 50_000)
+    assert (values["single-label/tp/0"], values["single-label/tp/1"]) == (50_000, 50_000)
+
+
+def many_classes(folder):
+    for count in (1000, 10_000):
+        scores = np.zeros((2, count), np.float32)
+        scores[0, 7] = scores[1, 9] = 1
+        samples = [{"pred_score": row, "gt_label": np.array([7])} for row in scores]
+        report = reported("classification", files.write_pickle(folder / "results.pkl", samples))
+        expected = {"row": [7, 7], "column": [7, 9], "count": [1, 1]}
+        assert report["confusion_cells"] == (expected if count == 10_000 else None)
+        assert report["accuracy"] == 0.5
 
 
 def many_detections(folder):
@@ -267,14 +293,18 @@ def many_detections(folder):
     boxes, labels = np.tile(np.float32([0, 0, 10, 10]), (count, 1)), np.zeros(count, np.int64)
     scores = np.linspace(0.4, 0.9, count, dtype=np.float32)
     crowded = image(**{n: torch.from_numpy(v) for n, v in dict(bboxes=boxes, scores=scores, labels=labels).items()})
-    values = evaluate(DetectionPRF(num_classes=1, ap=True), [crowded])
+    limit = "AP uses the best 100 of up to 10000 detections per class and image"
+    with pytest.warns(UserWarning, match=limit):
+        values = evaluate(DetectionPRF(num_classes=1, ap=True), [crowded])
     assert (values["det/tp"], values["det/fp"], values["det/mAP"]) == (1, count - 1, pytest.approx(1))
     content = {"img_id": 1, "pred_instances": {"bboxes": boxes, "scores": scores, "labels": labels}}
     annotation = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 10, 10], "area": 100}
     truth = {**TRUTH, "images": TRUTH["images"][:1], "annotations": [annotation]}
-    report = reported("detection", *detection_files(folder, lambda _: truth, lambda _: [content]))
-    row = report["protocols"]["coco"]["per_class"][0]
-    assert (row["tp"], row["fp"]) == (1, count - 1)
+    paths = detection_files(folder, lambda _: truth, lambda _: [content])
+    code, out, said = command("detection", *paths, "--format", "json")
+    assert code == 0 and said.count("\n") == 1 and limit in said
+    row = json.loads(out)["protocols"]["coco"]["per_class"][0]
+    assert (row["tp"], row["fp"], row["fp_duplicate"]) == (1, count - 1, count - 1)
 
 
 NAMES = ("猫", "chien é", "светофор", "Ω|b")
@@ -350,5 +380,51 @@ def pipe(folder):
     return refused("detection", truth, results)
 
 
-def class_list(*words):
-    return lambda folder: refused("detection", *detection_files(folder), "--classes", *words)
+def class_list(names):
+    return lambda folder: refused("detection", *detection_files(folder), "--classes", names)
+
+
+VOC_FILE = (
+    "<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+    "</object></annotation>"
+)
+
+
+def voc(name, text, *options):
+    """A folder with one file, and results of mmdet 2.x."""
+
+    def run(folder):
+        (folder / "voc").mkdir()
+        (folder / "voc" / name).write_text(text)
+        results = files.write_pickle(folder / "results.pkl", [[np.float32([[0, 0, 8, 8, 0.9]])]])
+        return refused("detection", folder / "voc", results, *options)
+
+    return run
+
+
+def results_without_ids(folder):
+    truth, results = detection_files(folder)
+    expected = reported("detection", truth, results)
+    lists = []
+    for one in RESULTS:
+        found = one["pred_instances"]
+        rows = np.column_stack([found["bboxes"], found["scores"]]).astype(np.float32)
+        lists.append([rows[found["labels"] == label] for label in range(len(TRUTH["categories"]))])
+    report = reported("detection", truth, files.write_pickle(folder / "old.pkl", lists))
+    assert report["protocols"] == expected["protocols"]
+    assert report["inputs"]["results"]["joined_by"] == "position"
+    few = files.write_pickle(folder / "few.pkl", lists[1:])
+    assert f"each of the {len(lists)} images of truth.json" in refused("detection", truth, few)
+
+
+def other_truth_inside(folder):
+    def run(boxes):
+        found = {"bboxes": np.float32([[0, 0, 9, 9]]), "scores": np.float32([0.9]), "labels": np.array([0])}
+        return [
+            {"img_id": at, "pred_instances": found, "gt_instances": {"bboxes": box, "labels": np.array([0])}}
+            for at, box in enumerate(boxes, start=1)
+        ]
+
+    box = np.float32([[0, 0, 9, 9]])
+    first = files.write_pickle(folder / "a.pkl", run([box, box]))
+    return refused("compare", "-", first, files.write_pickle(folder / "b.pkl", run([box, box + 1])))

@@ -115,7 +115,7 @@ def test_a_click_on_a_cell_lists_its_samples_the_worst_first(page, report):
     assert report["confusion_matrix"] == confusion_matrix(labels, decided).tolist()
     for row, column in ((2, 0), (1, 1)):
         click_cell(page, row, column)
-        title = f"{SHOWN[2]}, taken for {SHOWN[0]}" if row != column else f"{SHOWN[1]}: right"
+        title = f"{SHOWN[2]} → {SHOWN[0]}" if row != column else f"{SHOWN[1]}: right"
         until(page, "(title) => document.getElementById('cell-title').textContent === title", title)
         expected = cell_of(row, column)
         assert len(expected) == report["confusion_matrix"][row][column]

@@ -21,7 +21,7 @@ DEMO = ROOT / "demo" / "detections"
 CLASSES = ("cat", "dog", "traffic light", "a|b")
 
 
-def command(*arguments, cwd, script=("-m", "mm_metrics_plugin.cli"), env=None):
+def command(*arguments, cwd, script=("-m", "mm_metrics_command"), env=None):
     """Runs the command as a user does; ``cwd`` is never the repository."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     return subprocess.run(

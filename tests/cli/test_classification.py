@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def test_files_and_text(written):
     with open(folder / "out" / "per_class.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["auc"]) for row in rows] == [row["auc"] for row in report["per_class"]]
-    assert "accuracy" in text and f"{report['auc']:.4f}" in text and " taken for " in text
+    assert "accuracy" in text and f"{report['auc']:.4f}" in text and " → " in text
     assert report["counts"]["samples"] == {"read": 60, "used": 60, "dropped": {}}
 
 
@@ -88,7 +89,74 @@ def test_several_classes_a_sample(tmp_path):
     assert {key: report[key] for key in keys} == {key: log[f"multi-label/{name}"] for key, name in keys.items()}
     assert report["confusion_matrix"] is None and report["settings"]["score_thr"] == 0.5
     assert sorted(os.listdir(tmp_path / "out")) == ["curves.png", "per_class.csv", "report.json", "report.md"]
-    assert "several classes a sample" in files.printed("classification", path)
+    text = files.printed("classification", path)
+    assert "task: multi-label (sample number 0 has a 'gt_score'; --task changes it)" in text
+    assert "score threshold: 0.5" in text
+    assert report["settings"]["task"] == "multi-label"
+
+
+def one_true_class(predicted, seed=0):
+    """Samples of a multi-label model that all have one true class; ``predicted`` gives the labels of sample n."""
+    random = np.random.default_rng(seed)
+    scores = random.random((40, 3)).astype(np.float32)
+    return [
+        {"pred_score": score, "pred_label": np.array(predicted(n), dtype=np.int64), "gt_label": np.array([n % 3])}
+        for n, score in enumerate(scores)
+    ]
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_the_number_of_predicted_labels_tells_the_task(tmp_path, number):
+    content = one_true_class(lambda n: [0, 1][:number] if n == 7 else [0])
+    path = files.write_pickle(tmp_path / "results.pkl", content)
+    report = json.loads(files.printed("classification", path, "--format", "json"))
+    assert report["settings"]["task"] == "multi-label" and report["settings"]["score_thr"] == 0.5
+    assert report["settings"]["task_reason"] == f"sample number 7 has {number} predicted labels"
+    targets = np.eye(3)[[n % 3 for n in range(40)]]
+    decided = np.stack([one["pred_score"] for one in content]) >= 0.5
+    expected = precision_recall_fscore_support(targets, decided)
+    for key, values in zip(("precision", "recall", "f1"), expected):
+        assert [row[key] for row in report["per_class"]] == pytest.approx(values.tolist(), abs=1e-15)
+
+
+def test_the_task_can_be_given(tmp_path, capsys):
+    path = files.write_pickle(tmp_path / "results.pkl", one_true_class(lambda n: [0, 1]))
+    report = json.loads(files.printed("classification", path, "--format", "json", "--task", "single-label"))
+    assert report["settings"]["task"] == "single-label" and report["confusion_matrix"] is not None
+    assert report["settings"]["score_thr"] is None
+    plain = files.write_pickle(tmp_path / "plain.pkl", one_true_class(lambda n: [0]))
+    text = files.printed("classification", plain)
+    assert "task: single-label (every sample has one true label and one predicted label, but the scores of 40" in text
+    report = json.loads(files.printed("classification", plain, "--format", "json", "--task", "multi-label"))
+    assert report["settings"]["task"] == "multi-label" and report["confusion_matrix"] is None
+    assert "task: multi-label (--task)" in files.printed("classification", plain, "--task", "multi-label")
+    several = [{**one, "gt_label": np.array([0, 2])} for one in one_true_class(lambda n: [0])]
+    path = str(files.write_pickle(tmp_path / "several.pkl", several))
+    assert main(["classification", path, "--task", "single-label"]) == 2
+    said = capsys.readouterr().err
+    assert "'gt_label' of sample number 0 must hold one true class in a single-label task (found 2 true" in said
+
+
+@pytest.mark.parametrize("form", ["text", "md"])
+def test_the_task_and_its_threshold_are_printed(tmp_path, form):
+    path = files.write_pickle(tmp_path / "results.pkl", one_true_class(lambda n: [0, 1]))
+    text = files.printed("classification", path, "--format", form, "--score-thr", "0.25")
+    assert "task: multi-label" in text and "score threshold: 0.25" in text
+    compared = files.printed("compare", "-", path, path, "--format", form, "--resamples", "20", "--permutations", "20")
+    assert "task: multi-label" in compared and "score threshold: 0.5" in compared
+    assert "task: single-label" in files.printed(
+        "classification", files.write_pickle(tmp_path / "single.pkl", files.samples()), "--format", form
+    )
+
+
+def test_the_pages_name_task_and_threshold(tmp_path):
+    path = files.write_pickle(tmp_path / "results.pkl", one_true_class(lambda n: [0, 1]))
+    files.printed("classification", path, tmp_path / "one", "--html")
+    files.printed("compare", "-", path, path, tmp_path / "two", "--html", "--resamples", "20", "--permutations", "20")
+    for folder in ("one", "two"):
+        page = (tmp_path / folder / "report.html").read_text(encoding="utf-8")
+        assert re.search(r"score threshold\s*</\w+>\s*<\w+[^>]*>\s*0\.5\s*<", page)
+        assert re.search(r"task\s*</\w+>\s*<\w+[^>]*>\s*multi-label\s*<", page)
 
 
 def test_names_from_a_config(tmp_path):
@@ -112,7 +180,7 @@ def test_bad_input(tmp_path, capsys):
     path = str(files.write_pickle(tmp_path / "results.pkl", files.samples()))
     found = str(files.write_pickle(tmp_path / "found.pkl", files.results_of(files.problem(3))))
     for arguments, words in (
-        ([path, "--classes", "cat", "dog"], "scores of 3 classes where 2 are named"),
+        ([path, "--classes", "cat,dog"], "scores of 3 classes where 2 are named"),
         ([path, "--cfg-options", "a=1"], "--cfg-options"),
         ([path, "--config", str(tmp_path / "none.py")], "none.py: cannot be read"),
         ([found], "detection results"),
@@ -129,7 +197,7 @@ def test_names_are_numbers_by_default_and_no_torch_is_imported(tmp_path):
     code = """
 import json, sys
 sys.argv = ["mm-metrics", "classification", "results.pkl", "--format", "json"]
-from mm_metrics_plugin.cli import main
+from mm_metrics_command import main
 assert main() == 0
 assert not {"torch", "mmengine", "matplotlib"} & set(sys.modules)
 """

@@ -85,7 +85,7 @@ def unknown_class(truth, results):
 
 
 def class_twice(truth, results):
-    return truth, results, ["--classes", "cat", "cat"], ("'cat' comes 2 times",)
+    return truth, results, ["--classes", "cat,cat"], ("'cat' comes 2 times",)
 
 
 def no_class(truth, results):
@@ -209,7 +209,7 @@ def test_a_reader_that_leaves_early_is_no_error(folder):
     import subprocess
     import sys
 
-    line = f"{sys.executable} -m mm_metrics_plugin.cli detection truth.json results.pkl --format json | head -n 1"
+    line = f"{sys.executable} -m mm_metrics_command detection truth.json results.pkl --format json | head -n 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "{\n", "")
 

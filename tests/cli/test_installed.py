@@ -51,6 +51,7 @@ def installed(tmp_path_factory):
         "setup.py",
         "pyproject.toml",
         "README.md",
+        "mm_metrics_command",
         "mm_metrics_plugin",
         "requirements",
         "tools",

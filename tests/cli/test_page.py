@@ -16,8 +16,8 @@ from tests.cli.files import command, pair, refused, succeeded
 
 WITHOUT = """
 import sys
-sys.argv[0], sys.modules[{name!r}] = "mm-metrics", None  # importing it now fails as if it were not installed
-from mm_metrics_plugin.cli import main
+sys.modules[{name!r}] = None  # importing it now fails as if it were not installed
+from mm_metrics_command import main
 sys.exit(main())
 """
 
@@ -117,6 +117,70 @@ def test_a_config_knows_where_the_pictures_are(tmp_path):
     text = (tmp_path / "out" / "report.html").read_text()
     assert 5 <= text.count("<figure ") <= 10 and "data:image/jpeg;base64," in text
     assert "data/val" not in text  # names are shown without the folder all pictures are in
+
+
+def figures_of(folder):
+    text = (folder / "report.html").read_text()
+    return text.count("<figure "), re.findall(r"data-remark>(.*?)</p>", text)
+
+
+def test_with_a_config_no_image_from_outside_its_folder_is_shown(tmp_path, monkeypatch):
+    """Whole paths and `..` in the annotation file lead to images that are none of its own."""
+    (tmp_path / "data" / "val").mkdir(parents=True)
+    truth, results = pair(tmp_path / "data")
+    content = json.loads(truth.read_text())
+    Image.new("RGB", (640, 480)).save(tmp_path / "data" / "secret.png")
+    names = ["../secret.png", str(tmp_path / "data" / "secret.png"), "val/../../secret.png", "own.png"]
+    for number, image in enumerate(content["images"]):
+        image["file_name"] = names[number % 4]
+    Image.new("RGB", (640, 480)).save(tmp_path / "data" / "val" / "own.png")
+    files.write_json(truth, content)
+    (tmp_path / "config.py").write_text(CONFIG.format(classes=files.CLASSES))
+    monkeypatch.chdir(tmp_path)
+    for options in ([], ["--cfg-options", "test_dataloader.dataset.indices=40"]):  # the second is built by mmdet
+        line = ["detection", "config.py", str(results), "out", "--html", "--quiet", "--gallery", "40", *options]
+        assert main(line) == 0
+        shown, remarks = figures_of(tmp_path / "out")
+        assert 0 < shown < 40
+        (remark,) = remarks
+        number, rest = remark.split(" ", 1)
+        assert rest.startswith("of the pictures were left out, because they are not below the image folder")
+        assert int(number) > shown
+
+
+def test_an_image_of_the_same_last_part_is_shown_only_if_it_is_the_only_one_and_has_the_size(folder, tmp_path):
+    """`cam1/0.jpg` is not `cam2/0.jpg`, and neither is a 0.jpg of another size."""
+    content = json.loads((folder / "truth.json").read_text())
+    images = tmp_path / "images"
+    images.mkdir()
+    for number, image in enumerate(content["images"]):
+        name = f"{number // 2 if number < 20 else number}.jpg"  # the first 20 in pairs
+        image["file_name"] = f"cam{number % 2}/{name}"
+        Image.new("RGB", (640, 480) if number < 30 else (320, 240)).save(images / name)
+    truth = files.write_json(tmp_path / "truth.json", content)
+    line = ["detection", str(truth), str(folder / "results.pkl"), str(tmp_path / "out"), "--quiet", "--html"]
+    assert main([*line, "--images", str(images), "--gallery", "400", "--save-state", str(tmp_path / "a.npz")]) == 0
+    text = (tmp_path / "out" / "report.html").read_text()
+    captions = {int(name) for name in re.findall(r'<figcaption><span class="name">cam\d/(\d+)\.jpg', text)}
+    assert captions and captions <= set(range(20, 30))
+    assert "of the pictures were not found" in text
+    assert (
+        main(
+            [
+                "merge",
+                str(tmp_path / "a.npz"),
+                str(tmp_path / "b"),
+                "--quiet",
+                "--html",
+                "--images",
+                str(images),
+                "--gallery",
+                "400",
+            ]
+        )
+        == 0
+    )
+    assert figures_of(tmp_path / "b") == figures_of(tmp_path / "out")
 
 
 def test_an_annotation_file_alone_fetches_no_pictures(folder, tmp_path):

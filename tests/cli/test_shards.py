@@ -29,7 +29,7 @@ def torchrun(number, *arguments, cwd):
     """The command on several processes. They are a group of their own, so that none outlives a failure."""
     words = ["-m", "torch.distributed.run", "--nproc-per-node", str(number), "--master-port", "0", "--standalone"]
     process = subprocess.Popen(
-        [sys.executable, *words, "-m", "mm_metrics_plugin.cli", *map(str, arguments)],
+        [sys.executable, *words, "-m", "mm_metrics_command", *map(str, arguments)],
         cwd=cwd,
         env={**os.environ, **HERE, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
@@ -116,7 +116,7 @@ def test_torchrun_says_what_one_process_says(folder, tmp_path):
     done = torchrun(4, "detection", folder / "truth.json", *shards(folder), tmp_path / "out", cwd=tmp_path)
     assert done[0] == 0, done[2]
     same_files(tmp_path / "out", folder / "expected")
-    assert done[1].count("means over classes") == 1  # one process speaks
+    assert done[1].count("macro: mean over classes") == 1  # one process speaks
 
 
 def test_torchrun_shares_the_images_of_one_file(folder, tmp_path):
@@ -219,6 +219,7 @@ def test_files_that_are_no_states_are_refused(states, folder, capsys, tmp_path):
     for name in ("cut", "text", "other", "object", "packed", "nowhere"):
         assert f"{name}.npz: " in refused(capsys, "merge", tmp_path / f"{name}.npz", "out")
     header, arrays = read_state(good)
+    settings = header["settings"]
     changes = {
         "version": ({**header, "schema_version": 9}, arrays, "schema version 9"),
         "kind": ({**header, "kind": "classification"}, arrays, "no state"),
@@ -230,6 +231,14 @@ def test_files_that_are_no_states_are_refused(states, folder, capsys, tmp_path):
         "missing": (header, {key: value for key, value in arrays.items() if key != "coco.cells"}, "no state"),
         "twice": ({**header, "image_ids": [1] * 7}, arrays, "no state"),
         "classes": ({**header, "classes": 3}, arrays, "no state"),
+        "no-images": (
+            {**header, "classes": ["a"] * 60_000, "image_ids": [], "image_names": []},
+            arrays,
+            "60000 classes",
+        ),
+        "resamples": ({**header, "settings": {**settings, "resamples": 10**12}}, arrays, "'resamples' must be"),
+        "matching": ({**header, "settings": {**settings, "matching": ["coco"] * 9}}, arrays, "'matching' must be"),
+        "edges": ({**header, "settings": {**settings, "size_edges": [1] * 9999}}, arrays, "'size_edges' must be"),
     }
     for name, (changed, content, words) in changes.items():
         write_state(tmp_path / f"{name}.npz", changed, content)
@@ -243,6 +252,6 @@ def test_a_state_is_plain_arrays_and_the_same_again(states, folder, tmp_path):
     with np.load(path, allow_pickle=False) as content:
         header = json.loads(content["header"].tobytes())
         assert all(content[name].dtype.kind in "biuf" for name in content.files)
-    assert header["schema_version"] == 1 and header["classes"] == list(CLASSES)
+    assert header["schema_version"] == 2 and header["classes"] == list(CLASSES)
     assert header["settings"]["score_thr"] == 0.3 and len(header["results"][0]["sha256"]) == 64
     assert all(entry.compress_type == zipfile.ZIP_STORED for entry in zipfile.ZipFile(path).infolist())

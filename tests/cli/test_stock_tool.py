@@ -113,7 +113,7 @@ def test_the_report_is_the_log_of_detection_prf(folder, report, matching):
     assert found["micro"] == {key: log[f"det/micro_{key}"] for key in ("precision", "recall", "f1")}
     for row in found["per_class"]:
         for key in ("precision", "recall", "f1", "tp", "fp", "fn"):
-            assert row[key] == log[f"det/{key}_{row['name']}"]
+            assert row[key] == log[f"det/{key}/{row['name']}"]
 
 
 def test_no_mmdet_is_said_in_one_line(folder):
@@ -121,10 +121,10 @@ def test_no_mmdet_is_said_in_one_line(folder):
 import sys
 sys.modules["mmdet"] = None
 sys.argv = ["mm-metrics", "detection", "classic.py", "results.pkl", "--cfg-options", *sys.argv[1:]]
-from mm_metrics_plugin.cli import main
+from mm_metrics_command import main
 sys.exit(main())
 """
     own = "test_dataloader.dataset.type=VOCDataset"
     assert "classic.py: reading a config needs mmdet" in files.refused(command(own, cwd=folder, script=("-c", code)))
     plain = "test_dataloader.dataset.test_mode=True"  # a COCO file needs none
-    assert "Averaging all classes" in succeeded(command(plain, cwd=folder, script=("-c", code)))
+    assert "Most frequent confusions" in succeeded(command(plain, cwd=folder, script=("-c", code)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import pty
 import subprocess
@@ -10,13 +12,15 @@ import threading
 
 import pytest
 
+from mm_metrics_plugin.cli import main
 from tests.cli import files
 from tests.cli.files import command, succeeded
 
 SLOW = """
 import sys, time
-sys.argv = ["mm-metrics"]
-from mm_metrics_plugin.cli import main, progress
+from mm_metrics_command import load
+main = load("mm_metrics_plugin.cli").main
+from mm_metrics_plugin.cli import progress
 from mm_metrics_plugin.io import results
 progress.AFTER = {after}
 read = results.read_results
@@ -75,17 +79,55 @@ def test_no_bar_is_shown_for_what_is_quick_or_quiet(folder, after, more):
     assert shown == "" and out.startswith("protocol,") == (not more)
 
 
+class Terminal(io.StringIO):
+    """A standard output that somebody looks at."""
+
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("kind", ["text", "csv", "json", "md"])
+@pytest.mark.parametrize("subcommand", ["detection", "classification", "compare"])
+def test_no_name_moves_the_cursor(tmp_path, monkeypatch, subcommand, kind):
+    names = ["cat\x1b[2J", "\x9b2J", "\u202edog", "=1+1"]
+    made = files.problem(images=8)
+    files.write_json(tmp_path / "truth.json", files.truth_of(made, names))
+    files.write_pickle(tmp_path / "results\x9b.pkl", files.results_of(made))
+    files.write_pickle(tmp_path / "other.pkl", files.results_of(made))
+    files.write_pickle(tmp_path / "classified.pkl", files.samples(classes=4))
+    (tmp_path / "names.txt").write_text("\n".join(names))
+    lines = {
+        "detection": ["truth.json", "results\x9b.pkl"],
+        "classification": ["classified.pkl", "--classes", "names.txt"],
+        "compare": ["truth.json", "results\x9b.pkl", "other.pkl", "--resamples", "20"],
+    }
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert main([subcommand, *lines[subcommand], "--format", kind]) == 0
+    shown = sys.stdout.getvalue()
+    assert "\x1b[2J" not in shown and "\x9b" not in shown and "\u202e" not in shown
+    if kind != "text":  # which has colors of its own
+        assert shown.replace("\n", "").isprintable()
+    if kind == "json":
+        assert json.loads(shown)["classes"] == names
+    if kind == "csv":
+        assert "'=1+1" in shown
+
+
 def test_no_bar_is_shown_where_nobody_looks(folder):
     done = command(cwd=folder, script=("-c", SLOW.format(after=0.05, more="")))
     assert succeeded(done).startswith("protocol,") and done.stderr == ""
 
 
 def test_an_output_that_knows_only_ascii(folder):
-    done = command("detection", "truth.json", "results.pkl", cwd=folder, env={"PYTHONIOENCODING": "ascii"})
-    assert "===Averaging all classes===" in succeeded(done) and succeeded(done).isascii()
+    options = ("--verbose",), {"PYTHONIOENCODING": "ascii"}
+    text = succeeded(command("detection", "truth.json", "results.pkl", *options[0], cwd=folder, env=options[1]))
+    assert "===Averaging all classes===" in text and " -> " in text and text.isascii() and "\\u" not in text
 
 
 def test_show_without_a_display(folder):
     env = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "MPLBACKEND": "agg"}
-    done = command("detection", "truth.json", "results.pkl", "--show", "--quiet", cwd=folder, env=env)
-    assert succeeded(done) == "" and done.stderr.count("\n") == 1 and "no display" in done.stderr
+    done = command("detection", "truth.json", "results.pkl", "--show", "--format", "csv", cwd=folder, env=env)
+    assert succeeded(done).startswith("protocol,") and done.stderr.count("\n") == 1 and "no display" in done.stderr

@@ -202,7 +202,7 @@ def _evaluate(rank: int, world_size: int, kind: str, fault: Optional[Fault], not
     if place in ("update", "compute"):
         metric = made.metrics[-1]
         name = {"update": "_local", "compute": "compute"}[place]
-        setattr(metric, name, lambda *arguments: fault.strike())
+        setattr(metric, name, lambda *arguments, **options: fault.strike())
     found = made.evaluate(SIZE)
     if place == "after":
         _wait_for(notes, [f"{other}.json" for other in range(world_size) if other != rank], limit=TIMEOUT)

@@ -114,7 +114,7 @@ def test_killed_in_each_step_of_the_reduction(world_size, kind, tmp_path, alone)
         if endings[fault.rank].exit_code == 0:  # there were fewer
             break
         check(endings, kind, fault, folder, alone)
-    assert number - 1 >= 2 * 2 + 1  # two exchanges, each of sizes and contents, and the arrays between them
+    assert number - 1 >= 3 * 2 + 1  # three exchanges, each of sizes and contents, and the arrays before the last
     assert all(ending.numbers == alone(kind)[0] for ending in endings.values())
 
 

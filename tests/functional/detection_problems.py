@@ -78,6 +78,46 @@ def everywhere(seed, *, num_classes=3, num_images=12):
     return DetectionBatch(found, Objects(image, boxes, labels, crowd=random.random(number) < 0.1), num_images)
 
 
+def dense_batch(seed, *, num_images=3, ties=True, crowds=True):
+    """Hundreds of objects and detections per image: several detections on most objects, many of the wrong class."""
+    random = np.random.default_rng(seed)
+    num_classes = int(random.choice([1, 2, 3]))
+    found, there = [], []
+    for _ in range(num_images):
+        number = int(random.integers(150, 320))
+        corner = random.integers(0, 500, (number, 2)).astype(float)
+        objects = np.concatenate([corner, corner + random.integers(8, 40, (number, 2))], axis=1)
+        labels = random.integers(0, num_classes, number)
+        chosen = random.integers(0, number, int(random.integers(300, 800)))
+        noise = random.normal(0, random.choice([0.5, 2, 6], (len(chosen), 1)), (len(chosen), 4))
+        boxes = objects[chosen] + (np.round(noise) if ties else noise)
+        wrong = random.random(len(chosen)) < 0.3
+        guess = np.where(wrong, random.integers(0, num_classes, len(chosen)), labels[chosen])
+        scores = random.random(len(chosen))
+        found.append((boxes, np.round(scores, 2) if ties else scores, guess))
+        there.append((objects, labels, random.random(number) < (0.05 if crowds else 0)))
+    batch = DetectionBatch.from_images(
+        boxes=[item[0] for item in found],
+        scores=[item[1] for item in found],
+        labels=[item[2] for item in found],
+        object_boxes=[item[0] for item in there],
+        object_labels=[item[1] for item in there],
+        object_crowd=[item[2] for item in there],
+    )
+    return batch, num_classes
+
+
+def crowded_images(*, images=5, side=20, columns=16, rows=15):
+    """Images with 240 objects of one class, each found exactly, with distinct scores from 0.5 to 1."""
+    corner = np.array([[x, y] for x in range(columns) for y in range(rows)], dtype=float) * (side + 4)
+    boxes = np.concatenate([corner, corner + side], axis=1)
+    number = len(boxes) * images
+    image, boxes = np.repeat(np.arange(images), len(boxes)), np.tile(boxes, (images, 1))
+    scores = 1 - np.arange(number) / (2 * number)
+    labels = np.zeros(number, dtype=int)
+    return DetectionBatch(Detections(image, boxes, scores, labels), Objects(image, boxes, labels), images)
+
+
 def shuffled_rows(rows, seed):
     """The same rows in another order that keeps the order within each image."""
     random = np.random.default_rng(seed)
@@ -189,6 +229,17 @@ def coco_eval(batch, num_classes, *, min_score=None, evaluator=COCOeval, api=COC
             dt.dataset = {**truth, "annotations": []}
             dt.createIndex()
         return evaluator(gt, dt, "bbox")
+
+
+def accumulated(batch, num_classes, **params):
+    """What pycocotools makes of a batch."""
+    evaluation = coco_eval(batch, num_classes)
+    for name, value in params.items():
+        setattr(evaluation.params, name, value)
+    with contextlib.redirect_stdout(io.StringIO()):
+        evaluation.evaluate()
+        evaluation.accumulate()
+    return evaluation.eval
 
 
 def empty_batch(num_images=1):

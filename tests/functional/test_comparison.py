@@ -1,4 +1,4 @@
-"""Tests of two runs: against SciPy, and how often they see what is not there."""
+"""Comparison of two runs: against SciPy, how often equal runs differ, and that p-value and interval always agree."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import pytest
 from scipy import stats
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.comparison import changed_images, compare_counts, compare_detection, holm
-from mm_metrics_plugin.functional.delong import compare_auc
-from mm_metrics_plugin.functional.detection import APSettings, average_precision, match_for_ap
+from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
+from mm_metrics_plugin.functional.comparison import changed_images, compare_counts, compare_detection
+from mm_metrics_plugin.functional.comparison_report import verdict
+from mm_metrics_plugin.functional.delong import auc_swaps, compare_auc
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch
 from mm_metrics_plugin.functional.image_counts import ImageCounts
+from mm_metrics_plugin.functional.permutation import family_tests, significant
 from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
 from tests.functional.detection_problems import everywhere
 from tests.functional.test_intervals import simple_run
@@ -32,11 +34,9 @@ def test_equal_runs_are_told_apart_as_often_as_said():
     rejected = dict.fromkeys(("micro_precision", "micro_recall", "micro_f1"), 0)
     for run in range(runs):
         ease = random.beta(3, 2, 80)
-        result = compare_counts(
-            counts_of(random, ease), counts_of(random, ease), resamples=2, permutations=199, seed=run
-        )
+        result = compare_counts(counts_of(random, ease), counts_of(random, ease), permutations=199, seed=run)
         for name in rejected:
-            rejected[name] += result.overall[name].p_value <= 0.05
+            rejected[name] += result.overall[name].p_unadjusted <= 0.05
     for name, count in rejected.items():
         assert REJECTED[0] <= count / runs <= REJECTED[1], (name, count / runs)
 
@@ -46,8 +46,8 @@ def test_equal_detectors_are_told_apart_as_often_as_said():
     rejected = 0
     for run in range(runs):
         first, second = (match_scores(simple_run(random, 60, 0.7), num_classes=1) for _ in range(2))
-        result = compare_detection(first, second, score_threshold=0.5, resamples=2, permutations=99, seed=run)
-        rejected += result.overall["mAP_50"].p_value <= 0.05
+        result = compare_detection(first, second, score_threshold=0.5, permutations=99, seed=run)
+        rejected += result.overall["mAP_50"].p_unadjusted <= 0.05
     assert REJECTED[0] <= rejected / runs <= REJECTED[1], rejected / runs
 
 
@@ -58,7 +58,7 @@ def test_equal_classifiers_are_told_apart_as_often_as_said():
     for _ in range(runs):
         common = random.normal(size=(150, 1)) + labels
         first, second = (common + random.normal(size=(150, 1)) for _ in range(2))
-        rejected += compare_auc([first], [second], labels).macro_p_value <= 0.05
+        rejected += compare_auc([first], [second], labels, permutations=199).macro_p_value <= 0.05
     assert REJECTED[0] <= rejected / runs <= REJECTED[1], rejected / runs
 
 
@@ -77,14 +77,14 @@ def test_the_p_value_is_scipys():
     truth = np.zeros(40, dtype=int)
     found = [np.where(random.random(40) < share, 0, 1) for share in (0.6, 0.8)]
     runs = [ImageCounts.from_labels(truth, labels, num_classes=2) for labels in found]
-    ours = compare_counts(*runs, permutations=20000, resamples=2).per_class["recall"]
+    ours = compare_counts(*runs, permutations=20000).per_class["recall"]
     right = [(labels == 0).astype(float) for labels in found]
     theirs = stats.permutation_test(
         right, lambda a, b, axis: b.mean(axis=axis) - a.mean(axis=axis), permutation_type="samples",
         n_resamples=20000, vectorized=True, random_state=0,
     )  # fmt: skip
     assert ours.difference[0] == pytest.approx(theirs.statistic)
-    assert ours.p_value[0] == pytest.approx(theirs.pvalue, abs=0.01)
+    assert ours.p_unadjusted[0] == pytest.approx(theirs.pvalue, abs=0.01)
 
 
 def test_swapping_is_swapping():
@@ -92,7 +92,7 @@ def test_swapping_is_swapping():
     first, second = everywhere(7, num_images=4), everywhere(8, num_images=4)
     second = DetectionBatch(second.detections, first.objects, 4)
     matches = [match_scores(batch, num_classes=3) for batch in (first, second)]
-    result = compare_detection(*matches, permutations=4000, resamples=2).overall["mAP_50"]
+    result = compare_detection(*matches, permutations=4000).overall["mAP_50"]
     settings = APSettings(num_classes=3)
 
     def value(parts):
@@ -107,41 +107,176 @@ def test_swapping_is_swapping():
         )
     assert result.difference == pytest.approx(apart[0], abs=1e-12)
     exact = np.mean(np.abs(apart) >= abs(apart[0]) - 1e-12)
-    assert result.p_value == pytest.approx(exact, abs=0.03)
+    assert result.p_unadjusted == pytest.approx(exact, abs=0.03)
 
 
 def test_a_run_is_no_better_than_itself():
     matches = match_scores(everywhere(9), num_classes=3, iou_thresholds=COCO_IOU_THRESHOLDS)
-    result = compare_detection(matches, matches, resamples=20, permutations=20)
+    result = compare_detection(matches, matches, permutations=20)
     for name, difference in result.overall.items():
-        parts = (difference.difference, difference.low, difference.high)
-        assert parts == pytest.approx((0, 0, 0), abs=1e-14) and difference.p_value == 1, name
+        assert difference.difference == pytest.approx(0, abs=1e-14) and difference.p_value == 1, name
+        assert np.isnan(difference.low) and np.isnan(difference.high), name  # nothing to estimate an interval from
     assert {"mAP", "mAP_50", "mAP_75"} <= set(result.overall)
     assert changed_images(*[matches.image_counts(score_threshold=0.3)] * 2) == ()
     assert result.to_dict()["overall"]["mAP"]["p_value"] == 1.0
 
 
-def test_holm_by_hand():
-    random = np.random.default_rng(26)
-    p_values = random.random(12) ** 3
-    order = np.argsort(p_values)
-    expected, highest = np.empty(12), 0.0
-    for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, (12 - rank) * p_values[index]))
-        expected[index] = highest
-    assert holm(p_values) == pytest.approx(expected)
-    assert holm(np.array([])).shape == (0,)
+def test_any_metric_of_equal_runs_is_significant_as_seldom_as_said():
+    """The family of the metrics over all classes, and that of the classes of a metric."""
+    random, runs = np.random.default_rng(28), 400
+    overall = per_class = 0
+    for run in range(runs):
+        counts = []
+        ease = random.beta(3, 2, (60, 6))
+        for _ in range(2):
+            tp, fp = random.binomial(2, ease), random.poisson(0.5, (60, 6))
+            image, label = (part.reshape(-1) for part in np.indices((60, 6)))
+            counts.append(ImageCounts(60, 6, image, label, np.stack([tp, fp, 2 - tp]).reshape(3, -1)))
+        result = compare_counts(*counts, permutations=199, seed=run)
+        overall += any(one.p_value <= 0.05 for one in result.overall.values())
+        per_class += bool((result.per_class["f1"].p_value <= 0.05).any())
+    assert overall / runs <= REJECTED[1] and per_class / runs <= REJECTED[1]
+    assert per_class / runs >= 0.02 and overall / runs >= 0.02  # and not for free
 
 
-def test_classes_are_corrected_and_enough_swaps_made():
-    random = np.random.default_rng(27)
-    truth = random.integers(0, 60, 400)
-    runs = [
-        ImageCounts.from_labels(truth, np.where(random.random(400) < 0.7, truth, 0), num_classes=60) for _ in range(2)
-    ]
-    result = compare_counts(*runs, resamples=2)
-    assert result.permutations == 1500
-    assert np.array_equal(result.per_class["f1"].p_adjusted, holm(result.per_class["f1"].p_value), equal_nan=True)
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
+def test_a_difference_is_significant_exactly_where_its_interval_leaves_0_out(level):
+    """Few images and whole counts: ties are common, and differences lie on the edge of the interval."""
+    seen = []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        number = int(random.integers(1, 40))
+        truth = random.integers(0, 3, number)
+        decided = [np.where(random.random(number) < share, truth, 0) for share in random.random(2)]
+        scores = [np.round(random.random((number, 3)) + np.eye(3)[truth] * share, 1) for share in random.random(2)]
+        result = compare_counts(
+            *(ImageCounts.from_labels(truth, labels, num_classes=3) for labels in decided),
+            auc=auc_swaps([scores[0]], [scores[1]], truth),
+            level=level,
+            permutations=int(random.choice([1, 19, 39, 99, 199])),
+            seed=seed,
+        )
+        alone = compare_auc([scores[0]], [scores[1]], truth, level=level, permutations=99, seed=seed)
+        rows = [(alone.macro.value, alone.macro.low, alone.macro.high, alone.macro_p_value)]
+        rows += zip(alone.difference.value, alone.difference.low, alone.difference.high, alone.p_value)
+        for one in (*result.overall.values(), *result.per_class.values()):
+            columns = [np.atleast_1d(part) for part in vars(one).values()]
+            _, _, difference, low, high, p_value, low_alone, high_alone, p_alone = columns
+            rows += zip(difference, low, high, p_value)
+            rows += zip(difference, low_alone, high_alone, p_alone)
+            assert (p_value >= p_alone)[~np.isnan(p_value)].all()
+            narrow = (low <= low_alone + 1e-12) & (high_alone <= high + 1e-12)
+            assert narrow[~np.isnan(low)].all()
+        for difference, low, high, p_value in rows:
+            if np.isnan(difference):
+                assert np.isnan(p_value) and np.isnan(low)
+                continue
+            assert 0 < p_value <= 1
+            found = bool(significant(p_value, level=level))
+            seen.append(found)
+            if np.isnan(low):
+                assert p_value == 1 and abs(difference) < 1e-12
+            else:
+                assert -1 <= low <= difference <= high <= 1
+                assert found == (low > 0 or high < 0), (difference, low, high, p_value)
+            assert verdict(difference, p_value, level=level) in (
+                ("better" if difference > 0 else "worse",) if found else ("not significant", "the same")
+            )
+    assert any(seen) and not all(seen)
+
+
+def test_a_detector_is_significantly_different_exactly_where_its_interval_leaves_0_out():
+    random = np.random.default_rng(29)
+    verdicts = set()
+    for seed in range(12):
+        first, second = (match_scores(simple_run(random, 40, quality), num_classes=1) for quality in (0.5, 0.75))
+        result = compare_detection(first, second, permutations=199, seed=seed)
+        for one in result.overall.values():
+            found = bool(significant(one.p_value, level=0.95))
+            verdicts.add(found)
+            assert found == (one.low > 0 or one.high < 0)
+    assert verdicts == {True, False}
+
+
+def test_family_tests_by_hand():
+    permuted = np.array([[1.0, 2.0], [-1.0, 4.0], [3.0, -2.0]]) / 10
+    found = family_tests(np.array([0.3, 0.1]), permuted, level=0.5)
+    # With the observed ones: |0.1, 0.1, 0.3, 0.3| and |0.2, 0.4, 0.2, 0.1|.
+    assert found.p_unadjusted.tolist() == [0.5, 1.0]
+    assert found.low_unadjusted == pytest.approx([0.3 - 0.1, 0.1 - 0.2])
+    scale = np.sqrt(np.array([0.2, 0.25]) / 4)
+    largest = np.sort([(np.abs(row) / scale).max() for row in (*permuted, [0.3, 0.1])])[::-1]
+    relative = np.array([0.3, 0.1]) / scale
+    assert found.p_value == pytest.approx([(largest >= one - 1e-12).sum() / 4 for one in relative])
+    assert found.high == pytest.approx(np.minimum(np.array([0.3, 0.1]) + np.maximum(largest[2] * scale, [0, 0.1]), 1))
+    # What is undefined when swapped speaks against a difference, and NaN stays.
+    permuted[:, 1] = np.nan
+    found = family_tests(np.array([0.3, 0.1]), permuted, level=0.5)
+    assert found.p_value[1] == 1 and (found.low[1], found.high[1]) == (-1, 1)
+    assert np.isnan(family_tests(np.array([np.nan]), permuted[:, :1]).p_value[0])
+
+
+def test_four_samples_are_no_proof():
+    """The mistake this replaces: p = 0."""
+    first, second = np.array([[0.8], [0.7], [0.2], [0.1]]), np.array([[0.1], [0.2], [0.7], [0.8]])
+    result = compare_auc([first], [second], np.array([[0], [0], [1], [1]]), permutations=5000)
+    assert result.macro.value == 1 and result.macro_p_value == pytest.approx(2 / 16, abs=0.02)
+    assert result.macro.low <= 0 <= result.macro.high
+    assert result.p_value[0] == pytest.approx(result.macro_p_value)
+
+
+def test_the_p_value_of_an_auc_is_scipys():
+    pytest.importorskip("scipy", minversion="1.9")  # older ones have no permutation test
+    from sklearn.metrics import roc_auc_score
+
+    random = np.random.default_rng(30)
+    labels = random.integers(0, 2, 30)
+    scores = [np.round(random.normal(size=30) + share * labels, 1) for share in (0.5, 1.5)]
+    ranks = [stats.rankdata(part) for part in scores]
+
+    def auc(column):
+        above, below = column[..., labels == 1], column[..., labels == 0]
+        return (np.sign(above[..., :, None] - below[..., None, :]) / 2 + 0.5).mean(axis=(-1, -2))
+
+    theirs = stats.permutation_test(
+        ranks, lambda a, b, axis: auc(b) - auc(a), permutation_type="samples",
+        n_resamples=4000, vectorized=True, random_state=0,
+    )  # fmt: skip
+    assert theirs.statistic == pytest.approx(roc_auc_score(labels, scores[1]) - roc_auc_score(labels, scores[0]))
+    ours = compare_auc([scores[0][:, None]], [scores[1][:, None]], labels[:, None], permutations=20000)
+    assert [ours.macro.value, ours.difference.value[0]] == pytest.approx([theirs.statistic] * 2)
+    assert ours.macro_p_value == pytest.approx(theirs.pvalue, abs=0.03)
+
+
+def test_swapping_ranks_is_adding_signs():
+    random = np.random.default_rng(31)
+    labels = np.array([0, 0, 1, 1, 1, -1])[:, None]
+    scores = [np.round(random.random((6, 1)), 1) for _ in range(2)]
+    found = auc_swaps([scores[0]], [scores[1]], labels)
+    kept = labels[:, 0] >= 0
+    ranks = [stats.rankdata(part[kept, 0]) for part in scores]
+    truth = labels[kept, 0] == 1
+
+    def auc(column):
+        return (np.sign(column[truth][:, None] - column[~truth][None]) / 2 + 0.5).mean()
+
+    for code in range(32):
+        swap = np.array([code >> at & 1 for at in range(5)], dtype=bool)
+        mixed = auc(np.where(swap, ranks[0], ranks[1])) - auc(np.where(swap, ranks[1], ranks[0]))
+        sign = np.append(1 - 2 * swap, 1)
+        assert (found.coefficients @ sign)[0] == pytest.approx(mixed, abs=1e-12)
+        assert found.mean @ sign == pytest.approx(mixed, abs=1e-12)
+
+
+def test_many_samples_are_swapped_as_few_are():
+    """Beyond 256 samples of a class the sum over the others is drawn from a normal distribution."""
+    random = np.random.default_rng(32)
+    labels = (random.random(1500) < 0.3).astype(int)[:, None]
+    common = random.normal(size=(1500, 1)) + labels
+    first, second = (common + random.normal(size=(1500, 1)) for _ in range(2))
+    result = compare_auc([first], [second + 0.1 * labels], labels)
+    assert result.p_value[0] == pytest.approx(result.macro_p_value, abs=0.03)  # the mean is summed over all samples
+    assert result.difference.high[0] == pytest.approx(result.macro.high, abs=0.003)
 
 
 def test_the_images_that_changed_most_come_first():

@@ -10,7 +10,7 @@ import pytest
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional import assignment
-from mm_metrics_plugin.functional.detection import APRecords, APSettings, average_precision, match_for_ap
+from mm_metrics_plugin.functional.coco_ap import APRecords, APSettings, average_precision, match_for_ap
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 from tests.functional.detection_problems import coco_eval, empty_batch, random_batch
 
@@ -94,6 +94,24 @@ def test_other_settings_equal_pycocotools():
         np.testing.assert_allclose(result.recall, recall.transpose(2, 3, 0, 1), rtol=0, atol=1e-12, equal_nan=True)
 
 
+def test_detections_on_one_crowd_do_not_wait_for_each_other(monkeypatch):
+    """The number of rounds does not grow with the number of detections, so the time is not quadratic."""
+    random = np.random.default_rng(0)
+    corners = random.uniform(0, 900, (3000, 2))
+    boxes = np.concatenate([corners, corners + random.uniform(5, 50, (3000, 2))], axis=1)
+    detections = Detections(np.zeros(3000), boxes, random.random(3000), np.zeros(3000))
+    objects = Objects([0, 0], [[0, 0, 1000, 1000], boxes[0]], [0, 0], crowd=[True, False])
+    rounds = []
+    starts = assignment.group_starts
+    monkeypatch.setattr(assignment, "group_starts", lambda groups: rounds.append(len(groups)) or starts(groups))
+    settings = APSettings(num_classes=1)
+    records = match_for_ap(detections, objects, settings)
+    assert len(rounds) < 50
+    expected = _coco_numbers(DetectionBatch(detections, objects, 1), 1)
+    found = list(average_precision(records, settings).to_dict().values())
+    np.testing.assert_allclose(found, _undefined_as_nan(expected.stats), rtol=0, atol=1e-10, equal_nan=True)
+
+
 def test_more_than_a_hundred_detections_of_a_class_in_an_image():
     random = np.random.default_rng(0)
     objects = np.array([[x, y, x + 20, y + 20] for x in range(0, 300, 25) for y in range(0, 300, 25)], dtype=float)
@@ -108,7 +126,9 @@ def test_more_than_a_hundred_detections_of_a_class_in_an_image():
     expected = _coco_numbers(batch, 2).stats
     result = _ours(batch, APSettings(num_classes=2))
     np.testing.assert_allclose(list(result.to_dict().values()), _undefined_as_nan(expected), rtol=0, atol=1e-10)
-    assert len(match_for_ap(batch.detections, batch.objects, APSettings(num_classes=2)).score) == 200
+    records = match_for_ap(batch.detections, batch.objects, APSettings(num_classes=2))
+    assert len(records.score) == 900 and len(records.best(100).score) == 200
+    assert records.most_detections == np.bincount(batch.detections.labels).max() > 400
 
 
 def test_records_of_batches_in_any_order_give_the_same():

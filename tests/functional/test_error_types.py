@@ -19,14 +19,14 @@ from tidecv.errors.main_errors import (
 from mm_metrics_plugin.functional.boxes import xyxy_to_xywh
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
-from tests.functional.detection_problems import everywhere, random_batch
+from tests.functional.detection_problems import dense_batch, everywhere, random_batch
 
 THEIRS = dict(zip(ERROR_TYPES, (ClassError, BoxError, OtherError, DuplicateError, BackgroundError, MissedError)))
 
 
-def tide(batch, **options):
+def tide(batch, max_dets=100, **options):
     """The package's run on a batch."""
-    truth, found = tidecv.Data("truth", max_dets=100), tidecv.Data("found", max_dets=100)
+    truth, found = tidecv.Data("truth", max_dets=max_dets), tidecv.Data("found", max_dets=max_dets)
     for image in range(batch.num_images):
         truth.add_image(image, str(image))
     boxes = xyxy_to_xywh(batch.objects.boxes)
@@ -72,6 +72,17 @@ def test_ties_crowds_and_absent_classes_fall_as_in_tidecv(seed):
     else:  # the package divides by the number of classes it has seen detections of
         missed = int((~batch.objects.crowd).sum())
         assert ours.totals == {**dict.fromkeys(ERROR_TYPES, 0), "missed": missed}
+
+
+@pytest.mark.parametrize("max_dets", [None, 100])
+def test_all_detections_are_used_unless_tidecvs_limit_is_asked_for(max_dets):
+    """Hundreds of detections per image; the limit of tidecv is of all classes together."""
+    batch, num_classes = dense_batch(1, ties=False)
+    assert np.bincount(batch.detections.image).min() > 250
+    ours = error_types(batch, num_classes=num_classes, max_dets=max_dets)
+    check(ours, tide(batch, max_dets=max_dets or 10**6))
+    used = len(batch.detections) if max_dets is None else max_dets * batch.num_images
+    assert (ours.detections, ours.max_dets) == (used, max_dets)
 
 
 def test_gains_per_class_add_up_to_the_mean():

@@ -1,4 +1,4 @@
-"""Intervals: of draws made by hand, of DeLong's by its definition, and whether they hold the truth."""
+"""Confidence intervals: against formulas written out, against resamples made by hand, and where there is none."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from scipy import stats
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.auc import one_vs_rest_auc
+from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
 from mm_metrics_plugin.functional.confusion import confusion_report, counts_report
 from mm_metrics_plugin.functional.delong import auc_intervals, compare_auc
-from mm_metrics_plugin.functional.detection import APSettings, average_precision, match_for_ap
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 from mm_metrics_plugin.functional.image_counts import ImageCounts
-from mm_metrics_plugin.functional.intervals import bootstrap_counts, bootstrap_detection, bootstrap_means
+from mm_metrics_plugin.functional.intervals import (
+    TOO_FEW_IMAGES,
+    TOO_FEW_OBJECTS,
+    UNDEFINED,
+    Interval,
+    bootstrap_counts,
+    bootstrap_detection,
+    bootstrap_means,
+)
 from mm_metrics_plugin.functional.resampling import WeightedFigures, drawn_images, over_draws, quantiles
 from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
 from tests.functional.detection_problems import everywhere
+from tests.functional.interval_reference import Ratio, auc_interval, count_intervals, f1_of, shrunken, wilson
 
 BOX = np.array([0.0, 0.0, 10.0, 10.0])
-COVERED = (0.92, 0.98)
 
 
 def simple_run(random, num_images, quality):
@@ -91,8 +99,9 @@ def test_the_same_seed_gives_the_same_interval_however_it_is_cut():
     ]
     # The same draws; sums may round otherwise.
     assert np.allclose(parts[0], parts[1:], rtol=0, atol=1e-14)
+    matches = match_scores(everywhere(6, num_images=60), num_classes=3)
     first, second, other = (bootstrap_detection(matches, resamples=50, seed=seed).to_dict() for seed in (1, 1, 2))
-    assert first == second and first != other
+    assert first["overall"] == second["overall"] != other["overall"]
 
 
 def test_quantiles_are_numpys():
@@ -119,47 +128,165 @@ def test_counts_of_a_classifier():
     assert many.of_images(np.array([True, False, False])).totals()[1].tolist() == [0, 1]
 
 
-def test_a_class_that_is_not_there_has_no_interval():
-    counts = ImageCounts.from_labels(np.array([0, 1, 0]), np.array([0, 1, 1]), num_classes=3)
-    result = bootstrap_counts(counts, resamples=50)
-    assert np.isnan(result.per_class["recall"].low[2]) and not np.isnan(result.per_class["recall"].low[0])
-    for options in (dict(level=1.0), dict(resamples=0)):
-        with pytest.raises(ValueError, match="must"):
-            bootstrap_counts(counts, **options)
+def random_counts(random, images, classes, *, rate=0.4):
+    """(images, classes) TP, FP, FN; classes become rarer."""
+    rates = rate / np.arange(1, classes + 1)
+    difficulty = random.gamma(2, 0.5, (images, 1))
+    tp, fp, fn = (random.poisson(share * rates * difficulty, (images, classes)) for share in (3, 1, 1))
+    return tp, fp, fn
 
 
-def test_rates_are_covered():
-    """500 samples of images that differ in difficulty, so that detections of an image are not independent."""
-    random, runs, number = np.random.default_rng(11), 500, 120
-    truth = {"micro_precision": 0.6 * 4 / (0.6 * 4 + 1.0), "micro_recall": 0.6}
-    hits = dict.fromkeys(truth, 0)
-    for run in range(runs):
-        ease = random.beta(3, 2, number)  # mean 0.6
-        tp = random.binomial(4, ease)
-        fp = random.poisson(2.5 * (1 - ease))  # mean 1
-        image = np.arange(number)
-        counts = ImageCounts(number, 1, image, np.zeros(number, dtype=int), np.stack([tp, fp, 4 - tp]))
-        result = bootstrap_counts(counts, resamples=250, seed=run)
-        for name, value in truth.items():
-            hits[name] += result.overall[name].low <= value <= result.overall[name].high
-    for name, count in hits.items():
-        assert COVERED[0] <= count / runs <= COVERED[1], (name, count / runs)
+def image_counts(tp, fp, fn):
+    counts = np.stack([tp, fp, fn])
+    image, label = np.nonzero(counts.any(axis=0))
+    return ImageCounts(len(tp), tp.shape[1], image, label, counts[:, image, label])
 
 
-def test_average_precision_is_covered():
-    random, runs = np.random.default_rng(12), 500
-    everything = match_scores(simple_run(random, 60000, 0.7), num_classes=1)
-    truth = float(
-        WeightedFigures(everything.image_counts(score_threshold=0.5), everything).of_all().overall["mAP_50"][0]
+@pytest.mark.parametrize("seed", range(6))
+def test_intervals_of_counts_are_the_formulas_written_out(seed):
+    random = np.random.default_rng(seed)
+    tp, fp, fn = random_counts(random, 80, 5)
+    result = bootstrap_counts(image_counts(tp, fp, fn), level=0.9)
+    for name, ends in count_intervals(tp, fp, fn, 0.9).items():
+        assert (result.overall[name].low, result.overall[name].high) == pytest.approx(ends, abs=1e-10), name
+    for name, trials in (("precision", tp + fp), ("recall", tp + fn), ("f1", tp + fp + fn)):
+        for label in range(5):
+            one, low, high = Ratio(tp[:, label], trials[:, label]), *(getattr(result.per_class[name], e) for e in ENDS)
+            if name == "f1":
+                enough, change = one.images >= 30, f1_of
+            else:
+                enough, change = one.trials >= 10 and one.images >= 5, float
+            expected = [change(end) for end in one.interval(0.9)] if enough else [np.nan, np.nan]
+            assert [low[label], high[label]] == pytest.approx(expected, abs=1e-10, nan_ok=True), (name, label)
+
+
+ENDS = ("low", "high")
+
+
+def test_intervals_of_average_precision_are_the_formulas_written_out():
+    batch = everywhere(12, num_images=60)
+    matches = match_scores(batch, num_classes=3)
+    result = bootstrap_detection(matches, level=0.9, resamples=40, seed=2)
+    figures = WeightedFigures(matches.image_counts(score_threshold=0.3), matches)
+    draws = over_draws(figures, drawn_images(60, draws=40, seed=2, at_once=64)).per_class["AP_50"]
+    value = result.per_class["AP_50"].value
+    chosen = matches.object_in_range
+    objects = np.bincount(matches.object_label[chosen], minlength=3)
+    tp, used = matches.flags(0.5, coco_areas=True)
+    near, biases, variances, floors = shrunken(value, objects), [], [], []
+    for label in range(3):
+        hits = tp[used & (matches.records.label == label)]
+        bias = 0.0
+        for earlier, at in enumerate(np.flatnonzero(hits)):  # rank at + 1, so many hits before it
+            bias += (1 - (earlier + (1 + near[label]) / 2) / (at + 1)) / (at + 1) / objects[label]
+        biases.append(bias)
+        variances.append(draws[:, label].var() * 60 / 59)
+        floors.append(near[label] * (1 - near[label]) / objects[label])
+        images = len(np.unique(matches.object_image[chosen & (matches.object_label == label)]))
+        share = near[label] - bias
+        size = share * (1 - share) / max(variances[-1], floors[-1])
+        ends = wilson(value[label], size, images, 0.9, center=value[label] - bias)
+        if images >= 30:
+            found = result.per_class["AP_50"]
+            assert (found.low[label], found.high[label]) == pytest.approx(ends, abs=1e-10)
+    total = draws.mean(axis=1).var() * 60 / 59
+    total += sum(max(floor - variance, 0) for floor, variance in zip(floors, variances)) / 9
+    share = np.mean(near) - np.mean(biases)
+    with_objects = len(np.unique(matches.object_image[chosen]))
+    ends = wilson(
+        value.mean(), share * (1 - share) / total, with_objects - 1, 0.9, center=value.mean() - np.mean(biases)
     )
-    covered, percentile = 0, 0
-    for run in range(runs):
-        matches = match_scores(simple_run(random, 400, 0.7), num_classes=1)
-        interval = bootstrap_detection(matches, resamples=200, seed=run).overall["mAP_50"]
-        covered += interval.low <= truth <= interval.high
-        percentile += 2 * interval.value - interval.high <= truth <= 2 * interval.value - interval.low
-    assert COVERED[0] <= covered / runs <= COVERED[1], covered / runs
-    assert percentile < covered  # why they are reflected
+    assert (result.overall["mAP_50"].low, result.overall["mAP_50"].high) == pytest.approx(ends, abs=1e-10)
+
+
+def test_no_recall_of_13_objects_is_not_certain():
+    """The mistake this replaces: [0, 0]."""
+    counts = ImageCounts.from_labels(np.zeros(13, dtype=int), np.ones(13, dtype=int), num_classes=2)
+    recall = bootstrap_counts(counts).per_class["recall"]
+    assert (recall.value[0], recall.low[0]) == (0, 0) and 0.15 < recall.high[0] < 0.35
+    turned = ImageCounts.from_labels(np.zeros(13, dtype=int), np.zeros(13, dtype=int), num_classes=2)
+    recall = bootstrap_counts(turned).per_class["recall"]
+    assert (recall.value[0], recall.high[0]) == (1, 1) and 0.65 < recall.low[0] < 0.85
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_intervals_contain_their_value_inside_0_to_1_and_have_a_width(seed):
+    random = np.random.default_rng(seed)
+    for images in (4, 20, 35, 200):
+        batch = everywhere(seed, num_images=images)
+        matches = match_scores(batch, num_classes=3)
+        several = bootstrap_detection(matches, resamples=20, seed=seed)
+        single = bootstrap_counts(ImageCounts.from_labels(*random.integers(0, 40, (2, images)), num_classes=40))
+        for found in (several, single):
+            for interval in (*found.overall.values(), *found.per_class.values()):
+                value, low, high = (np.atleast_1d(part) for part in (interval.value, interval.low, interval.high))
+                reason = np.atleast_1d(interval.reason)
+                given = reason == ""
+                assert np.array_equal(given, ~np.isnan(low)) and np.array_equal(given, ~np.isnan(high))
+                assert ((low >= 0) & (low <= value) & (value <= high) & (high <= 1) & (low < high))[given].all()
+                assert np.array_equal(reason == UNDEFINED, np.isnan(value))
+
+
+def test_perfect_and_useless_detectors_have_intervals_too():
+    image, box = np.arange(40), np.tile(BOX, (40, 1))
+    for shift, value in ((0, 1.0), (30, 0.0)):
+        found = Detections(image, box + shift, np.linspace(0.9, 0.5, 40), np.zeros(40))
+        matches = match_scores(DetectionBatch(found, Objects(image, box, np.zeros(40)), 40), num_classes=1)
+        for name, interval in bootstrap_detection(matches, resamples=50).overall.items():
+            assert interval.value == pytest.approx(value) and 0.03 < interval.high - interval.low < 0.3, name
+
+
+def test_below_the_limits_there_is_no_interval_but_a_reason():
+    counts = ImageCounts.from_labels(np.array([0, 1, 0]), np.array([0, 1, 1]), num_classes=3)
+    result = bootstrap_counts(counts)
+    recall = result.per_class["recall"]
+    assert recall.reason.tolist() == [TOO_FEW_OBJECTS, TOO_FEW_OBJECTS, UNDEFINED] and np.isnan(recall.low).all()
+    assert result.overall["macro_f1"].reason == TOO_FEW_IMAGES
+    assert result.to_dict()["per_class"]["recall"]["reason"] == [TOO_FEW_OBJECTS, TOO_FEW_OBJECTS, UNDEFINED]
+    assert result.to_dict()["overall"]["micro_recall"]["reason"] == TOO_FEW_OBJECTS
+    # From 10 objects in 5 images on, and from 30 images on.
+    for images, per_image, enough in ((4, 5, False), (5, 2, True), (9, 1, False), (10, 1, True)):
+        tp, fn = np.full((images, 1), per_image), np.zeros((images, 1), dtype=int)
+        given = bootstrap_counts(image_counts(tp, fn, fn)).overall["micro_recall"].reason == ""
+        assert given == enough
+    for images, reason in ((29, TOO_FEW_IMAGES), (30, "")):
+        tp, fp, fn = (np.full((images, 2), number) for number in (2, 1, 0))
+        found = bootstrap_counts(image_counts(tp, fp, fn))
+        for name in ("macro_f1", "f1_of_means", "mean_precision", "mean_recall", "micro_f1"):
+            assert found.overall[name].reason == reason, name
+        assert found.per_class["f1"].reason.tolist() == [reason] * 2
+        matches = match_scores(simple_run(np.random.default_rng(0), images, 0.7), num_classes=1)
+        areas = bootstrap_detection(matches, resamples=20)
+        assert areas.overall["mAP_50"].reason == areas.per_class["AP_50"].reason[0] == reason
+    assert str(Interval(0.5, np.nan, np.nan, TOO_FEW_IMAGES)) == "0.5000 (too few images)"
+    with pytest.raises(ValueError, match="must"):
+        bootstrap_counts(counts, level=1.0)
+    with pytest.raises(ValueError, match="must"):
+        bootstrap_detection(match_scores(everywhere(1), num_classes=3), resamples=0)
+
+
+def test_one_number_has_one_interval():
+    random = np.random.default_rng(3)
+    truth = random.integers(0, 3, 60)
+    decided = np.where(random.random(60) < 0.7, truth, random.integers(0, 3, 60))
+    overall = bootstrap_counts(ImageCounts.from_labels(truth, decided, num_classes=3)).overall
+    assert overall["micro_precision"] == overall["micro_recall"] == overall["micro_f1"]
+    tp, fp, fn = random_counts(random, 60, 1, rate=1.0)
+    found = bootstrap_counts(image_counts(tp, fp, fn))
+    for mean, each in (("mean_precision", "precision"), ("mean_recall", "recall"), ("macro_f1", "f1")):
+        assert found.overall[mean].low == found.per_class[each].low[0]
+    assert found.overall["f1_of_means"].low == found.overall["micro_f1"].low == found.per_class["f1"].low[0]
+
+
+def test_objects_of_one_image_count_less_than_objects_of_many():
+    widths = []
+    for images, per_image in ((120, 1), (12, 10)):
+        found = np.arange(images) % 4 > 0
+        tp = (found * per_image)[:, None]
+        recall = bootstrap_counts(image_counts(tp, 0 * tp, per_image - tp)).overall["micro_recall"]
+        assert recall.value == 0.75
+        widths.append(recall.high - recall.low)
+    assert widths[1] > 2 * widths[0]
 
 
 def test_means_are_those_of_scipy():
@@ -173,6 +300,7 @@ def test_means_are_those_of_scipy():
         assert ours[name].value == pytest.approx(column.mean())
         assert ours[name].low == pytest.approx(theirs.confidence_interval.low, abs=0.02)
         assert ours[name].high == pytest.approx(theirs.confidence_interval.high, abs=0.02)
+    assert bootstrap_means(values[:9], names=["a", "b"])["a"].reason == TOO_FEW_OBJECTS
 
 
 # --- DeLong -----------------------------------------------------------------------------------------------------------
@@ -195,16 +323,14 @@ def test_delong_is_its_definition(digits):
     random = np.random.default_rng(digits)
     labels = random.integers(0, 3, 70)
     first, second = (np.round(random.normal(size=(70, 3)) + np.eye(3)[labels], digits) for _ in range(2))
-    ours, both = auc_intervals([first[:30], first[30:]], labels), compare_auc([first], [second], labels, level=0.9)
+    ours, both = auc_intervals([first[:30], first[30:]], labels, level=0.9), compare_auc([first], [second], labels)
     for label in range(3):
         aucs, covariance = direct(first[:, label], second[:, label], labels == label)
         assert ours.per_class.value[label] == pytest.approx(aucs[0], abs=1e-14)
         assert ours.standard_error[label] ** 2 == pytest.approx(covariance[0, 0], abs=1e-15)
         assert both.difference.value[label] == pytest.approx(aucs[1] - aucs[0], abs=1e-14)
-        error = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
-        assert both.p_value[label] == pytest.approx(2 * stats.norm.sf(abs(aucs[1] - aucs[0]) / error), abs=1e-12)
-        low, high = stats.norm.interval(0.9, aucs[1] - aucs[0], error)
-        assert (both.difference.low[label], both.difference.high[label]) == pytest.approx((low, high), abs=1e-12)
+        ends = [getattr(ours.per_class, name)[label] for name in ("value", "low", "high")]
+        assert ends == pytest.approx(auc_interval(first[:, label], labels == label, 0.9), abs=1e-12)
     assert ours.per_class.value == pytest.approx(one_vs_rest_auc([first], labels), abs=1e-15)
     assert ours.macro.value == pytest.approx(ours.per_class.value.mean())
 
@@ -218,27 +344,33 @@ def test_the_mean_of_two_classes_of_one_score_is_as_sure_as_either():
     assert result.macro_standard_error == pytest.approx(result.standard_error[0], abs=1e-15)
 
 
-def test_auc_is_covered():
-    random, runs = np.random.default_rng(5), 500
-    truth = stats.norm.cdf(1 / np.sqrt(2))
-    labels = np.arange(150) % 3 == 0
-    scores = random.normal(size=(runs, 150)) + labels
-    found = [auc_intervals([row[:, None]], labels[:, None].astype(int)).macro for row in scores]
-    covered = np.mean([interval.low <= truth <= interval.high for interval in found])
-    assert COVERED[0] <= covered <= COVERED[1], covered
+def test_separated_classes_have_an_interval_with_a_width():
+    for positives, negatives in ((1, 1), (1, 50), (5, 5), (100, 100)):
+        labels = np.repeat([1, 0], [positives, negatives])[:, None]
+        for scores, value in ((labels + 0.0, 1.0), (-labels + 0.0, 0.0)):
+            result = auc_intervals([scores], labels)
+            assert result.macro.value == value and result.macro.low <= value <= result.macro.high
+            assert 0.01 < result.macro.high - result.macro.low < 0.999
 
 
-def test_the_mean_auc_of_classes_is_covered():
-    random, runs = np.random.default_rng(6), 500
-    truth = stats.norm.cdf(1 / np.sqrt(2))  # each class against the rest, whatever their shares
-    covered = 0
-    for _ in range(runs):
-        labels = random.integers(0, 4, 160)
-        # A common part makes the classes' AUCs depend on each other.
-        noise = np.sqrt(0.5) * (random.normal(size=(160, 4)) + random.normal(size=(160, 1)))
-        macro = auc_intervals([noise + np.eye(4)[labels]], labels).macro
-        covered += macro.low <= truth <= macro.high
-    assert COVERED[0] <= covered / runs <= COVERED[1], covered / runs
+def test_a_class_of_one_sample_does_not_take_the_interval_of_the_mean_away():
+    """The mistake this replaces: NaN without a message."""
+    random = np.random.default_rng(8)
+    labels = np.array([0] * 30 + [1] * 30 + [2])
+    result = auc_intervals([random.random((61, 3)) + np.eye(3)[labels] * 0.5], labels)
+    assert not np.isnan(result.per_class.low).any() and (result.per_class.low < result.per_class.high).all()
+    assert 0 <= result.macro.low <= result.macro.value <= result.macro.high <= 1
+    assert np.isnan(result.standard_error[2]) and not np.isnan(result.macro_standard_error)
+    alone = auc_intervals([random.random((61, 3)) + np.eye(3)[labels] * 0.5], np.where(labels == 2, 1, labels))
+    assert result.macro.high - result.macro.low > alone.macro.high - alone.macro.low
+
+
+def test_two_classes_are_one_question():
+    random = np.random.default_rng(9)
+    labels = random.integers(0, 2, 40)
+    for score in (random.normal(size=40) + labels, labels + 0.0):
+        result = auc_intervals([np.stack([-score, score], axis=1)], labels)
+        assert (result.macro.low, result.macro.high) == (result.per_class.low[0], result.per_class.high[0])
 
 
 def test_undefined_aucs_stay_so():

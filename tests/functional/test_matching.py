@@ -369,14 +369,15 @@ def test_the_text_tells_right_confused_false_and_missed_apart():
         "protocol coco, IoU >= 0.5, score >= 0.3",
         "9 detections used, 1 below the threshold, 1 ignored",
         "10 objects, 1 ignored",
-        "2 on the diagonal, 3 between classes, 4 detections on background, 5 objects missed",
+        "2 on the diagonal, 3 between classes, 4 detections without a match, 5 objects without",
     ]
     assert (coco.objects_counted_again, coco.detections_counted_again, coco.duplicates) == (0, 0, None)
     mmdet = match(detections, objects, num_classes=3, protocol="mmdet")
     assert str(mmdet).splitlines()[1:] == [
         "10 detections used, 1 below the threshold, 0 ignored",
         "11 objects, 0 ignored",  # what is a crowd to others counts as an object
-        "3 on the diagonal, 3 between classes, 4 detections on background, 8 objects missed",  # confused ones as well
+        # Of objects without a match, those that are confused as well.
+        "3 on the diagonal, 3 between classes, 4 detections without a match, 8 objects without",
         "0 duplicates counted as right, rows count 3 more than the objects, columns 0 more than the detections",
     ]
 

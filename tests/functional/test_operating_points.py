@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from mm_metrics_plugin.functional.curves import classification_curves, detection_curves
-from mm_metrics_plugin.functional.detection import APSettings, average_precision, match_for_ap
+from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
+from mm_metrics_plugin.functional.curves import classification_curves, corner_curve, count_curve, detection_curves
 from mm_metrics_plugin.functional.ks import score_ks
 from mm_metrics_plugin.functional.matching import match
 from mm_metrics_plugin.functional.operating_points import Rule, operating_points
@@ -145,6 +145,32 @@ def test_nothing_found():
 
 
 # --- classification ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_corners_of_a_curve_have_its_best_thresholds(seed):
+    random = np.random.default_rng(seed)
+    size = int(random.integers(1, 30))
+    scores = random.integers(0, random.choice([2, 8, 100]), size).astype(np.float32)
+    own = random.random(size) < random.choice([0.0, 0.1, 0.5, 1.0])
+    ranked, positives = np.sort(scores), np.sort(scores[own])
+    whole, corners = count_curve(ranked, positives), corner_curve(ranked, positives)
+    np.testing.assert_array_equal(corners.youden(), whole.youden())
+    for level in (0.0, 0.3, 0.5, 0.95, 1.0):
+        for name, held, wanted, nothing in (
+            ("sensitivity_at", whole.specificity, whole.recall, (0.0, np.inf)),
+            ("specificity_at", whole.recall, whole.specificity, (1.0, np.inf)),
+        ):
+            allowed = np.flatnonzero(held >= level)
+            if not own.any() or own.all():
+                expected = (np.nan, np.nan)
+            elif not len(allowed) or (name == "specificity_at" and level == 0):
+                expected = nothing
+            else:
+                best = allowed[wanted[allowed].argmax()]
+                expected = (wanted[best], whole.thresholds[best])
+            np.testing.assert_array_equal(getattr(whole, name)(level), expected)
+            np.testing.assert_array_equal(getattr(corners, name)(level), expected)
 
 
 @pytest.mark.parametrize("digits", [1, 6])

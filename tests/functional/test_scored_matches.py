@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-
 import numpy as np
 import pytest
 
 from mm_metrics_plugin.functional.boxes import stable_order
-from mm_metrics_plugin.functional.detection import APSettings, average_precision, match_for_ap
+from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch
 from mm_metrics_plugin.functional.matching import match
 from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
 from mm_metrics_plugin.functional.sizes import size_ranges, size_report
 from mm_metrics_plugin.functional.weighted_ap import WeightedAP
 from mm_metrics_plugin.states.scored_matches import ScoredMatchState
-from tests.functional.detection_problems import coco_eval, random_batch
+from tests.functional.detection_problems import accumulated, random_batch
 
 
 def repeated(batch, weights):
@@ -25,15 +22,6 @@ def repeated(batch, weights):
         [batch.images(image, image + 1) for image, weight in enumerate(weights) for _ in range(int(weight))]
         or [batch.images(0, 0)]
     )
-
-
-def accumulated(batch, num_classes):
-    """What pycocotools makes of a batch."""
-    evaluation = coco_eval(batch, num_classes)
-    with contextlib.redirect_stdout(io.StringIO()):
-        evaluation.evaluate()
-        evaluation.accumulate()
-    return evaluation.eval
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -134,11 +122,11 @@ def test_sizes_are_those_of_pycocotools(seed):
     batch, num_classes = random_batch(seed, odd_boxes=False)
     report = size_report(batch, num_classes=num_classes, score_threshold=0.0)
     evaluation = accumulated(batch, num_classes)
-    precision = evaluation["precision"][..., 1:, -1]  # thresholds, levels, classes, sizes
+    precision = evaluation["precision"][..., -1]  # thresholds, levels, classes, sizes
     theirs = np.where(precision == -1, np.nan, precision)
     assert np.allclose(report.average_precision, theirs.mean(axis=(0, 1)).T, rtol=0, atol=1e-12, equal_nan=True)
     assert np.allclose(report.average_precision_50, theirs[0].mean(axis=0).T, rtol=0, atol=1e-12, equal_nan=True)
-    recall = evaluation["recall"][0, :, 1:, -1].T
+    recall = evaluation["recall"][0, :, :, -1].T
     defined = report.objects > 0
     assert np.array_equal(np.where(defined, report.tp / np.maximum(report.objects, 1), -1), recall)
 
@@ -146,7 +134,7 @@ def test_sizes_are_those_of_pycocotools(seed):
 def test_own_edges_split_the_objects():
     batch, num_classes = random_batch(5, crowds=False)
     report = size_report(batch, num_classes=num_classes, edges=[50.5, 120.5, 300.5])
-    assert report.objects.sum() == len(batch.objects) and len(report.figures()) == 4
+    assert report.objects[0].sum() == report.objects[1:].sum() == len(batch.objects) and len(report.figures()) == 5
     with pytest.raises(ValueError, match="ascending"):
         size_ranges([100, 50])
 

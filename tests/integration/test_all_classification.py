@@ -38,7 +38,7 @@ def test_the_numbers_are_those_of_mmpretrain(finished):
 def test_the_metrics_agree_with_each_other(finished):
     _, rows = finished
     for row in rows:
-        counts = {key: [row[f"single-label/{key}_{name}"] for name in CLASSES] for key in ("tp", "fp", "tn", "fn")}
+        counts = {key: [row[f"single-label/{key}/{name}"] for name in CLASSES] for key in ("tp", "fp", "tn", "fn")}
         samples = row["single-label/sample_count"]
         assert all(sum(cells) == samples for cells in zip(*counts.values()))
         assert row["single-label/accuracy"] == sum(counts["tp"]) / samples == row["single-label/f1_micro"]
@@ -46,8 +46,8 @@ def test_the_metrics_agree_with_each_other(finished):
         assert abs(row["multi-label/auc"] - row["single-label/auc"]) <= row["multi-label/auc_error"] + 1e-12
         for name in CLASSES:
             # A rising curve that is at most ks above the diagonal, and somewhere is, cannot have another area.
-            ks = row[f"single-label/ks_{name}"]
-            assert ks - 1e-12 <= row[f"single-label/auc_{name}"] <= 1 - (1 - ks) ** 2 / 2 + 1e-12
+            ks = row[f"single-label/ks/{name}"]
+            assert ks - 1e-12 <= row[f"single-label/auc/{name}"] <= 1 - (1 - ks) ** 2 / 2 + 1e-12
         assert 0 <= row["single-label/ece"] <= row["single-label/mce"] <= 1
         assert 0 <= row["single-label/brier"] <= 2 and row["single-label/nll"] >= 0
 

@@ -60,7 +60,7 @@ def tested(training):
 
 def test_test_tool_gives_the_numbers_of_the_log(tested):
     logged = scalars(tested, "det/f1")[-1]
-    for key in ("det/f1", "det/mAP", "det/tp", "det/fp_disc"):
+    for key in ("det/f1", "det/mAP", "det/tp", "det/fp/disc"):
         assert score_of_test_tool(tested / "test", key) == logged[key]
 
 
@@ -94,7 +94,7 @@ def report_of(config, options, work_dir, matching):
     """What ``mm-metrics detection`` says of the results that ``tools/test.py --out`` wrote."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "mm_metrics_plugin.cli", "detection", str(config), str(work_dir / "results.pkl")),
+            *(sys.executable, "-m", "mm_metrics_command", "detection", str(config), str(work_dir / "results.pkl")),
             *("--matching", matching, "--format", "json", "--cfg-options", *options),
         ],
         cwd=work_dir,
@@ -114,7 +114,7 @@ def test_the_report_of_the_results_equals_the_log(training, tested):
     assert found["mean_recall"] == log["det/recall"]
     assert sum(row["tp"] for row in found["per_class"]) == log["det/tp"] > 0
     for row in found["per_class"]:
-        assert (row["tp"], row["fp"], row["fn"]) == tuple(log[f"det/{key}_{row['name']}"] for key in ("tp", "fp", "fn"))
+        assert (row["tp"], row["fp"], row["fn"]) == tuple(log[f"det/{key}/{row['name']}"] for key in ("tp", "fp", "fn"))
 
 
 def test_the_matrix_of_a_real_detector_is_that_of_the_stock_tool(training, tested):

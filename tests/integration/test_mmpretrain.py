@@ -29,7 +29,7 @@ def test_every_epoch_is_logged_with_names_of_classes(training):
     rows = scalars(work_dir, KEY)
     assert len(rows) == 2
     for row in rows:
-        named = [row[f"{KEY}_{name}"] for name in ("disc", "frame", "stripes", "triangle")]
+        named = [row[f"{KEY}/{name}"] for name in ("disc", "frame", "stripes", "triangle")]
         assert row[KEY] == pytest.approx(np.mean(named), abs=1e-12)
         assert 0 <= row[KEY] <= 1
 

@@ -54,6 +54,37 @@ def test_multi_label(tmp_path):
     assert read_classification(write(tmp_path, scored)).targets[1].tolist() == [1, 0, -1, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("more", "task", "reason"),
+    [
+        ({}, "single-label", "every sample has one true label and one predicted label"),
+        ({"pred_label": lambda n: None}, "single-label", "every sample has one true label"),
+        ({"gt_label": lambda n: torch.tensor([0, 1])[: 1 + (n == 3)]}, "multi-label", "number 3 has 2 true labels"),
+        ({"gt_label": lambda n: torch.tensor([0])[: int(n != 4)]}, "multi-label", "number 4 has 0 true labels"),
+        ({"pred_label": lambda n: torch.tensor([0, 1])[: 1 + (n == 3)]}, "multi-label", "3 has 2 predicted labels"),
+        ({"pred_label": lambda n: torch.tensor([0])[: int(n != 2)]}, "multi-label", "2 has 0 predicted labels"),
+        ({"gt_score": lambda n: torch.eye(5)[n % 5]}, "multi-label", "number 0 has a 'gt_score'"),
+        ({"gt_score": lambda n: torch.eye(5)[0] if n == 6 else None}, "multi-label", "number 6 has a 'gt_score'"),
+        ({"pred_score": lambda n: torch.full((5,), 0.3)}, "single-label", "20 of 20 samples do not sum to 1"),
+        ({"pred_score": lambda n: torch.arange(5.0)}, "single-label", "one predicted label"),
+    ],
+)
+def test_the_task_is_inferred_from_all_samples(tmp_path, more, task, reason):
+    results = read_classification(write(tmp_path, samples(**more)))
+    assert results.task == task and results.task_reason.endswith(reason)
+    assert (results.labels is None) == (task == "multi-label")
+    as_multi_label = read_classification(write(tmp_path, samples(**more)), task="multi-label")
+    assert as_multi_label.task_reason == "--task"
+    expected = results.as_multi_label("").targets
+    np.testing.assert_array_equal(as_multi_label.targets, expected)
+    if (expected.sum(axis=1) == 1).all():
+        labels = read_classification(write(tmp_path, samples(**more)), task="single-label").labels
+        np.testing.assert_array_equal(labels, expected.argmax(axis=1))
+    else:
+        with pytest.raises(ResultFileError, match="must hold one true class in a single-label task"):
+            read_classification(write(tmp_path, samples(**more)), task="single-label")
+
+
 def test_no_predicted_label_means_the_best_score():
     content = [{"pred_score": np.array([0.1, 0.9]), "gt_label": 0}]
     assert classification_from_samples(content, "results.pkl").predictions.tolist() == [1]
@@ -89,5 +120,5 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, content, message):
 
 def test_one_array_named_a_million_times_is_not_copied(tmp_path):
     sample = {"pred_score": np.ones(1000), "gt_label": np.array([0])}
-    with pytest.raises(ResultFileError, match="more scores than a file of this size can"):
+    with pytest.raises(ResultFileError, match="it unfolds to far more data than the file holds"):
         read_classification(write(tmp_path, [sample] * 10_000))

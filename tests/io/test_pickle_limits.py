@@ -6,16 +6,19 @@ import collections
 import pickle
 import re
 import struct
+import tracemalloc
 
+import numpy as np
 import pytest
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
-from mm_metrics_plugin.io.pickle_machine import Damaged, Machine, StandIn, shown
+from mm_metrics_plugin.io.budget import OverBudget
+from mm_metrics_plugin.io.pickle_machine import Machine, StandIn, shown
 from mm_metrics_plugin.io.pickle_opcodes import run
-from mm_metrics_plugin.io.safe_pickle import loads
+from mm_metrics_plugin.io.safe_pickle import _check_content, loads
 from mm_metrics_plugin.io.stand_ins import NAMES
 from tests.hostile import BUILD, MARK, STOP, TUPLE, call, name, storage_bytes, text
-from tests.io.hand_made import NEXT, P2, blob, dtype, frombuffer, numbers, storage, tensor
+from tests.io.hand_made import GOOD, NEXT, P2, UNUSUAL, array, blob, dtype, frombuffer, numbers, storage, tensor
 
 READ = {
     "protocol 5": (b"\x80\x05N", None),
@@ -179,42 +182,85 @@ def test_where_a_short_file_becomes_a_damaged_one():
 
 def test_the_budget_grows_with_the_file_and_ends():
     machine = Machine(bytes(10), {}, "a file")
-    machine.charge((32 << 20) + 20 * 10)
-    with pytest.raises(Damaged, match="far more data than the file holds"):
+    machine.charge((32 << 20) + 24 * 10)
+    with pytest.raises(OverBudget, match="far more data than the file holds"):
         machine.charge(1)
 
 
-@pytest.mark.parametrize(
-    ("data", "cost"),
-    [(data, 64) for data in (b"]", b"}", b"N\x85", b"NN\x86", b"NNN\x87", b"(t", b"(l", b"(d")]
-    + [(b"\x8f", 256), (b"(\x91", 256), (call("collections", "OrderedDict", b"", 2), 64 + 256)]
-    + [(call("__builtin__", "set", b"]", 2), 64 + 64 + 256), (call("__builtin__", "set", b"(K\1K\2l", 2), 512)]
-    + [(call("_codecs", "encode", text("abc") + text("latin1"), 2), 64 + 3), (dtype(), 3 * 64)]
-    + [(call("__builtin__", "bytearray", blob(b"abc"), 2), 64 + 3)]
-    + [(frombuffer(blob(b"abc"), numbers(3)), 3 * 64 + 2 * 64 + 128 + 3)],
-)
-def test_what_takes_more_memory_than_its_bytes_is_charged(data, cost):
-    """About what it takes: a list is some 64 bytes, a set 256, an array 128 and its values."""
-    for budget in (cost, cost - 1):
-        machine = Machine(data + STOP, NAMES, "a file")
-        machine.budget = budget
-        if budget == cost:
-            run(machine)
-            assert machine.budget == 0
-        else:
-            with pytest.raises(ResultFileError, match="far more data than the file holds"):
-                run(machine)
+ONE = text("a")
+MANY = {
+    "empty lists": b"]",
+    "lists of one": b"]Na",
+    "lists of five": b"](NNNNNe",
+    "old lists": b"(NNl",
+    "empty dicts": b"}",
+    "dicts of one": b"}h\0Ns",
+    "dicts of one number": b"}K\1Ns",
+    "dicts of six": b"}(K\1NK\2NK\3NK\4NK\5NK\6Nu",
+    "old dicts": b"(h\0Nd",
+    "tuples of one": b"N\x85",
+    "tuples of three": b"NNN\x87",
+    "tuples of five": b"(NNNNNt",
+    "empty sets": b"\x8f",
+    "sets of one": b"\x8f(K\1\x90",
+    "sets of five": b"\x8f(K\1K\2K\3K\4K\5\x90",
+    "frozen sets": b"(K\1\x91",
+    "sets by name": call("__builtin__", "set", b"](K\1K\2K\3K\4K\5e", 2),
+    "ordered dicts": call("collections", "OrderedDict", b"", 2) + b"h\0Ns",
+    "short text": b"\x8c\2ab",
+    "short text that is not Latin": b"\x8c\2\xc4\x80",
+    "lines of text": b"Vab\n",
+    "short bytes": b"C\2ab",
+    "bytearrays": b"\x96\1" + b"\0" * 7 + b"a",
+    "bytearrays by name": call("__builtin__", "bytearray", blob(b"ab"), 2),
+    "encoded bytes": call("_codecs", "encode", text("ab") + text("latin1"), 2),
+    "whole numbers": b"M\0\1",
+    "long numbers": b"\x8a\1\x80",
+    "numbers": b"F1\n",
+    "dtypes": dtype("S7", text("|")),
+    "arrays": frombuffer(blob(b"abc"), numbers(3)),
+    "arrays of 32 dimensions": frombuffer(blob(b"a"), numbers(*[1] * 32)),
+    "arrays that are filled": array(MARK + b"K\1" + numbers(2) + dtype() + b"\x89" + blob(b"ab") + TUPLE),
+    "scalars": call("numpy._core.multiarray", "scalar", dtype("f8", text("<")) + blob(bytes(8)), 2),
+    "tensors": tensor(storage(GOOD)),
+    "tensors of 32 dimensions": tensor(storage(GOOD), size=numbers(*[1] * 32), stride=numbers(*[1] * 32)),
+    "tensors that are widened": tensor(storage(storage_bytes(bytes(16), 8, "BFloat16Storage")), size=numbers(8)),
+    "tensors read slowly": tensor(storage(UNUSUAL)),
+    "sizes": call("torch", "Size", numbers(3), 2),
+    "remembered lists": b"]\x94",
+}
 
 
-def test_a_tensor_that_is_widened_is_charged_as_it_will_be():
-    costs = []
-    for kind in ("BFloat16Storage", "HalfStorage"):
-        made = tensor(storage(storage_bytes(bytes(16), 8, kind)), size=numbers(8))
-        machine = Machine(P2 + made + STOP, NAMES, "a file")
-        before = machine.budget
-        run(machine)
-        costs.append(before - machine.budget)
-    assert costs[0] - costs[1] == 8 * 2
+@pytest.mark.parametrize("what", MANY)
+def test_the_budget_is_charged_for_all_memory_but_a_few_bytes_per_byte(what):
+    """Numbers, references and the memo are not charged. They take at most 15 bytes for each byte of the file."""
+    data = b"\x80\4" + ONE + b"\x94(" + MANY[what] * 3000 + b"l\x86" + STOP
+    machine = Machine(data, NAMES, "a file")
+    before = machine.budget.left = 1 << 40
+    tracemalloc.start()
+    try:
+        value, _ = run(machine)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    charged = before - machine.budget.left
+    assert len(value[1]) == 3000
+    assert taken <= charged + 15 * len(data) + 10_000
+
+
+def test_each_value_is_charged_again_when_it_is_used_again():
+    values = (b"](NNe", b"}h\0Ns", b"NN\x86", blob(bytes(500)), text("a" * 500), frombuffer(blob(b"abc"), numbers(3)))
+    for shared in values:
+        sizes = []
+        for times in (1, 11, 21):
+            data = b"\x80\4" + ONE + b"\x94(" + shared + b"\x94" + b"h\1" * times + b"l\x86" + STOP
+            machine = Machine(data, NAMES, "a file")
+            value, _ = run(machine)
+            before = machine.budget.left
+            _check_content(value, machine)
+            sizes.append(before - machine.budget.left)
+        assert sizes[0] > 30
+        np.testing.assert_array_equal(np.divide(sizes, sizes[0]), [1, 11, 21])
 
 
 def test_stand_ins_are_fixed_and_names_are_shown_plainly():

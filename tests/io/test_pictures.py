@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from mm_metrics_plugin.io.pictures import LONGEST_SIDE, find_picture, thumbnail
+from mm_metrics_plugin.io.pictures import LONGEST_SIDE, FoundImage, ImageFinder, Thumbnail, thumbnail
 
 
 def small_one(made):
@@ -27,19 +28,73 @@ def folder(tmp_path):
     return tmp_path
 
 
+def found(name, folder=None, names=None, **options):
+    return ImageFinder(names or [name], folder=folder and str(folder), **options).find(name)
+
+
 def test_a_name_is_found_in_the_folder(folder):
-    pictures = str(folder / "pictures")
-    assert find_picture("val/b.png", pictures) == folder / "pictures" / "val" / "b.png"
-    assert find_picture("elsewhere/a.png", pictures) == folder / "pictures" / "a.png"
-    assert find_picture("C:\\data\\a.png", pictures) == folder / "pictures" / "a.png"
-    assert find_picture(str(folder / "pictures" / "a.png"), None) == folder / "pictures" / "a.png"
+    pictures = folder / "pictures"
+    assert found("val/b.png", pictures) == FoundImage(pictures / "val" / "b.png")
+    assert found(str(pictures / "a.png"), pictures) == FoundImage(pictures / "a.png")
+    assert found("elsewhere/a.png", pictures) == FoundImage(pictures / "a.png", by_last_part=True)
+    assert found("C:\\data\\a.png", pictures) == FoundImage(pictures / "a.png", by_last_part=True)
+
+
+def test_the_last_part_of_a_name_is_used_only_if_no_other_image_has_it(folder):
+    """Otherwise the page shows an image of one camera with the boxes of another."""
+    names = ["cam1/a.png", "cam2/a.png", "cam2/c.png"]
+    Image.new("RGB", (8, 8)).save(folder / "pictures" / "c.png")
+    assert found("cam2/a.png", folder / "pictures", names).path is None
+    assert found("cam2/c.png", folder / "pictures", names).path == folder / "pictures" / "c.png"
 
 
 @pytest.mark.parametrize(
     "name", ["../secret.png", "val/../../secret.png", "{folder}/secret.png", "", "a\0.png", "no.png", "val", "x" * 5000]
 )
 def test_no_name_leads_out_of_the_folder(folder, name):
-    assert find_picture(name.format(folder=folder), str(folder / "pictures")) is None
+    name = name.format(folder=folder)
+    assert found(name, folder / "pictures").path is None
+    assert found(name, dataset_folders=[str(folder / "pictures")]).path is None
+    inside = found(str(folder / "pictures" / name), dataset_folders=[str(folder / "pictures")])
+    assert inside.path is None
+
+
+def test_images_of_a_config_are_those_below_its_folders(folder):
+    pictures = folder / "pictures"
+    names = {"a.png": None, "val/b.png": None, "../secret.png": True, str(folder / "secret.png"): True, "no.png": False}
+    for name, outside in names.items():
+        one = found(os.path.join(pictures, name), dataset_folders=[str(folder / "no"), f"{pictures}/"])
+        expected = FoundImage(outside=outside) if outside is not None else FoundImage(pictures / name)
+        assert one == expected
+    assert found("a.png").outside  # nobody knows the folder
+    # With a folder in its place, the name below the config's folder is looked for.
+    moved = folder / "moved" / "val"
+    moved.mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(moved / "b.png")
+    one = found(str(pictures / "val" / "b.png"), folder / "moved", dataset_folders=[str(pictures)])
+    assert one == FoundImage(moved / "b.png")
+
+
+def test_links_are_followed_below_the_folder_only(folder):
+    pictures = folder / "pictures"
+    (pictures / "out.png").symlink_to(folder / "secret.png")
+    (pictures / "in.png").symlink_to(pictures / "a.png")
+    (folder / "link").symlink_to(pictures)
+    for options in ({"folder": pictures}, {"dataset_folders": [str(pictures)]}):
+        assert found(str(pictures / "out.png"), **options) == FoundImage(outside=True)
+        assert found(str(pictures / "in.png"), **options) == FoundImage(pictures / "in.png")
+    assert found("a.png", folder / "link") == FoundImage(folder / "link" / "a.png")
+
+
+def test_a_size_agrees_as_stored_or_as_shown():
+    assert thumbnail_of((300, 200)).has_size(200, 300)
+    assert not thumbnail_of((300, 200)).has_size(300, 200)
+    assert thumbnail_of((300, 200), turned=True).has_size(300, 200)
+    assert thumbnail_of((300, 200)).has_size(0, 0)  # nobody knows
+
+
+def thumbnail_of(size, turned=False):
+    return Thumbnail("", size, turned)
 
 
 def test_large_ones_become_small(tmp_path):
@@ -57,7 +112,7 @@ def test_a_picture_that_lies_on_its_side_is_turned(tmp_path):
     exif[0x0112] = 6
     picture.save(tmp_path / "a.jpg", exif=exif)
     made = thumbnail(tmp_path / "a.jpg")
-    assert made.size == (200, 300)
+    assert made.size == (200, 300) and made.turned
     grey = np.asarray(small_one(made).convert("L"))
     assert grey.shape == (300, 200) and grey[:, -20:].mean() > 200 and grey[:, :100].mean() < 30  # now on the right
 

@@ -265,8 +265,12 @@ def test_one_array_named_a_million_times_is_not_copied(tmp_path):
     content = [{"img_id": number, "pred_instances": shared} for number in range(2000)]
     path = write(tmp_path, content)
     assert path.stat().st_size < 200_000
-    with pytest.raises(ResultFileError, match="2000000 boxes are more than a file of this size can hold"):
+    with pytest.raises(ResultFileError, match="it unfolds to far more data than the file holds"):
         read_results(path)
+    # A length without values takes no memory until somebody counts its rows.
+    empty = {"bboxes": np.empty((1 << 40, 0), np.float32), "scores": np.empty(0), "labels": np.empty(0, int)}
+    with pytest.raises(ResultFileError, match="1099511627776 boxes are more than a file of this size can hold"):
+        read_results(write(tmp_path, [{"img_id": 1, "pred_instances": empty}]))
     assert len(results_from_images(content[:3], "here").detections) == 3000
 
 

@@ -20,6 +20,7 @@ from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io import safe_pickle, stand_ins
 from mm_metrics_plugin.io.pickle_machine import Machine
 from mm_metrics_plugin.io.safe_pickle import loads, read_pickle
+from mm_metrics_plugin.io.values import BFloat16Array
 from tests.hostile import storage_bytes
 
 PROTOCOLS = range(6)
@@ -73,7 +74,8 @@ def same(ours, theirs):
     """Equal in type, dtype, shape and every bit, walking containers; tensors count as the arrays they hold."""
     if isinstance(theirs, torch.Tensor):
         theirs = theirs.detach()
-        theirs = (theirs.float() if theirs.dtype == torch.bfloat16 else theirs).numpy()
+        narrow = theirs.dtype == torch.bfloat16
+        theirs = theirs.float().numpy().view(BFloat16Array) if narrow else theirs.numpy()
     if isinstance(theirs, torch.Size):
         theirs = tuple(theirs)
     if isinstance(theirs, (np.ndarray, np.generic)):
@@ -205,7 +207,7 @@ def test_storages_known_by_their_bytes_are_those_the_machine_reads():
                     fast = stand_ins._load_from_bytes(machine, bytes(changed))
                 except Exception:
                     continue
-                machine.budget = 1 << 40
+                machine.budget.left = 1 << 40
                 kind, numel, at = stand_ins._storage_header(machine, bytes(changed))
                 assert (fast.kind, fast.count, fast.start) == (kind, numel, at + 8)
                 taken += 1

@@ -2,6 +2,8 @@
 
 import csv
 import errno
+import gc
+import io
 import itertools
 import json
 import os
@@ -37,6 +39,17 @@ def test_what_is_written_can_be_read_back(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["new", "table.csv"]
     with pytest.raises(TypeError):
         writing.to_json({"what": object()})
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"])
+def test_no_text_in_a_csv_file_is_a_formula(start):
+    name = f"{start}HYPERLINK(1)"
+    text = writing.to_csv(["class", name], [[name, -0.5], [f"a{name}", -3]])
+    assert list(csv.reader(io.StringIO(text, newline=""))) == [
+        ["class", f"'{name}"],
+        [f"'{name}", "-0.5"],
+        [f"a{name}", "-3"],
+    ]
 
 
 def test_a_file_has_the_mode_of_any_other(tmp_path):
@@ -79,11 +92,14 @@ def interrupted_at(number, folder):
 
 
 @pytest.mark.parametrize("nameless", [True, False])
-def test_an_interrupt_at_any_moment_leaves_all_files_or_none(nameless, tmp_path, monkeypatch):
+def test_an_interrupt_at_any_moment_leaves_all_files_or_none(nameless, tmp_path, monkeypatch, request):
     if not nameless:  # as where the system has no such files
         monkeypatch.delattr(os, "O_TMPFILE")
     before = signal.getsignal(signal.SIGINT)
     seen = []
+    # An exception inside a callback of the garbage collector is swallowed, so none may run.
+    gc.disable()
+    request.addfinalizer(gc.enable)
     for number in itertools.count():
         (tmp_path / "a.md").write_text("old")
         (tmp_path / "b.md").unlink(missing_ok=True)
@@ -136,6 +152,52 @@ def test_an_interrupt_while_taking_places_fails_is_not_lost(tmp_path, monkeypatc
         writing.write_all({str(tmp_path / "a.md"): "new"})
     assert caught.value.__context__.filename == str(tmp_path / "a.md")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.md": "old"}
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("nameless", [True, False])
+@pytest.mark.parametrize("at", ["a.md", "b.md", "c.md"])
+def test_where_one_file_may_not_be_replaced_all_stay_as_they_were(at, nameless, links, tmp_path, monkeypatch):
+    replace = os.replace
+
+    def failing(source, target):
+        if target == str(tmp_path / at) and not source.endswith("-older.md"):
+            raise PermissionError(errno.EPERM, "belongs to somebody else", source)
+        replace(source, target)
+
+    def refused(*arguments, **options):
+        raise PermissionError(errno.EPERM, "no links here")
+
+    if not nameless:
+        monkeypatch.delattr(os, "O_TMPFILE")
+    if not links:
+        monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "replace", failing)
+    before = {name: f"old {name}" for name in {"b.md", at}}
+    for name, content in before.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(PermissionError) as caught:
+        writing.write_all({str(tmp_path / name): "new" for name in ("a.md", "b.md", "c.md")})
+    assert caught.value.filename == str(tmp_path / at)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+
+
+def test_a_link_that_was_replaced_is_a_link_again(tmp_path, monkeypatch):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "a.md").symlink_to("real")
+    (tmp_path / "b.md").write_text("old")
+    replace = os.replace
+
+    def failing(source, target):
+        if target == str(tmp_path / "b.md"):
+            raise PermissionError(errno.EPERM, "belongs to somebody else", source)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(PermissionError):
+        writing.write_all({str(tmp_path / name): "new" for name in ("a.md", "b.md")})
+    assert os.readlink(tmp_path / "a.md") == "real" and (tmp_path / "real").read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["a.md", "b.md", "real"]
 
 
 def test_other_threads_write_as_well(tmp_path):

@@ -50,7 +50,7 @@ def test_worked_numbers_of_ks_and_auc(options):
     truth = np.array(FOURTEEN[0]) == 1
     assert above[truth].mean() - above[~truth].mean() == 0.625
     auc = evaluate(SingleLabelAUC(average=None, **options), samples)
-    assert auc["single-label/auc_1"] == pytest.approx(38 / 48, abs=1e-15)
+    assert auc["single-label/auc/1"] == pytest.approx(38 / 48, abs=1e-15)
     four = binary([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
     assert evaluate(SingleLabelKS(positive_label=1, **options), four)["single-label/ks"] == 0.5
 
@@ -69,7 +69,7 @@ def test_paddlerec_six_and_states():
     keys = ("precision", "recall", "f1", "precision_micro", "recall_micro", "f1_micro")
     six = [found[f"single-label/{key}"] for key in keys]
     assert six == pytest.approx([0.875, 0.75, 0.807692, 0.75, 0.75, 0.75], abs=5e-7)
-    states = [[found[f"single-label/{key}_{c}"] for key in ("tp", "fp", "tn", "fn")] for c in range(4)]
+    states = [[found[f"single-label/{key}/{c}"] for key in ("tp", "fp", "tn", "fn")] for c in range(4)]
     assert states == [[1, 0, 3, 0], [1, 1, 2, 0], [0, 0, 3, 1], [1, 0, 3, 0]]
 
 
@@ -140,7 +140,7 @@ def test_mmpretrain_samples_work_as_they_come():
 def test_samples_without_any_label_and_labels_of_minus_one():
     samples = [dict(pred_score=torch.tensor([0.9, 0.2]), gt_label=labels) for labels in ([0], [], [-1, 1], 0)]
     found = evaluate(MultiLabelPRF(counts=True), samples)
-    counts = {key: [found[f"multi-label/{key}_{c}"] for c in (0, 1)] for key in ("tp", "fp", "fn", "tn")}
+    counts = {key: [found[f"multi-label/{key}/{c}"] for c in (0, 1)] for key in ("tp", "fp", "fn", "tn")}
     assert counts == {"tp": [2, 0], "fp": [2, 0], "fn": [0, 1], "tn": [0, 3]}
 
 

@@ -17,6 +17,7 @@ from mm_metrics_plugin import DetectionPRF, MetricInputError, UndefinedMetricWar
 from mm_metrics_plugin.functional.boxes import nms
 from mm_metrics_plugin.testing import evaluate
 from tests.cases_detection import CLASSES, detections
+from tests.functional.detection_problems import crowded_images
 
 SAMPLES = detections(np.random.default_rng(3), 40)
 
@@ -36,14 +37,14 @@ def test_keys_in_order():
     keys.append("classes_averaged")
     assert list(values()) == keys
     assert list(values(ap=True)) == [*keys, "mAP", "mAP_50", "mAP_75"]
-    per_class = [f"{key}_{name}" for key in ("f1", "precision", "recall", "tp", "fp", "fn") for name in CLASSES]
+    per_class = [f"{key}/{name}" for key in ("f1", "precision", "recall", "tp", "fp", "fn") for name in CLASSES]
     assert list(values(classwise=True)) == keys + per_class
 
 
 def test_averages():
     macro, micro, weighted = (values(average=average, classwise=True) for average in ("macro", "micro", "weighted"))
-    objects = np.array([macro[f"tp_{name}"] + macro[f"fn_{name}"] for name in CLASSES])
-    per_class = np.array([macro[f"recall_{name}"] for name in CLASSES])
+    objects = np.array([macro[f"tp/{name}"] + macro[f"fn/{name}"] for name in CLASSES])
+    per_class = np.array([macro[f"recall/{name}"] for name in CLASSES])
     assert macro["recall"] == pytest.approx(per_class.mean(), abs=1e-15)
     assert weighted["recall"] == pytest.approx((per_class * objects).sum() / objects.sum(), abs=1e-15)
     assert micro["f1"] == micro["micro_f1"] == macro["micro_f1"]
@@ -101,18 +102,107 @@ def test_files_hold_the_numbers(tmp_path):
     assert matrix.shape == (4, 4)
     assert matrix.diagonal()[:3].sum() == found["tp"]
     assert [row["name"] for row in written["per_class"]] == list(CLASSES)
-    assert [row["precision"] for row in written["per_class"]] == [found[f"precision_{name}"] for name in CLASSES]
+    assert [row["precision"] for row in written["per_class"]] == [found[f"precision/{name}"] for name in CLASSES]
     assert written["counts"]["images"] == len(SAMPLES)
     rows = list(csv.reader((tmp_path / "latest.confusion_matrix.csv").read_text().splitlines()))
     assert rows[0][1:] == [*CLASSES, "background"]
     assert np.array_equal(np.array([row[1:] for row in rows[1:]], dtype=int), matrix)
     table = list(csv.DictReader((tmp_path / "latest.per_class.csv").read_text().splitlines()))
-    assert [float(row["recall"]) for row in table] == [found[f"recall_{name}"] for name in CLASSES]
+    assert [float(row["recall"]) for row in table] == [found[f"recall/{name}"] for name in CLASSES]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "latest.confusion_matrix.csv",
         "latest.json",
         "latest.per_class.csv",
     ]
+
+
+def test_files_split_the_false_positives(tmp_path):
+    for matching in ("coco", "agnostic", "mmdet"):
+        values(outfile_prefix=str(tmp_path / matching), matching=matching)
+        written = json.loads((tmp_path / f"{matching}.json").read_text())
+        background = written["confusion_matrix"][-1]
+        names = ("fp_confusion_matched", "fp_duplicate", "fp_background")
+        for label, row in enumerate(written["per_class"]):
+            assert sum(row[name] for name in names) == background[label]
+            assert row["fp_confusion"] + background[label] == row["fp"]
+        split = sum(row["fp_duplicate"] for row in written["per_class"])
+        assert split == 0 if matching == "mmdet" else split > 0
+
+
+# --- many detections per image ---
+
+
+def crowded_samples():
+    """240 objects of one class per image, all of them detected."""
+    batch = crowded_images()
+    samples = []
+    for image in range(batch.num_images):
+        found = batch.detections.images(image, image + 1)
+        boxes, labels = torch.tensor(found.boxes), torch.tensor(found.labels)
+        instances = [{"bbox": box, "bbox_label": 0, "ignore_flag": 0} for box in found.boxes.tolist()]
+        samples.append(
+            dict(
+                img_id=image,
+                ori_shape=(480, 640),
+                instances=instances,
+                gt_instances=dict(bboxes=boxes, labels=labels),
+                pred_instances=dict(bboxes=boxes, labels=labels, scores=torch.tensor(found.scores)),
+            )
+        )
+    return samples
+
+
+def crowded_values(**options):
+    made = DetectionPRF(num_classes=1, **options)
+    made.dataset_meta = {"classes": ["nut"]}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            made.process(None, crowded_samples())
+            found = made.evaluate(5)
+    said = [str(item.message) for item in caught if "detections per class and image" in str(item.message)]
+    return {key.split("/", 1)[1]: value for key, value in found.items()}, said
+
+
+def test_only_ap_has_a_limit_and_it_is_announced_once():
+    options = dict(ap=True, ci=0.9, operating_point="f1", resamples=5, classwise=True)
+    found, said = crowded_values(**options)
+    assert said == [
+        "AP uses the best 100 of up to 240 detections per class and image, as COCO does; change it with max_dets"
+    ]
+    assert (found["recall"], found["tp"], found["fn"], found["operating_recall"]) == (1, 1200, 0, 1)
+    assert found["mAP_50"] == found["mAP"] == pytest.approx(42 / 101, abs=1e-12)
+    assert np.isnan([found["mAP_50_low"], found["mAP_50_high"]]).all()  # five images are too few for an interval
+    found, said = crowded_values(**options, max_dets=240)
+    assert said == [] and found["mAP"] == found["mAP_50"] == 1
+    assert crowded_values(max_dets=1)[1] == []  # no AP, no limit
+    with pytest.raises(ValueError, match="max_dets"):
+        DetectionPRF(max_dets=0)
+
+
+def test_max_dets_gives_the_numbers_of_mmdets_coco_metric():
+    """Which uses 100 for bbox_mAP and 1000 for bbox_mAP_50."""
+    from mmdet.evaluation import CocoMetric
+
+    theirs = CocoMetric(metric="bbox")
+    theirs.dataset_meta = {"classes": ["nut"]}
+    theirs.process({}, crowded_samples())
+    expected = theirs.evaluate(5)
+    assert expected["coco/bbox_mAP_50"] == 1
+    assert crowded_values(ap=True, max_dets=1000)[0]["mAP_50"] == expected["coco/bbox_mAP_50"]
+    assert round(crowded_values(ap=True)[0]["mAP"], 3) == expected["coco/bbox_mAP"] < 0.5
+
+
+def test_images_of_the_same_id_stay_apart():
+    """In intervals, operating points and the order of equal scores: images are told apart by position."""
+    options = dict(ap=True, ci=0.9, resamples=50, operating_point="f1", classwise=True)
+    samples = SAMPLES * (60 // len(SAMPLES) + 1)  # enough for intervals
+    distinct = [dict(sample, img_id=number) for number, sample in enumerate(samples)]
+    expected = values(distinct, **options)
+    assert expected["mAP_50_low"] < expected["mAP_50_high"]
+    for ids in (np.zeros(len(samples), dtype=int), np.arange(len(samples)) // 2):
+        repeated = [dict(sample, img_id=int(number)) for sample, number in zip(samples, ids)]
+        np.testing.assert_equal(values(repeated, **options), expected)
 
 
 def test_matrix_is_printed(monkeypatch):

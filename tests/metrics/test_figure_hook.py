@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import torch
 from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import HOOKS, METRICS
-from mmengine.runner import Runner
+from mmengine.runner import EpochBasedTrainLoop, IterBasedTrainLoop, Runner
+from mmengine.runner.utils import calc_dynamic_intervals
 from mmengine.visualization import LocalVisBackend, WandbVisBackend
 from mmengine.visualization.vis_backend import MLflowVisBackend
 from PIL import Image
@@ -21,7 +23,7 @@ from torch import distributed
 from mm_metrics_plugin import CalibrationError, DetectionPRF, MetricFigureHook, SingleLabelAUC, SingleLabelPRF
 from mm_metrics_plugin.functional.matrix_view import matrix_view
 from mm_metrics_plugin.metrics.base import Shown
-from mm_metrics_plugin.metrics.figure_hook import _name_for
+from mm_metrics_plugin.metrics.figure_hook import _earlier_validations, _name_for
 from mm_metrics_plugin.report.figures import to_rgb
 from mm_metrics_plugin.report.pictures import draw_figures
 from mm_metrics_plugin.states.detection import DetectionState
@@ -170,6 +172,64 @@ def test_interval_choice_and_the_test_loop(tmp_path):
     assert [len(found.Images(name)) for name in names] == [2, 2]  # of three validations, the first and the third
     warning = "no metric has figures called confusoin (there are single-label/curves, single-label/confusion_matrix"
     assert logged(tmp_path).count(warning) == 1
+
+
+def figure_steps(folder):
+    """At which epochs a figure was drawn."""
+    return [image.step for image in events(folder).Images("single-label/confusion_matrix")]
+
+
+def test_interval_goes_on_after_a_resume(tmp_path, monkeypatch):
+    # mmengine's checkpoints hold more than weights, which torch.load refuses by default; this one is made right here.
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    changes = {
+        "custom_hooks": [dict(COARSE, figures=["confusion_matrix"], interval=2)],
+        "default_hooks.checkpoint": dict(type="CheckpointHook", interval=1),
+    }
+    first, second = tmp_path / "first", tmp_path / "second"
+    digits(first, **changes, **{"train_cfg.max_epochs": 3}).train()
+    resumed = {"train_cfg.max_epochs": 5, "load_from": str(first / "epoch_3.pth"), "resume": True}
+    digits(second, **changes, **resumed).train()
+    # Epoch 4 is the first validation of the second run, but the fourth of the training.
+    assert (figure_steps(first), figure_steps(second)) == ([1, 3], [5])
+
+
+@pytest.mark.parametrize("by_epoch", [True, False])
+@pytest.mark.parametrize("begin", [1, 4, 7])
+@pytest.mark.parametrize("interval, changes", [(1, None), (3, None), (5, [(12, 2)]), (4, [(9, 3), (20, 1)])])
+def test_validations_are_counted_as_the_loop_runs_them(by_epoch, begin, interval, changes):
+    """The loops' own ``run``, with a training step that does nothing."""
+    counted = []
+    cls = EpochBasedTrainLoop if by_epoch else IterBasedTrainLoop
+    milestones, intervals = calc_dynamic_intervals(interval, changes)
+
+    class Loop(cls):
+        dataloader_iterator = iter(int, 1)
+
+        def __init__(self, start):
+            self._epoch = self._iter = start
+            self._max_epochs = self._max_iters = 23
+            self._runner, self.stop_training, self.val_begin, self.val_interval = runner, False, begin, interval
+            self.dynamic_milestones, self.dynamic_intervals = milestones, intervals
+
+        def run_epoch(self):
+            self._epoch += 1
+
+        def run_iter(self, data_batch):
+            self._iter += 1
+
+    model = SimpleNamespace(train=lambda: None)
+    loop = SimpleNamespace(run=lambda: counted.append(_earlier_validations(runner)))
+    runner = SimpleNamespace(call_hook=lambda name: None, val_loop=loop, model=model)
+    runner._train_loop = Loop(0)
+    runner._train_loop.run()
+    whole = list(counted)
+    assert whole == list(range(len(whole)))
+    for start in (3, 10, 19):
+        counted.clear()
+        runner._train_loop = Loop(start)
+        runner._train_loop.run()
+        assert counted == whole[len(whole) - len(counted) :]
 
 
 # --- validation only, without training --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin import DetectionPRF, SingleLabelAUC
+from mm_metrics_plugin.exceptions import UndefinedMetricWarning
 from mm_metrics_plugin.states.detection import DetectionState
 from mm_metrics_plugin.states.scores import ScoreState
 from tests.cases_detection import CLASSES, detections
@@ -39,21 +40,48 @@ def test_the_other_numbers_stay_and_lie_within(options, images):
     assert {key: found[key] for key in plain} == plain
     ends = {key for key in found if key not in plain}
     rates = [key for key in plain if not any(word in key for word in ("tp", "fp", "fn", "averaged"))]
-    assert ends == {f"{key}_{end}" for key in rates for end in ("low", "high")}
+
+    def end_of(key, end):  # the end stands behind the figure, before the class
+        prefix, figure, *name = key.split("/", 2)
+        return "/".join([prefix, f"{figure}_{end}", *name])
+
+    assert ends == {end_of(key, end) for key in rates for end in ("low", "high")}
     for key in rates:
-        low, high = found[f"{key}_low"], found[f"{key}_high"]
+        low, high = found[end_of(key, "low")], found[end_of(key, "high")]
         assert 0 <= low < high <= 1
-        if "mAP" not in key:
-            assert low <= found[key] <= high
+        assert low <= found[key] <= high
 
 
 def test_wider_levels_give_wider_intervals_and_seeds_others(images):
-    def width(**options):
-        found = evaluated(DetectionPRF(resamples=200, **options), images, CLASSES)
-        return found["det/micro_f1_high"] - found["det/micro_f1_low"]
+    def width(key, **options):
+        found = evaluated(DetectionPRF(ap=True, resamples=50, **options), images, CLASSES)
+        return found[f"det/{key}_high"] - found[f"det/{key}_low"]
 
-    assert width(ci=0.5) < width(ci=0.9) < width(ci=0.99)
-    assert width(ci=0.9) == width(ci=0.9, seed=0) != width(ci=0.9, seed=1)
+    for key in ("micro_f1", "mAP"):
+        assert width(key, ci=0.5) < width(key, ci=0.9) < width(key, ci=0.99)
+    assert width("mAP", ci=0.9) == width("mAP", ci=0.9, seed=0) != width("mAP", ci=0.9, seed=1)
+    assert width("micro_f1", ci=0.9) == width("micro_f1", ci=0.9, seed=1)  # nothing is drawn at random
+
+
+def test_too_few_images_give_nan_and_one_warning():
+    samples = detections(np.random.default_rng(0), 20)
+    metric = DetectionPRF(ap=True, classwise=True, ci=0.95, resamples=20)
+    with pytest.warns(UndefinedMetricWarning, match="confidence interval is undefined for .*too few images or objects"):
+        found = evaluated(metric, samples, CLASSES)
+    for key in ("f1", "precision", "mAP", "mAP_50"):
+        assert math.isnan(found[f"det/{key}_low"]) and math.isnan(found[f"det/{key}_high"])
+        assert not math.isnan(found[f"det/{key}"])
+    assert found["det/micro_recall_low"] < found["det/micro_recall"] < found["det/micro_recall_high"]
+
+
+def test_a_class_of_one_sample_has_an_interval_and_so_has_the_mean():
+    samples = single_label(np.random.default_rng(2), 60)
+    samples = [sample for sample in samples if int(sample["gt_label"]) != 3][:40]
+    samples.append({**samples[0], "gt_label": samples[0]["gt_label"] * 0 + 3, "sample_idx": 40})
+    found = evaluated(SingleLabelAUC(ci=0.95, classwise=True), samples, NAMES)
+    for name in ("", *(f"/{name}" for name in NAMES)):
+        low, value, high = (found[f"single-label/{key}{name}"] for key in ("auc_low", "auc", "auc_high"))
+        assert low <= value <= high
 
 
 def test_auc_intervals_narrow_with_more_samples():

@@ -34,6 +34,104 @@ def seg_samples(count=9, *, used=CLASSES, seed=0):
     return samples
 
 
+def one_channel(count=6, *, threshold=0.3, seed=0):
+    """What mmseg makes of a decode head with ``out_channels=1``: sigmoid scores, and a prediction of floats."""
+    generator = np.random.default_rng(seed)
+    samples = []
+    for index in range(count):
+        shape = (1, 8 + index, 9)
+        truth = generator.integers(0, 2, shape)
+        scores = torch.from_numpy((truth + generator.normal(size=shape)).astype(np.float32)).sigmoid()
+        truth[generator.random(shape) < 0.2] = 255
+        sample = SegDataSample(metainfo=dict(img_path=f"{index}.png"))
+        sample.gt_sem_seg = PixelData(data=torch.from_numpy(truth))
+        sample.pred_sem_seg = PixelData(data=(scores > threshold).to(scores))
+        sample.seg_logits = PixelData(data=scores)
+        samples.append(sample)
+    return samples
+
+
+def test_one_output_channel_of_two_classes():
+    samples = one_channel()
+    evaluator = Evaluator(
+        [
+            DiceScore(over="dataset", classwise=True, prefix="hard"),
+            DiceScore(mode="soft", threshold=0.3, over="dataset", classwise=True, prefix="soft"),
+            MeanIoU(classwise=True),
+            IoUMetric(iou_metrics=["mIoU", "mDice"], prefix="mmseg"),
+        ]
+    )
+    evaluator.dataset_meta = {"classes": ("background", "cell")}
+    evaluator.process(samples[:4])
+    evaluator.process(samples[4:])
+    found = evaluator.evaluate(len(samples))
+    for prefix in ("hard", "soft"):
+        assert round(100 * found[f"{prefix}/mDice"], 2) == pytest.approx(found["mmseg/mDice"], abs=1e-9)
+    assert found["hard/Dice/cell"] == found["soft/Dice/cell"]
+    assert round(100 * found["sem-seg/mIoU"], 2) == pytest.approx(found["mmseg/mIoU"], abs=1e-9)
+
+
+@pytest.mark.parametrize("target_shape", ["(1, H, W)", "(H, W)"])
+@pytest.mark.parametrize("activation", [None, "sigmoid"])
+def test_soft_dice_of_one_channel(target_shape, activation):
+    metric = DiceScore(mode="soft", activation=activation, classwise=True, num_classes=2)
+    samples, expected = [], []
+    for sample in one_channel():
+        scores, truth = sample.seg_logits.data, sample.gt_sem_seg.data
+        logits = scores.double().logit() if activation else scores
+        target = truth if target_shape == "(1, H, W)" else truth[0]
+        samples.append(dict(seg_logits=dict(data=logits), gt_sem_seg=dict(data=target)))
+        kept = truth != 255
+        x, y = scores[kept].double().numpy(), truth[kept].numpy()
+        expected.append([2 * (p * t).sum() / ((p * p).sum() + (t * t).sum()) for p, t in ((1 - x, 1 - y), (x, y))])
+    found = evaluate(metric, samples)
+    mean = np.mean(expected, axis=0)
+    assert [found["sem-seg/Dice/0"], found["sem-seg/Dice/1"]] == pytest.approx(mean.tolist(), rel=1e-12)
+
+
+def test_softmax_of_one_channel_is_refused():
+    metric = DiceScore(mode="soft", activation="softmax", num_classes=2)
+    sample = dict(seg_logits=dict(data=torch.zeros(1, 2, 2)), gt_sem_seg=dict(data=torch.zeros(1, 2, 2)))
+    with pytest.raises(MetricInputError, match="has one channel: use activation='sigmoid'"):
+        metric.process(None, [sample])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32])
+@pytest.mark.parametrize("ignore_index", [255, 100])
+def test_ignored_values_of_one_region(dtype, ignore_index):
+    generator = np.random.default_rng(0)
+    x, y = generator.random((5, 6)), generator.integers(0, 2, (5, 6))
+    y[:2, :4] = ignore_index
+    options = dict(mode="soft", prediction_field="x", target_field="y", ignore_index=ignore_index)
+    found = evaluate(DiceScore(**options), [dict(x=torch.tensor(x), y=torch.tensor(y).to(dtype))])
+    kept = y != ignore_index
+    expected = 2 * (x[kept] * y[kept]).sum() / ((x[kept] ** 2).sum() + (y[kept] ** 2).sum())
+    assert found["sem-seg/mDice"] == pytest.approx(expected, rel=1e-14)
+    options["ignore_index"] = None
+    with pytest.raises(MetricInputError, match=rf"'y' of sample 0 must lie in 0 to 1 \(found {ignore_index}"):
+        DiceScore(**options).process(None, [dict(x=x, y=y)])
+
+
+def test_ignored_values_of_soft_targets_of_every_class():
+    x = np.array([[[0.25, 0.5, 1.0]], [[0.75, 0.5, 0.0]]])
+    y = np.array([[[0.0, 255, 0.5]], [[1.0, 255, 0.5]]])
+    metric = DiceScore(mode="soft", num_classes=2, classwise=True, prediction_field="x", target_field="y")
+    found = evaluate(metric, [dict(x=x, y=y)])
+    assert found["sem-seg/Dice/0"] == 2 * 0.5 / (0.0625 + 1 + 0.25)
+    assert found["sem-seg/Dice/1"] == 2 * 0.75 / (0.5625 + 1 + 0.25)
+
+
+def test_label_maps_of_floats_must_be_whole():
+    truth = torch.tensor([[0, 1, 255]])
+    metric = MeanIoU(num_classes=2)
+    sample = dict(pred_sem_seg=dict(data=torch.tensor([[0.0, 1.0, 1.0]])), gt_sem_seg=dict(data=truth))
+    assert evaluate(metric, [sample])["sem-seg/mIoU"] == 1
+    for wrong in (0.5, np.nan, np.inf):
+        sample["pred_sem_seg"]["data"] = torch.tensor([[0.0, wrong, 1.0]])
+        with pytest.raises(MetricInputError, match=rf"must hold whole numbers \(found {wrong}, float32\)"):
+            metric.process(None, [sample])
+
+
 def both(metrics, samples):
     """What an evaluator of mmengine gives for these metrics, fed with data samples."""
     evaluator = Evaluator(metrics)
@@ -62,8 +160,8 @@ def test_equals_mmseg():
         assert round(100 * found[f"sem-seg/{key}"], 2) == pytest.approx(found[key])
     assert found["sem-seg/mIoU"] == pytest.approx(expected["IoU"].mean(), rel=1e-14)
     assert found["sem-seg/aAcc"] == pytest.approx(float(expected["aAcc"]), rel=1e-14)
-    assert [found[f"sem-seg/IoU_{name}"] for name in CLASSES] == pytest.approx(expected["IoU"].tolist(), rel=1e-14)
-    assert [found[f"sem-seg/Acc_{name}"] for name in CLASSES] == pytest.approx(expected["Acc"].tolist(), rel=1e-14)
+    assert [found[f"sem-seg/IoU/{name}"] for name in CLASSES] == pytest.approx(expected["IoU"].tolist(), rel=1e-14)
+    assert [found[f"sem-seg/Acc/{name}"] for name in CLASSES] == pytest.approx(expected["Acc"].tolist(), rel=1e-14)
 
 
 def test_equals_mmseg_when_a_class_is_absent():
@@ -79,7 +177,7 @@ def test_dice_over_the_data_set_equals_mmseg():
     found = both([DiceScore(over="dataset", classwise=True), IoUMetric(iou_metrics=["mDice"])], samples)
     assert round(100 * found["sem-seg/mDice"], 2) == pytest.approx(found["mDice"])
     expected = exact_mmseg(samples, "mDice")["Dice"]
-    assert [found[f"sem-seg/Dice_{name}"] for name in CLASSES] == pytest.approx(expected.tolist(), rel=1e-14)
+    assert [found[f"sem-seg/Dice/{name}"] for name in CLASSES] == pytest.approx(expected.tolist(), rel=1e-14)
 
 
 def test_skipping_empty_classes_over_the_data_set_is_mmsegs_rule():

@@ -32,14 +32,14 @@ def test_headline_comes_first_and_classes_are_named():
     metric = SingleLabelAUC(classwise=True, num_thresholds=100)
     metric.dataset_meta = {"classes": NAMES}
     keys = list(evaluate(metric, SAMPLES))
-    named = ["auc", "auc_error", "classes_averaged", *(f"auc_{name}" for name in NAMES)]
+    named = ["auc", "auc_error", "classes_averaged", *(f"auc/{name}" for name in NAMES)]
     assert keys == [f"single-label/{key}" for key in named]
 
 
 def test_equal_class_names_stay_apart():
     metric = SingleLabelAUC(average=None)
     metric.dataset_meta = {"classes": ["a", "a", "b", "c"]}
-    assert [key.split("/")[1] for key in evaluate(metric, SAMPLES)] == ["auc_a_0", "auc_a_1", "auc_b", "auc_c"]
+    assert [key.split("/", 1)[1] for key in evaluate(metric, SAMPLES)] == ["auc/a_0", "auc/a_1", "auc/b", "auc/c"]
 
 
 def test_prefix():

@@ -10,8 +10,8 @@ import numpy as np
 
 from mm_metrics_plugin.functional.boxes import nms, xywh_to_xyxy
 from mm_metrics_plugin.functional.cell_members import cell_members
+from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
 from mm_metrics_plugin.functional.curves import detection_curves
-from mm_metrics_plugin.functional.detection import APSettings, average_precision, match_for_ap
 from mm_metrics_plugin.functional.error_types import error_types
 from mm_metrics_plugin.functional.matching import PROTOCOLS, match
 from mm_metrics_plugin.functional.operating_points import operating_points

@@ -44,6 +44,7 @@ def detection_report(problem, threshold):
     )
     settings = dict(score_thr=threshold, tp_iou_thr=0.5, nms_iou_thr=None, matching=["coco", "mmdet", "agnostic"])
     settings.update(matrix_only=False, size_edges=None, operating_point=None, ci=None, resamples=1, seed=0)
+    settings.update(max_dets=100)
     truth = {"file": "", "sha256": "", "images": batch.num_images, "objects": joined.objects.to_dict()}
     report = make_report(part_of(joined, settings, results=[], truth=truth, truth_inside=False, versions={}))
     return report, json.loads(to_json(report.to_dict()))
@@ -96,7 +97,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
         metric.dataset_meta = {"classes": names}
         log = numbers(metric, [samples], len(samples))
         check_rates(log)
-        logged = {key: np.array([log[f"det/{key}_{name}"] for name in names]) for key in (*rates, "tp", "fp", "fn")}
+        logged = {key: np.array([log[f"det/{key}/{name}"] for name in names]) for key in (*rates, "tp", "fp", "fn")}
         check_agreement(logged, table, "log and table")
         keys = dict(precision="mean_precision", recall="mean_recall", f1="macro_f1", f1_of_means="f1_of_means")
         check_agreement({keys[key]: log[f"det/{key}"] for key in keys}, said, "log and report")
@@ -152,11 +153,11 @@ def logged(metric, samples, names):
     metric.dataset_meta = {"classes": names}
     found = numbers(metric, [samples], len(samples))
     check_rates(found)
-    return {key.split("/")[1]: value for key, value in found.items()}
+    return {key.split("/", 1)[1]: value for key, value in found.items()}
 
 
 def by_class(log, keys, names):
-    return {key: np.array([log[f"{key}_{name}"] for name in names]) for key in keys}
+    return {key: np.array([log[f"{key}/{name}"] for name in names]) for key in keys}
 
 
 @given(rolls)

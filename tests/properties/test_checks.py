@@ -160,11 +160,15 @@ class Faulty(StreamingMetric):
                 sample["value"] = sample["value"] * 2
         return Batch(values)
 
-    def _local(self, size):
-        state, samples = super()._local(0 if self.fault == "counts padding" else size)
-        if self.fault == "ranks are equally long" and size:
+    def evaluate(self, size):
+        self.size = size
+        return super().evaluate(size)
+
+    def _local(self, *, drop_last):
+        state, samples = super()._local(drop_last=drop_last and self.fault != "counts padding")
+        if self.fault == "ranks are equally long" and self.size:
             terms = state.arrays()["terms"]
-            kept = [] if terms is None else terms[: size // get_dist_info()[1]]
+            kept = [] if terms is None else terms[: self.size // get_dist_info()[1]]
             state = self.state().update(np.array(kept)) if len(kept) else self.state()
         return state, samples
 
@@ -259,7 +263,7 @@ def test_merges_that_forget_are_found():
 
 
 def test_rates_outside_of_0_to_1_are_found():
-    for found in ({"det/f1": 1.5}, {"recall@1": -0.5}, {"single-label/precision_cat": 2.0}, {"mAP_50": -1.0}):
+    for found in ({"det/f1": 1.5}, {"recall@1": -0.5}, {"single-label/precision/cat": 2.0}, {"mAP_50": -1.0}):
         with pytest.raises(AssertionError, match="expected 0 to 1"):
             checks.check_rates(found)
     checks.check_rates({"det/tp": 5.0, "single-label/recall_count@1": 3.0, "f1": float("nan"), "mcc": -0.5})
@@ -273,7 +277,7 @@ class FirstClassTwice(SingleLabelPRF):
 
     def compute(self, state):
         found = super().compute(state)
-        recalls = np.nan_to_num([found[f"recall_{name}"] for name in self.class_names(NUM_CLASSES)])
+        recalls = np.nan_to_num([found[f"recall/{name}"] for name in self.class_names(NUM_CLASSES)])
         return {**found, "recall": (recalls[0] + recalls.sum()) / (NUM_CLASSES + 1)}
 
 

@@ -115,7 +115,7 @@ def ranked_keys(case):
     if not any(field in case.draw(1)[0] for field in SCORE_FIELDS):
         return ()
     if isinstance(metric, SingleLabelKS):
-        return ("ks", "ks_[!t]*", "classes*")
+        return ("ks", "ks/*", "classes*")
     ranked = (SingleLabelAUC, MultiLabelAUC, SingleLabelPRF, MultiLabelPRF, RecallAtK, PosNegRatio)
     return ("*",) if isinstance(metric, ranked) else ()
 

@@ -7,7 +7,15 @@ import pytest
 from PIL import Image
 
 from mm_metrics_plugin.functional.detection_report import row_shares
-from mm_metrics_plugin.report.figures import DPI, MOST_NUMBERED, NOTHING, confusion_figure, save_png
+from mm_metrics_plugin.report.figures import (
+    BLOCK_DRAWN,
+    DPI,
+    MOST_DRAWN,
+    MOST_NUMBERED,
+    NOTHING,
+    confusion_figure,
+    save_png,
+)
 
 
 def drawn(classes, empty=False):
@@ -19,7 +27,7 @@ def drawn(classes, empty=False):
     return matrix, confusion_figure(matrix, row_shares(matrix), labels, title="coco")
 
 
-@pytest.mark.parametrize("classes", [1, 4, 80, 365])
+@pytest.mark.parametrize("classes", [1, 4, 80, 99])
 def test_a_cell_is_large_enough_for_its_name(classes, tmp_path):
     matrix, figure = drawn(classes)
     counts, shares = figure.axes[0], figure.axes[2]
@@ -37,6 +45,23 @@ def test_a_cell_is_large_enough_for_its_name(classes, tmp_path):
     # The names do not run out of the picture: its rim is blank.
     for rim in (pixels[:4], pixels[-4:], pixels[:, :4], pixels[:, -4:]):
         assert (rim[..., :3] == 255).all()
+
+
+@pytest.mark.parametrize("classes", [101, 1000])
+def test_of_many_classes_the_most_confused_are_drawn(classes, tmp_path):
+    random = np.random.default_rng(0)
+    confused = np.sort(random.choice(classes, BLOCK_DRAWN, replace=False))
+    matrix = np.diag(random.integers(20, 90, classes))
+    matrix[confused, np.roll(confused, 1)] = random.integers(3, 9, BLOCK_DRAWN)
+    others = np.setdiff1d(np.arange(classes), confused)
+    matrix[others[0], others[1]] = 1  # confusions, but fewer
+    figure = confusion_figure(matrix, None, [f"class {index}" for index in range(classes)], title="coco")
+    for axes in (figure.axes[0], figure.axes[2]):
+        assert [label.get_text() for label in axes.get_yticklabels()] == [f"class {index}" for index in confused]
+    assert figure.texts[0].get_text() == f"coco: the {BLOCK_DRAWN} most confused of {classes:,} classes"
+    save_png(figure, tmp_path / "a.png")
+    assert max(Image.open(tmp_path / "a.png").size) <= 4000
+    assert classes > MOST_DRAWN
 
 
 def test_numbers_in_the_cells_are_those_of_the_matrix():
@@ -66,7 +91,7 @@ def test_long_names_are_cut_and_odd_ones_harmless():
     figure = confusion_figure(matrix, row_shares(matrix), names, title="coco")
     figure.canvas.draw()
     shown = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert shown == ["x" * 23 + "…", "\\$\\frac{\\$", "a\\nb", "\\x1b[2J", "background"]
+    assert shown == ["x" * 12 + "…" + "x" * 11, "\\$\\frac{\\$", "a\\nb", "\\x1b[2J", "background"]
 
 
 def test_an_unknown_colour_map_is_refused():

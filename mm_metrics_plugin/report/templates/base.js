@@ -11,7 +11,11 @@ const page = (() => {
   /* Signs that could move a cursor or turn the writing round are written out. */
   const printable = (text) =>
     String(text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/gu, (sign) => "\\u" + sign.codePointAt(0).toString(16).padStart(4, "0"));
-  const shortened = (text, most = 24) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
+  /* In the middle, as names often differ at their ends only. */
+  const shortened = (text, most = 24) => {
+    const end = Math.floor((most - 1) / 2);
+    return text.length > most ? text.slice(0, most - 1 - end) + "…" + text.slice(text.length - end) : text;
+  };
 
   /* Text for plotly, which would take some tags in it for its own. */
   const label = (text, most) =>

@@ -17,7 +17,7 @@ function confusions() {
   data.cell.forEach((cell, at) => starts.has(cell) || starts.set(cell, at));
 
   const heading = (r, c) =>
-    !data.single ? `${name(r)}: ${KINDS[c]}` : r === c ? `${name(r)}: right` : `${name(r)}, taken for ${name(c)}`;
+    !data.single ? `${name(r)}: ${KINDS[c]}` : r === c ? `${name(r)}: right` : `${name(r)} → ${name(c)}`;
   const rule = (r, c) => ((data.single ? r === c : c !== 1) ? "the lowest score first" : "the highest score first");
 
   function open(r, c) {
@@ -66,7 +66,7 @@ function confusions() {
   const wrong = (at) => (data.single ? row[at] !== column[at] : column[at] !== 0);
   const top = row.map((_, at) => at).filter(wrong).sort((a, b) => amount[b] - amount[a] || a - b).slice(0, 10);
   byId("top-confusions").append(...top.map((at) => {
-    const text = data.single ? `${name(row[at])} taken for ${name(column[at])}` : heading(row[at], column[at]);
+    const text = data.single ? `${name(row[at])} → ${name(column[at])}` : heading(row[at], column[at]);
     const button = make("button", { type: "button", class: "plain" }, `${text}: ${count(amount[at])}`);
     button.addEventListener("click", () => {
       select(row[at], column[at]);

@@ -22,12 +22,12 @@ function chart(versus, id) {
         type: "data", symmetric: false, thickness: 1.5, width: 4, color: colours.soft,
         array: rows.map((row) => 100 * (row.high - row.difference)), arrayminus: rows.map((row) => 100 * (row.difference - row.low)),
       },
-      hovertext: rows.map((row) => `${row.title}: ${signed(row.difference)}<br>${signed(row.low)} to ${signed(row.high)}`),
+      hovertext: rows.map((row) => `${row.title}: ${signed(row.difference)}<br>${row.interval}`),
       hovertemplate: "%{hovertext}<extra></extra>",
     }],
     layout: {
       height: 70 + 30 * rows.length, margin: { l: 8, r: 16, t: 8, b: 44 },
-      xaxis: { title: { text: "difference in points of 100" }, rangemode: "tozero", zeroline: true, zerolinewidth: 2, zerolinecolor: colours.soft },
+      xaxis: { title: { text: "difference in percentage points" }, rangemode: "tozero", zeroline: true, zerolinewidth: 2, zerolinecolor: colours.soft },
     },
   }));
 }
@@ -42,7 +42,7 @@ function classes(versus, id) {
       number(row.first, percent(row.first)),
       number(row.second, percent(row.second)),
       number(row.difference, signed(row.difference)),
-      number(row.low, missing(row.low) ? "–" : `${signed(row.low)} to ${signed(row.high)}`),
+      number(row.low, row.interval),
       number(row.p, row.p_said),
       make("td", { class: colour(row.verdict) }, row.words))));
     page.sortAgain(table);

@@ -170,6 +170,20 @@ function confusions() {
   const view = () => document.querySelector("#matrix-view input:checked").value;
   const name = (index) => page.printable(labels[index]);
 
+  /* Cells that are not 0, as [count, row, column]. Of many classes only these are given, and no matrix is drawn. */
+  function filled() {
+    const { matrix: rows, cells } = protocol();
+    if (cells) return cells.count.map((number, at) => [number, cells.row[at], cells.column[at]]);
+    return rows.flatMap((values, row) => values.flatMap((number, column) => (number ? [[number, row, column]] : [])));
+  }
+
+  function inCell(row, column) {
+    const one = protocol();
+    if (one.matrix) return one.matrix[row][column];
+    if (!one.totals) one.totals = new Map(filled().map(([number, r, c]) => [r * labels.length + c, number]));
+    return one.totals.get(row * labels.length + column) || 0;
+  }
+
   /* Where a cell's members begin and end: cells ascend. */
   function members(row, column) {
     const { cell } = protocol();
@@ -203,12 +217,21 @@ function confusions() {
     return picture;
   }
 
+  /* What lies under a box: its object, or of a box without a match the object of the highest IoU and why there is no
+     match. The types are those of functional/false_positives.py. */
+  function underneath(there, type) {
+    const object = there < 0 ? "" : name(data.objects.label[there]);
+    if (type < 0) return object;
+    if (type === 2) return object ? `background (closest: ${object})` : "background";
+    return `${object}, already matched (${type === 1 ? "duplicate" : "confusion"})`;
+  }
+
   const place = (box) => `${box[2]} × ${box[3]} at ${box[0]}, ${box[1]}`;
 
   function open(row, column) {
-    const { matrix: rows, detection, object, overlap } = protocol();
+    const { detection, object, overlap, background_type: types } = protocol();
     const [start, end] = members(row, column);
-    const total = rows[row][column];
+    const total = inCell(row, column);
     const kind = row === column ? "right" : column === background ? "missed" : "wrong";
     byId("cell").hidden = false;
     byId("cell").dataset.cell = `${row},${column}`;
@@ -216,8 +239,8 @@ function confusions() {
     byId("cell-prediction").value = String(column);
     byId("cell-title").textContent =
       kind === "missed" ? `${name(row)}: missed`
-        : row === background ? `Nothing, taken for ${name(column)}`
-          : kind === "right" ? `${name(row)}: right` : `${name(row)}, taken for ${name(column)}`;
+        : row === background ? `${name(column)}: without a match`
+          : kind === "right" ? `${name(row)}: right` : `${name(row)} → ${name(column)}`;
     const rule = { right: "the least confident first", missed: "the largest first", wrong: "the most confident first" }[kind];
     byId("cell-said").textContent =
       total === 0 ? "Nothing is in this cell."
@@ -236,7 +259,7 @@ function confusions() {
       if (link) link.addEventListener("click", () => figure.dispatchEvent(new Event("wanted")));
       return make("tr", {},
         make("td", { class: "name" }, link || text),
-        make("td", { class: "name", title: truth && place(truth) }, there < 0 ? "nothing" : name(data.objects.label[there])),
+        make("td", { class: "name", title: truth && place(truth) }, underneath(there, types[start + step])),
         make("td", { class: "name", title: box && place(box) }, found < 0 ? "nothing" : name(data.detections.label[found])),
         make("td", { class: "numeric", "data-value": found < 0 ? "" : data.detections.score[found] }, found < 0 ? "–" : data.detections.score[found].toFixed(3)),
         make("td", { class: "numeric" }, overlap[start + step] === null ? "–" : overlap[start + step].toFixed(2)),
@@ -244,10 +267,15 @@ function confusions() {
     }));
   }
 
-  const drawn = matrix({ element: byId("matrix"), labels, counts: () => protocol().matrix, view, open });
+  const whole = Boolean(protocol().matrix);
+  const drawn = whole
+    ? matrix({ element: byId("matrix"), labels, counts: () => protocol().matrix, view, open })
+    : { draw: () => {}, select: open };
+  byId("matrix").hidden = !whole;
+  byId("matrix-view").hidden = !whole;
   byId("matrix-view").addEventListener("change", drawn.draw);
 
-  for (const [id, what] of [["cell-truth", "nothing (background)"], ["cell-prediction", "missed (background)"]]) {
+  for (const [id, what] of [["cell-truth", "no match (background)"], ["cell-prediction", "missed (background)"]]) {
     byId(id).append(...labels.map((_, index) => make("option", { value: index }, index === background ? what : name(index))));
   }
   byId("cell-open").addEventListener("click", () => {
@@ -256,16 +284,10 @@ function confusions() {
   });
 
   function top() {
-    const rows = protocol().matrix;
-    const cells = [];
-    for (let row = 0; row < background; row += 1) {
-      for (let column = 0; column < background; column += 1) {
-        if (row !== column && rows[row][column]) cells.push([rows[row][column], row, column]);
-      }
-    }
+    const cells = filled().filter(([, row, column]) => row !== column && row < background && column < background);
     cells.sort((a, b) => b[0] - a[0] || a[1] - b[1] || a[2] - b[2]);
     byId("top-confusions").replaceChildren(...cells.slice(0, 10).map(([number, row, column]) => {
-      const button = make("button", { type: "button", class: "plain" }, `${name(row)} taken for ${name(column)}: ${count(number)}`);
+      const button = make("button", { type: "button", class: "plain" }, `${name(row)} → ${name(column)}: ${count(number)}`);
       button.addEventListener("click", () => {
         drawn.select(row, column);
         byId("cell").focus();
@@ -275,7 +297,21 @@ function confusions() {
     byId("top-confusions").parentElement.hidden = cells.length === 0;
   }
 
+  const typeTable = byId("fp-table");
+  function falsePositives() {
+    const { columns } = protocol();
+    for (const row of typeTable.tBodies[0].rows) {
+      for (const cell of row.querySelectorAll("[data-column]")) {
+        const value = columns[cell.dataset.column][Number(row.dataset.class)];
+        cell.dataset.value = String(value);
+        cell.textContent = count(value);
+      }
+    }
+    page.sortAgain(typeTable);
+  }
+
   function changed() {
+    falsePositives();
     byId("protocol-words").textContent = data.protocols.length > 1 ? `${protocol().name}: ${chosen.selectedOptions[0].title}.` : "";
     top();
   }

@@ -3,26 +3,31 @@
 In two steps, so that a data set can be seen a batch at a time: :func:`match_for_ap` leaves a few bytes for each
 detection, :func:`average_precision` makes the numbers of all of them. They equal those of ``pycocotools``, but
 undefined ones are NaN where it prints -1.
+
+Every detection is matched. Only average precision and recall have a limit on the number of detections per class and
+image (COCO's ``maxDets``). It is applied afterwards, by rank: a detection is matched after all detections of its class
+and image with a higher score, so those below the limit never change the matches of those above it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
+from mm_metrics_plugin.functional._arrays import position_in_group
 from mm_metrics_plugin.functional.assignment import (
     Pairs,
     by_preference,
     candidates,
     coco_pairs,
     gathered,
-    position_in_group,
     take_in_turn,
 )
 from mm_metrics_plugin.functional.boxes import coco_columns, group_starts, stable_order
 from mm_metrics_plugin.functional.detection_batch import Detections, Objects, check_rows
+from mm_metrics_plugin.functional.score_precision import reach
 
 _WORD = 64
 COCO_RANGE = (0.0, 1e10)
@@ -45,7 +50,8 @@ class APSettings:
         num_classes: Number of classes.
         iou_thresholds: Ascending.
         area_ranges: Least and greatest area by name; the first is that of the headline numbers.
-        max_detections: Numbers of detections of a class in an image to look at, ascending.
+        max_detections: Numbers of detections per class and image, those with the highest scores, that average recall
+            uses, ascending. Average precision uses the last one.
 
     Example:
         >>> settings = APSettings(num_classes=3)
@@ -91,6 +97,7 @@ class APRecords:
         matched: (N, words) bit ``area * thresholds + threshold``: took an object.
         ignored: (N, words) bit as above: neither right nor wrong.
         objects: (areas, classes) objects that count.
+        precision: (N,) code of the precision in which each score was given; None: that of the dtype of ``score``.
     """
 
     image: np.ndarray
@@ -100,6 +107,24 @@ class APRecords:
     matched: np.ndarray
     ignored: np.ndarray
     objects: np.ndarray
+    precision: np.ndarray | None = None
+
+    def reach(self, threshold: float) -> np.ndarray:
+        """(N,) whether each score is at least the threshold, compared in the precision the score was given in."""
+        return reach(self.score, threshold, self.precision)
+
+    @property
+    def most_detections(self) -> int:
+        """The largest number of detections of one class in one image."""
+        return int(self.rank.max()) + 1 if len(self.rank) else 0
+
+    def best(self, max_dets: int) -> APRecords:
+        """The records of the ``max_dets`` detections with the highest scores per class and image."""
+        if self.most_detections <= max_dets:
+            return self
+        rows = np.flatnonzero(self.rank < max_dets)
+        columns = {name: value[rows] for name, value in vars(self).items() if name != "objects"}
+        return APRecords(objects=self.objects, **columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +182,7 @@ def match_for_ap(
 ) -> APRecords:
     """Matches at every IoU threshold and area range at once and keeps what average precision needs.
 
-    Only the best ``max_detections[-1]`` of each class and image are kept, by image, class and descending score.
+    Every detection is matched and recorded, in the order of image, class and descending score.
 
     Args:
         detections: What was found.
@@ -180,9 +205,6 @@ def match_for_ap(
     groups = detections.image * settings.num_classes + detections.labels
     order = stable_order(groups, -detections.scores)
     rank = position_in_group(groups[order])
-    if len(rank) and rank.max() >= settings.max_detections[-1]:
-        kept = np.flatnonzero(rank < settings.max_detections[-1])
-        order, rank = order[kept], rank[kept]
     groups = groups[order]
     found = coco_columns(detections.boxes[order], box_format=detections.box_format)
 
@@ -202,6 +224,7 @@ def match_for_ap(
         image=detections.image[order],
         label=detections.labels[order].astype(np.int32),
         score=detections.scores[order],
+        precision=detections.precision[order],
         rank=rank.astype(np.int32),
         matched=matched,
         ignored=ignored,
@@ -268,12 +291,39 @@ def _match_all(
     return matched, ignored
 
 
+def order_images(image_keys: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """Orders images by key and then by position.
+
+    Args:
+        image_keys: (rows, 2) key and position of images. Rows that are equal are one image.
+
+    Returns:
+        The keys in order, and a function that turns (rows, 2) of keys and positions into numbers of images in this
+        order.
+
+    Example:
+        Two images of key 7, at positions 0 and 2.
+
+        >>> keys, number = order_images(np.array([[7, 0], [3, 1], [7, 2]]))
+        >>> keys.tolist(), number(np.array([[7, 0], [3, 1], [7, 2], [7, 2]])).tolist()
+        ([3, 7, 7], [1, 0, 2, 2])
+    """
+    keys, positions = np.unique(image_keys[:, 0]), np.unique(image_keys[:, 1])
+
+    def code(rows: np.ndarray) -> np.ndarray:
+        return np.searchsorted(keys, rows[:, 0]) * len(positions) + np.searchsorted(positions, rows[:, 1])
+
+    known = np.unique(code(image_keys))
+    ordered = keys[known // max(1, len(positions))]
+    return ordered, lambda rows: np.searchsorted(known, code(rows))
+
+
 def average_precision(records: APRecords, settings: APSettings) -> AveragePrecision:
-    """COCO's average precision and recall of everything recorded.
+    """COCO's average precision and recall of the best ``max_detections[-1]`` detections per class and image.
 
     Args:
         records: Of :func:`match_for_ap`; those of several batches may be joined if image numbers differ.
-        settings: The same as there.
+        settings: The same as there, but for ``max_detections``.
 
     Example:
         >>> found = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 0])
@@ -283,6 +333,7 @@ def average_precision(records: APRecords, settings: APSettings) -> AveragePrecis
         >>> round(result.to_dict()["mAP"], 6)
         0.95
     """
+    records = records.best(settings.max_detections[-1])
     keys = [records.label, -records.score]
     if (np.diff(records.image) < 0).any():
         keys.append(records.image)

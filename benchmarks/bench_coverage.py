@@ -1,0 +1,54 @@
+"""How often 95 % confidence intervals contain the true value, by simulation: the tables of docs/compare.md."""
+
+from __future__ import annotations
+
+from benchmarks import coverage
+from benchmarks.timing import heading
+
+
+def _row(*cells: object) -> None:
+    print(
+        "| " + " | ".join(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in cells) + " |", flush=True
+    )
+
+
+def _table(title: str, *header: str) -> None:
+    heading(title)
+    _row(*header)
+    _row(*("---" for _ in header))
+
+
+def main() -> None:
+    _table("Recall of a class", "images, objects per image, recall, correlation", "percentile bootstrap", "interval")
+    for one in coverage.PROPORTIONS:
+        before = coverage.percentile_proportion_coverage(one, datasets=2000)
+        after = coverage.proportion_coverage(one, datasets=10000)
+        _row(", ".join(f"{part:g}" for part in one), before.share, after.share)
+
+    _table("F1 of a class, 2.5 objects per image", "F1", "images", "percentile bootstrap", "interval")
+    for detector in coverage.DETECTORS:
+        before = coverage.percentile_f1_coverage(detector, datasets=1000)
+        after = coverage.f1_coverage(detector, datasets=4000)
+        _row(f"{detector.f1:.3f}", detector.images, before.share, after.share)
+
+    _table("Means over classes", "classes", "images", *coverage.MEANS)
+    for kind, number in (("even", 10), ("zipf", 10), ("rare", 10), ("zipf", 40), ("rare", 40)):
+        for images in (40, 200):
+            found = coverage.mean_coverage(coverage.classes(kind, number, images), datasets=400)
+            _row(f"{number}, {kind}", images, *(one.share for one in found.values()))
+
+    _table("Average precision at IoU 0.5", "classes", "images", "basic bootstrap, mAP", "mAP", "AP per class")
+    settings = [("even", 1), ("even", 3), ("zipf", 10), ("rare", 10)]
+    for kind, number in settings:
+        for images in (45, 100, 200):
+            mean, each, basic = coverage.ap_coverage(coverage.classes(kind, number, images), datasets=300)
+            _row(f"{number}, {kind}", images, basic.share, mean.share, each.share if each.number >= 200 else "too few")
+
+    _table("AUC", "AUC", "positives + negatives", "DeLong", "interval")
+    for scores in coverage.SCORES:
+        after, before = coverage.auc_coverage(scores, datasets=4000)
+        _row(f"{scores.auc:g}", f"{scores.positives} + {scores.negatives}", before.share, after.share)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""Simulated datasets whose true values are known, and how often confidence intervals contain them.
+
+``bench_coverage.py`` prints the tables of docs/compare.md from these; ``tests/functional/test_coverage.py`` holds the
+package to them.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Tuple
+
+import numpy as np
+from scipy.stats import norm
+
+from mm_metrics_plugin.functional.delong import auc_intervals
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.image_counts import ImageCounts
+from mm_metrics_plugin.functional.intervals import Interval, bootstrap_counts, bootstrap_detection
+from mm_metrics_plugin.functional.resampling import WeightedFigures, drawn_images, over_draws
+from mm_metrics_plugin.functional.scored_matches import ScoredMatches, match_scores
+
+Random = np.random.Generator
+LEVEL = 0.95
+
+
+class Coverage(NamedTuple):
+    """How often intervals contained the true value, their mean width, and how many of the datasets had an interval."""
+
+    share: float
+    width: float
+    number: int
+
+    @classmethod
+    def of(cls, low: np.ndarray, high: np.ndarray, truth: np.ndarray) -> Coverage:
+        """Of intervals; those that are NaN are left out."""
+        low, high, truth = (np.asarray(part, dtype=np.float64) for part in np.broadcast_arrays(low, high, truth))
+        given = ~np.isnan(low)
+        held = (low <= truth) & (truth <= high)
+        return cls(float(held[given].mean()), float((high - low)[given].mean()), int(given.sum()))
+
+
+# --- proportions and F1 -----------------------------------------------------------------------------------------------
+
+
+class Proportion(NamedTuple):
+    """Objects of images; those of one image are found or missed together (a beta-binomial)."""
+
+    images: int
+    per_image: float
+    share: float
+    correlation: float
+
+    def sample(self, random: Random, datasets: int) -> Tuple[np.ndarray, np.ndarray]:
+        """(datasets, images) objects found, and objects."""
+        shape = (datasets, self.images)
+        objects = random.poisson(self.per_image, shape)
+        return random.binomial(objects, _shares(random, self.share, self.correlation, shape)), objects
+
+
+def _shares(random: Random, share: float, correlation: float, shape: Tuple[int, ...]) -> np.ndarray:
+    if not correlation:
+        return np.full(shape, share)
+    weight = (1 - correlation) / correlation
+    return random.beta(share * weight, (1 - share) * weight, shape)
+
+
+def stacked(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray) -> ImageCounts:
+    """(datasets, images) counts as the classes of one dataset: every interval per class is one of a dataset."""
+    datasets, images = tp.shape
+    counts = np.stack([part.reshape(-1) for part in (tp, fp, fn)])
+    image, label = np.arange(datasets * images), np.repeat(np.arange(datasets), images)
+    kept = counts.any(axis=0)
+    return ImageCounts(datasets * images, datasets, image[kept], label[kept], counts[:, kept])
+
+
+def proportion_coverage(setting: Proportion, *, datasets: int, seed: int = 0) -> Coverage:
+    """Of the interval of recall."""
+    found, objects = setting.sample(np.random.default_rng(seed), datasets)
+    recall = bootstrap_counts(stacked(found, np.zeros_like(found), objects - found), level=LEVEL).per_class["recall"]
+    return Coverage.of(recall.low, recall.high, np.array(setting.share))
+
+
+def percentile_proportion_coverage(setting: Proportion, *, datasets: int, seed: int = 0) -> Coverage:
+    """Of percentiles of the bootstrap, for comparison."""
+    random = np.random.default_rng(seed)
+    found, objects = setting.sample(random, datasets)
+    weights = random.multinomial(setting.images, np.full(setting.images, 1 / setting.images), size=400).astype(float)
+    with np.errstate(invalid="ignore"):
+        drawn = (found @ weights.T) / (objects @ weights.T)
+    low, high = np.nanquantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+    enough = objects.sum(axis=1) >= 10
+    return Coverage.of(low[enough], high[enough], np.array(setting.share))
+
+
+class Detector(NamedTuple):
+    """Counts of a detector for one class: objects, recall, false positives; images differ in difficulty."""
+
+    images: int
+    objects: float
+    recall: float
+    false_positives: float
+    spread: float = 5.0
+
+    @property
+    def f1(self) -> float:
+        """Its true F1."""
+        found = self.recall * self.objects
+        return 2 * found / (found + self.false_positives + self.objects)
+
+    def sample(self, random: Random, datasets: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(datasets, images) TP, FP, FN."""
+        shape = (datasets, self.images)
+        objects = random.poisson(self.objects, shape)
+        ease = random.beta(self.recall * self.spread, (1 - self.recall) * self.spread, shape)
+        tp = random.binomial(objects, ease)
+        return tp, random.poisson(self.false_positives * (1 - ease) / (1 - self.recall)), objects - tp
+
+
+def f1_coverage(setting: Detector, *, datasets: int, seed: int = 0) -> Coverage:
+    """Of the interval of F1."""
+    counts = stacked(*setting.sample(np.random.default_rng(seed), datasets))
+    found = bootstrap_counts(counts, level=LEVEL).per_class["f1"]
+    return Coverage.of(found.low, found.high, np.array(setting.f1))
+
+
+def percentile_f1_coverage(setting: Detector, *, datasets: int, seed: int = 0) -> Coverage:
+    """Of percentiles of the bootstrap, for comparison."""
+    random = np.random.default_rng(seed)
+    tp, fp, fn = setting.sample(random, datasets)
+    weights = random.multinomial(setting.images, np.full(setting.images, 1 / setting.images), size=400).astype(float)
+    hits = 2 * tp @ weights.T
+    with np.errstate(invalid="ignore"):
+        drawn = hits / (hits + (fp + fn) @ weights.T)
+    low, high = np.nanquantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+    return Coverage.of(low, high, np.array(setting.f1))
+
+
+# --- means over classes -----------------------------------------------------------------------------------------------
+
+
+class Classes(NamedTuple):
+    """A detector of several classes. Hard images are hard for all classes."""
+
+    images: int
+    objects: np.ndarray
+    recall: np.ndarray
+    false_positives: np.ndarray
+    shape: float = 4.0
+
+    def sample(self, random: Random, images: int = 0) -> ImageCounts:
+        """The counts of a dataset."""
+        images = images or self.images
+        objects = random.poisson(self.objects, (images, len(self.objects)))
+        difficulty = random.gamma(self.shape, 1 / self.shape, (images, 1))
+        tp = random.binomial(objects, self.recall**difficulty)
+        fp = random.poisson(self.false_positives * difficulty)
+        counts = np.stack([tp, fp, objects - tp])
+        image, label = np.nonzero(counts.any(axis=0))
+        return ImageCounts(images, len(self.objects), image, label, counts[:, image, label])
+
+    def batch(self, random: Random, images: int = 0) -> ScoredMatches:
+        """A dataset of boxes with scores, matched."""
+        images = images or self.images
+        number = random.poisson(self.objects, (images, len(self.objects)))
+        difficulty = random.gamma(self.shape, 1 / self.shape, (images, 1))
+        image, label = _rows(number)
+        boxes = 20.0 * np.arange(len(image))[:, None] + np.array([0, 0, 10, 10])
+        hit = random.random(len(image)) < self.recall[label] ** difficulty[image, 0]
+        wrong_image, wrong_label = _rows(random.poisson(self.false_positives * difficulty))
+        wrong = -100 - 20.0 * np.arange(len(wrong_image))[:, None] + np.array([0, 0, 10, 10])
+        scores = np.concatenate([random.beta(3, 2, hit.sum()), random.beta(2, 3, len(wrong))])
+        detections = Detections(
+            np.concatenate([image[hit], wrong_image]),
+            np.concatenate([boxes[hit], wrong]),
+            scores,
+            np.concatenate([label[hit], wrong_label]),
+        )
+        return match_scores(
+            DetectionBatch(detections, Objects(image, boxes, label), images), num_classes=len(self.objects)
+        )
+
+
+def _rows(number: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    image, label = np.nonzero(number)
+    repeats = number[image, label]
+    return np.repeat(image, repeats), np.repeat(label, repeats)
+
+
+def classes(kind: str, number: int, images: int, recall: Tuple[float, float] = (0.9, 0.3)) -> Classes:
+    """``'even'`` classes, a long tail (``'zipf'``), or half of the classes with 0.03 objects per image (``'rare'``)."""
+    objects = {
+        "even": np.full(number, 1.5 if number == 1 else 0.5),
+        "zipf": 1.5 / np.arange(1, number + 1) ** 1.2,
+        "rare": np.where(np.arange(number) < number // 2, 0.5, 0.03),
+    }[kind]
+    found = np.linspace(*recall, number)
+    return Classes(images, objects, found, objects * (1.1 - found))
+
+
+MEANS = ("mean_precision", "mean_recall", "macro_f1", "f1_of_means")
+
+
+def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> Dict[str, Coverage]:
+    """Of the intervals of the means over classes; true values are those of the classes that a dataset has."""
+    random = np.random.default_rng(seed)
+    tp, fp, fn = setting.sample(random, images=400_000 // len(setting.objects)).totals()
+    true = {"mean_precision": tp / (tp + fp), "mean_recall": tp / (tp + fn), "macro_f1": 2 * tp / (2 * tp + fp + fn)}
+    rows: Dict[str, List[Tuple[float, float, float]]] = {name: [] for name in MEANS}
+    for _ in range(datasets):
+        counts = setting.sample(random)
+        found = bootstrap_counts(counts, level=LEVEL)
+        values = {"mean_precision": "precision", "mean_recall": "recall", "macro_f1": "f1"}
+        truth = {name: float(true[name][~np.isnan(found.per_class[key].value)].mean()) for name, key in values.items()}
+        both = truth["mean_precision"], truth["mean_recall"]
+        truth["f1_of_means"] = 2 * both[0] * both[1] / sum(both)
+        for name in MEANS:
+            rows[name].append((found.overall[name].low, found.overall[name].high, truth[name]))
+    return {name: Coverage.of(*np.array(row).T) for name, row in rows.items()}
+
+
+def ap_coverage(
+    setting: Classes, *, datasets: int, resamples: int = 200, images: int = 160_000, seed: int = 0
+) -> Tuple[Coverage, Coverage, Coverage]:
+    """Of the intervals of mAP_50; of AP_50 of the classes that have one; of the basic bootstrap of mAP_50.
+
+    The true value is that of ``images`` other images.
+    """
+    random = np.random.default_rng(seed)
+    true = _true_ap(setting, random, images)
+    overall, per_class, basic = [], [], []
+    for run in range(datasets):
+        matches = setting.batch(random)
+        counts = matches.image_counts(score_threshold=0.3)
+        found = bootstrap_detection(matches, counts=counts, level=LEVEL, resamples=resamples, seed=run)
+        one, each = found.overall["mAP_50"], found.per_class["AP_50"]
+        truth = float(true[~np.isnan(each.value)].mean())
+        overall.append((one.low, one.high, truth))
+        per_class.append(np.stack([each.low, each.high, true], axis=1))
+        basic.append((*_basic(matches, counts, one, resamples, run), truth))
+    return tuple(Coverage.of(*part.T) for part in (np.array(overall), np.concatenate(per_class), np.array(basic)))  # type: ignore[return-value]
+
+
+def _true_ap(setting: Classes, random: Random, images: int) -> np.ndarray:
+    values = []
+    for _ in range(4):
+        matches = setting.batch(random, images=images // 4)
+        figures = WeightedFigures(matches.image_counts(score_threshold=0.3), matches)
+        values.append(figures.of_all().per_class["AP_50"][0])
+    return np.mean(values, axis=0)
+
+
+def _basic(matches: ScoredMatches, counts: ImageCounts, one: Interval, resamples: int, seed: int) -> np.ndarray:
+    figures = WeightedFigures(counts, matches)
+    draws = over_draws(figures, drawn_images(matches.num_images, draws=resamples, seed=seed, at_once=64))
+    low, high = np.quantile(draws.overall["mAP_50"], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return np.clip([2 * one.value - high, 2 * one.value - low], 0, 1)
+
+
+# --- AUC --------------------------------------------------------------------------------------------------------------
+
+
+class Scores(NamedTuple):
+    """Normal scores of positives and negatives; ``spread`` is the standard deviation of the positives'."""
+
+    auc: float
+    positives: int
+    negatives: int
+    spread: float = 1.0
+
+
+def auc_coverage(setting: Scores, *, datasets: int, seed: int = 0) -> Tuple[Coverage, Coverage]:
+    """Of the intervals of AUC, and of DeLong's plain ones."""
+    random = np.random.default_rng(seed)
+    labels = np.repeat([1, 0], [setting.positives, setting.negatives])
+    noise = random.normal(size=(len(labels), datasets))
+    distance = norm.ppf(setting.auc) * np.sqrt(1 + setting.spread**2)
+    scores = np.where(labels[:, None] == 1, noise * setting.spread + distance, noise)
+    found = auc_intervals([scores], np.repeat(labels[:, None], datasets, axis=1), level=LEVEL)
+    half = norm.ppf((1 + LEVEL) / 2) * found.standard_error
+    value = found.per_class.value
+    truth = np.array(setting.auc)
+    plain = Coverage.of(np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), truth)
+    return Coverage.of(found.per_class.low, found.per_class.high, truth), plain
+
+
+def macro_auc_coverage(samples: int, shares: np.ndarray, *, distance: float, datasets: int, seed: int = 0) -> Coverage:
+    """Of the interval of the mean AUC over classes with these shares of the samples, at least one sample each."""
+    random = np.random.default_rng(seed)
+    number = len(shares)
+    truth = norm.cdf(distance / np.sqrt(2))
+    ends = []
+    for _ in range(datasets):
+        labels = np.concatenate([np.arange(number), random.choice(number, samples - number, p=shares)])
+        common = random.normal(size=(samples, 1))
+        scores = np.sqrt(0.5) * (random.normal(size=(samples, number)) + common)
+        scores[np.arange(samples), labels] += distance
+        macro = auc_intervals([scores], labels, level=LEVEL).macro
+        ends.append((macro.low, macro.high))
+    return Coverage.of(*np.array(ends).T, np.array(truth))
+
+
+PROPORTIONS = (
+    Proportion(13, 5, 0.1, 0.0),
+    Proportion(15, 1, 0.9, 0.0),
+    Proportion(15, 3, 0.9, 0.2),
+    Proportion(30, 1.5, 0.95, 0.1),
+    Proportion(50, 3, 0.8, 0.3),
+    Proportion(10, 4, 0.5, 0.3),
+    Proportion(100, 1, 0.05, 0.0),
+    Proportion(40, 0.6, 0.97, 0.0),
+    Proportion(25, 6, 0.9, 0.3),
+    Proportion(13, 1, 0.1, 0.0),
+    Proportion(1000, 0.02, 0.5, 0.0),
+    Proportion(60, 4, 0.98, 0.2),
+    Proportion(200, 4, 0.99, 0.1),
+    Proportion(500, 3, 0.9, 0.3),
+)
+DETECTORS = tuple(
+    Detector(images, objects, recall, wrong)
+    for objects, recall, wrong in (
+        (2.5, 0.65, 0.9),
+        (2.5, 0.93, 0.2),
+        (2.5, 0.3, 2.0),
+        (2.5, 0.1, 2.5),
+        (2.5, 0.03, 2.5),
+        (2.5, 0.98, 0.05),
+    )
+    for images in (40, 60, 200)
+)
+SCORES = tuple(
+    Scores(auc, positives, negatives)
+    for auc in (0.6, 0.8, 0.95, 0.99)
+    for positives, negatives in ((5, 50), (10, 10), (100, 100))
+)

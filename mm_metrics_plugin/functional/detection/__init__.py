@@ -1,0 +1,1 @@
+"""Detection: overlapping pairs, matching, average precision and error types."""

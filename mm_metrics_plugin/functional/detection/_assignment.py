@@ -1,0 +1,68 @@
+"""The one greedy assignment under every matching rule."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Assignment(NamedTuple):
+    """What :func:`assign` decided.
+
+    Attributes:
+        pair: Rows of the pairs that were assigned, in no particular order.
+        bits: The settings under which each was.
+        det_bits: (N,) the settings under which each detection is assigned.
+    """
+
+    pair: np.ndarray
+    bits: np.ndarray
+    det_bits: np.ndarray
+
+
+def assign(det: np.ndarray, gt: np.ndarray, bits: np.ndarray, *, num_dets: int, shared: np.ndarray) -> Assignment:
+    """Goes through pairs in order and assigns each whose detection and ground truth are both still free.
+
+    A setting (an IoU threshold in an area range) is one bit, so that one pass serves up to 64 of them. A pair that is
+    the first one left of its detection and the first one left of its ground truth is assigned whatever happens
+    elsewhere. All such pairs are assigned at once, round after round.
+
+    Args:
+        det: (P,) detection of each pair, in order of priority.
+        gt: (P,) ground truth of each pair.
+        bits: (P,) unsigned integers: the settings under which the pair is possible.
+        num_dets: How many detections there are.
+        shared: (M,) ground truths that any number of detections may be assigned to (crowds).
+
+    Example:
+        Two detections compete for ground truth 0; the second has another choice.
+
+        >>> one = np.ones(3, dtype=np.uint8)
+        >>> assign(np.array([0, 1, 1]), np.array([0, 0, 1]), one, num_dets=2, shared=np.array([False, False])).pair
+        array([0, 2])
+    """
+    gt_bits, det_bits = np.zeros(len(shared), dtype=bits.dtype), np.zeros(num_dets, dtype=bits.dtype)
+    first_of_det, first_of_gt = np.empty(num_dets, dtype=np.intp), np.empty(len(shared), dtype=np.intp)
+    any_shared = bool(shared.any())
+    pair = np.flatnonzero(bits)
+    det, gt, bits = det[pair], gt[pair], bits[pair]
+    assigned, gained = [pair[:0]], [bits[:0]]
+    while len(pair):
+        place = np.arange(len(pair))
+        # The last of several values assigned to one index stays, so this keeps the first pair of each.
+        first_of_det[det[::-1]] = place[::-1]
+        first_of_gt[gt[::-1]] = place[::-1]
+        is_first = first_of_gt[gt] == place
+        if any_shared:
+            is_first |= shared[gt]
+        winner = np.flatnonzero(is_first & (first_of_det[det] == place))
+        won = bits[winner]
+        assigned.append(pair[winner])
+        gained.append(won)
+        det_bits[det[winner]] |= won
+        gt_bits[gt[winner]] |= np.where(shared[gt[winner]], bits.dtype.type(0), won) if any_shared else won
+        bits = bits & ~(det_bits[det] | gt_bits[gt])
+        left = np.flatnonzero(bits)
+        pair, det, gt, bits = pair[left], det[left], gt[left], bits[left]
+    return Assignment(np.concatenate(assigned), np.concatenate(gained), det_bits)

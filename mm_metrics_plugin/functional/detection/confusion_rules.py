@@ -1,0 +1,200 @@
+"""Confusion matrices of a detector under three matching rules, from the same overlapping pairs.
+
+- ``coco``: COCO's rule within classes. Detections at or above the score threshold and ground truths that it leaves free
+  are then matched across classes by the same rule. The diagonal is COCO's number of TP, every row sums to the ground
+  truths of the class, every column to its detections.
+- ``mmdet``: what mmdet's ``confusion_matrix.py`` counts: every pair that overlaps. Duplicates and neighbors count again
+  and again, and crowds count as ordinary objects.
+- ``agnostic``: one to one by descending overlap, whatever the class, as supervision and ultralytics do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional.detection._assignment import assign
+from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.match_grid import LARGEST_IOU_THR, NO_GT
+from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
+
+# What became of a detection at the score and IoU threshold, and of a ground truth. A detection without a match is a
+# duplicate if a ground truth of its class reaches the IoU threshold (it is matched already), else a confusion with a
+# matched object if one of another class does, else background.
+TP, CONFUSION, CONFUSION_MATCHED, DUPLICATE, BACKGROUND, IGNORED, BELOW_THRESHOLD, MISSED = range(8)
+BACKGROUND_TYPES = {"confusion_matched": CONFUSION_MATCHED, "duplicate": DUPLICATE, "background": BACKGROUND}
+
+
+class OneToOne(NamedTuple):
+    """Detections and ground truths matched one to one at a score and an IoU threshold.
+
+    Attributes:
+        gt: (N,) row of the ground truth of each detection, crowds included, else -1.
+        outcome: (N,) int8, such as ``TP``.
+    """
+
+    gt: np.ndarray
+    outcome: np.ndarray
+
+
+def match_coco(
+    pairs: OverlapPairs,
+    detections: Detections,
+    ground_truths: GroundTruths,
+    own_class_gt: np.ndarray,
+    *,
+    iou_thr: float,
+    score_thr: float,
+) -> OneToOne:
+    """The ``coco`` confusions: what COCO's rule leaves free is matched across classes by the same rule.
+
+    Args:
+        pairs: Of detections sorted by image and descending score.
+        detections: The detections of the pairs.
+        ground_truths: The ground truths of the pairs.
+        own_class_gt: (N,) ground truth that COCO's rule assigns within the class, whatever the score; -1 for none.
+        iou_thr: Least overlap of a pair.
+        score_thr: Least score of a detection.
+    """
+    used = detections.reach(score_thr)
+    gt = np.where(used, own_class_gt, NO_GT)
+    is_free = ~ground_truths.crowd
+    is_free[gt[gt >= 0]] = False
+    near = pairs.select(np.flatnonzero(pairs.overlap >= min(iou_thr, LARGEST_IOU_THR)))
+    leftover = near.select(np.flatnonzero((used & (gt < 0))[near.det] & is_free[near.gt])).by_preference()
+    result = assign(
+        leftover.det,
+        leftover.gt,
+        np.ones(len(leftover.det), dtype=np.uint8),
+        num_dets=len(detections),
+        shared=ground_truths.crowd,
+    )
+    gt[leftover.det[result.pair]] = leftover.gt[result.pair]
+    return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
+
+
+def match_agnostic(
+    pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths, *, iou_thr: float, score_thr: float
+) -> OneToOne:
+    """One to one by descending overlap, whatever the class, as supervision and ultralytics do; crowds come last."""
+    used = detections.reach(score_thr)
+    near = pairs.select(np.flatnonzero((pairs.overlap >= min(iou_thr, LARGEST_IOU_THR)) & used[pairs.det]))
+    on_crowd = ground_truths.crowd[near.gt]
+    # All crowds after all others: a crowd only takes what is left, and of two with equal overlap the later one.
+    near = near.select(np.lexsort((np.where(on_crowd, -near.gt, near.gt), near.det, -near.overlap, on_crowd)))
+    result = assign(
+        near.det,
+        near.gt,
+        np.ones(len(near.det), dtype=np.uint8),
+        num_dets=len(detections),
+        shared=ground_truths.crowd,
+    )
+    gt = np.full(len(detections), NO_GT, dtype=np.int32)
+    gt[near.det[result.pair]] = near.gt[result.pair]
+    return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
+
+
+def _outcomes(
+    gt: np.ndarray, near: OverlapPairs, detections: Detections, ground_truths: GroundTruths, used: np.ndarray
+) -> np.ndarray:
+    """(N,) what became of each detection; ``near`` are the pairs at the IoU threshold or above."""
+    outcome = np.where(used, BACKGROUND, BELOW_THRESHOLD).astype(np.int8)
+    matched = np.flatnonzero(gt >= 0)
+    rows = gt[matched]
+    own_class = detections.labels[matched] == ground_truths.labels[rows]
+    outcome[matched] = np.where(ground_truths.crowd[rows], IGNORED, np.where(own_class, TP, CONFUSION))
+    near = near.select(np.flatnonzero((outcome == BACKGROUND)[near.det] & ~ground_truths.crowd[near.gt]))
+    own_class = detections.labels[near.det] == ground_truths.labels[near.gt]
+    outcome[near.det[~own_class]] = CONFUSION_MATCHED
+    outcome[near.det[own_class]] = DUPLICATE
+    return outcome
+
+
+def one_to_one_matrix(
+    matches: OneToOne, detections: Detections, ground_truths: GroundTruths, num_classes: int
+) -> np.ndarray:
+    """(C + 1, C + 1) int64 confusion matrix: rows ground truth, columns prediction, background last."""
+    size = num_classes + 1
+    used = np.flatnonzero(matches.outcome < IGNORED)
+    gt = matches.gt[used]
+    # Row -1 reads the label of the background, which stands behind the others.
+    truth = np.append(ground_truths.labels, num_classes)[gt]
+    missed = ~ground_truths.crowd
+    missed[gt[gt >= 0]] = False
+    cells = np.concatenate([truth * size + detections.labels[used], ground_truths.labels[missed] * size + num_classes])
+    return np.bincount(cells, minlength=size * size).reshape(size, size)
+
+
+def mmdet_matrix(
+    pairs: OverlapPairs,
+    detections: Detections,
+    ground_truths: GroundTruths,
+    num_classes: int,
+    *,
+    iou_thr: float,
+    score_thr: float,
+) -> Tuple[np.ndarray, int]:
+    """The matrix of mmdet's ``confusion_matrix.py``, and how many duplicates it counts as TP.
+
+    Every pair that overlaps counts; a detection without any is on background; a ground truth without a detection of its
+    class is missed, even if one of another class was counted for it.
+    """
+    size = num_classes + 1
+    if pairs.mmdet_overlap is None:
+        raise ValueError("the rule of mmdet needs pairs with mmdet's overlaps")
+    used = detections.reach(score_thr)
+    near = np.flatnonzero(used[pairs.det] & (pairs.mmdet_overlap >= np.float32(iou_thr)))
+    det, gt = pairs.det[near], pairs.gt[near]
+    predicted, truth = detections.labels[det], ground_truths.labels[gt]
+    hits = np.bincount(gt[predicted == truth], minlength=len(ground_truths))
+    used[det] = False
+    cells = [
+        truth * size + predicted,
+        num_classes * size + detections.labels[used],
+        ground_truths.labels[hits == 0] * size + num_classes,
+    ]
+    matrix = np.bincount(np.concatenate(cells), minlength=size * size).reshape(size, size)
+    return matrix, int(np.maximum(hits - 1, 0).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class RuleCounts:
+    """What one matching rule counts.
+
+    Attributes:
+        matrix: (C + 1, C + 1) int64; rows ground truth, columns prediction, background last.
+        background_types: (3, C) int64, the background row by ``BACKGROUND_TYPES``.
+        detections: Detections used.
+        ignored_detections: Those that match only a crowd.
+        ground_truths: Ground truths used.
+        duplicates: Duplicates that ``mmdet`` counts as TP; 0 under the other rules.
+    """
+
+    matrix: np.ndarray
+    background_types: np.ndarray
+    detections: int
+    ignored_detections: int
+    ground_truths: int
+    duplicates: int = 0
+
+
+def one_to_one_counts(
+    matches: OneToOne, detections: Detections, ground_truths: GroundTruths, num_classes: int
+) -> RuleCounts:
+    """What a one-to-one matching counts."""
+    outcomes = np.bincount(matches.outcome, minlength=MISSED)
+    background_types = np.stack(
+        [
+            np.bincount(detections.labels[matches.outcome == one], minlength=num_classes)
+            for one in BACKGROUND_TYPES.values()
+        ]
+    )
+    return RuleCounts(
+        one_to_one_matrix(matches, detections, ground_truths, num_classes),
+        background_types,
+        int(outcomes[:IGNORED].sum()),
+        int(outcomes[IGNORED]),
+        int(np.count_nonzero(~ground_truths.crowd)),
+    )

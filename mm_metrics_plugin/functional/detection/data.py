@@ -1,0 +1,298 @@
+"""Detections and ground truths of many images as columns: one row per instance, and a column that names the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Optional, Sequence, TypeVar
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional.detection.geometry import Geometry
+from mm_metrics_plugin.functional.detection.geometry.boxes import LARGEST_COORDINATE, Boxes
+from mm_metrics_plugin.functional.score_precision import reach
+
+_R = TypeVar("_R", bound="_Instances")
+
+
+class _Instances:
+    """What detections and ground truths have in common: columns of equal length."""
+
+    image: np.ndarray
+    geometry: Geometry
+    labels: np.ndarray
+    field_prefix = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "image", np.asarray(self.image, dtype=np.int64))
+        object.__setattr__(self, "labels", _whole_numbers(self.labels))
+        if isinstance(self.geometry, (np.ndarray, list, tuple)):
+            object.__setattr__(self, "geometry", Boxes(self.geometry))
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    def columns(self) -> Dict[str, np.ndarray]:
+        """The arrays by name, without the geometry."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+    def take(self: _R, rows: Any) -> _R:
+        """The chosen rows (indices, a mask or a slice)."""
+        chosen = {name: column[rows] for name, column in self.columns().items()}
+        return replace(self, geometry=self.geometry.take(rows), **chosen)  # type: ignore[type-var]
+
+    def images(self: _R, start: int, stop: int) -> _R:
+        """The rows of the images from ``start`` up to ``stop``, renumbered from 0."""
+        chosen = self.take((self.image >= start) & (self.image < stop))
+        return replace(chosen, image=chosen.image - start)  # type: ignore[type-var]
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[_R]) -> _R:
+        """The rows of all parts, one after the other; image numbers stay as they are."""
+        first = parts[0]
+        names = list(first.columns())
+        if any(list(part.columns()) != names for part in parts):
+            raise ValueError("parts with and without areas cannot be concatenated")
+        return replace(  # type: ignore[type-var]
+            first,
+            geometry=first.geometry.concatenate([part.geometry for part in parts[1:]]),
+            **{name: np.concatenate([part.columns()[name] for part in parts]) for name in names},
+        )
+
+    def check(self, *, num_classes: int, names: Optional[Sequence[Any]] = None) -> None:
+        """Raises unless every metric can be computed from the rows.
+
+        Args:
+            num_classes: Labels must be below it.
+            names: Names of the images for the message; their numbers by default.
+
+        Raises:
+            MetricInputError: Columns differ in length, a number is NaN, infinite or above 1e100, a label is not a whole
+                number or out of range.
+
+        Example:
+            >>> Detections([0], [[0, 0, 1, 1]], [np.nan], [0]).check(num_classes=1, names=["cat.jpg"])
+            Traceback (most recent call last):
+            mm_metrics_plugin.exceptions.MetricInputError: 'scores' of image 'cat.jpg' must be finite (found nan)
+        """
+        prefix, labels = self.field_prefix, self.labels
+
+        def fail(field: str, row: int, wanted: str, found: Any) -> None:
+            image = int(self.image[row])
+            known = names is not None and 0 <= image < len(names)
+            name = repr(names[image]) if known else str(image)  # type: ignore[index]
+            raise MetricInputError(f"'{prefix}{field}' of image {name} must {wanted} (found {found})")
+
+        problem = self.geometry.check()
+        if problem is not None:
+            raise MetricInputError(f"'{prefix}boxes' {problem}")
+        lengths = {"boxes": len(self.geometry), **{name: len(column) for name, column in self.columns().items()}}
+        for name, length in lengths.items():
+            if length != len(self):
+                raise MetricInputError(f"'{prefix}{name}' must have {len(self)} rows, one per box (found {length})")
+        if not len(self):
+            return
+        bad = self.geometry.first_invalid()
+        if bad is not None:
+            fail("boxes", bad[0], _limit(bad[1]), bad[1])
+        for name, column in self.columns().items():
+            if column.dtype.kind == "f" and name != "labels":
+                if float(column.min()) >= -LARGEST_COORDINATE and float(column.max()) <= LARGEST_COORDINATE:
+                    continue
+                row = int(np.argmax(~(np.abs(column) <= LARGEST_COORDINATE)))
+                fail(name, row, _limit(float(column[row])), float(column[row]))
+        if labels.dtype.kind == "f":
+            row = int(np.argmax(labels != np.floor(labels)))
+            fail("labels", row, "be whole numbers", labels[row])
+        if labels.min() < 0 or labels.max() >= num_classes:
+            row = int(np.argmax((labels < 0) | (labels >= num_classes)))
+            fail("labels", row, f"be between 0 and {num_classes - 1}", int(labels[row]))
+        if self.image.min() < 0:
+            raise MetricInputError(f"'{prefix}image' must not be negative (found {int(self.image.min())})")
+
+
+@dataclass(frozen=True, eq=False)
+class Detections(_Instances):
+    """What a detector predicts.
+
+    Args:
+        image: (N,) index of the image of each detection, from 0, in any order.
+        geometry: The shapes; an (N, 4) array stands for ``Boxes`` given by their edges.
+        scores: (N,) confidence; float32 and float64 are kept as they are.
+        labels: (N,) class index.
+        precision: (N,) code of the precision in which each score was given, see
+            :mod:`~mm_metrics_plugin.functional.score_precision`. None: that of the dtype of the scores.
+
+    Example:
+        >>> detections = Detections([0, 1], [[0, 0, 10, 10], [5, 5, 9, 9]], [0.9, 0.4], [2, 0])
+        >>> len(detections), detections.images(1, 2).labels.tolist()
+        (2, [0])
+    """
+
+    image: np.ndarray
+    geometry: Geometry
+    scores: np.ndarray
+    labels: np.ndarray
+    precision: Optional[np.ndarray] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        scores = np.asarray(self.scores)
+        if scores.dtype not in (np.float32, np.float64):
+            scores = scores.astype(np.float32 if scores.dtype == np.float16 else np.float64)
+        object.__setattr__(self, "scores", scores)
+
+    def reach(self, score_thr: float) -> np.ndarray:
+        """(N,) whether each score is at least the threshold, compared in the precision of the score."""
+        return reach(self.scores, score_thr, self.precision)
+
+    def score_order(self) -> Optional[np.ndarray]:
+        """Rows by image, then descending score, then as they stand; None if they stand so already."""
+        image, score = self.image, self.scores
+        step = image[1:] - image[:-1]
+        if not ((step < 0) | ((step == 0) & (score[1:] > score[:-1]))).any():
+            return None
+        return stable_order(image, -score)
+
+
+@dataclass(frozen=True, eq=False)
+class GroundTruths(_Instances):
+    """Annotated objects.
+
+    Args:
+        image: (M,) index of the image of each object, from 0.
+        geometry: The shapes; an (M, 4) array stands for ``Boxes`` given by their edges.
+        labels: (M,) class index.
+        crowd: (M,) True where an object makes a detection neither TP nor FP: COCO's ``iscrowd``, VOC's ``difficult``,
+            mmdet's ``ignored_instances``. None: nowhere.
+        area: (M,) the annotated area, which decides between small, medium and large. None: the area of the shape.
+
+    Example:
+        >>> ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [5, 5, 9, 9]], [2, 0], crowd=[False, True])
+        >>> len(ground_truths), int(ground_truths.crowd.sum())
+        (2, 1)
+    """
+
+    image: np.ndarray
+    geometry: Geometry
+    labels: np.ndarray
+    crowd: np.ndarray = None  # type: ignore[assignment]
+    area: Optional[np.ndarray] = None
+    field_prefix = "ground-truth "
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        crowd = np.zeros(len(self.image), dtype=bool) if self.crowd is None else np.asarray(self.crowd, dtype=bool)
+        object.__setattr__(self, "crowd", crowd)
+        if self.area is not None:
+            object.__setattr__(self, "area", np.asarray(self.area, dtype=np.float64))
+
+    def areas(self) -> np.ndarray:
+        """The annotated areas, or those of the shapes."""
+        return self.geometry.areas() if self.area is None else self.area
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionBatch:
+    """Detections and ground truths of the same images.
+
+    Args:
+        detections: What the detector predicts.
+        ground_truths: What is annotated.
+        num_images: How many images, those without any instance included.
+
+    Example:
+        >>> batch = DetectionBatch.from_images(
+        ...     boxes=[[[0, 0, 10, 10]], []], scores=[[0.9], []], labels=[[1], []],
+        ...     gt_boxes=[[[0, 0, 10, 9]], [[2, 2, 4, 4]]], gt_labels=[[1], [0]])
+        >>> batch.num_images, len(batch.detections), len(batch.ground_truths), len(batch.images(0, 1).ground_truths)
+        (2, 1, 2, 1)
+        >>> DetectionBatch.concatenate([batch, batch]).ground_truths.image
+        array([0, 1, 2, 3])
+    """
+
+    detections: Detections
+    ground_truths: GroundTruths
+    num_images: int
+
+    @classmethod
+    def from_images(
+        cls,
+        *,
+        boxes: Sequence[Any],
+        scores: Sequence[Any],
+        labels: Sequence[Any],
+        gt_boxes: Sequence[Any],
+        gt_labels: Sequence[Any],
+        gt_crowd: Optional[Sequence[Any]] = None,
+        gt_area: Optional[Sequence[Any]] = None,
+        box_format: str = "xyxy",
+        gt_box_format: str = "xyxy",
+        names: Optional[Sequence[Any]] = None,
+    ) -> DetectionBatch:
+        """Concatenates per-image arrays.
+
+        Raises:
+            MetricInputError: The arrays of an image differ in length; the message names image and field.
+        """
+        det = _concatenate_fields({"boxes": boxes, "scores": scores, "labels": labels}, "", names)
+        fields = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area}
+        gt = _concatenate_fields(
+            {key: value for key, value in fields.items() if value is not None}, "ground-truth ", names
+        )
+        crowd = gt.get("crowd", np.zeros(len(gt["image"]), dtype=bool))
+        return cls(
+            Detections(det["image"], Boxes(det["boxes"], box_format), det["scores"], det["labels"]),
+            GroundTruths(gt["image"], Boxes(gt["boxes"], gt_box_format), gt["labels"], crowd, gt.get("area")),
+            len(boxes),
+        )
+
+    def images(self, start: int, stop: int) -> DetectionBatch:
+        """The images from ``start`` up to ``stop``, renumbered from 0."""
+        stop = min(stop, self.num_images)
+        return DetectionBatch(self.detections.images(start, stop), self.ground_truths.images(start, stop), stop - start)
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[DetectionBatch]) -> DetectionBatch:
+        """All images, one batch after the other, renumbered."""
+        starts = np.cumsum([0, *(batch.num_images for batch in batches)]).tolist()
+        dets = [replace(b.detections, image=b.detections.image + start) for b, start in zip(batches, starts)]
+        gts = [replace(b.ground_truths, image=b.ground_truths.image + start) for b, start in zip(batches, starts)]
+        return cls(Detections.concatenate(dets), GroundTruths.concatenate(gts), starts[-1])
+
+
+def _limit(value: float) -> str:
+    return f"be at most {LARGEST_COORDINATE:g} in size" if np.isfinite(value) else "be finite"
+
+
+def _whole_numbers(values: Any) -> np.ndarray:
+    """Whole numbers as int64; what int64 cannot hold stays as it is, for ``check`` to refuse by name."""
+    array = np.asarray(values)
+    if array.dtype == np.int64:
+        return array
+    if array.dtype.kind == "f" and not (np.abs(array) < 1 << 62).all():
+        return array
+    whole = array.astype(np.int64)
+    return whole if (whole == array).all() else array
+
+
+def _concatenate_fields(
+    fields: Dict[str, Sequence[Any]], prefix: str, names: Optional[Sequence[Any]]
+) -> Dict[str, np.ndarray]:
+    lengths = [len(value) for value in fields["boxes"]]
+    result: Dict[str, np.ndarray] = {"image": np.repeat(np.arange(len(lengths)), lengths)}
+    for field, values in fields.items():
+        found: List[int] = [len(value) for value in values]
+        if len(found) != len(lengths):
+            raise MetricInputError(f"'{prefix}{field}' must be given for {len(lengths)} images (found {len(found)})")
+        if found != lengths:
+            image = next(index for index, (a, b) in enumerate(zip(found, lengths)) if a != b)
+            name = repr(names[image]) if names is not None else image
+            raise MetricInputError(
+                f"'{prefix}{field}' of image {name} must have {lengths[image]} rows, one per box (found {found[image]})"
+            )
+        # An empty list has no shape or dtype of its own and must not change those of the others.
+        parts = [np.asarray(value) for value, length in zip(values, lengths) if length]
+        result[field] = np.concatenate(parts) if parts else np.empty(0)
+    return result

@@ -1,0 +1,59 @@
+"""What a detection or a ground truth looks like: the interface of every geometry."""
+
+from __future__ import annotations
+
+from typing import Dict, NamedTuple, Protocol, Sequence, TypeVar, Union
+
+import numpy as np
+
+_G = TypeVar("_G", bound="Geometry")
+
+
+class Edges(NamedTuple):
+    """Axis-aligned boxes as contiguous float64 columns."""
+
+    left: np.ndarray
+    top: np.ndarray
+    right: np.ndarray
+    bottom: np.ndarray
+
+
+class Geometry(Protocol):
+    """Shapes, one per row. Matching reads nothing but this interface.
+
+    Attributes:
+        prefiltered: Whether shapes overlap only where their bounding boxes meet. Then only such pairs are given to
+            :meth:`overlaps`.
+    """
+
+    prefiltered: bool
+
+    def __len__(self) -> int:
+        """How many shapes."""
+
+    def check(self) -> Union[str, None]:
+        """What is wrong with the array as a whole, as the end of a sentence; None if nothing is."""
+
+    def first_invalid(self) -> Union[tuple, None]:
+        """Row and value of the first coordinate that is not usable; None if all are."""
+
+    def take(self: _G, rows: np.ndarray) -> _G:
+        """The chosen rows (indices, a mask or a slice)."""
+
+    def concatenate(self: _G, others: Sequence[_G]) -> _G:
+        """These shapes and those of ``others``, one after the other."""
+
+    def areas(self) -> np.ndarray:
+        """(N,) float64."""
+
+    def bounding_boxes(self) -> Edges:
+        """The boxes around the shapes themselves."""
+
+    def overlaps(self: _G, gts: _G, rows: np.ndarray, gt_rows: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+        """(P,) float64, how much detection ``rows[i]`` overlaps ground truth ``gt_rows[i]``, from 0 to 1.
+
+        Where ``crowd[i]`` holds, the denominator is the area of the detection instead of the union, as COCO has it.
+        """
+
+    def to_arrays(self) -> Dict[str, np.ndarray]:
+        """Plain arrays that describe the shapes, for pages and files."""

@@ -1,0 +1,153 @@
+"""Axis-aligned boxes: areas, overlaps in the two arithmetics people compare with, and non-maximum suppression.
+
+Boxes without a common area, and boxes without an area or with swapped corners, overlap by exactly 0, never NaN.
+
+- COCO's arithmetic: float64, on left, top, width and height. ``pycocotools`` adds the width to the left edge again,
+  which can differ from the right edge it was computed from in the last bit. So do these functions: decisions at a
+  threshold are the same bit by bit.
+- mmdet's arithmetic: float32, on the four edges, with a union of at least 1e-6.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Sequence, Tuple, Union
+
+import numpy as np
+
+from mm_metrics_plugin.functional.detection.geometry import Edges
+
+BOX_FORMATS = ("xyxy", "xywh")
+LARGEST_COORDINATE = 1e100  # areas of larger boxes are beyond float64
+_SMALLEST_UNION = np.float32(1e-6)
+
+
+class Boxes:
+    """Axis-aligned boxes in pixels.
+
+    Args:
+        array: (N, 4). float32 and float64 are kept as they are.
+        box_format: ``'xyxy'`` (left, top, right, bottom) or ``'xywh'`` (left, top, width, height).
+
+    Example:
+        >>> boxes = Boxes([[0, 0, 10, 10], [5, 5, 4, 9]])
+        >>> boxes.areas()
+        array([100.,  -4.])
+        >>> boxes.overlaps(boxes, np.array([0]), np.array([0]), np.array([False]))
+        array([1.])
+    """
+
+    prefiltered = True
+
+    def __init__(self, array: Any, box_format: str = "xyxy") -> None:
+        if box_format not in BOX_FORMATS:
+            raise ValueError(f"'box_format' must be one of {BOX_FORMATS} (found {box_format!r})")
+        values = np.asarray(array)
+        if values.dtype not in (np.float32, np.float64):
+            values = values.astype(np.float32 if values.dtype == np.float16 else np.float64)
+        self.array = values.reshape(0, 4) if values.size == 0 else values
+        self.box_format = box_format
+        self._columns: Union[Tuple[Edges, np.ndarray], None] = None
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def check(self) -> Union[str, None]:
+        """What is wrong with the shape of the array; None if nothing is."""
+        if self.array.ndim != 2 or self.array.shape[1] != 4:
+            return f"must have shape (N, 4) (found {self.array.shape})"
+        return None
+
+    def first_invalid(self) -> Union[Tuple[int, float], None]:
+        """Row and value of the first coordinate that is NaN, infinite or above 1e100."""
+        array = self.array
+        # Both ends are inside the bounds unless an element is not, or is NaN: only then look at every element.
+        if not array.size or (float(array.min()) >= -LARGEST_COORDINATE and float(array.max()) <= LARGEST_COORDINATE):
+            return None
+        bad = ~(np.abs(array.astype(np.float64)) <= LARGEST_COORDINATE)
+        row = int(np.argmax(bad.any(axis=1)))
+        return row, float(array[row][np.argmax(bad[row])])
+
+    def take(self, rows: np.ndarray) -> Boxes:
+        """The chosen rows."""
+        return Boxes(self.array[rows], self.box_format)
+
+    def concatenate(self, others: Sequence[Boxes]) -> Boxes:
+        """These boxes and those of ``others``, one after the other, in the format of these."""
+        return Boxes(
+            np.concatenate([self.array, *(other.to_format(self.box_format) for other in others)]), self.box_format
+        )
+
+    def to_format(self, box_format: str) -> np.ndarray:
+        """The (N, 4) array in a format; float64 where it has to be converted.
+
+        Example:
+            >>> Boxes([[10, 20, 30, 50]]).to_format("xywh")
+            array([[10., 20., 20., 30.]])
+        """
+        if box_format == self.box_format:
+            return self.array
+        result = np.array(self.array, dtype=np.float64)
+        result[:, 2:] += result[:, :2] if box_format == "xyxy" else -result[:, :2]
+        return result
+
+    def areas(self) -> np.ndarray:
+        """(N,) width times height as ``pycocotools`` computes it; negative if one side is."""
+        return self._coco_columns()[1]
+
+    def bounding_boxes(self) -> Edges:
+        """The edges as ``pycocotools`` computes them."""
+        return self._coco_columns()[0]
+
+    def _coco_columns(self) -> Tuple[Edges, np.ndarray]:
+        if self._columns is None:
+            left, top, width, height = np.array(self.array.T, dtype=np.float64, order="C").reshape(4, -1)
+            if self.box_format == "xyxy":
+                width -= left
+                height -= top
+            self._columns = Edges(left, top, left + width, top + height), width * height
+        return self._columns
+
+    def overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+        """IoU in COCO's arithmetic; see :class:`~mm_metrics_plugin.functional.detection.geometry.Geometry`."""
+        (left, top, right, bottom), area = self._coco_columns()
+        gt, gt_area = gts._coco_columns()
+        width = np.minimum(right[rows], gt.right[gt_rows]) - np.maximum(left[rows], gt.left[gt_rows])
+        height = np.minimum(bottom[rows], gt.bottom[gt_rows]) - np.maximum(top[rows], gt.top[gt_rows])
+        intersection = width * height
+        own_area = area[rows]
+        union = np.where(crowd, own_area, own_area + gt_area[gt_rows] - intersection)
+        result = np.zeros(len(rows))
+        return np.divide(intersection, union, out=result, where=(width > 0) & (height > 0))
+
+    def mmdet_overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
+        """(P,) float32 IoU in mmdet's arithmetic."""
+        left, top, right, bottom = np.array(self.to_format("xyxy")[rows].T, dtype=np.float32, order="C")
+        gt_left, gt_top, gt_right, gt_bottom = np.array(gts.to_format("xyxy")[gt_rows].T, dtype=np.float32, order="C")
+        width = np.maximum(np.minimum(right, gt_right) - np.maximum(left, gt_left), 0)
+        height = np.maximum(np.minimum(bottom, gt_bottom) - np.maximum(top, gt_top), 0)
+        intersection = width * height
+        areas = (right - left) * (bottom - top) + (gt_right - gt_left) * (gt_bottom - gt_top)
+        return intersection / np.maximum(areas - intersection, _SMALLEST_UNION)
+
+    def to_arrays(self) -> Dict[str, np.ndarray]:
+        """The edges, as ``boxes``."""
+        return {"boxes": self.to_format("xyxy")}
+
+
+def box_iou(first: Any, second: Any, *, crowd: bool = False) -> np.ndarray:
+    """COCO's overlap of boxes given by their edges, row by row.
+
+    Args:
+        first: (N, 4) detections.
+        second: (N, 4) ground truths, one for each detection.
+        crowd: Divide by the area of the detection instead of the union, as COCO does for crowds.
+
+    Example:
+        >>> box_iou([[0, 0, 2, 2], [0, 0, 2, 2]], [[1, 0, 3, 2], [2, 2, 2, 9]])
+        array([0.33333333, 0.        ])
+        >>> box_iou([[0, 0, 2, 2]], [[0, 0, 9, 9]], crowd=True)
+        array([1.])
+    """
+    boxes = Boxes(first)
+    rows = np.arange(len(boxes))
+    return boxes.overlaps(Boxes(second), rows, rows, np.full(len(boxes), crowd))

@@ -1,0 +1,279 @@
+"""Every detection and ground truth matched once, and kept in one table that all analyses read.
+
+Ties: score descending, then image order, then detection order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Dict, Optional, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
+from mm_metrics_plugin.functional.detection.confusion_rules import (
+    BELOW_THRESHOLD,
+    CONFUSION,
+    IGNORED,
+    MISSED,
+    TP,
+    OneToOne,
+    RuleCounts,
+    match_agnostic,
+    match_coco,
+    mmdet_matrix,
+    one_to_one_counts,
+)
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.match_grid import ANY_AREA, LARGEST_IOU_THR, NO_GT, MatchGrid, match_grid
+from mm_metrics_plugin.functional.detection.pairs import OverlapPairs, find_pairs
+from mm_metrics_plugin.functional.detection.tide import classify_errors
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+
+
+@dataclass(frozen=True, eq=False)
+class MatchTable:
+    """Every detection and ground truth of some images, matched: what all analyses read.
+
+    Detections of one image are in the order of descending score, ground truths as they were given. Indices of
+    detections and ground truths are positions inside their image, so tables of different images can be concatenated.
+
+    Attributes:
+        grid: The settings of the bits.
+        num_classes: How many classes.
+        num_images: How many images; ``image`` and ``gt_image`` are below it.
+        image: (N,) int64.
+        label: (N,) int32.
+        score: (N,) float32 or float64.
+        matched: (N,) uint64, bits of the settings under which the detection is matched.
+        ignored: (N,) uint64, bits of the settings under which it is neither TP nor FP.
+        gt_image: (M,) int64.
+        gt_label: (M,) int32.
+        gt_counts: (M,) uint64, bits of the settings under which the ground truth counts; 0 for crowds.
+        details: What the full report needs besides; None if only AP and counts are wanted.
+    """
+
+    grid: MatchGrid
+    num_classes: int
+    num_images: int
+    image: np.ndarray
+    label: np.ndarray
+    score: np.ndarray
+    matched: np.ndarray
+    ignored: np.ndarray
+    gt_image: np.ndarray
+    gt_label: np.ndarray
+    gt_counts: np.ndarray
+    details: Optional[MatchDetails] = None
+
+    def flags(self, iou_thr: float, area: str = "any") -> Tuple[np.ndarray, np.ndarray]:
+        """Which detections are TP, and which are TP or FP."""
+        bit = self.grid.bit(area, iou_thr)
+        counts = (self.ignored & bit) == 0
+        return counts & ((self.matched & bit) != 0), counts
+
+    def num_gts(self, area: str) -> np.ndarray:
+        """(C,) how many ground truths count in an area range."""
+        counts = self.grid.of_range(self.gt_counts, area) != 0
+        return np.bincount(self.gt_label[counts], minlength=self.num_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchDetails:
+    """What became of every detection and ground truth at the score and the IoU threshold, and TIDE's errors.
+
+    Attributes:
+        det_index: (N,) int32, position of the detection in its image as it was given.
+        gt_index: (N,) int32, position of the matched ground truth in its image, or of the one with the highest overlap
+            where it is matched to none; -1 without any.
+        overlap: (N,) float32, overlap with that ground truth.
+        outcome: (N,) int8, such as ``TP``.
+        error_type: (N,) int8, see :mod:`~mm_metrics_plugin.functional.detection.tide`.
+        error_gt: (N,) int32, position of the ground truth that the error points at, or -1.
+        gt_area: (M,) float64.
+        gt_outcome: (M,) int8: ``TP``, ``CONFUSION``, ``MISSED`` or ``IGNORED``.
+        gt_tide_matched: (M,) bool.
+    """
+
+    det_index: np.ndarray
+    gt_index: np.ndarray
+    overlap: np.ndarray
+    outcome: np.ndarray
+    error_type: np.ndarray
+    error_gt: np.ndarray
+    gt_area: np.ndarray
+    gt_outcome: np.ndarray
+    gt_tide_matched: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class ImageMatches:
+    """What :func:`match_images` found out.
+
+    Attributes:
+        rules: By name of the rule.
+        table: Every detection and ground truth; None if only the confusion matrices are wanted.
+    """
+
+    rules: Dict[str, RuleCounts]
+    table: Optional[MatchTable]
+
+
+def match_images(
+    batch: DetectionBatch,
+    settings: DetectionSettings,
+    *,
+    num_classes: int,
+    table: str = "full",
+) -> ImageMatches:
+    """Matches detections to ground truths under every rule that is asked for, from one list of overlapping pairs.
+
+    Args:
+        batch: Detections and ground truths, checked.
+        settings: Thresholds, area ranges and rules.
+        num_classes: Number of classes without background.
+        table: What to keep of every detection: ``'full'``, ``'ap'`` (without details) or ``'none'``.
+
+    Example:
+        One cat that two cat boxes and one dog box lie on.
+
+        >>> boxes = [[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8]]
+        >>> batch = DetectionBatch(
+        ...     Detections([0, 0, 0], boxes, [0.9, 0.8, 0.7], [0, 0, 1]), GroundTruths([0], boxes[:1], [0]), 1)
+        >>> matches = match_images(batch, DetectionSettings(), num_classes=2)
+        >>> matches.rules["coco"].matrix
+        array([[1, 0, 0],
+               [0, 0, 0],
+               [1, 1, 0]])
+        >>> matches.rules["coco"].background_types.tolist()
+        [[0, 1], [1, 0], [0, 0]]
+        >>> matches.table.flags(0.5)[0].tolist()
+        [True, False, False]
+    """
+    detections, ground_truths = batch.detections, batch.ground_truths
+    if table == "none":  # a detection is matched before those with lower scores, so the others change nothing
+        detections = detections.take(detections.reach(settings.score_thr))
+    order = detections.score_order()
+    if order is not None:
+        detections = detections.take(order)
+    gt_order = None
+    if (ground_truths.image[1:] < ground_truths.image[:-1]).any():
+        gt_order = stable_order(ground_truths.image)
+        ground_truths = ground_truths.take(gt_order)
+    grid = MatchGrid((settings.iou_thr,), (ANY_AREA,)) if table == "none" else report_grid(settings)
+    needs_all_classes = table == "full" or any(rule in settings.matching for rule in MATCHING_RULES)
+    lowest = min(settings.iou_thr, grid.iou_thrs[0], settings.background_iou_thr if table == "full" else 1.0)
+    pairs = find_pairs(
+        detections,
+        ground_truths,
+        min_overlap=min(lowest, LARGEST_IOU_THR),
+        same_class=not needs_all_classes,
+        mmdet="mmdet" in settings.matching,
+    )
+    at_iou_thr = grid.bit("any", settings.iou_thr)
+    found = match_grid(pairs, detections, ground_truths, grid, gt_at=at_iou_thr)
+    thresholds = {"iou_thr": settings.iou_thr, "score_thr": settings.score_thr}
+    coco = match_coco(pairs, detections, ground_truths, found.gt, **thresholds)
+    rules: Dict[str, RuleCounts] = {}
+    for rule in settings.matching:
+        if rule == "mmdet":
+            matrix, duplicates = mmdet_matrix(pairs, detections, ground_truths, num_classes, **thresholds)
+            used = int(np.count_nonzero(coco.outcome != BELOW_THRESHOLD))
+            background = np.zeros((3, num_classes), dtype=np.int64)
+            background[-1] = matrix[-1, :-1]  # nothing in this row overlaps a ground truth by the threshold
+            rules[rule] = RuleCounts(matrix, background, used, 0, len(ground_truths), duplicates)
+        else:
+            matches = coco if rule == "coco" else match_agnostic(pairs, detections, ground_truths, **thresholds)
+            rules[rule] = one_to_one_counts(matches, detections, ground_truths, num_classes)
+    if table == "none":
+        return ImageMatches(rules, None)
+    counts = grid.inside(ground_truths.areas())
+    counts[ground_truths.crowd] = 0
+    kept = MatchTable(
+        grid=grid,
+        num_classes=num_classes,
+        num_images=batch.num_images,
+        image=detections.image,
+        label=detections.labels.astype(np.int32),
+        score=detections.scores,
+        matched=found.matched,
+        ignored=found.ignored,
+        gt_image=ground_truths.image,
+        gt_label=ground_truths.labels.astype(np.int32),
+        gt_counts=counts,
+    )
+    if table == "full":
+        kept = replace(kept, details=_details(pairs, detections, ground_truths, coco, settings, order, gt_order))
+    return ImageMatches(rules, kept)
+
+
+def _details(
+    pairs: OverlapPairs,
+    detections: Detections,
+    ground_truths: GroundTruths,
+    coco: OneToOne,
+    settings: DetectionSettings,
+    order: Optional[np.ndarray],
+    gt_order: Optional[np.ndarray],
+) -> MatchDetails:
+    errors = classify_errors(
+        pairs,
+        detections,
+        ground_truths,
+        iou_thr=settings.iou_thr,
+        background_iou_thr=settings.background_iou_thr,
+    )
+    gt_position = _position_in_image(ground_truths.image, gt_order)
+    gt, overlap = _shown_gt(pairs, coco.gt, ground_truths.crowd)
+    gt_outcome = np.where(ground_truths.crowd, IGNORED, MISSED).astype(np.int8)
+    for outcome in (CONFUSION, TP):
+        gt_outcome[coco.gt[coco.outcome == outcome]] = outcome
+    return MatchDetails(
+        det_index=_position_in_image(detections.image, order),
+        gt_index=_at(gt_position, gt),
+        overlap=overlap,
+        outcome=coco.outcome,
+        error_type=errors.error_type,
+        error_gt=_at(gt_position, errors.error_gt),
+        gt_area=ground_truths.areas(),
+        gt_outcome=gt_outcome,
+        gt_tide_matched=errors.gt_matched,
+    )
+
+
+def _shown_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """The matched ground truth of each detection, else the one with the highest overlap; and that overlap."""
+    best = pairs.by_preference(crowd)
+    starts = group_starts(best.det)
+    shown, overlap = gt.copy(), np.zeros(len(gt), dtype=np.float32)
+    det = best.det[starts]
+    alone = gt[det] < 0
+    shown[det[alone]] = best.gt[starts[alone]]
+    its_gt = np.flatnonzero(pairs.gt == shown[pairs.det])
+    overlap[pairs.det[its_gt]] = pairs.overlap[its_gt]
+    return shown, overlap
+
+
+def _position_in_image(image: np.ndarray, order: Optional[np.ndarray]) -> np.ndarray:
+    """Where each row stood in its image before it was sorted by ``order``."""
+    if order is None:
+        return position_in_group(image).astype(np.int32)
+    inverse = np.empty(len(order), dtype=np.int64)
+    inverse[order] = np.arange(len(order))
+    given = image[inverse]
+    by_image = stable_order(given)
+    position = np.empty(len(order), dtype=np.int32)
+    position[by_image] = position_in_group(given[by_image])
+    return position[order]
+
+
+def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The values at some rows; -1 where the row is -1."""
+    return np.append(values, np.int32(NO_GT))[rows].astype(np.int32)
+
+
+def report_grid(settings: DetectionSettings) -> MatchGrid:
+    """The grid of a report: the IoU thresholds of AP and of the counts, the area ranges and one without limits."""
+    near = np.isclose(settings.iou_thrs, settings.iou_thr, rtol=0, atol=1e-9).any()
+    thresholds = settings.iou_thrs if near else tuple(sorted((*settings.iou_thrs, settings.iou_thr)))
+    return MatchGrid(thresholds, (ANY_AREA, *settings.area_ranges))

@@ -1,0 +1,143 @@
+"""Which detections overlap which ground truths: computed once, read by every matching rule."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry import Edges
+
+_CANDIDATES_AT_ONCE = 1 << 16  # a few arrays of this length fit the cache of a core
+
+
+class OverlapPairs(NamedTuple):
+    """Overlapping pairs, in order of detections.
+
+    Attributes:
+        det: (P,) int32 rows of the detections, ascending.
+        gt: (P,) int32 rows of the ground truths; ascending within a detection and class.
+        overlap: (P,) float64, COCO's; of a crowd, the share of the detection that it covers.
+        mmdet_overlap: (P,) float32, mmdet's; None unless it was asked for.
+    """
+
+    det: np.ndarray
+    gt: np.ndarray
+    overlap: np.ndarray
+    mmdet_overlap: Optional[np.ndarray] = None
+
+    def select(self, rows: np.ndarray) -> OverlapPairs:
+        """The chosen pairs (indices or a mask)."""
+        float32 = None if self.mmdet_overlap is None else self.mmdet_overlap[rows]
+        return OverlapPairs(self.det[rows], self.gt[rows], self.overlap[rows], float32)
+
+    def by_preference(self, gt_last: Optional[np.ndarray] = None) -> OverlapPairs:
+        """The pairs of each detection by descending overlap; of equal ones the later ground truth first, as COCO.
+
+        Args:
+            gt_last: (M,) ground truths that come after all others whatever their overlap.
+        """
+        same = self.det[1:] == self.det[:-1]
+        several = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        if not len(several):
+            return self
+        # Most detections have one candidate. Only the others need sorting, and they stay on the same rows.
+        some = self.select(several)
+        keys = (
+            [-some.gt, -some.overlap, some.det]
+            if gt_last is None
+            else [-some.gt, -some.overlap, gt_last[some.gt], some.det]
+        )
+        order = np.arange(len(self.det))
+        order[several] = several[np.lexsort(keys)]
+        return self.select(order)
+
+
+def find_pairs(
+    detections: Detections,
+    ground_truths: GroundTruths,
+    *,
+    min_overlap: float,
+    same_class: bool = False,
+    mmdet: bool = False,
+) -> OverlapPairs:
+    """The pairs of an image that overlap by at least ``min_overlap``.
+
+    Args:
+        detections: Sorted by image.
+        ground_truths: Sorted by image.
+        min_overlap: Pairs below it are left out.
+        same_class: Only pairs of the same class: faster, and enough for average precision.
+        mmdet: Also compute mmdet's float32 overlap, and keep pairs that reach ``min_overlap`` by either.
+
+    Example:
+        >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 1])
+        >>> ground_truths = GroundTruths([0], [[0, 0, 10, 10]], [0])
+        >>> find_pairs(detections, ground_truths, min_overlap=0.5).overlap
+        array([1. , 0.9])
+    """
+    det_group, gt_group, gt_order = detections.image, ground_truths.image, None
+    if same_class:
+        classes = 1 + max(int(labels.max(initial=0)) for labels in (detections.labels, ground_truths.labels))
+        det_group = det_group * classes + detections.labels
+        gt_group = gt_group * classes + ground_truths.labels
+        gt_order = stable_order(gt_group)
+        gt_group = gt_group[gt_order]
+    first, count = _candidate_ranges(gt_group, det_group)
+    rows = np.flatnonzero(count)
+    crowd = ground_truths.crowd
+    parts: List[OverlapPairs] = []
+    shapes, gt_shapes = detections.geometry, ground_truths.geometry
+    edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
+    for det, gt in _candidates(rows, first[rows], count[rows], gt_order, edges):
+        overlap = shapes.overlaps(gt_shapes, det, gt, crowd[gt])
+        kept = overlap >= min_overlap
+        float32 = None
+        if mmdet:
+            float32 = shapes.mmdet_overlaps(gt_shapes, det, gt)  # type: ignore[attr-defined]
+            kept |= float32 >= np.float32(min_overlap)
+        pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), overlap, float32)
+        parts.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))
+    if not parts:
+        nothing = np.empty(0, dtype=np.int32)
+        return OverlapPairs(nothing, nothing, np.empty(0), np.empty(0, dtype=np.float32) if mmdet else None)
+    columns: List[Any] = [None if column[0] is None else np.concatenate(column) for column in zip(*parts)]
+    return OverlapPairs(*columns)
+
+
+def _candidate_ranges(gt_groups: np.ndarray, det_groups: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Where the ground truths of each detection's group begin, and how many they are; ``gt_groups`` is sorted."""
+    first = np.searchsorted(gt_groups, det_groups, side="left")
+    return first, np.searchsorted(gt_groups, det_groups, side="right") - first
+
+
+def _candidates(
+    rows: np.ndarray,
+    first: np.ndarray,
+    count: np.ndarray,
+    gt_order: Optional[np.ndarray],
+    edges: Optional[Tuple[Edges, Edges]],
+) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+    """Rows of detections and ground truths of one group, a block at a time; with ``edges`` only where boxes meet."""
+    ends = np.cumsum(count)
+    start, base = 0, 0
+    while start < len(rows):
+        stop = max(int(np.searchsorted(ends, base + _CANDIDATES_AT_ONCE, side="right")), start + 1)
+        repeats, end = count[start:stop], int(ends[stop - 1])
+        gt = np.arange(end - base) + np.repeat(first[start:stop] - (ends[start:stop] - repeats - base), repeats)
+        if gt_order is not None:
+            gt = gt_order[gt]
+        block = rows[start:stop]
+        if edges is None:
+            yield np.repeat(block, repeats), gt
+        else:
+            box, gt_box = edges
+            meets = np.repeat(box.right[block], repeats) > gt_box.left[gt]
+            meets &= np.repeat(box.left[block], repeats) < gt_box.right[gt]
+            near = np.flatnonzero(meets)  # most pairs are apart from left to right
+            det, gt = np.repeat(block, repeats)[near], gt[near]
+            near = np.flatnonzero((box.bottom[det] > gt_box.top[gt]) & (box.top[det] < gt_box.bottom[gt]))
+            yield det[near], gt[near]
+        start, base = stop, end

@@ -1,0 +1,281 @@
+"""TIDE's error types of a detector, and dAP: the AP gained by fixing all errors of one type.
+
+Detections of all classes of an image, by descending score, are each assigned the free ground truth of their class that
+they overlap most, if by at least the IoU threshold. A detection that is assigned none is, by the first that applies:
+
+- ``localization``: it overlaps a ground truth of its class by at least the background threshold and at most the other;
+- ``classification``: it overlaps a ground truth of another class by at least the IoU threshold;
+- ``duplicate``: it overlaps a ground truth of its class by at least the IoU threshold, but that one is assigned;
+- ``background``: it overlaps no ground truth by more than the background threshold;
+- ``both``: anything else, wrong in class and in place.
+
+A ground truth that no detection is assigned to, and that no classification or localization error points at, is
+``missed``. A classification or localization error is fixed by turning the best detection that points at a free ground
+truth into a TP and removing the others; the other errors of detections by removing them; a missed ground truth by no
+longer counting it.
+
+The numbers are those of the ``tidecv`` package, crowds and ties included: detections on crowds (overlap with the crowd
+above the threshold) count for nothing, but their error type is counted; at exactly the threshold, an overlap with an
+assigned ground truth is a localization error; between equal scores, what was fixed or stays wrong comes before a TP.
+Two things differ by default and are available as options: AP is a fraction, not in percent, and classes without ground
+truths are left out of the mean instead of counting as 0.
+
+Reference: D. Bolya, S. Foley, J. Hays, J. Hoffman, TIDE (ECCV 2020).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional._arrays import group_starts, stable_order
+from mm_metrics_plugin.functional.detection._assignment import assign
+from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.detection.matching import MatchTable
+
+ERROR_TYPES = ("classification", "localization", "both", "duplicate", "background", "missed")
+CLASSIFICATION, LOCALIZATION, BOTH, DUPLICATE, BACKGROUND = range(5)
+TRUE_POSITIVE = 5
+_TYPE = 7  # mask of the type without flags
+ON_CROWD = 8  # flag: counts for nothing
+FIXED = 16  # flag: the best detection that points at its ground truth
+NO_GT = -1
+
+
+class ErrorRows(NamedTuple):
+    """The error of every detection.
+
+    Attributes:
+        error_type: (N,) int8: an index into ``ERROR_TYPES`` or ``TRUE_POSITIVE``, plus flags.
+        error_gt: (N,) int32 row of the free ground truth that a classification or localization error points at, or -1.
+        gt_matched: (M,) ground truths that a detection is assigned to.
+    """
+
+    error_type: np.ndarray
+    error_gt: np.ndarray
+    gt_matched: np.ndarray
+
+
+def classify_errors(
+    pairs: OverlapPairs,
+    detections: Detections,
+    ground_truths: GroundTruths,
+    *,
+    iou_thr: float,
+    background_iou_thr: float,
+) -> ErrorRows:
+    """Names the error of every detection.
+
+    Args:
+        pairs: At ``background_iou_thr`` or above, of detections sorted by image and descending score.
+        detections: The detections of the pairs.
+        ground_truths: The ground truths of the pairs.
+        iou_thr: Least overlap of a match.
+        background_iou_thr: Overlap up to which a detection is on background.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection.pairs import find_pairs
+        >>> detections = Detections([0, 0, 0], [[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.8, 0.7], [0, 0, 0])
+        >>> ground_truths = GroundTruths([0, 0], [[0, 0, 9, 9], [20, 0, 29, 9]], [0, 1])
+        >>> pairs = find_pairs(detections, ground_truths, min_overlap=0.1)
+        >>> rows = classify_errors(pairs, detections, ground_truths, iou_thr=0.5, background_iou_thr=0.1)
+        >>> rows.error_type.tolist(), rows.error_gt.tolist()
+        ([5, 3, 16], [-1, -1, 1])
+    """
+    on_crowd = _on_crowd(pairs, detections, ground_truths, iou_thr)
+    pairs = pairs.select(np.flatnonzero(~ground_truths.crowd[pairs.gt]))
+    own_class = detections.labels[pairs.det] == ground_truths.labels[pairs.gt]
+    is_tp, gt_matched = _matches(pairs.select(own_class & (pairs.overlap >= iou_thr)), detections, ground_truths)
+    own, own_gt = _best(pairs.select(own_class), len(detections))
+    other, other_gt = _best(pairs.select(~own_class), len(detections))
+    matched, _ = _best(pairs.select(own_class & gt_matched[pairs.gt]), len(detections))
+    conditions = [
+        is_tp,
+        (own >= background_iou_thr) & (own <= iou_thr),
+        other >= iou_thr,
+        matched >= iou_thr,
+        np.maximum(own, other) <= background_iou_thr,
+    ]
+    types = [TRUE_POSITIVE, LOCALIZATION, CLASSIFICATION, DUPLICATE, BACKGROUND]
+    error_type = np.select(conditions, types, default=BOTH).astype(np.int8)
+    error_gt = np.full(len(detections), NO_GT, dtype=np.int32)
+    for kind, gt in ((LOCALIZATION, own_gt), (CLASSIFICATION, other_gt)):
+        chosen = np.flatnonzero(error_type == kind)
+        error_gt[chosen] = gt[chosen]
+    pointing = np.flatnonzero(error_gt >= 0)
+    error_gt[pointing[gt_matched[error_gt[pointing]]]] = NO_GT  # it needs no other detection
+    pointing = np.flatnonzero(error_gt >= 0)
+    _, first = np.unique(error_gt[pointing], return_index=True)  # rows are by image and descending score
+    error_type[pointing[first]] |= FIXED
+    error_type[on_crowd & ~is_tp] |= ON_CROWD
+    return ErrorRows(error_type, error_gt, gt_matched)
+
+
+def _on_crowd(pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths, iou_thr: float) -> np.ndarray:
+    result = np.zeros(len(detections), dtype=bool)
+    crowd = ground_truths.crowd[pairs.gt] & (pairs.overlap > iou_thr)
+    crowd &= detections.labels[pairs.det] == ground_truths.labels[pairs.gt]
+    result[pairs.det[crowd]] = True
+    return result
+
+
+def _matches(pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths) -> Tuple[np.ndarray, np.ndarray]:
+    """Which detections are TP, and which ground truths are matched; of equal overlaps the earlier one first."""
+    pairs = pairs.select(np.lexsort((pairs.gt, -pairs.overlap, pairs.det)))
+    one = np.ones(len(pairs.det), dtype=np.uint8)
+    nothing_shared = np.zeros(len(ground_truths), dtype=bool)
+    result = assign(pairs.det, pairs.gt, one, num_dets=len(detections), shared=nothing_shared)
+    gt_matched = np.zeros(len(ground_truths), dtype=bool)
+    gt_matched[pairs.gt[result.pair]] = True
+    return result.det_bits.astype(bool), gt_matched
+
+
+def _best(pairs: OverlapPairs, num_dets: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Each detection's greatest overlap and its ground truth (the first of equal ones); 0 and -1 without any."""
+    overlap, gt = np.zeros(num_dets), np.full(num_dets, NO_GT, dtype=np.int32)
+    starts = group_starts(pairs.det)
+    if len(starts):
+        det = pairs.det[starts]
+        overlap[det] = np.maximum.reduceat(pairs.overlap, starts)
+        is_best = pairs.overlap == overlap[pairs.det]
+        best = np.flatnonzero(is_best)
+        gt[pairs.det[best[::-1]]] = pairs.gt[best[::-1]]  # the last one assigned stays: the first of equal ones
+    return overlap, gt
+
+
+@dataclass(frozen=True, eq=False)
+class TideErrors:
+    """Errors by type.
+
+    Attributes:
+        average_precision: Mean over the classes, as they are.
+        average_precision_per_class: (classes,); NaN for classes without ground truths.
+        counts: By type, (classes,): of the detection's class, of the ground truth's for missed ones.
+        ignored: By type, (classes,): how many of these are on crowds and count for nothing.
+        dap: By type, the AP gained by fixing all errors of the type; never below 0.
+        dap_per_class: By type, (classes,) the AP that each class gains; NaN where undefined before or after.
+        dap_false_positives: The AP gained by removing every false positive.
+        dap_false_negatives: The AP gained by no longer counting the ground truths that no detection is assigned to.
+    """
+
+    average_precision: float
+    average_precision_per_class: np.ndarray
+    counts: Dict[str, np.ndarray]
+    ignored: Dict[str, np.ndarray]
+    dap: Dict[str, float]
+    dap_per_class: Dict[str, np.ndarray]
+    dap_false_positives: float
+    dap_false_negatives: float
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        return {
+            name: {key: np.asarray(part).tolist() for key, part in value.items()}
+            if isinstance(value, dict)
+            else np.asarray(value).tolist()
+            for name, value in vars(self).items()
+        }
+
+
+class _Rows(NamedTuple):
+    """Detections that count for AP."""
+
+    label: np.ndarray
+    score: np.ndarray
+    is_tp: np.ndarray
+
+    def average_precision(self, num_gts: np.ndarray) -> np.ndarray:
+        """(classes,) AP; ties are in the order of the rows."""
+        from mm_metrics_plugin.functional.detection.average_precision import interpolated_ap
+
+        order = stable_order(self.label, -self.score)
+        label, is_tp = self.label[order], self.is_tp[order]
+        class_starts = np.searchsorted(label, np.arange(len(num_gts) + 1))
+        hits = np.flatnonzero(is_tp)
+        starts = np.searchsorted(hits, class_starts)
+        own = label[hits]
+        tp = np.arange(1, len(hits) + 1) - starts[own]
+        seen = hits + 1 - class_starts[own]
+        tp, seen, gts = (part[:, None].astype(np.float64) for part in (tp, seen, num_gts))
+        return interpolated_ap(tp, seen, starts, gts, coco_levels=False)[:, 0]
+
+
+def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
+    """Counts the errors of every type, and computes what fixing them would gain.
+
+    Args:
+        table: With details.
+        absent: ``'skip'`` leaves classes without ground truths out of the mean; ``'zero'`` counts them as 0 if they
+            have detections, as ``tidecv`` does.
+    """
+    details, num_classes = table.details, table.num_classes
+    if details is None:
+        raise ValueError("the error types need a table with details")
+    kind = details.error_type & _TYPE
+    is_tp = kind == TRUE_POSITIVE
+    counts_for_ap = (details.error_type & ON_CROWD) == 0
+    fixed = (details.error_type & FIXED) != 0
+    target = _gt_rows(table, details.error_gt)
+    target_label = np.append(table.gt_label, -1)[target]
+    not_crowd = table.gt_counts != 0
+    pointed_at = np.zeros(len(table.gt_label), dtype=bool)
+    pointed_at[target[target >= 0]] = True
+    missed = not_crowd & ~details.gt_tide_matched & ~pointed_at
+    num_gts = np.bincount(table.gt_label[not_crowd], minlength=num_classes)
+    wrong = ~is_tp & counts_for_ap
+
+    def per_class(label: np.ndarray) -> np.ndarray:
+        return np.bincount(label, minlength=num_classes)
+
+    def rows(wrong: np.ndarray, fixed: np.ndarray) -> _Rows:
+        """What is wrong or fixed, and then the TP: between equal scores they come in this order."""
+        first, then = np.flatnonzero(wrong | fixed), np.flatnonzero(is_tp)
+        label = np.concatenate([np.where(fixed, target_label, table.label)[first], table.label[then]])
+        now_tp = np.concatenate([fixed[first], is_tp[then]])
+        return _Rows(label, np.concatenate([table.score[first], table.score[then]]), now_tp)
+
+    def mean(values: np.ndarray, label: np.ndarray, num_gts: np.ndarray) -> float:
+        if absent == "zero":
+            values = np.nan_to_num(values)[(num_gts > 0) | (per_class(label) > 0)]
+        values = values[~np.isnan(values)]
+        return float(values.mean()) if len(values) else float("nan")
+
+    before = _Rows(*(column[counts_for_ap] for column in (table.label, table.score, is_tp)))
+    base = before.average_precision(num_gts)
+    base_mean = mean(base, before.label, num_gts)
+    nothing = np.zeros(len(kind), dtype=bool)
+    result: Dict[str, Dict[str, Any]] = {"counts": {}, "ignored": {}, "dap": {}, "dap_per_class": {}}
+    for index, name in enumerate(ERROR_TYPES):
+        if name == "missed":
+            counted, ignored = per_class(table.gt_label[missed]), np.zeros(num_classes, dtype=np.int64)
+            after, left = rows(wrong, nothing), num_gts - counted
+        else:
+            these = kind == index
+            counted, ignored = per_class(table.label[these]), per_class(table.label[these & ~counts_for_ap])
+            after, left = rows(wrong & ~these, fixed & these), num_gts
+        value = after.average_precision(left)
+        result["counts"][name], result["ignored"][name] = counted, ignored
+        result["dap"][name] = max(mean(value, after.label, left) - base_mean, 0.0)
+        result["dap_per_class"][name] = value - base
+    # Every TP before every FP; and only the ground truths that were matched.
+    plain = rows(wrong, nothing)
+    pure = plain._replace(score=plain.is_tp.astype(np.float64))
+    matched = per_class(table.gt_label[details.gt_tide_matched])
+    return TideErrors(
+        average_precision=base_mean,
+        average_precision_per_class=base,
+        dap_false_positives=mean(pure.average_precision(num_gts), pure.label, num_gts) - base_mean,
+        dap_false_negatives=mean(plain.average_precision(matched), plain.label, matched) - base_mean,
+        **result,
+    )
+
+
+def _gt_rows(table: MatchTable, position: np.ndarray) -> np.ndarray:
+    """Rows of the ground truths at some positions of the detections' images; -1 where the position is -1."""
+    first = np.searchsorted(table.gt_image, np.arange(table.num_images))
+    return np.where(position < 0, NO_GT, first[table.image] + position)

@@ -1,0 +1,149 @@
+"""Thousands of classes: bounded figures and files, and numbers that do not wait for figures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.functional import comparison
+from mm_metrics_plugin.functional.comparison import changed_images
+from mm_metrics_plugin.functional.image_counts import ImageCounts
+from mm_metrics_plugin.report import figures
+from tests.cli import files
+
+
+def classified(folder, classes, samples=120, seed=0):
+    """Results of a classifier; half of the decisions are wrong."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, classes, samples)
+    scores = np.zeros((samples, classes), dtype=np.float32)
+    decided = np.where(random.random(samples) < 0.5, labels, random.integers(0, classes, samples))
+    scores[np.arange(samples), decided] = random.uniform(0.5, 0.9, samples)
+    content = [
+        {"pred_score": score, "pred_label": np.array([one]), "gt_label": np.array([label])}
+        for score, one, label in zip(scores, decided, labels)
+    ]
+    return files.write_pickle(folder / f"{classes}-{seed}.pkl", content), labels, decided
+
+
+@pytest.mark.parametrize("classes", [1000, 10_000])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_many_classes_work(tmp_path, classes):
+    path, labels, decided = classified(tmp_path, classes)
+    files.printed("classification", path, tmp_path / "out", "--html", "--quiet")
+    names = {"report.json", "report.md", "report.html", "per_class.csv", "confusion_matrix.csv", "confusion_matrix.png"}
+    assert set(os.listdir(tmp_path / "out")) == names
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["accuracy"] == np.mean(labels == decided)
+    expected = sorted(zip(labels.tolist(), decided.tolist()))
+    if classes == 1000:
+        rows, columns = np.nonzero(report["confusion_matrix"])
+        assert report["confusion_cells"] is None
+        assert sum(map(sum, report["confusion_matrix"])) == len(labels)
+    else:
+        cells = report["confusion_cells"]
+        rows, columns = cells["row"], cells["column"]
+        assert report["confusion_matrix"] is None and sum(cells["count"]) == len(labels)
+        with open(tmp_path / "out" / "confusion_matrix.csv", newline="") as file:
+            written = {(int(row["truth"]), int(row["prediction"])): int(row["count"]) for row in csv.DictReader(file)}
+        assert written == dict(zip(zip(rows, columns), cells["count"]))
+    assert sorted(set(expected)) == sorted((int(row), int(column)) for row, column in zip(rows, columns))
+    assert max(Image.open(tmp_path / "out" / "confusion_matrix.png").size) <= 4000
+    assert sum(path.stat().st_size for path in (tmp_path / "out").iterdir()) < 40_000_000
+
+
+def test_detectors_of_many_classes(tmp_path):
+    classes = [f"class {index}" for index in range(2100)]
+    truth = files.write_json(tmp_path / "truth.json", files.truth_of(files.problem(6), classes=classes))
+    results = files.write_pickle(tmp_path / "results.pkl", files.results_of(files.problem(6)))
+    files.printed("detection", truth, results, tmp_path / "out", "--quiet")
+    assert max(Image.open(tmp_path / "out" / "confusion_matrix.png").size) <= 4000
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    cells = report["protocols"]["coco"]["confusion_cells"]
+    used = report["counts"]["detections"]["used"]
+    counts = report["protocols"]["coco"]["counts"]
+    in_columns = sum(count for column, count in zip(cells["column"], cells["count"]) if column < len(classes))
+    assert in_columns == used - counts.get("detections_ignored", 0)
+
+
+def test_a_figure_that_cannot_be_drawn_costs_nothing_else(tmp_path, monkeypatch, capsys):
+    path, _, _ = classified(tmp_path, 5)
+    files.printed("classification", path, tmp_path / "whole", "--quiet")
+
+    def fail(*arguments, **options):
+        raise MemoryError("Unable to allocate 26 GiB")
+
+    monkeypatch.setattr(figures, "confusion_figure", fail)
+    assert main(["classification", str(path), str(tmp_path / "out")]) == 0
+    out, said = capsys.readouterr()
+    assert "accuracy" in out
+    assert "confusion_matrix.png cannot be drawn (MemoryError: Unable to allocate 26 GiB)" in said
+    assert "wrote report.json" in said and "confusion_matrix.png" not in said.split("wrote ")[1]
+    assert set(os.listdir(tmp_path / "whole")) - set(os.listdir(tmp_path / "out")) == {"confusion_matrix.png"}
+    for name in os.listdir(tmp_path / "out"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert main(["classification", str(path), str(tmp_path / "whole")]) == 0
+    assert "the one in OUT_DIR is of an older report" in capsys.readouterr().err
+
+
+def test_numbers_are_written_before_figures(tmp_path, monkeypatch):
+    path, _, _ = classified(tmp_path, 5)
+    there = []
+
+    def stop(*arguments, **options):
+        there.extend(os.listdir(tmp_path / "out"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(figures, "confusion_figure", stop)
+    assert main(["classification", str(path), str(tmp_path / "out"), "--quiet"]) == 130
+    assert {"report.json", "report.md", "per_class.csv", "confusion_matrix.csv"} == set(there)
+
+
+def test_a_color_theme_that_does_not_exist_is_refused_before_anything_is_written(tmp_path, capsys):
+    path, _, _ = classified(tmp_path, 5)
+    assert main(["classification", str(path), str(tmp_path / "out"), "--color-theme", "mauve"]) == 2
+    assert "'mauve'" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+# --- compare ----------------------------------------------------------------------------------------------------------
+
+
+def dense_changes(first, second):
+    """The definition, cell by cell."""
+    cells = []
+    for run in (first, second):
+        dense = np.zeros((3, run.num_classes, run.num_images), dtype=np.int64)
+        dense[:, run.label, run.image] = run.counts
+        cells.append(dense)
+    change = cells[1] - cells[0]
+    size, totals = np.abs(change).sum(axis=1), change.sum(axis=1)
+    order = np.lexsort((np.arange(first.num_images), -size[1], -size[0]))[:20]
+    return [(int(image), *totals[:, image].tolist()) for image in order if size[:, image].any()]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_changed_images_are_those_of_the_definition(seed):
+    random = np.random.default_rng(seed)
+    images, classes = int(random.integers(1, 40)), int(random.integers(1, 6))
+    runs = []
+    for _ in range(2):
+        events = [(random.integers(0, images, 30), random.integers(0, classes, 30)) for _ in range(3)]
+        runs.append(ImageCounts.from_events(*events, num_images=images, num_classes=classes))
+    found = [(one.image, one.tp, one.fp, one.fn) for one in changed_images(*runs)]
+    assert found == dense_changes(*runs)
+
+
+def test_changed_images_take_memory_for_what_changed_only():
+    images, classes = 1_000_000, 100_000  # dense, one run alone would take more than a terabyte
+    truth = np.zeros(images, dtype=np.int64)
+    decided = truth.copy()
+    decided[77] = 99_999
+    runs = [ImageCounts.from_labels(truth, found, num_classes=classes) for found in (truth, decided)]
+    (changed,) = comparison.changed_images(*runs)
+    assert (changed.image, changed.tp, changed.fp, changed.fn) == (77, -1, 1, 1)

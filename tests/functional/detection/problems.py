@@ -1,0 +1,64 @@
+"""Random small detection problems: crowds, ties, copies of ground truths, boxes without area, uneven images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch as OldBatch
+from mm_metrics_plugin.functional.detection_batch import Detections as OldDetections
+from mm_metrics_plugin.functional.detection_batch import Objects
+from mm_metrics_plugin.settings import DetectionSettings
+
+
+@dataclass
+class Problem:
+    """One problem, for the new functions and for those it must agree with."""
+
+    num_classes: int
+    batch: DetectionBatch
+    old: OldBatch
+    settings: DetectionSettings
+
+
+def make_problem(seed: int) -> Problem:
+    random = np.random.default_rng(seed)
+    num_classes, num_images = int(random.integers(1, 4)), int(random.integers(1, 4))
+    num_dets, num_gts = int(random.integers(0, 14)), int(random.integers(0, 10))
+
+    def boxes(number: int) -> np.ndarray:
+        corner = random.integers(0, 8, (number, 2))
+        return np.concatenate([corner, corner + random.integers(-1, 8, (number, 2))], axis=1).astype(float)
+
+    image, gt_image = (np.sort(random.integers(0, num_images, number)) for number in (num_dets, num_gts))
+    det_boxes, gt_boxes = boxes(num_dets), boxes(num_gts)
+    if num_gts and num_dets:  # most detections are near a ground truth
+        near, copied = random.integers(0, num_gts, num_dets), random.random(num_dets) < 0.6
+        shift = random.integers(-1, 2, (num_dets, 4)) * (random.random((num_dets, 4)) < 0.4)
+        det_boxes[copied] = (gt_boxes[near] + shift)[copied]
+        image = np.where(copied, gt_image[near], image)
+    scores = random.integers(1, 6, num_dets) / 5  # many ties
+    labels, gt_labels = (random.integers(0, num_classes, number) for number in (num_dets, num_gts))
+    crowd = random.random(num_gts) < 0.2
+    area = None if random.random() < 0.5 else random.choice([1.0, 1024.0, 2000.0, 9216.0, 20000.0], num_gts)
+    settings = DetectionSettings(
+        iou_thr=float(random.choice([0.3, 0.5, 0.55, 0.75, 1.0])),
+        score_thr=float(random.choice([0.0, 0.4, 0.6, 1.0])),
+        matching=("coco", "mmdet", "agnostic"),
+    )
+    return Problem(
+        num_classes,
+        DetectionBatch(
+            Detections(image, det_boxes, scores, labels),
+            GroundTruths(gt_image, gt_boxes, gt_labels, crowd, area),
+            num_images,
+        ),
+        OldBatch(
+            OldDetections(image, det_boxes, scores, labels),
+            Objects(gt_image, gt_boxes, gt_labels, crowd, area),
+            num_images,
+        ),
+        settings,
+    )

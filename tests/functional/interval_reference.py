@@ -1,0 +1,156 @@
+"""Confidence intervals written out one image and one class at a time, to compare the package with."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import stats
+
+
+def wilson(value, size, df, level, center=None, exact_ends=False):
+    """By solving (p - center)^2 = t^2 p (1 - p) / size for p."""
+    t = stats.t.ppf((1 + level) / 2, df)
+    share = min(max(value if center is None else center, 0.0), 1.0)
+    roots = np.roots([1 + t * t / size, -(2 * share + t * t / size), share * share]).real
+    low, high = (0.0 if share == 0 else min(roots)), (1.0 if share == 1 else max(roots))
+    if exact_ends:
+        if share > 0:
+            low = min(low, stats.beta.ppf(1 - level, size * share, size * (1 - share) + 1))
+        if share < 1:
+            high = max(high, stats.beta.ppf(level, size * share + 1, size * (1 - share)))
+    return min(low, value), max(high, value)
+
+
+class Ratio:
+    """A ratio of sums over images."""
+
+    def __init__(self, successes, trials):
+        rows = [(x, n) for x, n in zip(successes, trials) if n > 0]
+        self.trials, self.images = sum(n for _, n in rows), len(rows)
+        if not rows:
+            return
+        hits = sum(x for x, _ in rows)
+        self.value = hits / self.trials
+        alone = sum(n == 1 for _, n in rows) / self.trials
+        self.residuals = [(x - self.value * n) / self.trials for x, n in zip(successes, trials)]
+        robust = sum(residual**2 for residual in self.residuals)
+        design = 1.0
+        if 0 < hits < self.trials:
+            design = robust / (self.value * (1 - self.value) / self.trials)
+            if self.images > 1:
+                design *= 1 + (self.images / (self.images - 1) - 1) * (1 - alone)
+            design = max(design, 1.0)
+        prior = 1 + 0.15 * (sum(n * n for _, n in rows) / self.trials - 1)
+        unknown = 2 / (min(hits, self.trials - hits) + 2)
+        design = (1 - unknown) * design + unknown * max(design, prior)
+        self.size, self.df = self.trials / design, self.images * (1 + alone) + 1
+        self.spread = math.sqrt(robust) if 0 < hits < self.trials else 0.0
+
+    def interval(self, level):
+        return wilson(self.value, self.size, self.df, level, exact_ends=True)
+
+
+def f1_of(jaccard):
+    return 2 * jaccard / (1 + jaccard)
+
+
+def shrunken(values, sizes):
+    weights = [min(size, 4) for size in sizes]
+    prior = (sum(w * v for w, v in zip(weights, values)) + 0.5) / (sum(weights) + 1)
+    return [(n * v + 4 * prior) / (n + 4) for v, n in zip(values, sizes)]
+
+
+def variance_of_sum(parts, classes):
+    """Parts: by class, a ratio, the variance of its value and a slope."""
+    images = max(len(one.residuals) for part in parts for one, _, _ in part.values())
+    shared, constant, own, df = np.zeros(images), np.zeros(classes), np.zeros(classes), np.ones(classes)
+    for part in parts:
+        for label, (one, variance, slope) in part.items():
+            error = slope * math.sqrt(variance)
+            own[label] += error
+            df[label] = max(df[label], one.df)
+            if one.spread > 0:
+                shared += np.array(one.residuals) * error / one.spread
+            else:
+                constant[label] += error
+    total = (shared**2).sum() + (constant**2).sum()
+    return total, max(1.0, total**2 / (own**4 / df).sum())
+
+
+def _class_ratios(successes, trials):
+    """Ratios of the classes that have any, their shrunken values and variances."""
+    found = {c: Ratio(successes[:, c], trials[:, c]) for c in range(trials.shape[1]) if trials[:, c].any()}
+    values = shrunken([one.value for one in found.values()], [one.size for one in found.values()])
+    return found, {c: (v, v * (1 - v) / one.size) for (c, one), v in zip(found.items(), values)}
+
+
+def mean_interval(successes, trials, level):
+    found, near = _class_ratios(successes, trials)
+    weight = 1 / len(found)
+    total, df = variance_of_sum([{c: (one, near[c][1], weight) for c, one in found.items()}], trials.shape[1])
+    share = np.mean([value for value, _ in near.values()])
+    return wilson(np.mean([one.value for one in found.values()]), share * (1 - share) / total, df, level)
+
+
+def mean_f1_interval(tp, fp, fn, level):
+    found, near = _class_ratios(tp, tp + fp + fn)
+    weight, part, bias = 1 / len(found), {}, 0.0
+    for c, one in found.items():
+        share, variance = near[c]
+        up, down = min(1 / max(one.size, 1), 1 - share), min(1 / max(one.size, 1), share)
+        rise, fall = f1_of(share + up) - f1_of(share), f1_of(share) - f1_of(share - down)
+        slope = max(share * fall / down + (1 - share) * rise / up, 2 / (1 + share) ** 2)
+        bias += weight * (up * fall - down * rise) / (up + down) * variance / (up * down)
+        part[c] = (one, variance, weight * slope)
+    total, df = variance_of_sum([part], tp.shape[1])
+    value, share = (
+        np.mean([f1_of(v) for v in vs]) for vs in ([o.value for o in found.values()], [v for v, _ in near.values()])
+    )
+    return wilson(value, share * (1 - share) / total, df, level, center=value + bias)
+
+
+def f1_of_means_interval(tp, fp, fn, level):
+    parts = [_class_ratios(tp, trials) for trials in (tp + fp, tp + fn)]
+    p, r = (np.mean([one.value for one in found.values()]) for found, _ in parts)
+    value = 2 * p * r / (p + r) if p + r else 0.0
+    p, r = (np.mean([v for v, _ in near.values()]) for _, near in parts)
+    slopes = 2 * r * r / (p + r) ** 2, 2 * p * p / (p + r) ** 2
+    weighted = [
+        {c: (one, near[c][1], slope / len(found)) for c, one in found.items()}
+        for (found, near), slope in zip(parts, slopes)
+    ]
+    total, df = variance_of_sum(weighted, tp.shape[1])
+    share = 2 * p * r / (p + r)
+    return wilson(value, share * (1 - share) / total, df, level)
+
+
+def count_intervals(tp, fp, fn, level):
+    """By name, from (images, classes) counts: the rates over all classes."""
+    pooled = [part.sum(axis=1) for part in (tp, fp, fn)]
+    jaccard = Ratio(pooled[0], sum(pooled)).interval(level)
+    return {
+        "mean_precision": mean_interval(tp, tp + fp, level),
+        "mean_recall": mean_interval(tp, tp + fn, level),
+        "macro_f1": mean_f1_interval(tp, fp, fn, level),
+        "f1_of_means": f1_of_means_interval(tp, fp, fn, level),
+        "micro_precision": Ratio(pooled[0], pooled[0] + pooled[1]).interval(level),
+        "micro_recall": Ratio(pooled[0], pooled[0] + pooled[2]).interval(level),
+        "micro_f1": (f1_of(jaccard[0]), f1_of(jaccard[1])),
+    }
+
+
+def auc_interval(scores, positive, level):
+    """DeLong's variance over all pairs, at least that of the exponential model."""
+    above, below = scores[positive], scores[~positive]
+    kernel = np.sign(above[:, None] - below[None]) / 2 + 0.5
+    auc, p, n = kernel.mean(), len(above), len(below)
+    near = (auc * p * n + 0.5) / (p * n + 1)
+    m = (p + n) / 2 - 1
+    least = near * (1 - near) * (1 + m * (1 - near) / (2 - near) + m * near / (1 + near)) / (p * n)
+    delong = sum(
+        kernel.mean(axis=side).var(ddof=1) / len(part) for side, part in ((1, above), (0, below)) if len(part) > 1
+    )
+    size = near * (1 - near) / max(delong, least)
+    fewest = min(p, n)
+    return auc, *wilson(auc, size, 2 * fewest if fewest < 5 else 4 * fewest, level)

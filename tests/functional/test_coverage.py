@@ -1,0 +1,87 @@
+"""95 % confidence intervals contain the true value about 95 times in 100, also for few objects.
+
+Every test allows three standard errors of the simulation beyond the promised range. ``python -m benchmarks coverage``
+prints the same with more datasets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import coverage
+from mm_metrics_plugin.functional.intervals import bootstrap_counts
+
+PROPORTION, F1_AND_AP, AUC = (0.93, 0.985), (0.925, 0.98), (0.93, 0.99)
+
+
+def check(found, promised, *, least=200):
+    assert found.number >= least, "the setting has too few datasets with an interval"
+    low, high = (end + sign * 3 * np.sqrt(end * (1 - end) / found.number) for end, sign in zip(promised, (-1, 1)))
+    assert low <= found.share <= high, found
+
+
+@pytest.mark.parametrize("setting", coverage.PROPORTIONS, ids=str)
+def test_proportions(setting):
+    check(coverage.proportion_coverage(setting, datasets=1500), PROPORTION)
+
+
+def test_proportions_of_one_object_per_image_at_every_share():
+    """Exact: the sum of the binomial probabilities of the counts whose interval contains the share."""
+    from scipy import stats
+
+    for number in (10, 13, 20, 50):
+        found = np.arange(number + 1)
+        order = np.arange(number)[None] < found[:, None]
+        counts = coverage.stacked(order.astype(int), np.zeros_like(order, dtype=int), (~order).astype(int))
+        recall = bootstrap_counts(counts).per_class["recall"]
+        share = np.linspace(0.001, 0.999, 1999)[:, None]
+        held = (recall.low <= share) & (share <= recall.high)
+        covered = (stats.binom.pmf(found, number, share) * held).sum(axis=1)
+        assert covered.min() >= 0.93, number
+        assert (recall.high > recall.low).all()
+        assert (recall.low <= recall.value).all() and (recall.value <= recall.high).all()
+
+
+@pytest.mark.parametrize("setting", coverage.DETECTORS, ids=str)
+def test_f1(setting):
+    check(coverage.f1_coverage(setting, datasets=1500), F1_AND_AP)
+
+
+@pytest.mark.parametrize(("kind", "number"), [("even", 5), ("zipf", 10), ("rare", 10), ("rare", 30)])
+@pytest.mark.parametrize("images", [40, 150])
+def test_means_over_classes_some_of_them_rare(kind, number, images):
+    for found in coverage.mean_coverage(coverage.classes(kind, number, images), datasets=250).values():
+        check(found, F1_AND_AP)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "images"), [("even", 1, 45), ("even", 3, 100), ("zipf", 10, 60), ("rare", 10, 60)]
+)
+def test_average_precision(kind, number, images):
+    mean, each, basic = coverage.ap_coverage(
+        coverage.classes(kind, number, images), datasets=200, resamples=100, images=60_000
+    )
+    check(mean, F1_AND_AP, least=150)
+    if each.number >= 150:
+        check(each, F1_AND_AP, least=150)
+    assert mean.share > basic.share
+
+
+@pytest.mark.parametrize("setting", coverage.SCORES, ids=str)
+def test_auc(setting):
+    found, delong = coverage.auc_coverage(setting, datasets=1000)
+    check(found, AUC)
+    if min(setting.positives, setting.negatives) < 50 and setting.auc > 0.9:
+        assert delong.share < 0.9  # what is corrected
+
+
+@pytest.mark.parametrize("spread", [0.5, 2.0])
+@pytest.mark.parametrize("auc", [0.7, 0.9])
+def test_auc_of_unequal_spreads(auc, spread):
+    check(coverage.auc_coverage(coverage.Scores(auc, 8, 40, spread), datasets=1000)[0], AUC)
+
+
+def test_the_mean_auc_of_classes_that_have_one_sample():
+    shares = np.array([0.3, 0.3, 0.3, 0.05, 0.025, 0.025])
+    check(coverage.macro_auc_coverage(60, shares, distance=1.5, datasets=400), (0.93, 1.0))

@@ -1,0 +1,98 @@
+"""Thresholds are rounded to the precision of the scores, as torch and NumPy round."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm_metrics_plugin.functional.boxes import stable_order
+from mm_metrics_plugin.functional.curves import RankedScores, detection_curves
+from mm_metrics_plugin.functional.decisions import hard_decisions
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.score_precision import PRECISIONS, reach, round_thresholds
+from mm_metrics_plugin.functional.scored_matches import match_scores
+from mm_metrics_plugin.functional.sizes import size_report
+from mm_metrics_plugin.functional.threshold_counts import threshold_counts
+
+DTYPES = [getattr(torch, name) for name in PRECISIONS]
+
+
+# float32 first: torch converts a double to bfloat16 by way of float32, which would round twice.
+@given(st.floats(width=32))
+def test_rounding_is_that_of_torch(value):
+    found = round_thresholds(value)
+    expected = [float(torch.tensor(value, dtype=torch.float32).to(dtype)) for dtype in DTYPES]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        (1 + 2.0**-8, 1.0),  # a tie goes to the even neighbor
+        (1 + 3 * 2.0**-8, 1 + 2.0**-6),
+        (1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-7),  # above the tie by less than float32 sees
+        (-(2.0**-134), 0.0),  # half of the least subnormal number
+        (1.5 * 2.0**-133, 2.0**-132),
+        (3.3961775292304957e38, np.inf),
+        (1e300, np.inf),
+    ],
+)
+def test_bfloat16_is_rounded_once_and_to_even(value, expected):
+    assert round_thresholds(value)[PRECISIONS.index("bfloat16")] == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from(range(4)), st.booleans()), min_size=1), st.data())
+def test_every_way_of_counting_agrees_with_torch(rows, data):
+    """Scores of mixed precision at thresholds that they meet exactly or nearly."""
+    hundredths, codes, right = map(list, zip(*rows))
+    tensors = [torch.tensor(number / 20, dtype=DTYPES[code]) for number, code in zip(hundredths, codes)]
+    scores = np.array([float(tensor) for tensor in tensors])
+    threshold = data.draw(st.integers(0, 20)) / 20
+    expected = [bool(tensor >= torch.tensor(threshold, dtype=tensor.dtype)) for tensor in tensors]
+    precision = np.array(codes, dtype=np.uint8)
+    assert reach(scores, threshold, precision).tolist() == expected
+    assert (hard_decisions(scores[:, None], thresholds=[threshold], precision=precision)[:, 0] == 0).tolist() == [
+        bool(tensor > torch.tensor(threshold, dtype=tensor.dtype)) for tensor in tensors
+    ]
+    order = np.argsort(-scores, kind="stable")
+    ranked = RankedScores(scores[order], np.array(right)[order], precision[order])
+    counts = ranked.counts_at(np.array([threshold]))[:, 0].tolist()
+    hits = sum(one and flag for one, flag in zip(expected, right))
+    assert counts == [hits, sum(expected) - hits]
+
+    # One image per detection, so that each true positive has its own object.
+    image, boxes = np.arange(len(rows)), np.tile([0.0, 0.0, 10.0, 10.0], (len(rows), 1))
+    found = Detections(image, boxes, scores, np.zeros(len(rows)), precision=precision)
+    there = Objects(image[right], boxes[right], np.zeros(sum(right)))
+    batch = DetectionBatch(found, there, len(rows))
+    matches = match_scores(batch, num_classes=1)
+    assert matches.image_counts(score_threshold=threshold).counts[:2].reshape(2, -1).sum(axis=1).tolist() == counts
+    curves = detection_curves(matches, num_points=5)
+    many = threshold_counts(curves, also=[threshold])
+    place = many.thresholds.tolist().index(threshold)
+    assert [int(many.tp[0, place]), int(many.fp[0, place])] == counts
+    sizes = size_report(batch, num_classes=1, score_threshold=threshold)
+    assert int(sizes.tp[0].sum()) == hits
+
+
+def test_images_keep_their_own_precision():
+    scores = [np.array([0.7], dtype=dtype) for dtype in (np.float64, np.float32, np.float16, ">f4", ">f2")]
+    boxes, labels = [[[0, 0, 9, 9]]] * 5, [[0]] * 5
+    batch = DetectionBatch.from_images(
+        boxes=boxes, scores=scores, labels=labels, object_boxes=boxes, object_labels=labels
+    )
+    assert batch.detections.reach(0.7).all()
+    assert not batch.detections.reach(0.71).any()
+
+
+def test_big_endian_scores_keep_their_precision():
+    found = Detections([0, 0], np.zeros((2, 4), ">f4"), np.array([0.7, 0.1], dtype=">f4"), [0, 0])
+    assert found.scores.dtype == np.float32
+    assert found.reach(0.7).tolist() == [True, False]
+
+
+def test_order_of_narrow_integers_does_not_overflow():
+    assert stable_order(np.array([2**31 - 1, -(2**31), 0], dtype=np.int32)).tolist() == [1, 2, 0]

@@ -1,0 +1,217 @@
+"""Areas and thin objects come from the annotation file, whichever way the ground truth is given."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mmdet")
+
+from mmdet.datasets import CocoDataset
+from mmengine.registry import DATASETS
+
+from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
+from mm_metrics_plugin.io import test_sets
+from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from mm_metrics_plugin.io.joining import join
+from mm_metrics_plugin.io.results import results_from_images
+
+CLASSES = ("cat", "dog", "emu")
+CONFIG = """
+default_scope = 'mmdet'
+part = dict(type='{kind}', ann_file='{file}', data_prefix=dict(img='pictures/'), test_mode=True,
+            metainfo=dict(classes={classes}), pipeline=[])
+test_dataloader = dict(dataset={dataset})
+"""
+
+
+def annotations(seed, images=12, thin=True):
+    """Annotations whose areas put them into other ranges than their boxes would; coordinates are exact in binary."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for number in range(images * 8):
+        left, top = random.integers(0, 300, 2)
+        width, height = random.choice([4, 24, 40, 90, 120], 2)
+        if thin and number % 4 == 0:
+            width = random.choice([0.25, 0.5])
+        rows.append(
+            dict(
+                id=number + 1,
+                image_id=number % images + 1,
+                category_id=int(random.choice([3, 5, 9])),
+                bbox=[float(left), float(top), float(width), float(height)],
+                area=0.0 if number % 11 == 0 else float(width * height * random.choice([0.1, 0.5, 1.0])),
+                iscrowd=int(random.random() < 0.1),
+            )
+        )
+    return dict(
+        images=[dict(id=at + 1, file_name=f"{at}.png", height=500, width=500) for at in range(images)],
+        annotations=rows,
+        categories=[dict(id=one, name=name) for one, name in zip((3, 5, 9), CLASSES)],
+    )
+
+
+def detections(content, seed):
+    """COCO results near the objects, some of them thin."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for one in content["annotations"]:
+        for _ in range(random.integers(0, 3)):
+            moved = random.choice([0, 0, 0.25, 2], 4) * (1, 1, one["bbox"][2] >= 1, 1)
+            box = np.array(one["bbox"]) + moved
+            category = one["category_id"] if random.random() < 0.8 else int(random.choice([3, 5, 9]))
+            score = float(random.integers(1, 1024)) / 1024
+            rows.append(dict(image_id=one["image_id"], category_id=category, bbox=box.tolist(), score=score))
+    return rows
+
+
+def expected_numbers(path, rows):
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(path))
+        evaluation = COCOeval(truth, truth.loadRes(rows), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return np.where(evaluation.stats == -1, np.nan, evaluation.stats)
+
+
+def numbers(truth, rows):
+    labels = {3: 0, 5: 1, 9: 2}
+    images = []
+    for image_id in truth.image_ids:
+        own = [one for one in rows if one["image_id"] == image_id]
+        boxes = np.array([one["bbox"] for one in own], dtype=np.float64).reshape(-1, 4)
+        boxes[:, 2:] += boxes[:, :2]
+        found = {
+            "bboxes": boxes,
+            "scores": np.array([one["score"] for one in own]),
+            "labels": np.array([labels[one["category_id"]] for one in own], dtype=np.int64),
+        }
+        images.append({"img_id": image_id, "pred_instances": found})
+    batch = join(truth, results_from_images(images, "results.pkl")).batch
+    settings = APSettings(len(truth.classes))
+    return list(average_precision(match_for_ap(batch.detections, batch.objects, settings), settings).to_dict().values())
+
+
+def written(folder, content, name="truth.json"):
+    path = folder / name
+    path.write_text(json.dumps(content))
+    return path
+
+
+def built(folder, file, monkeypatch, kind="CocoDataset", dataset="part", classes=CLASSES):
+    """The ground truth of a config that only mmdet can read."""
+    path = folder / "config.py"
+    path.write_text(CONFIG.format(file=file.as_posix(), kind=kind, dataset=dataset, classes=classes))
+    with monkeypatch.context() as patch:
+        patch.setattr(test_sets, "read_plain_coco", lambda *arguments: None)
+        return test_sets.read_test_set(path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ap_is_that_of_pycocotools_whichever_form_the_ground_truth_has(tmp_path, monkeypatch, seed):
+    content = annotations(seed)
+    path = written(tmp_path, content)
+    rows = detections(content, seed)
+    expected = expected_numbers(path, rows)
+    assert np.isfinite(expected).all()
+    config = tmp_path / "plain.py"
+    config.write_text(CONFIG.format(file=path.as_posix(), kind="CocoDataset", dataset="part", classes=CLASSES))
+    forms = {
+        "json": read_ground_truth(path),
+        "config": test_sets.read_test_set(config),
+        "config built by mmdet": built(tmp_path, path, monkeypatch),
+    }
+    for name, truth in forms.items():
+        np.testing.assert_allclose(numbers(truth, rows), expected, rtol=0, atol=1e-10, err_msg=name)
+        assert truth.tally.to_dict() == {"read": 96, "used": 96, "dropped": {}}
+
+
+def test_a_selection_of_classes_and_images_is_counted(tmp_path, monkeypatch):
+    path = written(tmp_path, annotations(0))
+    selected = built(tmp_path, path, monkeypatch, dataset="dict(part, indices=5)", classes=("cat", "emu"))
+    whole = read_ground_truth(path)
+    labels = np.array([0, -1, 1])[whole.objects.labels]
+    keep = (whole.objects.image < 5) & (labels >= 0)
+    assert selected.tally.to_dict() == {
+        "read": 96,
+        "used": int(keep.sum()),
+        "dropped": {
+            "class not chosen": int((labels < 0).sum()),
+            "image not in the test set": int(((labels >= 0) & (whole.objects.image >= 5)).sum()),
+        },
+    }
+    order = np.flatnonzero(keep)[np.argsort(whole.objects.image[keep], kind="stable")]
+    np.testing.assert_array_equal(selected.objects.area, whole.objects.area[order])
+    np.testing.assert_array_equal(selected.objects.labels, labels[order])
+
+
+def test_each_part_of_a_concatenation_has_its_own_file(tmp_path, monkeypatch):
+    first, second = annotations(1), annotations(2)
+    for one in second["images"]:
+        one["id"] += 100
+    for one in second["annotations"]:
+        one["image_id"] += 100
+    paths = [written(tmp_path, first, "first.json"), written(tmp_path, second, "second.json")]
+    other = f"dict(type='ConcatDataset', datasets=[part, dict(part, ann_file={paths[1].as_posix()!r})])"
+    both = built(tmp_path, paths[0], monkeypatch, dataset=other)
+    alone = [read_ground_truth(path) for path in paths]
+    areas = [one.objects.area[np.argsort(one.objects.image, kind="stable")] for one in alone]
+    np.testing.assert_array_equal(both.objects.area, np.concatenate(areas))
+    assert both.objects.image.max() == 23
+    assert both.tally.to_dict() == {"read": 192, "used": 192, "dropped": {}}
+
+
+@pytest.fixture
+def dataset_types():
+    """Datasets with rules of their own, registered for one test."""
+
+    class LargeOnly(CocoDataset):
+        def parse_data_info(self, raw_data_info):
+            info = super().parse_data_info(raw_data_info)
+            info["instances"] = [one for one in info["instances"] if one["bbox"][2] - one["bbox"][0] > 30]
+            return info
+
+    class Moved(CocoDataset):
+        def parse_data_info(self, raw_data_info):
+            info = super().parse_data_info(raw_data_info)
+            for one in info["instances"]:
+                one["bbox"] = [value + 1 for value in one["bbox"]]
+            return info
+
+    for kind in (LargeOnly, Moved):
+        DATASETS.register_module(name=kind.__name__, module=kind)
+    yield
+    for kind in (LargeOnly, Moved):
+        DATASETS.module_dict.pop(kind.__name__)
+
+
+def test_what_a_dataset_leaves_out_by_its_own_rules_stays_out_and_is_counted(tmp_path, monkeypatch, dataset_types):
+    path = written(tmp_path, annotations(3))
+    truth = built(tmp_path, path, monkeypatch, kind="LargeOnly")
+    whole = read_ground_truth(path)
+    keep = (whole.objects.boxes[:, 2] > 30) & (whole.objects.area > 0)
+    order = np.flatnonzero(keep)[np.argsort(whole.objects.image[keep], kind="stable")]
+    np.testing.assert_array_equal(truth.objects.area, whole.objects.area[order])
+    left_out = int((~keep).sum())
+    assert truth.tally.to_dict() == {
+        "read": 96,
+        "used": 96 - left_out,
+        "dropped": {"left out by the dataset": left_out},
+    }
+
+
+def test_objects_that_are_not_in_the_file_have_the_area_of_their_box(tmp_path, monkeypatch, dataset_types):
+    path = written(tmp_path, annotations(3, thin=False))
+    with pytest.warns(UserWarning, match="objects of the test dataset are not in its annotation file"):
+        truth = built(tmp_path, path, monkeypatch, kind="Moved")
+    sides = truth.objects.boxes[:, 2:] - truth.objects.boxes[:, :2]
+    np.testing.assert_array_equal(truth.objects.area, sides[:, 0] * sides[:, 1])
+    assert truth.tally.to_dict() == {"read": len(sides), "used": len(sides), "dropped": {}}

@@ -1,0 +1,214 @@
+"""A folder of VOC files: what it defines, what it does not, and results without image ids."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from tests.cli import files
+
+CLASSES = ("ant", "bee", "cat")
+TEST_SET = ("000007", "000002", "000005")  # as ImageSets/Main/test.txt lists it: not in the order of the alphabet
+
+
+def voc_object(name, edges):
+    box = "".join(f"<{tag}>{value}</{tag}>" for tag, value in zip(("xmin", "ymin", "xmax", "ymax"), edges))
+    return f"<object><name>{name}</name><difficult>0</difficult><bndbox>{box}</bndbox></object>"
+
+
+def edges(number):
+    return (10 * number + 1, 11, 10 * number + 31, 41)
+
+
+def write(folder, name, *objects):
+    size = "<size><width>200</width><height>100</height></size>"
+    text = f"<annotation><filename>{name}.jpg</filename>{size}{''.join(objects)}</annotation>"
+    (folder / f"{name}.xml").write_text(text)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """No "bee" in any image; each image has one "cat", in a place of its own."""
+    folder = tmp_path / "Annotations"
+    folder.mkdir()
+    for number, name in enumerate(TEST_SET):
+        write(folder, name, voc_object("cat", edges(number)))
+    main_sets = tmp_path / "ImageSets" / "Main"
+    main_sets.mkdir(parents=True)
+    (main_sets / "test.txt").write_text("\n".join(TEST_SET) + "\n")
+    return tmp_path
+
+
+def boxes(number):
+    return np.array([edges(number)], dtype=np.float32) - 1
+
+
+def mmdet_3(label):
+    return [
+        {
+            "img_id": name,
+            "pred_instances": {"bboxes": boxes(at), "scores": np.array([0.9]), "labels": np.array([label])},
+        }
+        for at, name in enumerate(TEST_SET)
+    ]
+
+
+def mmdet_2(label, order=(0, 1, 2)):
+    """One list of arrays per image, one array per class, as mmdet 2.x writes them."""
+    rows = [np.column_stack([boxes(at), [0.9]]).astype(np.float32) for at in order]
+    nothing = np.zeros((0, 5), np.float32)
+    return [[row if at == label else nothing for at in range(len(CLASSES))] for row in rows]
+
+
+def recalls(*arguments):
+    report = json.loads(files.printed("detection", *arguments, "--format", "json"))
+    return {row["name"]: row["tp"] for row in report["protocols"]["coco"]["per_class"]}, report
+
+
+def refused(capsys, *arguments):
+    assert main(["detection", *map(str, arguments)]) == 2
+    out, said = capsys.readouterr()
+    assert out == "" and said.count("\n") == 1
+    return said
+
+
+def test_the_classes_of_a_folder_are_never_guessed(root, tmp_path, capsys):
+    """Of the model's three classes one is not in the folder: the sorted names would make "cat" label 0."""
+    results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
+    said = refused(capsys, root, results)
+    assert "--classes" in said and "class 'cat'" in said
+    found, report = recalls(root, results, "--classes", ",".join(CLASSES))
+    assert found == {"ant": 0, "bee": 0, "cat": 3} and report["inputs"]["class_order"] == "classes"
+    with pytest.raises(ResultFileError, match="VOC annotations do not say which label"):
+        read_ground_truth(root)
+
+
+def test_a_config_defines_the_classes(root, tmp_path, capsys):
+    results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
+    config = tmp_path / "config.py"
+    config.write_text(
+        "default_scope = 'mmdet'\ntest_dataloader = dict(dataset=dict(type='XMLDataset', "
+        f"ann_file={str(root / 'ImageSets' / 'Main' / 'test.txt')!r}, data_prefix=dict(sub_data_root={str(root)!r}), "
+        f"metainfo=dict(classes={CLASSES!r}), test_mode=True, pipeline=[]))\n"
+    )
+    found, report = recalls(config, results)
+    assert found == {"ant": 0, "bee": 0, "cat": 3} and report["inputs"]["class_order"] == "metainfo"
+    said = refused(capsys, config, results, "--classes", "cat,bee,ant")
+    assert "config.py lists 'ant', 'bee', 'cat' and --classes lists 'cat', 'bee', 'ant'" in said
+    assert "have no order of classes" in refused(capsys, config, results, "--class-order", "annotations")
+    assert "have no order of classes" in refused(capsys, root, results, "--class-order", "annotations")
+    found, _ = recalls(config, results, "--classes", "bee,ant,cat", "--class-order", "classes")
+    assert found == {"bee": 0, "ant": 0, "cat": 3}
+    # mmdet 2.x tested in the order of the list, which is the order of the data set.
+    old = files.write_pickle(tmp_path / "old.pkl", mmdet_2(label=2))
+    assert recalls(config, old)[0] == found
+
+
+@pytest.mark.parametrize("text", ["<project><name>x</name></project>", "<annotations><image/></annotations>", "<a/>"])
+def test_other_xml_is_no_voc_annotation(tmp_path, text):
+    (tmp_path / "pom.xml").write_text(text)
+    with pytest.raises(
+        ResultFileError, match=r"pom.xml: is no VOC annotation \(expected the root element 'annotation'"
+    ):
+        read_ground_truth(tmp_path, classes=CLASSES)
+
+
+def test_swapped_corners_are_left_out_and_counted(root, tmp_path):
+    good = (50, 50, 80, 80)
+    bad = [(80, 50, 50, 80), (50, 80, 80, 50), (80, 80, 50, 50)]
+    thin = (50, 50, 50, 80)  # one column of pixels in VOC's terms
+    write(root / "Annotations", TEST_SET[0], *(voc_object("ant", one) for one in (good, *bad, thin)))
+    truth = read_ground_truth(root, classes=CLASSES)
+    assert truth.tally.to_dict() == {"read": 7, "used": 4, "dropped": {"corners swapped": 3}}
+    assert (truth.objects.boxes[:, 2:] >= truth.objects.boxes[:, :2]).all()
+    results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
+    report = recalls(root, results, "--classes", ",".join(CLASSES))[1]
+    assert report["counts"]["objects"] == truth.tally.to_dict()
+    # The same where the ground truth comes with the results, and from a data set that mmdet built.
+    inside = [
+        {**image, "gt_instances": {"bboxes": np.array([one], np.float32), "labels": np.array([0])}}
+        for image, one in zip(mmdet_3(label=0), [good, bad[0], thin])
+    ]
+    path = files.write_pickle(tmp_path / "inside.pkl", inside)
+    report = json.loads(files.printed("detection", "-", path, "--format", "json"))
+    assert report["counts"]["objects"] == {"read": 3, "used": 2, "dropped": {"corners swapped": 1}}
+    config = tmp_path / "config.py"
+    config.write_text(
+        "default_scope = 'mmdet'\ntest_dataloader = dict(dataset=dict(type='XMLDataset', "
+        f"ann_file={str(root / 'ImageSets' / 'Main' / 'test.txt')!r}, data_prefix=dict(sub_data_root={str(root)!r}), "
+        f"metainfo=dict(classes={CLASSES!r}), test_mode=True, pipeline=[]))\n"
+    )
+    assert recalls(config, results)[1]["counts"]["objects"] == truth.tally.to_dict()
+
+
+def test_results_without_image_ids_need_the_list_of_the_test_set(root, tmp_path, capsys):
+    results = files.write_pickle(tmp_path / "old.pkl", mmdet_2(label=2))
+    classes = ("--classes", ",".join(CLASSES))
+    said = refused(capsys, root, results, *classes)
+    assert "old.pkl: has no image ids" in said and "--image-set" in said
+    image_set = root / "ImageSets" / "Main" / "test.txt"
+    found, report = recalls(root, results, *classes, "--image-set", image_set)
+    assert found["cat"] == 3
+    assert report["inputs"]["results"]["joined_by"] == "position"
+    assert report["inputs"]["truth"]["image_set"]["file"] == "test.txt"
+    printed = files.printed("detection", root, results, *classes, "--image-set", image_set)
+    assert "old.pkl has no image ids: its entries are joined by position" in printed
+    # The order is that of the list, and nothing else: sorted, every box lies elsewhere.
+    image_set.write_text("\n".join(sorted(TEST_SET)))
+    assert recalls(root, results, *classes, "--image-set", image_set)[0]["cat"] < 3
+    image_set.write_text("\n".join(TEST_SET[:2]))
+    assert "each of the 2 images" in refused(capsys, root, results, *classes, "--image-set", image_set)
+
+
+def test_the_list_of_the_test_set_chooses_the_images(root, tmp_path, capsys):
+    write(root / "Annotations", "000001", voc_object("ant", edges(0)))  # an image of the training set
+    results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
+    classes = ("--classes", ",".join(CLASSES))
+    assert "no results for image '000001'" in refused(capsys, root, results, *classes)
+    image_set = root / "ImageSets" / "Main" / "test.txt"
+    found, report = recalls(root, results, *classes, "--image-set", image_set)
+    assert found["cat"] == 3 and report["counts"]["images"]["read"] == 3
+    assert report["inputs"]["results"]["joined_by"] == "image id"
+    for text, message in (
+        ("000007\n000099\n", "test.txt: image '000099' without annotations in Annotations"),
+        ("000007\n000007\n", "1 image ids come twice"),
+        ("\n", "lists no image"),
+        (b"\xff\xfe\x80", "must be text"),
+    ):
+        image_set.write_bytes(text if isinstance(text, bytes) else text.encode())
+        assert message in refused(capsys, root, results, *classes, "--image-set", image_set)
+
+
+def test_mmdet_2_results_follow_the_order_of_the_annotation_file(tmp_path, capsys):
+    """As pycocotools lists the images for mmdet 2.x: neither by id nor by file name."""
+    from pycocotools.coco import COCO
+
+    ids = (9, 2, 5)
+    content = {
+        "images": [{"id": one, "file_name": f"{-one}.jpg", "height": 100, "width": 200} for one in ids],
+        "categories": [{"id": at + 1, "name": name} for at, name in enumerate(CLASSES)],
+        "annotations": [
+            {
+                "id": at + 1,
+                "image_id": one,
+                "category_id": 3,
+                "bbox": [10 * at, 10, 30, 30],
+                "area": 900,
+                "iscrowd": 0,
+            }
+            for at, one in enumerate(ids)
+        ],
+    }
+    truth = files.write_json(tmp_path / "truth.json", content)
+    tested = COCO(str(truth)).getImgIds()
+    results = files.write_pickle(tmp_path / "old.pkl", mmdet_2(2, order=[ids.index(one) for one in tested]))
+    capsys.readouterr()
+    found, report = recalls(truth, results)
+    assert found["cat"] == 3 and report["inputs"]["results"]["joined_by"] == "position"
+    fewer = files.write_pickle(tmp_path / "fewer.pkl", mmdet_2(2)[:2])
+    assert "each of the 3 images of truth.json (found 2)" in refused(capsys, truth, fewer)

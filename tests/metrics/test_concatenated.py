@@ -1,0 +1,183 @@
+"""Several data sets in one evaluation: mmdet's MultiDatasetsEvaluator, and others that read ``results`` themselves."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from mmengine.dataset import DefaultSampler
+from mmengine.dist import get_rank
+from mmengine.evaluator import Evaluator
+
+from mm_metrics_plugin import (
+    DetectionPRF,
+    DiceScore,
+    FieldSum,
+    MetricInputError,
+    SingleLabelAUC,
+    UndefinedMetricWarning,
+)
+from mm_metrics_plugin.testing import assert_same, evaluate, run_processes
+from tests.cases import CASES
+from tests.cases_single_label import single_label
+
+SIZES = (9, 1, 12)
+ENDS = list(np.cumsum(SIZES))
+
+
+def multi(metrics, meta):
+    from mmdet.evaluation import MultiDatasetsEvaluator
+
+    evaluator = MultiDatasetsEvaluator(metrics, [f"set{index}" for index in range(len(metrics))])
+    evaluator.dataset_meta = meta
+    return evaluator
+
+
+def fed(evaluator, samples, batch_size, size=None):
+    """The numbers of an evaluator; undefined ones are not warned of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        for start in range(0, len(samples), batch_size):
+            evaluator.process(samples[start : start + batch_size])
+        return evaluator.evaluate(len(samples) if size is None else size)
+
+
+def parts(samples):
+    return [samples[start:stop] for start, stop in zip([0, *ENDS], ENDS)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_metric_gives_the_numbers_of_each_data_set(case):
+    samples = case.draw(ENDS[-1])
+    meta = {**case.metric().dataset_meta, "cumulative_sizes": ENDS}
+    evaluator = multi([case.build() for _ in SIZES], meta)
+    if case.order_matters:
+        with pytest.raises(MetricInputError, match="cannot give the numbers of a part of the samples"):
+            fed(evaluator, samples, 4)
+        return
+    expected = {}
+    for index, part in enumerate(parts(samples)):
+        expected.update({f"set{index}/{key}": value for key, value in evaluate(case.metric(), part).items()})
+    for batch_size in (4, 30):  # twice: the second epoch must not see anything of the first
+        assert_same(fed(evaluator, samples, batch_size), expected, case.tolerance, case.name)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_plain_evaluator_gives_the_numbers_of_all(case):
+    samples = case.draw(ENDS[-1])
+    expected = evaluate(case.metric(), samples, batch_size=5)
+    evaluator = Evaluator([case.build()])
+    evaluator.dataset_meta = {**case.metric().dataset_meta, "cumulative_sizes": ENDS}
+    for _ in range(2):
+        assert_same(fed(evaluator, samples, 5), expected, case.tolerance, case.name)
+
+
+def boxes(label, right):
+    """An image with one object, which is detected or not."""
+    box = torch.tensor([[0.0, 0.0, 10.0, 10.0]])
+    found = dict(bboxes=box if right else box + 50, scores=torch.tensor([0.9]), labels=torch.tensor([label]))
+    return dict(pred_instances=found, gt_instances=dict(bboxes=box, labels=torch.tensor([label])))
+
+
+def test_a_right_and_a_wrong_data_set():
+    samples = [boxes(0, True) for _ in range(5)] + [boxes(0, False) for _ in range(3)]
+    evaluator = multi([DetectionPRF(), DetectionPRF()], {"classes": ("cat",), "cumulative_sizes": [5, 8]})
+    for _ in range(3):
+        found = fed(evaluator, samples, 4)
+        assert (found["set0/det/f1"], found["set1/det/f1"]) == (1.0, 0.0)
+        assert (found["set0/det/tp"], found["set1/det/fn"]) == (5.0, 3.0)
+
+
+def test_data_sets_with_different_classes(tmp_path):
+    """Their metainfo comes as a list, of which each metric gets its own at the first evaluation."""
+    metas = [
+        {"classes": ("cat",), "cumulative_sizes": [3, 5]},
+        {"classes": ("ant", "bee", "cow"), "cumulative_sizes": [3, 5]},
+    ]
+    samples = [boxes(0, True) for _ in range(3)] + [boxes(2, True), boxes(1, False)]
+    options = dict(classwise=True, outfile_prefix=str(tmp_path / "second"))
+    evaluator = multi([DetectionPRF(classwise=True), DetectionPRF(**options)], metas)
+    for _ in range(2):
+        found = fed(evaluator, samples, 4)
+        assert found["set0/det/tp"] == 3.0 and found["set1/det/tp"] == 1.0 and found["set1/det/fp"] == 1.0
+        assert sum(key.endswith("cow") for key in found) == sum(key.endswith("cat") for key in found) > 0
+    assert json.loads((tmp_path / "second.json").read_text())["classes"] == ["ant", "bee", "cow"]
+    plain = Evaluator([DetectionPRF()])
+    plain.dataset_meta = metas
+    with pytest.raises(MetricInputError, match="cannot evaluate data sets with different classes as one"):
+        fed(plain, samples, 4)
+
+
+def test_batches_that_count_together_are_refused_at_once():
+    metas = [{"classes": ("a", "b", "c"), "cumulative_sizes": [3, 5]}, {"classes": ("x",), "cumulative_sizes": [3, 5]}]
+    for metric in (SingleLabelAUC(slide_steps=2), DiceScore(convention="mindspore")):
+        metric.dataset_meta = metas
+        with pytest.raises(MetricInputError, match="evaluate each data set in a run of its own"):
+            metric.process(None, single_label(np.random.default_rng(0), 2))
+
+
+def test_metainfo_of_mmdets_own_data_set():
+    from mmdet.datasets import ConcatDataset
+    from mmengine.dataset import BaseDataset
+
+    class Two(BaseDataset):
+        METAINFO = dict(classes=("cat",))
+
+        def load_data_list(self):
+            return [dict(img_path=f"{index}.jpg") for index in range(2)]
+
+    evaluator = multi([DetectionPRF(), DetectionPRF()], ConcatDataset([Two(), Two()]).metainfo)
+    found = fed(evaluator, [boxes(0, True), boxes(0, True), boxes(0, False), boxes(0, False)], 3)
+    assert (found["set0/det/f1"], found["set1/det/f1"]) == (1.0, 0.0)
+
+
+def on_a_process(job):
+    """One rank of an evaluation of three data sets."""
+    size, round_up = job
+    ends = [size // 2, size // 2 + 1, size]
+    samples = [dict(value=10.0**index, img_id=index) for index in range(size)]
+    share = [samples[index] for index in DefaultSampler(samples, shuffle=False, round_up=round_up)]
+    evaluator = multi([FieldSum(field="value") for _ in ends], {"classes": ("a",), "cumulative_sizes": ends})
+    plain = Evaluator([FieldSum(field="value")])
+    plain.dataset_meta = evaluator.dataset_meta
+    found = [fed(evaluator, share, 2, size) for _ in range(2)]
+    return [*found, fed(plain, share, 2, size)]
+
+
+def test_each_data_set_on_several_processes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # mmengine collects results in a folder under the current one
+    jobs = [(9, True), (9, False), (8, True)]
+    for (size, _), ranks in zip(jobs, run_processes(2, on_a_process, jobs)):
+        middle = size // 2
+        for first, second, whole in ranks:
+            assert first == second
+            digits = [f"{int(first[f'set{index}/field/sum']):0{size}d}"[::-1] for index in range(3)]
+            assert digits == [
+                "1" * middle + "0" * (size - middle),
+                "0" * middle + "1" + "0" * (size - middle - 1),
+                "0" * (middle + 1) + "1" * (size - middle - 1),
+            ]
+            assert f"{int(whole['field/sum'])}" == "1" * size
+
+
+# --- mmpretrain's MultiTasksMetric asks each process by itself whether there are results ---
+
+
+def one_rank_without_samples(_):
+    from mmpretrain.evaluation import MultiTasksMetric
+
+    metric = MultiTasksMetric(task_metrics={"task": [dict(type="FieldSum", field="value")]})
+    found = []
+    for _ in range(2):
+        if get_rank() == 0:
+            metric.process(None, [{"task": dict(value=value, eval_mask=True)} for value in (1.0, 2.0)])
+        found.append(metric.evaluate(2))
+    return found
+
+
+def test_a_process_without_samples_takes_part_in_every_task():
+    (found,) = run_processes(2, one_rank_without_samples, [None], timeout=20)
+    assert found == [[{"task_field/sum": 3.0}] * 2] * 2

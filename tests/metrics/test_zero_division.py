@@ -1,0 +1,181 @@
+"""Means over all classes, or over those that have a value: what save_best would keep, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import precision_recall_fscore_support
+
+from mm_metrics_plugin import (
+    DetectionPRF,
+    DiceScore,
+    MeanIoU,
+    MultiLabelPRF,
+    SingleLabelAUC,
+    SingleLabelKS,
+    SingleLabelPRF,
+    UndefinedMetricWarning,
+)
+from mm_metrics_plugin.testing import evaluate
+from tests.cases_classification import multi_label
+from tests.cases_overlap import label_maps
+
+CLASSES = ("cat", "dog", "bird", "fish")
+
+
+def decided(predicted, true, num_classes=4):
+    """Samples with these decisions and labels."""
+    scores = np.eye(num_classes)[predicted] * 0.5 + 0.1
+    return [dict(pred_score=torch.tensor(row), gt_label=torch.tensor([label])) for row, label in zip(scores, true)]
+
+
+def said(metric, samples, classes=CLASSES):
+    """The numbers and the warnings of an evaluation."""
+    metric.dataset_meta = {"classes": classes}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        metric.process(None, samples)
+        found = metric.evaluate(len(samples))
+    assert all(issubclass(one.category, UndefinedMetricWarning) for one in caught)
+    return found, [str(one.message) for one in caught]
+
+
+TRUE = np.repeat([0, 1, 2], [90, 5, 5])
+COLLAPSED = np.zeros_like(TRUE)
+FAIR = np.where(np.arange(len(TRUE)) % 5 == 0, (TRUE + 1) % 3, TRUE)
+
+
+def test_a_collapsed_model_is_the_best_only_where_classes_are_left_out():
+    names = CLASSES[:3]
+
+    def precision(predicted, **options):
+        found, _ = said(SingleLabelPRF(**options), decided(predicted, TRUE, 3), names)
+        return found["single-label/precision"]
+
+    assert precision(COLLAPSED) == 0.9 > precision(FAIR)
+    assert precision(COLLAPSED, zero_division=0) == pytest.approx(0.3)
+    assert precision(COLLAPSED, zero_division=0) < precision(FAIR, zero_division=0)
+    assert precision(FAIR, zero_division=0) == precision(FAIR)
+
+
+def test_a_mean_over_fewer_classes_is_told_once_with_what_save_best_makes_of_it():
+    metric = SingleLabelPRF()
+    _, messages = said(metric, decided(COLLAPSED, TRUE))
+    by_rate = {message.split(" ")[0]: message for message in messages}
+    assert by_rate["precision"] == (
+        "precision is undefined for dog, bird, fish: the class was never predicted. The mean is over 1 of 4 classes, "
+        "also in save_best, where a model that predicts fewer classes can look better; zero_division=0 counts "
+        "undefined values as 0"
+    )
+    assert "undefined for fish: the data holds no sample of the class. The mean is over 3 of 4" in by_rate["recall"]
+    assert "undefined for fish" in by_rate["f1"] and "The mean is over 3 of 4 classes" in by_rate["f1"]
+    assert [one for one in said(metric, decided(COLLAPSED, TRUE))[1] if "mean" in one] == []  # once
+    for options in ({"average": "micro"}, {"average": None}):  # there is no mean over classes
+        assert not any("mean" in one for one in said(SingleLabelPRF(**options), decided(COLLAPSED, TRUE))[1])
+    told = said(SingleLabelPRF(zero_division=0), decided(COLLAPSED, TRUE))[1]
+    assert not any("mean is over" in one or "precision" in one for one in told)
+
+
+def boxes(labels, found):
+    """An image with an object of each label, and a right detection of those that are found."""
+    place = torch.arange(len(CLASSES), dtype=torch.float32)[:, None] * 20 + torch.tensor([0.0, 0, 10, 10])
+    true, right = torch.tensor(labels), torch.tensor(found, dtype=torch.int64)
+    return dict(
+        pred_instances=dict(bboxes=place[right], scores=torch.full((len(right),), 0.9), labels=right),
+        gt_instances=dict(bboxes=place[true], labels=true),
+    )
+
+
+def test_detections_of_one_class_only(tmp_path):
+    samples = [boxes([0, 1, 2], [0]) for _ in range(3)]
+    found, messages = said(DetectionPRF(), samples)
+    assert found["det/precision"] == 1.0 and found["det/classes_averaged"] == 3.0
+    start = "precision is undefined for dog, bird, fish: there is no detection of the class. The mean is over 1 of 4"
+    assert any(one.startswith(start) for one in messages)
+    prefix = str(tmp_path / "latest")
+    found, messages = said(DetectionPRF(zero_division=0, classwise=True, outfile_prefix=prefix), samples)
+    assert messages == []
+    assert (found["det/precision"], found["det/recall"], found["det/f1"]) == (0.25, 0.25, 0.25)
+    assert found["det/precision/dog"] == 0.0 and found["det/classes_averaged"] == 4.0
+    assert json.loads((tmp_path / "latest.json").read_text())["mean_precision"] == 0.25
+    assert said(DetectionPRF(zero_division=1), samples)[0]["det/precision"] == 1.0
+    empty = dict(bboxes=torch.zeros(0, 4), labels=torch.zeros(0, dtype=torch.int64))
+    nothing = [dict(pred_instances=dict(empty, scores=torch.zeros(0)), gt_instances=empty)]
+    assert np.isnan(said(DetectionPRF(zero_division=0), nothing)[0]["det/f1"])
+
+
+@pytest.mark.parametrize("zero_division", [0, 1])
+@pytest.mark.parametrize("average", ["macro", "weighted", "micro"])
+def test_one_label_as_scikit_learn(zero_division, average):
+    generator = np.random.default_rng(3)
+    suffix = "" if average == "macro" else f"_{average}"
+    for _ in range(20):
+        true, predicted = generator.integers(0, 3, 8), generator.integers(0, 4, 8)
+        found = evaluate(SingleLabelPRF(average=average, zero_division=zero_division), decided(predicted, true))
+        expected = precision_recall_fscore_support(
+            true, predicted, labels=range(4), average=average, zero_division=zero_division
+        )
+        keys = [f"single-label/{key}{suffix}" for key in ("precision", "recall", "f1")]
+        assert [found[key] for key in keys] == pytest.approx(expected[:3], abs=1e-12)
+
+
+def test_one_label_as_mmpretrain():
+    from mmpretrain.evaluation import SingleLabelMetric
+
+    generator = np.random.default_rng(4)
+    for _ in range(20):
+        true, predicted = generator.integers(0, 3, 8), generator.integers(0, 4, 8)
+        found = evaluate(SingleLabelPRF(zero_division=0), decided(predicted, true))
+        expected = SingleLabelMetric.calculate(torch.tensor(predicted), torch.tensor(true), num_classes=4)
+        keys = [f"single-label/{key}" for key in ("precision", "recall", "f1")]
+        assert [100 * found[key] for key in keys] == pytest.approx([float(one) for one in expected[:3]], abs=1e-4)
+
+
+def test_several_labels_as_mmpretrain():
+    from mmpretrain.evaluation import MultiLabelMetric
+
+    for seed in range(10):
+        samples = multi_label(np.random.default_rng(seed), 5, ignored=0.0)
+        scores = torch.stack([sample["pred_score"] for sample in samples]).double()
+        truth = torch.stack([torch.as_tensor(sample["gt_score"]) for sample in samples])
+        found = evaluate(MultiLabelPRF(thr=0.8, zero_division=0), samples)
+        expected = MultiLabelMetric.calculate(scores, truth, pred_indices=False, target_indices=False, thr=0.8)
+        keys = [f"multi-label/{key}" for key in ("precision", "recall", "f1")]
+        assert [100 * found[key] for key in keys] == pytest.approx([float(one) for one in expected[:3]], abs=1e-4)
+
+
+@pytest.mark.parametrize("build", [SingleLabelPRF, MultiLabelPRF, DetectionPRF])
+def test_other_values_are_refused(build):
+    for value in ("warn", 0.5, None):
+        with pytest.raises(ValueError, match="zero_division must be one of 'skip', 0, 1"):
+            build(zero_division=value)
+
+
+def test_options_that_do_not_go_together():
+    with pytest.raises(ValueError, match="zero_division goes with convention='default'"):
+        SingleLabelPRF(convention="paddlerec", zero_division=0)
+    with pytest.raises(ValueError, match="ci goes with zero_division='skip'"):
+        DetectionPRF(ci=0.95, zero_division=0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "samples", "told"),
+    [
+        (SingleLabelAUC(), decided(FAIR, TRUE), True),
+        (SingleLabelAUC(absent="nan"), decided(FAIR, TRUE), False),
+        (SingleLabelKS(), decided(FAIR, TRUE), True),
+        (DetectionPRF(ap=True), [boxes([0, 1, 2], [0, 1, 2])], True),
+        (MeanIoU(), label_maps(np.random.default_rng(0), 3, num_classes=3), True),
+        (MeanIoU(absent="nan"), label_maps(np.random.default_rng(0), 3, num_classes=3), False),
+        (DiceScore(empty="skip"), label_maps(np.random.default_rng(0), 3, num_classes=3), True),
+    ],
+    ids=["auc", "auc-nan", "ks", "detection", "iou", "iou-nan", "dice"],
+)
+def test_every_mean_over_fewer_classes_is_told(metric, samples, told):
+    _, messages = said(metric, samples)
+    assert messages
+    assert all(("The mean is over 3 of 4 classes, also in save_best" in one) == told for one in messages)

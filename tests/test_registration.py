@@ -1,0 +1,123 @@
+"""Importing the package registers the metrics in every program; only the launcher of the command starts without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.files import CLASSES, ROOT, command, pair, succeeded
+
+# What the command must not import before it knows that it needs it.
+HEAVY = ("torch", "mmengine", "mmdet", "matplotlib", "scipy", "sklearn", "plotly")
+BUILD = """
+from mmengine.registry import METRICS
+print(type(METRICS.build(dict(type='SingleLabelAUC'))).__name__)
+"""
+REGISTERS = f"import mm_metrics_plugin\n{BUILD}"
+
+
+def run_python(*arguments, cwd):
+    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, cwd=cwd)
+
+
+def test_a_module_run_with_m_registers_the_metrics(tmp_path):
+    package = tmp_path / "myproj"
+    package.mkdir()
+    (package / "__init__.py").write_text("import mm_metrics_plugin\n")
+    (package / "train.py").write_text(BUILD)
+    done = run_python("-m", "myproj.train", cwd=tmp_path)
+    assert done.stdout == "SingleLabelAUC\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["classification_report.py", "mm-metrics"])
+def test_a_script_of_any_name_registers_the_metrics(tmp_path, name):
+    (tmp_path / name).write_text(REGISTERS)
+    done = run_python(tmp_path / name, cwd=tmp_path)
+    assert done.stdout == "SingleLabelAUC\n", done.stderr
+
+
+def test_the_command_as_a_module_of_the_package_registers_the_metrics(tmp_path):
+    done = run_python("-X", "importtime", "-m", "mm_metrics_plugin.cli", "--version", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("mm-metrics "), done.stderr
+    assert "mm_metrics_plugin.metrics.detection" in imported(done)
+
+
+def test_child_processes_of_the_command_register_the_metrics(tmp_path):
+    child = f"import mm_metrics_command\n{REGISTERS}"
+    (tmp_path / "program.py").write_text(
+        "import subprocess, sys\nfrom mm_metrics_command import load\nload('mm_metrics_plugin.cli')\n"
+        f"sys.exit(subprocess.call([sys.executable, '-c', {child!r}]))"
+    )
+    assert run_python("program.py", cwd=tmp_path).stdout == "SingleLabelAUC\n"
+
+
+def imported(done):
+    """The modules that a Python with ``-X importtime`` imported."""
+    return {line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [("-m", "mm_metrics_command"), (ROOT / "tools/detection_report.py",), (ROOT / "tools/classification_report.py",)],
+    ids=["module", "detection", "classification"],
+)
+def test_the_help_of_the_command_imports_nothing_heavy(tmp_path, program):
+    done = run_python("-X", "importtime", *program, "--help", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("usage: mm-metrics")
+    modules = imported(done)
+    assert "mm_metrics_plugin.cli.parsing" in modules
+    assert not modules & set(HEAVY)
+
+
+def test_metrics_can_be_had_by_name_inside_the_command(tmp_path):
+    code = """
+import sys
+from mm_metrics_command import load
+load('mm_metrics_plugin.cli')
+import mm_metrics_plugin
+print('torch' in sys.modules, mm_metrics_plugin.DetectionPRF)
+"""
+    done = run_python("-c", code, cwd=tmp_path)
+    assert done.stdout.startswith("False <class"), done.stderr
+
+
+CONFIG = """
+custom_imports = dict(imports=['mm_metrics_plugin', 'their_data_set'], allow_failed_imports=False)
+default_scope = 'mmdet'
+test_dataloader = dict(
+    dataset=dict(type='TheirDataset', ann_file='truth.json', data_prefix=dict(img=''), test_mode=True,
+                 metainfo=dict(classes={classes!r}), pipeline=[]))
+"""
+DATA_SET = """
+from mmdet.datasets import CocoDataset
+from mmdet.registry import DATASETS
+from mmengine.registry import METRICS
+
+
+@DATASETS.register_module()
+class TheirDataset(CocoDataset):
+    metric = METRICS.build(dict(type='DetectionPRF'))
+"""
+
+
+def test_a_data_set_that_the_command_builds_finds_the_metrics(tmp_path):
+    pair(tmp_path)
+    (tmp_path / "config.py").write_text(CONFIG.format(classes=CLASSES))
+    (tmp_path / "their_data_set.py").write_text(DATA_SET)
+    done = command("detection", "config.py", "results.pkl", cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    assert "Most frequent confusions" in succeeded(done)
+
+
+def test_an_installed_torch_that_fails_is_told_with_the_check_that_explains_it(tmp_path):
+    (tmp_path / "torch.py").write_text("raise OSError('libtorch.so: undefined symbol')\n")
+    env = {"PYTHONPATH": str(tmp_path)}
+    done = command(cwd=tmp_path, script=("-c", "import mm_metrics_plugin"), env=env)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1 and last.startswith("ImportError: mm_metrics_plugin cannot register its metrics")
+    assert "OSError: libtorch.so: undefined symbol" in last and last.endswith("python -m mm_metrics_command.check")
+    check = command(cwd=tmp_path, script=("-m", "mm_metrics_command.check"), env=env)
+    assert check.returncode == 1 and "Traceback" not in check.stdout + check.stderr
+    assert "ok       the mm-metrics command" in check.stdout
+    assert "wrong    metrics in mmengine: OSError: libtorch.so: undefined symbol" in check.stdout
