@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 # The floats of numpy.linspace(0.5, 0.95, 10), which pycocotools uses.
 COCO_IOU_THRS: Tuple[float, ...] = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.8999999999999999, 0.95)
 COCO_AREA_EDGES: Tuple[float, ...] = (32.0**2, 96.0**2)
+COCO_MAX_DETS = 100
 LARGEST_AREA = 1e10
+MOST_AREA_EDGES = 100
+MOST_RESAMPLES = 1_000_000
 MATCHING_RULES = ("coco", "mmdet", "agnostic")
 
 
@@ -33,7 +36,7 @@ class AreaRange:
 
 
 def area_ranges(edges: Sequence[float] = COCO_AREA_EDGES) -> Tuple[AreaRange, ...]:
-    """All areas, and the ranges between edges; COCO's names where there are three of them.
+    """All areas, and the ranges between edges; ``small``, ``medium`` and ``large`` are COCO's.
 
     Example:
         >>> [one.name for one in area_ranges()], [one.name for one in area_ranges([100])]
@@ -46,7 +49,7 @@ def area_ranges(edges: Sequence[float] = COCO_AREA_EDGES) -> Tuple[AreaRange, ..
     )
     pairs = list(zip(ends, ends[1:]))
     names = ["small", "medium", "large"]
-    if len(pairs) != len(names):
+    if tuple(ends[1:-1]) != COCO_AREA_EDGES:
         names = [f"area_{low:g}_{high:g}" for low, high in pairs[:-1]] + [f"area_{ends[-2]:g}_up"]
     return (AreaRange("all", 0.0, LARGEST_AREA), *(AreaRange(name, *pair) for name, pair in zip(names, pairs)))
 
@@ -58,8 +61,20 @@ COCO_AREA_RANGES = area_ranges()
 class DetectionSettings:
     """Options of the evaluation of detectors.
 
-    The first group decides what is matched, so that shards and runs must agree on it. The second group only decides
-    what is computed from it.
+    Attributes:
+        score_thr: Least score of a detection that is counted. Average precision and the error types use all scores.
+        iou_thr: Least overlap of a match.
+        nms_iou_thr: Non-maximum suppression within each class before anything else; None: none.
+        matching: The matching rules whose confusion matrices are counted.
+        iou_thrs: IoU thresholds of average precision.
+        area_edges: Areas between the ranges of the results by object size.
+        background_iou_thr: Overlap up to which a detection is on background, as in TIDE.
+        max_dets: Number of detections per class and image that average precision uses. Nothing else is limited.
+        matrix_only: Leave out everything but the confusion matrices.
+        operating_point: Rule of the best score threshold, such as ``'f1'``; None: none is looked for.
+        ci: Confidence level of the intervals; None: none are computed.
+        resamples: Bootstrap resamples over images.
+        seed: Of the resamples and the folds.
 
     Example:
         >>> DetectionSettings(iou_thr=2)
@@ -72,10 +87,10 @@ class DetectionSettings:
     nms_iou_thr: Optional[float] = None
     matching: Tuple[str, ...] = ("coco",)
     iou_thrs: Tuple[float, ...] = COCO_IOU_THRS
-    area_ranges: Tuple[AreaRange, ...] = COCO_AREA_RANGES
+    area_edges: Tuple[float, ...] = COCO_AREA_EDGES
     background_iou_thr: float = 0.1
-
-    max_dets: Tuple[int, ...] = (1, 10, 100)
+    max_dets: int = COCO_MAX_DETS
+    matrix_only: bool = False
     operating_point: Optional[str] = None
     ci: Optional[float] = None
     resamples: int = 1000
@@ -83,25 +98,107 @@ class DetectionSettings:
 
     def __post_init__(self) -> None:
         _require_number("score_thr", self.score_thr)
+        _require_number("iou_thr", self.iou_thr)
         require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {self.iou_thr})")
         require(
             self.nms_iou_thr is None or 0 <= self.nms_iou_thr <= 1,
             f"nms_iou_thr must be from 0 to 1 (found {self.nms_iou_thr})",
         )
         require(
-            bool(self.matching) and set(self.matching) <= set(MATCHING_RULES),
-            f"matching must be among {', '.join(MATCHING_RULES)} (found {', '.join(map(str, self.matching))})",
+            bool(self.matching)
+            and set(self.matching) <= set(MATCHING_RULES)
+            and len(set(self.matching)) == len(self.matching),
+            f"matching must be some of {', '.join(MATCHING_RULES)}, each once (found {list(self.matching)})",
         )
-        for name in ("iou_thrs", "max_dets"):
-            values = list(getattr(self, name))
-            require(
-                bool(values) and values == sorted(values) and values[0] > 0,
-                f"{name} must be positive and ascending (found {values})",
-            )
+        thresholds = list(self.iou_thrs)
+        require(
+            0 < len(thresholds) < 64 and thresholds == sorted(set(thresholds)) and 0 < thresholds[0] <= thresholds[-1] <= 1,
+            f"iou_thrs must be ascending, above 0 and at most 1 (found {thresholds})",
+        )
+        require(
+            len(self.area_edges) <= MOST_AREA_EDGES,
+            f"area_edges must be at most {MOST_AREA_EDGES} areas (found {len(self.area_edges)})",
+        )
+        area_ranges(self.area_edges)
+        require(
+            0 <= self.background_iou_thr < 1,
+            f"background_iou_thr must be from 0 to below 1 (found {self.background_iou_thr})",
+        )
+        _require_count("max_dets", self.max_dets)
+        OperatingRule.parse(self.operating_point or "f1")
         require(self.ci is None or 0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
-        require(self.resamples >= 1, f"resamples must be at least 1 (found {self.resamples})")
+        _require_count("resamples", self.resamples)
+        require(
+            self.resamples <= MOST_RESAMPLES, f"resamples must be at most {MOST_RESAMPLES} (found {self.resamples})"
+        )
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> DetectionSettings:
+        """The settings that :meth:`to_dict` wrote.
+
+        Example:
+            >>> DetectionSettings.from_dict(DetectionSettings(score_thr=0.5).to_dict()).score_thr
+            0.5
+        """
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+@dataclass(frozen=True)
+class OperatingRule:
+    """What makes a score threshold the best: the greatest F-score, or the other rate where one has a floor.
+
+    Attributes:
+        kind: ``'f'``, ``'precision'`` or ``'recall'``.
+        value: Beta, or the floor.
+
+    Example:
+        >>> print(OperatingRule.parse("f2"), "|", OperatingRule.parse("precision=0.9"))
+        greatest F2 | greatest recall with precision >= 0.9
+    """
+
+    kind: str
+    value: float
+
+    @classmethod
+    def parse(cls, text: str) -> OperatingRule:
+        """Reads ``f1``, ``f2``, ``f0.5``, ``precision=0.9`` or ``recall=0.95``.
+
+        Raises:
+            ValueError: It is none of these.
+        """
+        kind, _, floor = str(text).strip().lower().partition("=")
+        try:
+            if kind in ("precision", "recall") and 0 < float(floor) <= 1:
+                return cls(kind, float(floor))
+            if kind.startswith("f") and not floor and 0 < float(kind[1:]) < float("inf"):
+                return cls("f", float(kind[1:]))
+        except ValueError:
+            pass
+        raise ValueError(
+            f"an operating point must be like 'f1', 'f2', 'precision=0.9' or 'recall=0.95' (found {text!r})"
+        )
+
+    @property
+    def beta(self) -> float:
+        """Of the F-score that is reported: 1 unless another one is maximized."""
+        return self.value if self.kind == "f" else 1.0
+
+    def __str__(self) -> str:
+        if self.kind == "f":
+            return f"greatest F{self.value:g}"
+        other = "recall" if self.kind == "precision" else "precision"
+        return f"greatest {other} with {self.kind} >= {self.value:g}"
 
 
 def _require_number(name: str, value: Any) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     require(number and abs(value) < float("inf"), f"{name} must be a finite number (found {value!r})")
+
+
+def _require_count(name: str, value: Any) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    require(whole and value >= 1, f"{name} must be a whole number of at least 1 (found {value!r})")

@@ -11,7 +11,6 @@ from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from mm_metrics_plugin.functional._arrays import position_in_group, stable_order
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 
 _CELLS_AT_ONCE = 1 << 18  # of TP x weights: a few arrays that fit the cache of a core
@@ -64,23 +63,6 @@ def interpolated_ap(
     return result
 
 
-class RankedRows(NamedTuple):
-    """The rows of a table by class, descending score and image, and the rank of each in its class and image."""
-
-    order: np.ndarray
-    rank: np.ndarray
-
-
-def ranked_rows(table: MatchTable) -> RankedRows:
-    """Sorts a table for average precision; the rank says which detections ``max_dets`` keeps."""
-    order = stable_order(table.label, -table.score, table.image)
-    group = (table.label.astype(np.int64) * table.num_images + table.image)[order]
-    by_group = stable_order(group)
-    rank = np.empty(len(order), dtype=np.int32)
-    rank[by_group] = position_in_group(group[by_group])
-    return RankedRows(order, rank)
-
-
 class _Threshold(NamedTuple):
     """One IoU threshold in one area range."""
 
@@ -96,7 +78,6 @@ class RangeCurves:
         table: Every detection, matched.
         area: Name of the area range.
         max_dets: How many detections of a class and image count, the best first; None: all.
-        rows: The rows of the table as :func:`ranked_rows` sorts them.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
@@ -106,12 +87,13 @@ class RangeCurves:
         >>> ground_truths = GroundTruths([0, 1], [[0, 0, 10, 10], [0, 0, 10, 10]], [0, 0])
         >>> batch = DetectionBatch(detections, ground_truths, 2)
         >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
-        >>> curves = RangeCurves(table, "all", 100, ranked_rows(table))
+        >>> curves = RangeCurves(table, "all", 100)
         >>> curves.average_precision()[0].round(4), curves.average_precision(np.array([[1.0], [0.0]]))[0]
         (array([[0.2525]]), array([[1.]]))
     """
 
-    def __init__(self, table: MatchTable, area: str, max_dets: Optional[int], rows: RankedRows) -> None:
+    def __init__(self, table: MatchTable, area: str, max_dets: Optional[int]) -> None:
+        rows = table.ranked
         order = rows.order if max_dets is None else rows.order[rows.rank < max_dets]
         matched, ignored = (table.grid.of_range(bits, area)[order] for bits in (table.matched, table.ignored))
         tp = matched & ~ignored
@@ -119,7 +101,7 @@ class RangeCurves:
         self.image, self.label = table.image[order], table.label[order]
         self.hits = np.flatnonzero(tp)
         self.class_starts = np.searchsorted(self.label, np.arange(table.num_classes + 1))
-        every_threshold = table.grid.of_range(np.array([~np.uint64(0)]), area)[0]
+        every_threshold = np.uint64((1 << len(table.grid.iou_thrs)) - 1)
         self.counts = ignored != every_threshold  # rows that some threshold counts
         partly = np.flatnonzero(self.counts & (ignored != 0))
         self.thresholds: List[_Threshold] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Tuple
 
 import numpy as np
 
@@ -22,14 +22,16 @@ NO_GT = -1
 class MatchGrid:
     """The settings that average precision is computed over, one bit each: the only owner of the layout of the bits.
 
+    An area range is never split between two 64-bit words. COCO's ranges and thresholds take one word.
+
     Args:
-        iou_thrs: Ascending.
-        area_ranges: At most 64 settings in all (ranges times thresholds).
+        iou_thrs: Ascending, at most 64.
+        area_ranges: With different names.
 
     Example:
         >>> grid = MatchGrid()
-        >>> len(grid), int(grid.bit("all", 0.5)), int(grid.bit("small", 0.75))
-        (40, 1, 32768)
+        >>> len(grid), grid.num_words, grid.of_range(grid.reached(np.array([0.6]))[:, None], "small").tolist()
+        (40, 1, [7])
     """
 
     iou_thrs: Tuple[float, ...] = COCO_IOU_THRS
@@ -38,40 +40,75 @@ class MatchGrid:
     def __len__(self) -> int:
         return len(self.iou_thrs) * len(self.area_ranges)
 
-    def bit(self, area: str, iou_thr: float) -> np.uint64:
-        """The bit of one setting."""
+    @property
+    def num_words(self) -> int:
+        """How many 64-bit words the settings take."""
+        return -(-len(self.area_ranges) // self._ranges_per_word)
+
+    @property
+    def _ranges_per_word(self) -> int:
+        return 64 // len(self.iou_thrs)
+
+    def _place(self, area: str) -> Tuple[int, int]:
+        """The word of an area range, and its lowest bit."""
         areas = [one.name for one in self.area_ranges]
+        if area not in areas:
+            raise ValueError(f"area must be one of {', '.join(areas)} (found {area!r})")
+        word, place = divmod(areas.index(area), self._ranges_per_word)
+        return word, place * len(self.iou_thrs)
+
+    def bit(self, area: str, iou_thr: float) -> Tuple[int, np.uint64]:
+        """The word and the bit of one setting."""
         near = np.flatnonzero(np.isclose(self.iou_thrs, iou_thr, rtol=0, atol=1e-9))
-        if area not in areas or not len(near):
-            raise ValueError(f"matched at IoU {self.iou_thrs} and areas {areas} only (found {iou_thr} and {area!r})")
-        return np.uint64(1) << np.uint64(areas.index(area) * len(self.iou_thrs) + int(near[0]))
+        if not len(near):
+            raise ValueError(f"iou_thr must be one of {', '.join(map(str, self.iou_thrs))} (found {iou_thr})")
+        word, shift = self._place(area)
+        return word, np.uint64(1) << np.uint64(shift + int(near[0]))
+
+    def at(self, bits: np.ndarray, area: str, iou_thr: float) -> np.ndarray:
+        """(N,) whether the bit of one setting is set."""
+        word, bit = self.bit(area, iou_thr)
+        return (bits[:, word] & bit) != 0
 
     def of_range(self, bits: np.ndarray, area: str) -> np.ndarray:
-        """The bits of one area range, the first IoU threshold lowest."""
-        width = len(self.iou_thrs)
-        index = [one.name for one in self.area_ranges].index(area)
-        return (bits >> np.uint64(index * width)) & np.uint64((1 << width) - 1)
+        """(N,) the bits of one area range, the first IoU threshold lowest."""
+        word, shift = self._place(area)
+        return (bits[:, word] >> np.uint64(shift)) & np.uint64((1 << len(self.iou_thrs)) - 1)
+
+    def word_masks(self) -> np.ndarray:
+        """(words,) the bits of each word that are in use."""
+        masks = [0] * self.num_words
+        for one in self.area_ranges:
+            word, shift = self._place(one.name)
+            masks[word] |= ((1 << len(self.iou_thrs)) - 1) << shift
+        return np.array(masks, dtype=np.uint64)
 
     def reached(self, overlap: np.ndarray) -> np.ndarray:
-        """(N,) bits of all settings whose IoU threshold the overlap reaches."""
+        """(N,) bits, of any word, of the settings whose IoU threshold the overlap reaches."""
         thresholds = np.minimum(self.iou_thrs, LARGEST_IOU_THR)
         table = np.zeros(len(thresholds) + 1, dtype=np.uint64)
         for index in range(len(thresholds)):
-            for area in range(len(self.area_ranges)):
-                table[index + 1 :] |= np.uint64(1) << np.uint64(area * len(thresholds) + index)
+            for place in range(self._ranges_per_word):
+                table[index + 1 :] |= np.uint64(1) << np.uint64(place * len(thresholds) + index)
         return table[np.searchsorted(thresholds, overlap, side="right")]
 
     def inside(self, areas: np.ndarray) -> np.ndarray:
-        """(N,) bits of all settings whose area range holds the area."""
-        result = np.zeros(len(areas), dtype=np.uint64)
-        width = len(self.iou_thrs)
-        for index, one in enumerate(self.area_ranges):
-            mask = np.uint64(((1 << width) - 1) << (index * width))
+        """(N, words) bits of all settings whose area range holds the area."""
+        result = np.zeros((len(areas), self.num_words), dtype=np.uint64)
+        for one in self.area_ranges:
+            word, shift = self._place(one.name)
+            mask = np.uint64(((1 << len(self.iou_thrs)) - 1) << shift)
             if np.isinf(one.low) and np.isinf(one.high):
-                result |= mask
+                result[:, word] |= mask
             else:
-                result[(areas >= one.low) & (areas <= one.high)] |= mask
+                result[(areas >= one.low) & (areas <= one.high), word] |= mask
         return result
+
+    def gt_counts(self, ground_truths: GroundTruths) -> np.ndarray:
+        """(M, words) bits of the settings under which each ground truth counts; 0 for crowds."""
+        counts = self.inside(ground_truths.areas())
+        counts[ground_truths.crowd] = 0
+        return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +116,8 @@ class GridMatches:
     """Detections matched under every setting of a grid.
 
     Attributes:
-        matched: (N,) bits: assigned to a ground truth.
-        ignored: (N,) bits: neither TP nor FP.
+        matched: (N, words) bits: assigned to a ground truth.
+        ignored: (N, words) bits: neither TP nor FP.
         gt: (N,) row of the ground truth at one chosen setting, else -1.
     """
 
@@ -95,7 +132,7 @@ def match_grid(
     ground_truths: GroundTruths,
     grid: MatchGrid,
     *,
-    gt_at: Optional[np.uint64] = None,
+    gt_at: Tuple[str, float],
 ) -> GridMatches:
     """COCO's matching for all IoU thresholds and area ranges at once.
 
@@ -104,16 +141,14 @@ def match_grid(
         detections: The detections of the pairs.
         ground_truths: The ground truths of the pairs.
         grid: The settings.
-        gt_at: The setting whose ground truths are kept; None: none.
+        gt_at: Area range and IoU threshold of the setting whose ground truths are kept.
     """
     labels, gt_labels = detections.labels, ground_truths.labels
     own_class = np.flatnonzero(labels[pairs.det] == gt_labels[pairs.gt])
     if len(own_class) < len(pairs.det):
         pairs = pairs.select(own_class)
     pairs = pairs.by_preference()
-    countable = grid.inside(ground_truths.areas())
-    countable[ground_truths.crowd] = 0
-    reached, regular = grid.reached(pairs.overlap), countable[pairs.gt]
+    reached, gt_counts = grid.reached(pairs.overlap), grid.gt_counts(ground_truths)
     # pycocotools matches non-ignored ground truths first. A ground truth is ignored in some area ranges only, so each
     # pair is listed twice: with the bits of the ranges where its ground truth counts, and after all of those of its
     # detection with the other bits.
@@ -122,19 +157,24 @@ def match_grid(
     first, count = np.repeat(starts, lengths), np.repeat(lengths, lengths)
     place = np.arange(len(pairs.det)) + first
     pair = np.empty(2 * len(place), dtype=np.intp)
-    bits = np.empty(2 * len(place), dtype=np.uint64)
     pair[place] = pair[place + count] = np.arange(len(place))
-    bits[place], bits[place + count] = reached & regular, reached & ~regular
     counts_here = np.zeros(2 * len(place), dtype=bool)
     counts_here[place] = True
-    result = assign(pairs.det[pair], pairs.gt[pair], bits, num_dets=len(detections), shared=ground_truths.crowd)
+    pair_det, pair_gt = pairs.det[pair], pairs.gt[pair]
 
-    det, ignored = pairs.det[pair[result.pair]], np.zeros(len(detections), dtype=np.uint64)
-    on_ignored = np.flatnonzero(~counts_here[result.pair])
-    np.bitwise_or.at(ignored, det[on_ignored], result.bits[on_ignored])
-    ignored |= ~(grid.inside(detections.geometry.areas()) | result.det_bits) & np.uint64((1 << len(grid)) - 1)
+    inside = grid.inside(detections.geometry.areas())
+    matched, ignored = np.zeros_like(inside), np.zeros_like(inside)
     gt = np.full(len(detections), NO_GT, dtype=np.int32)
-    if gt_at is not None:
-        chosen = np.flatnonzero(result.bits & gt_at)
-        gt[det[chosen]] = pairs.gt[pair[result.pair[chosen]]]
-    return GridMatches(result.det_bits, ignored, gt)
+    gt_word, gt_bit = grid.bit(*gt_at)
+    for word, mask in enumerate(grid.word_masks()):
+        bits, regular = np.empty(2 * len(place), dtype=np.uint64), gt_counts[pairs.gt, word]
+        bits[place], bits[place + count] = reached & regular, reached & mask & ~regular
+        result = assign(pair_det, pair_gt, bits, num_dets=len(detections), shared=ground_truths.crowd)
+        matched[:, word] = result.det_bits
+        det, on_ignored = pair_det[result.pair], np.flatnonzero(~counts_here[result.pair])
+        np.bitwise_or.at(ignored[:, word], det[on_ignored], result.bits[on_ignored])
+        ignored[:, word] |= ~(inside[:, word] | result.det_bits) & mask
+        if word == gt_word:
+            chosen = np.flatnonzero(result.bits & gt_bit)
+            gt[det[chosen]] = pair_gt[result.pair[chosen]]
+    return GridMatches(matched, ignored, gt)

@@ -6,7 +6,8 @@ Ties: score descending, then image order, then detection order.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, Optional, Tuple
+from functools import cached_property
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -28,7 +29,21 @@ from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detectio
 from mm_metrics_plugin.functional.detection.match_grid import ANY_AREA, LARGEST_IOU_THR, NO_GT, MatchGrid, match_grid
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs, find_pairs
 from mm_metrics_plugin.functional.detection.tide import classify_errors
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.functional.score_precision import reach
+from mm_metrics_plugin.settings import COCO_AREA_EDGES, COCO_AREA_RANGES, DetectionSettings, area_ranges
+
+
+class RankedRows(NamedTuple):
+    """The rows of a table by class, descending score and image.
+
+    Attributes:
+        order: (N,) rows of the table.
+        rank: (N,) how many detections of the same class and image come before each of ``order``: what ``max_dets``
+            limits.
+    """
+
+    order: np.ndarray
+    rank: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +57,15 @@ class MatchTable:
         grid: The settings of the bits.
         num_classes: How many classes.
         num_images: How many images; ``image`` and ``gt_image`` are below it.
-        image: (N,) int64.
-        label: (N,) int32.
+        image: (N,) int32, ascending.
+        label: (N,) int16, or int32 where there are more than 32,767 classes.
         score: (N,) float32 or float64.
-        matched: (N,) uint64, bits of the settings under which the detection is matched.
-        ignored: (N,) uint64, bits of the settings under which it is neither TP nor FP.
-        gt_image: (M,) int64.
-        gt_label: (M,) int32.
-        gt_counts: (M,) uint64, bits of the settings under which the ground truth counts; 0 for crowds.
+        matched: (N, words) uint64, bits of the settings under which the detection is matched.
+        ignored: (N, words) uint64, bits of the settings under which it is neither TP nor FP.
+        gt_image: (M,) int32, ascending.
+        gt_label: (M,) like ``label``.
+        gt_counts: (M, words) uint64, bits of the settings under which the ground truth counts; 0 for crowds.
+        precision: (N,) uint8, the precision in which each score was given; None: that of the dtype of the scores.
         details: What the full report needs besides; None if only AP and counts are wanted.
     """
 
@@ -64,13 +80,32 @@ class MatchTable:
     gt_image: np.ndarray
     gt_label: np.ndarray
     gt_counts: np.ndarray
+    precision: Optional[np.ndarray] = None
     details: Optional[MatchDetails] = None
 
     def flags(self, iou_thr: float, area: str = "any") -> Tuple[np.ndarray, np.ndarray]:
         """Which detections are TP, and which are TP or FP."""
-        bit = self.grid.bit(area, iou_thr)
-        counts = (self.ignored & bit) == 0
-        return counts & ((self.matched & bit) != 0), counts
+        counts = ~self.grid.at(self.ignored, area, iou_thr)
+        return counts & self.grid.at(self.matched, area, iou_thr), counts
+
+    def reach(self, score_thr: float) -> np.ndarray:
+        """(N,) whether each score is at least the threshold, compared in the precision of the score."""
+        return reach(self.score, score_thr, self.precision)
+
+    @cached_property
+    def ranked(self) -> RankedRows:
+        """The rows by class, descending score and image, sorted once for all analyses."""
+        order = stable_order(self.label, -self.score, self.image)
+        group = (self.label.astype(np.int64) * self.num_images + self.image)[order]
+        by_group = stable_order(group)
+        rank = np.empty(len(order), dtype=np.int32)
+        rank[by_group] = position_in_group(group[by_group])
+        return RankedRows(order, rank)
+
+    @property
+    def most_detections(self) -> int:
+        """The largest number of detections of one class in one image."""
+        return int(self.ranked.rank.max(initial=-1)) + 1
 
     def num_gts(self, area: str) -> np.ndarray:
         """(C,) how many ground truths count in an area range."""
@@ -161,7 +196,7 @@ def match_images(
         gt_order = stable_order(ground_truths.image)
         ground_truths = ground_truths.take(gt_order)
     grid = MatchGrid((settings.iou_thr,), (ANY_AREA,)) if table == "none" else report_grid(settings)
-    needs_all_classes = table == "full" or any(rule in settings.matching for rule in MATCHING_RULES)
+    needs_all_classes = table == "full" or bool(settings.matching)
     lowest = min(settings.iou_thr, grid.iou_thrs[0], settings.background_iou_thr if table == "full" else 1.0)
     pairs = find_pairs(
         detections,
@@ -170,8 +205,7 @@ def match_images(
         same_class=not needs_all_classes,
         mmdet="mmdet" in settings.matching,
     )
-    at_iou_thr = grid.bit("any", settings.iou_thr)
-    found = match_grid(pairs, detections, ground_truths, grid, gt_at=at_iou_thr)
+    found = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
     thresholds = {"iou_thr": settings.iou_thr, "score_thr": settings.score_thr}
     coco = match_coco(pairs, detections, ground_truths, found.gt, **thresholds)
     rules: Dict[str, RuleCounts] = {}
@@ -187,20 +221,20 @@ def match_images(
             rules[rule] = one_to_one_counts(matches, detections, ground_truths, num_classes)
     if table == "none":
         return ImageMatches(rules, None)
-    counts = grid.inside(ground_truths.areas())
-    counts[ground_truths.crowd] = 0
+    label_dtype = np.int16 if num_classes < 1 << 15 else np.int32
     kept = MatchTable(
         grid=grid,
         num_classes=num_classes,
         num_images=batch.num_images,
-        image=detections.image,
-        label=detections.labels.astype(np.int32),
+        image=detections.image.astype(np.int32),
+        label=detections.labels.astype(label_dtype),
         score=detections.scores,
         matched=found.matched,
         ignored=found.ignored,
-        gt_image=ground_truths.image,
-        gt_label=ground_truths.labels.astype(np.int32),
-        gt_counts=counts,
+        gt_image=ground_truths.image.astype(np.int32),
+        gt_label=ground_truths.labels.astype(label_dtype),
+        gt_counts=grid.gt_counts(ground_truths),
+        precision=detections.precision,
     )
     if table == "full":
         kept = replace(kept, details=_details(pairs, detections, ground_truths, coco, settings, order, gt_order))
@@ -276,4 +310,7 @@ def report_grid(settings: DetectionSettings) -> MatchGrid:
     """The grid of a report: the IoU thresholds of AP and of the counts, the area ranges and one without limits."""
     near = np.isclose(settings.iou_thrs, settings.iou_thr, rtol=0, atol=1e-9).any()
     thresholds = settings.iou_thrs if near else tuple(sorted((*settings.iou_thrs, settings.iou_thr)))
-    return MatchGrid(thresholds, (ANY_AREA, *settings.area_ranges))
+    ranges = (ANY_AREA, *COCO_AREA_RANGES)
+    if settings.area_edges != COCO_AREA_EDGES:
+        ranges += tuple(one for one in area_ranges(settings.area_edges) if one not in ranges)
+    return MatchGrid(thresholds, ranges)

@@ -9,7 +9,7 @@ import pytest
 
 from mm_metrics_plugin.functional.coco_ap import APSettings, match_for_ap
 from mm_metrics_plugin.functional.coco_ap import average_precision as old_average_precision
-from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ranked_rows
+from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.detection.confusion_rules import MISSED, TP
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
@@ -49,11 +49,13 @@ def test_the_table_equals_plain_loops():
             place = {int(at): row for at, row in zip(table.details.det_index[rows], rows)}
             for area in table.grid.area_ranges:
                 for iou_thr in table.grid.iou_thrs:
-                    bit = table.grid.bit(area.name, iou_thr)
+                    matched_at, ignored_at = (
+                        table.grid.at(bits, area.name, iou_thr) for bits in (table.matched, table.ignored)
+                    )
                     expected = match_coco_setting(dets, gts, iou_thr, area.low, area.high)
                     for at, (gt, ignored) in enumerate(expected):
-                        assert bool(table.matched[place[at]] & bit) == (gt is not None), seed
-                        assert bool(table.ignored[place[at]] & bit) == ignored, seed
+                        assert matched_at[place[at]] == (gt is not None), seed
+                        assert ignored_at[place[at]] == ignored, seed
             own = [gt for gt, _ in match_coco_setting(dets, gts, settings.iou_thr, -np.inf, np.inf)]
             matched = match_across_classes(dets, gts, own, settings.iou_thr, settings.score_thr)
             for at, gt in enumerate(matched):
@@ -88,7 +90,7 @@ def test_average_precision_equals_the_other_kernel():
     for seed in SEEDS:
         problem = make_problem(seed)
         table = match_images(problem.batch, problem.settings, num_classes=problem.num_classes, table="ap").table
-        grid, rows = table.grid, ranked_rows(table)
+        grid = table.grid
         ranges = {one.name: (one.low, one.high) for one in grid.area_ranges}
         settings = APSettings(
             problem.num_classes, iou_thresholds=grid.iou_thrs, area_ranges=ranges, max_detections=(1, 3)
@@ -96,7 +98,7 @@ def test_average_precision_equals_the_other_kernel():
         records = match_for_ap(problem.old.detections, problem.old.objects, settings)
         expected = old_average_precision(records, settings)
         for index, area in enumerate(ranges):
-            curves = RangeCurves(table, area, 3, rows)
+            curves = RangeCurves(table, area, 3)
             value = curves.average_precision()[..., 0]
             np.testing.assert_allclose(value, expected.precision[index].mean(axis=-1), atol=1e-12, err_msg=str(seed))
             ones = np.ones((problem.batch.num_images, 2))
@@ -119,7 +121,7 @@ def test_weights_count_images_several_times():
         values = []
         for batch in (original, DetectionBatch.concatenate(repeated)):
             table = match_images(batch, problem.settings, num_classes=problem.num_classes, table="ap").table
-            curves = RangeCurves(table, "all", 100, ranked_rows(table))
+            curves = RangeCurves(table, "all", 100)
             values.append(curves.average_precision(weights[:, None] if batch is original else None))
         np.testing.assert_allclose(*values, atol=1e-12, err_msg=str(seed))
 
@@ -187,7 +189,7 @@ def test_every_overlap_is_computed_once(monkeypatch):
         calls.clear()
         table = match_images(problem.batch, problem.settings, num_classes=problem.num_classes).table
         tide_errors(table)
-        RangeCurves(table, "all", 100, ranked_rows(table)).average_precision()
+        RangeCurves(table, "all", 100).average_precision()
         assert len(set(calls)) == len(calls)
 
 
