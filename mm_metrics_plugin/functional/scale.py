@@ -6,7 +6,7 @@ from typing import Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Objects
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, GroundTruths
 from mm_metrics_plugin.functional.matching import match
 
 
@@ -26,7 +26,7 @@ def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_c
         (0, 1)
     """
     objects = batch.objects
-    back = Objects(objects.image, objects.boxes / np.tile(scale_factors, 2)[objects.image], objects.labels)
+    back = GroundTruths(objects.image, objects.boxes / np.tile(scale_factors, 2)[objects.image], objects.labels)
     as_is, rescaled = (
         int(match(batch.detections, there, num_classes=num_classes, protocol="agnostic").matrix[:-1, :-1].sum())
         for there in (objects, back)

@@ -9,14 +9,14 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.detection_batch import Objects
+from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, read_ground_truth
 from mm_metrics_plugin.io.tally import Tally
 
 
 def complete_from_annotation_files(
-    dataset: Any, image_ids: Sequence[ImageId], objects: Objects
-) -> Tuple[Objects, Tally]:
+    dataset: Any, image_ids: Sequence[ImageId], objects: GroundTruths
+) -> Tuple[GroundTruths, Tally]:
     """Add the annotations' areas, and the objects that mmdet leaves out because they are thin.
 
     mmdet's ``CocoDataset`` leaves out annotations whose width or height is below 1 or whose area is 0. pycocotools,
@@ -25,21 +25,21 @@ def complete_from_annotation_files(
     Args:
         dataset: What mmdet built. Each part of a ``ConcatDataset`` is looked at by itself.
         image_ids (Sequence): Id of each image of the dataset.
-        objects (Objects): The objects that the dataset holds, image by image, boxes as corners.
+        objects (GroundTruths): The objects that the dataset holds, image by image, boxes as corners.
 
     Returns:
-        Tuple[Objects, Tally]: The objects, with areas where an annotation file is known, and what was read, used and
+        Tuple[GroundTruths, Tally]: The objects, with areas where an annotation file is known, and what was read, used and
         dropped.
 
     Examples:
         >>> from types import SimpleNamespace
-        >>> there = Objects([0], [[0, 0, 4, 4]], [0])
+        >>> there = GroundTruths([0], [[0, 0, 4, 4]], [0])
         >>> complete_from_annotation_files(SimpleNamespace(), [7], there)[1].to_dict()
         {'read': 1, 'used': 1, 'dropped': {}}
     """
     parts = _parts(dataset)
     ends = np.cumsum([len(part) for part in parts]).tolist() if len(parts) > 1 else [len(image_ids)]
-    completed: List[Objects] = []
+    completed: List[GroundTruths] = []
     tallies: List[Tally] = []
     for part, start, end in zip(parts, [0, *ends], ends):
         own = objects.images(start, end)
@@ -51,7 +51,7 @@ def complete_from_annotation_files(
         tallies.append(found[1])
     if any(one.area is not None for one in completed):
         completed = [_with_area(one) for one in completed]
-    return Objects.concatenate(completed), Tally.total(tallies)
+    return GroundTruths.concatenate(completed), Tally.total(tallies)
 
 
 def _parts(dataset: Any) -> List[Any]:
@@ -81,8 +81,8 @@ def _annotation_file(dataset: Any) -> Optional[GroundTruth]:
 
 
 def _complete(
-    own: Objects, file: GroundTruth, label_of: Dict[Any, int], image_ids: Sequence[ImageId]
-) -> Tuple[Objects, Tally]:
+    own: GroundTruths, file: GroundTruth, label_of: Dict[Any, int], image_ids: Sequence[ImageId]
+) -> Tuple[GroundTruths, Tally]:
     number = {image_id: at for at, image_id in enumerate(image_ids)}
     image = np.array([number.get(image_id, -1) for image_id in file.image_ids], dtype=np.int64)[file.objects.image]
     labels = np.array([label_of.get(one, -1) for one in file.category_ids or ()], dtype=np.int64)[file.objects.labels]
@@ -90,17 +90,17 @@ def _complete(
     tally = file.tally.then("class not chosen", int(np.count_nonzero(labels < 0)))
     tally = tally.then("image not in the test set", int(np.count_nonzero((labels >= 0) & (image < 0))))
     rows = np.flatnonzero(chosen)[np.argsort(image[chosen], kind="stable")]
-    width, height = file.objects.boxes[rows, 2:].T
-    boxes = file.objects.boxes[rows].copy()
-    boxes[:, 2:] += boxes[:, :2]  # mmdet's corners, to the last bit
+    shapes = file.objects.boxes.take(rows)
+    width, height = shapes.array[:, 2:].T
+    boxes = shapes.to_format("xyxy")  # mmdet's corners, to the last bit
     area = file.objects.area[rows]  # type: ignore[index]
-    known = Objects(image[rows], boxes, labels[rows], crowd=file.objects.crowd[rows], area=area)
+    known = GroundTruths(image[rows], boxes, labels[rows], crowd=file.objects.crowd[rows], area=area)
     if np.array_equal(_table(known)[(width >= 1) & (height >= 1) & (area > 0)], _table(own)):
         return known, tally
     return _matched(own, known, tally)
 
 
-def _matched(own: Objects, known: Objects, tally: Tally) -> Tuple[Objects, Tally]:
+def _matched(own: GroundTruths, known: GroundTruths, tally: Tally) -> Tuple[GroundTruths, Tally]:
     """A dataset with rules of its own: its objects, with the areas of the annotations that equal them."""
     waiting: Dict[Tuple[float, ...], List[float]] = {}
     areas: np.ndarray = known.area  # type: ignore[assignment]
@@ -119,14 +119,14 @@ def _matched(own: Objects, known: Objects, tally: Tally) -> Tuple[Objects, Tally
     return matched, tally.then("left out by the dataset", tally.used - len(own))
 
 
-def _table(objects: Objects) -> np.ndarray:
-    return np.column_stack([objects.image, objects.labels, objects.crowd, objects.boxes])
+def _table(objects: GroundTruths) -> np.ndarray:
+    return np.column_stack([objects.image, objects.labels, objects.crowd, objects.boxes.array])
 
 
-def _with_area(objects: Objects) -> Objects:
+def _with_area(objects: GroundTruths) -> GroundTruths:
     return objects if objects.area is not None else replace(objects, area=_box_area(objects))
 
 
-def _box_area(objects: Objects) -> np.ndarray:
-    left, top, right, bottom = objects.boxes.T
+def _box_area(objects: GroundTruths) -> np.ndarray:
+    left, top, right, bottom = objects.boxes.array.T
     return (right - left) * (bottom - top)

@@ -11,7 +11,8 @@ from xml.parsers import expat
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.detection_batch import Objects
+from mm_metrics_plugin.functional.detection.data import GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.class_order import (
     ANNOTATIONS,
     CLASS_ORDERS,
@@ -37,7 +38,7 @@ class GroundTruth:
         image_ids (Tuple): Id of each image, in the order of the file.
         image_names (Tuple[str, ...]): File name of each image, "" where unknown.
         image_sizes (np.ndarray): (images, 2) height and width, 0 where unknown.
-        objects (Objects): The objects; ``image`` counts images in the order above. Crowd, difficult and ignored
+        objects (GroundTruths): The objects; ``image`` counts images in the order above. Crowd, difficult and ignored
             objects are marked as ``crowd``.
         tally (Tally): Annotations read, used and dropped.
         classes (Tuple[str, ...], optional): Class names in the order of the labels, None where the file has none.
@@ -55,7 +56,7 @@ class GroundTruth:
     image_ids: Tuple[ImageId, ...]
     image_names: Tuple[str, ...]
     image_sizes: np.ndarray
-    objects: Objects
+    objects: GroundTruths
     tally: Tally
     classes: Optional[Tuple[str, ...]] = None
     category_ids: Optional[Tuple[Optional[ImageId], ...]] = None
@@ -190,7 +191,7 @@ def _read_coco(content: Any, source: str, classes: Optional[Sequence[str]], clas
         image_ids=tuple(image_ids),
         image_names=tuple(names),
         image_sizes=np.clip(sizes, 0, 1 << 40).astype(np.int64),
-        objects=Objects(image[keep], boxes[keep], label[keep], crowd=crowd[keep], area=area[keep], box_format="xywh"),
+        objects=GroundTruths(image[keep], Boxes(boxes[keep], "xywh"), label[keep], crowd=crowd[keep], area=area[keep]),
         tally=Tally.of(keep, reasons),
         classes=names_of_labels,
         category_ids=tuple(ids_of_labels.get(label) for label in range(len(names_of_labels))),
@@ -310,13 +311,13 @@ def _read_voc(folder: Path, classes: Optional[Sequence[str]], image_set: Optiona
             f"{listing('class', sorted(set(names))) if names else 'no class'})"
         )
     labels = _places(names, {name: label for label, name in enumerate(classes)})
-    objects = Objects(
+    objects = GroundTruths(
         np.array(image, dtype=np.int64),
         np.array(boxes, dtype=np.float64).reshape(-1, 4),
         labels,
         crowd=np.array(difficult, dtype=bool),
     )
-    reasons = {SWAPPED: has_swapped_corners(objects.boxes), "class not chosen": labels < 0}
+    reasons = {SWAPPED: has_swapped_corners(objects.boxes.array), "class not chosen": labels < 0}
     return GroundTruth(
         source=folder.name,
         image_ids=tuple(path.stem for path in files),

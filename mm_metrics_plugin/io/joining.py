@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, check_rows
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing
@@ -104,7 +104,7 @@ def join(
     for rows, source in ((detections, results.source), (truth.objects, truth.source)):
         _check_labels(rows.labels, rows.image, names, truth, source)
         try:
-            check_rows(rows, num_classes=len(names), names=truth.image_ids)
+            rows.check(num_classes=len(names), names=truth.image_ids)
         except MetricInputError as error:
             raise ResultFileError(f"{source}: {error}") from None
     return Joined(

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.ground_truth import GroundTruth, read_ground_truth
 
@@ -52,13 +53,12 @@ def read_plain_coco(
     if truth.classes != tuple(names):  # mmdet takes labels from the file's order and names from the config's
         return None
     folder = os.path.join(root, settings["data_prefix"]["img"])
-    boxes = truth.objects.boxes.copy()
-    boxes[:, 2:] += boxes[:, :2]  # mmdet's corners, to the last bit
+    boxes = truth.objects.boxes.to_format("xyxy")  # mmdet's corners, to the last bit
     return replace(
         truth,
         source=source,
         image_names=tuple(os.path.join(folder, name) for name in truth.image_names),
-        objects=replace(truth.objects, boxes=boxes, box_format="xyxy"),
+        objects=replace(truth.objects, geometry=Boxes(boxes)),
         image_folders=(folder,) if folder else (),
     )
 

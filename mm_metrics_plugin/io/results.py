@@ -18,7 +18,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.detection_batch import Detections, Objects
+from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, has_swapped_corners
 from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
 from mm_metrics_plugin.io.reading import PathLike
@@ -150,7 +151,7 @@ class _Images:
         objects = self._truth()
         truth = None
         if objects is not None:
-            swapped = has_swapped_corners(objects.boxes)
+            swapped = has_swapped_corners(objects.boxes.array)
             tally = Tally.of(swapped, {SWAPPED: swapped})
             objects = objects.take(~swapped)
             truth = GroundTruth(source, tuple(self.ids), names, sizes, objects, tally)
@@ -253,19 +254,19 @@ class _Images:
         name = ascii(ids[number]) if ids is not None else f"number {number}"
         return ResultFileError(f"{self.source}: '{field}' of image {name} {expected} (found {found})")
 
-    def _truth(self) -> Optional[Objects]:
+    def _truth(self) -> Optional[GroundTruths]:
         images = self.images
         if any(type(image.get("gt_instances")) is dict and image["gt_instances"] for image in images):
             there = self._instances("gt_instances", ("bboxes", "labels"), optional=True)
             ignored = self._instances("ignored_instances", ("bboxes", "labels"), optional=True)
             crowd = np.repeat([False, True], [len(there["image"]), len(ignored["image"])])
             both = {field: np.concatenate([there[field], ignored[field]]) for field in there}
-            return Objects(both["image"], both["bboxes"], both["labels"], crowd=crowd)
+            return GroundTruths(both["image"], both["bboxes"], both["labels"], crowd=crowd)
         if any(type(image.get("instances")) is list for image in images):
             return self._truth_of_instances()
         return None
 
-    def _truth_of_instances(self) -> Objects:
+    def _truth_of_instances(self) -> GroundTruths:
         for number, image in enumerate(self.images):
             if type(image.get("instances")) is not list:
                 raise self._error(number, "instances", "must be a list", type(image.get("instances")).__name__)
@@ -278,7 +279,7 @@ class _Images:
             raise ResultFileError(f"{self.source}: 'bbox_label' of every object must be a whole number")
         # A group of objects under one box is OpenImages' word for what COCO calls a crowd.
         crowd = np.array([_is_set(row, "ignore_flag") or _is_set(row, "is_group_of") for row in rows], dtype=bool)
-        return Objects(np.repeat(np.arange(len(lists)), list(map(len, lists))), boxes, labels, crowd=crowd)
+        return GroundTruths(np.repeat(np.arange(len(lists)), list(map(len, lists))), boxes, labels, crowd=crowd)
 
 
 def _is_set(row: Dict[str, Any], flag: str) -> bool:
@@ -370,7 +371,7 @@ def _read_coco(content: Any, source: str) -> DetectionResults:
         dialect="coco",
         num_images=len(image_ids),
         image_ids=tuple(image_ids),
-        detections=Detections(image, boxes, scores, labels, box_format="xywh"),
+        detections=Detections(image, Boxes(boxes, "xywh"), scores, labels),
         tally=Tally(len(boxes), len(boxes)),
         image_names=("",) * len(image_ids),
         image_sizes=np.zeros((len(image_ids), 2), np.int64),

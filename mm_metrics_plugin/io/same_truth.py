@@ -24,10 +24,10 @@ def check_same_truth(first: GroundTruth, second: GroundTruth) -> None:
         ResultFileError: They differ; the message names the first image that does, in the order of ``first``.
 
     Examples:
-        >>> from mm_metrics_plugin.functional.detection_batch import Objects
+        >>> from mm_metrics_plugin.functional.detection.data import GroundTruths
         >>> from mm_metrics_plugin.io.tally import Tally
         >>> def truth(source, ids, labels):
-        ...     there = Objects([0, 1], [[0, 0, 9, 9], [0, 0, 5, 5]], labels)
+        ...     there = GroundTruths([0, 1], [[0, 0, 9, 9], [0, 0, 5, 5]], labels)
         ...     return GroundTruth(source, ids, ("", ""), np.zeros((2, 2), int), there, Tally(2, 2))
         >>> check_same_truth(truth("a.pkl", (7, 8), [3, 3]), truth("b.pkl", (7, 8), [3, 4]))
         Traceback (most recent call last):
@@ -61,6 +61,6 @@ def _rows(truth: GroundTruth, number: Dict[ImageId, int]) -> np.ndarray:
     """Image, class, crowd flag and box of every object, sorted; images are numbered by ``number``, others are last."""
     there = truth.objects
     place = np.array([number.get(image_id, len(number)) for image_id in truth.image_ids], dtype=np.int64)
-    columns: Any = [place[there.image], there.labels, there.crowd, *there.boxes.T.astype(np.float64)]
+    columns: Any = [place[there.image], there.labels, there.crowd, *there.boxes.array.T.astype(np.float64)]
     rows = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
     return rows[np.lexsort(rows.T[::-1])]

@@ -7,12 +7,12 @@ from typing import List, Sequence, TypeVar
 
 import numpy as np
 
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId
 from mm_metrics_plugin.io.joining import Joined
 from mm_metrics_plugin.io.tally import Tally
 
-_R = TypeVar("_R", Detections, Objects)
+_R = TypeVar("_R", Detections, GroundTruths)
 
 
 def image_order(image_ids: Sequence[ImageId]) -> List[ImageId]:
@@ -29,7 +29,7 @@ def in_image_order(joined: Joined) -> Joined:
     """The same images in the order that decides between equal scores, whatever their order in the ground truth.
 
     Examples:
-        >>> found, there = Detections([0, 1], np.zeros((2, 4)), [0.1, 0.2], [0, 0]), Objects.empty()
+        >>> found, there = Detections([0, 1], np.zeros((2, 4)), [0.1, 0.2], [0, 0]), GroundTruths.empty()
         >>> joined = Joined(DetectionBatch(found, there, 2), ("cat",), (9, 7), ("b", "a"), Tally(2, 2), Tally(0, 0), 0)
         >>> ordered = in_image_order(joined)
         >>> ordered.image_ids, ordered.image_names, ordered.batch.detections.image.tolist()
@@ -39,7 +39,7 @@ def in_image_order(joined: Joined) -> Joined:
     place = {image_id: at for at, image_id in enumerate(ordered)}
     places = np.array([place[image_id] for image_id in joined.image_ids], dtype=np.int64)
     names = dict(zip(joined.image_ids, joined.image_names))
-    detections, objects = joined.batch.detections, joined.batch.objects
+    detections, objects = joined.batch.detections, joined.batch.ground_truths
     return replace(
         joined,
         batch=DetectionBatch(
@@ -57,7 +57,7 @@ def share_of_truth(truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTr
     """The ground truth of some images only, in the order of the file. The tally stays that of the whole file.
 
     Examples:
-        >>> there = Objects([0, 1, 2], np.zeros((3, 4)), [5, 6, 7])
+        >>> there = GroundTruths([0, 1, 2], np.zeros((3, 4)), [5, 6, 7])
         >>> truth = GroundTruth("a.json", (7, 8, 9), ("", "", ""), np.zeros((3, 2), int), there, Tally(3, 3))
         >>> share = share_of_truth(truth, [9, 8])
         >>> share.image_ids, share.objects.image.tolist(), share.objects.labels.tolist()
@@ -79,7 +79,7 @@ def share_of_joined(joined: Joined, rank: int, world_size: int) -> Joined:
     """Every ``world_size``-th image. What was counted while reading is left to the first share.
 
     Examples:
-        >>> found, there = Detections([0, 1, 2], np.zeros((3, 4)), [0.1, 0.2, 0.3], [0, 0, 0]), Objects.empty()
+        >>> found, there = Detections([0, 1, 2], np.zeros((3, 4)), [0.1, 0.2, 0.3], [0, 0, 0]), GroundTruths.empty()
         >>> batch, tallies = DetectionBatch(found, there, 3), (Tally(3, 3), Tally(0, 0))
         >>> whole = Joined(batch, ("cat",), (7, 8, 9), ("", "", ""), *tallies, 0)
         >>> share = share_of_joined(whole, 1, 2)
@@ -91,7 +91,7 @@ def share_of_joined(joined: Joined, rank: int, world_size: int) -> Joined:
     chosen = np.arange(len(joined.image_ids)) % world_size == rank
     batch = DetectionBatch(
         _renumbered(joined.batch.detections, chosen),
-        _renumbered(joined.batch.objects, chosen),
+        _renumbered(joined.batch.ground_truths, chosen),
         int(np.count_nonzero(chosen)),
     )
     nothing = Tally(0, 0)

@@ -18,7 +18,7 @@ import numpy as np
 
 from mm_metrics_plugin import register_metrics
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.detection_batch import Objects
+from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io.annotation_files import complete_from_annotation_files
 from mm_metrics_plugin.io.class_order import (
     ANNOTATIONS,
@@ -87,7 +87,7 @@ def read_test_set(
         rows += [(number, instance) for instance in info.get("instances", ())]
     if len(set(ids)) < len(ids):
         raise ResultFileError(f"{path.name}: image ids of its test data set come twice; results cannot be joined to it")
-    objects = Objects(
+    objects = GroundTruths(
         np.array([number for number, _ in rows], dtype=np.int64),
         np.array([one["bbox"] for _, one in rows], dtype=np.float64).reshape(-1, 4),
         np.array([one["bbox_label"] for _, one in rows], dtype=np.int64),
@@ -95,7 +95,7 @@ def read_test_set(
     )
     objects, tally = complete_from_annotation_files(dataset, ids, objects)
     objects = replace(objects, labels=numbering.label_of(objects.labels))
-    swapped = has_swapped_corners(objects.boxes)
+    swapped = has_swapped_corners(objects.boxes.array)
     return GroundTruth(
         source=path.name,
         image_ids=tuple(ids),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.metrics.fields import (
     SampleName,
     exact_arrays,
@@ -52,7 +52,7 @@ def read_images(samples: Sequence[Mapping], name: SampleName) -> DetectionBatch:
     regular, ignored = (_image_numbers(column) for column in (there[0], crowds[0]))
     return DetectionBatch(
         Detections(_image_numbers(found[0]), boxes, scores, labels, precision=precision),
-        Objects(
+        GroundTruths(
             np.concatenate([regular, ignored]),
             object_boxes,
             object_labels,

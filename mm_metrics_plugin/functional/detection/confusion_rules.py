@@ -167,16 +167,18 @@ class RuleCounts:
         matrix: (C + 1, C + 1) int64; rows ground truth, columns prediction, background last.
         background_types: (3, C) int64, the background row by ``BACKGROUND_TYPES``.
         detections: Detections used.
-        ignored_detections: Those that match only a crowd.
-        ground_truths: Ground truths used.
+        detections_ignored: Those that match only a crowd.
+        objects: Ground truths used.
+        objects_ignored: Crowds, which ``mmdet`` uses as ordinary ground truths.
         duplicates: Duplicates that ``mmdet`` counts as TP; 0 under the other rules.
     """
 
     matrix: np.ndarray
     background_types: np.ndarray
     detections: int
-    ignored_detections: int
-    ground_truths: int
+    detections_ignored: int
+    objects: int
+    objects_ignored: int
     duplicates: int = 0
 
 
@@ -197,4 +199,5 @@ def one_to_one_counts(
         int(outcomes[:IGNORED].sum()),
         int(outcomes[IGNORED]),
         int(np.count_nonzero(~ground_truths.crowd)),
+        int(np.count_nonzero(ground_truths.crowd)),
     )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional, Sequence, TypeVar
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import stable_order
 from mm_metrics_plugin.functional.detection.geometry import Geometry
-from mm_metrics_plugin.functional.detection.geometry.boxes import LARGEST_COORDINATE, Boxes
-from mm_metrics_plugin.functional.score_precision import reach
+from mm_metrics_plugin.functional.detection.geometry.boxes import LARGEST_COORDINATE, Boxes, floats
+from mm_metrics_plugin.functional.score_precision import PRECISIONS, precision_of, reach
 
 _R = TypeVar("_R", bound="_Instances")
 
@@ -32,6 +32,19 @@ class _Instances:
 
     def __len__(self) -> int:
         return len(self.image)
+
+    @classmethod
+    def empty(cls: Type[_R]) -> _R:
+        """No instances."""
+        nothing = [np.empty(0)] * (4 if issubclass(cls, Detections) else 3)
+        return cls(*nothing)  # type: ignore[call-arg]
+
+    @property
+    def boxes(self) -> Boxes:
+        """The geometry, where it is axis-aligned boxes."""
+        if not isinstance(self.geometry, Boxes):
+            raise TypeError(f"the geometry must be Boxes (found {type(self.geometry).__name__})")
+        return self.geometry
 
     def columns(self) -> Dict[str, np.ndarray]:
         """The arrays by name, without the geometry."""
@@ -108,6 +121,9 @@ class _Instances:
         if labels.min() < 0 or labels.max() >= num_classes:
             row = int(np.argmax((labels < 0) | (labels >= num_classes)))
             fail("labels", row, f"be between 0 and {num_classes - 1}", int(labels[row]))
+        precision = self.columns().get("precision")
+        if precision is not None and precision.max() >= len(PRECISIONS):
+            raise MetricInputError(f"'precision' must be a code below {len(PRECISIONS)} (found {int(precision.max())})")
         if self.image.min() < 0:
             raise MetricInputError(f"'{prefix}image' must not be negative (found {int(self.image.min())})")
 
@@ -122,7 +138,7 @@ class Detections(_Instances):
         scores: (N,) confidence; float32 and float64 are kept as they are.
         labels: (N,) class index.
         precision: (N,) code of the precision in which each score was given, see
-            :mod:`~mm_metrics_plugin.functional.score_precision`. None: that of the dtype of the scores.
+            :mod:`~mm_metrics_plugin.functional.score_precision`. None: that of the dtype of the scores as given.
 
     Example:
         >>> detections = Detections([0, 1], [[0, 0, 10, 10], [5, 5, 9, 9]], [0.9, 0.4], [2, 0])
@@ -134,14 +150,14 @@ class Detections(_Instances):
     geometry: Geometry
     scores: np.ndarray
     labels: np.ndarray
-    precision: Optional[np.ndarray] = None
+    precision: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        scores = np.asarray(self.scores)
-        if scores.dtype not in (np.float32, np.float64):
-            scores = scores.astype(np.float32 if scores.dtype == np.float16 else np.float64)
-        object.__setattr__(self, "scores", scores)
+        given = np.asarray(self.scores)
+        object.__setattr__(self, "scores", floats(given))
+        precision = np.full(given.shape[:1], precision_of(given.dtype)) if self.precision is None else self.precision
+        object.__setattr__(self, "precision", np.asarray(precision, dtype=np.uint8))
 
     def reach(self, score_thr: float) -> np.ndarray:
         """(N,) whether each score is at least the threshold, compared in the precision of the score."""
@@ -253,6 +269,27 @@ class DetectionBatch:
         stop = min(stop, self.num_images)
         return DetectionBatch(self.detections.images(start, stop), self.ground_truths.images(start, stop), stop - start)
 
+    def blocks(self, num_dets: int) -> Iterator[Tuple[int, DetectionBatch]]:
+        """The images in blocks of about ``num_dets`` detections; the first image of each block, and the block.
+
+        Example:
+            >>> dets = Detections([0, 0, 1, 2], np.zeros((4, 4)), [0.1, 0.2, 0.3, 0.4], [0, 0, 0, 0])
+            >>> batch = DetectionBatch(dets, GroundTruths.empty(), 3)
+            >>> [(start, len(block.detections), block.num_images) for start, block in batch.blocks(2)]
+            [(0, 2, 1), (1, 2, 2)]
+        """
+        sides = [_sorted_by_image(self.detections), _sorted_by_image(self.ground_truths)]
+        bounds = [np.searchsorted(side.image, np.arange(self.num_images + 1)) for side in sides]
+        start = 0
+        while start < self.num_images:
+            stop = int(np.searchsorted(bounds[0], bounds[0][start] + num_dets, side="right")) - 1
+            stop = min(max(stop, start + 1), self.num_images)
+            dets, gts = (side.take(slice(rows[start], rows[stop])) for side, rows in zip(sides, bounds))
+            if start or stop < self.num_images:
+                dets, gts = (replace(part, image=part.image - start) for part in (dets, gts))
+            yield start, DetectionBatch(dets, gts, stop - start)
+            start = stop
+
     @classmethod
     def concatenate(cls, batches: Sequence[DetectionBatch]) -> DetectionBatch:
         """All images, one batch after the other, renumbered."""
@@ -260,6 +297,11 @@ class DetectionBatch:
         dets = [replace(b.detections, image=b.detections.image + start) for b, start in zip(batches, starts)]
         gts = [replace(b.ground_truths, image=b.ground_truths.image + start) for b, start in zip(batches, starts)]
         return cls(Detections.concatenate(dets), GroundTruths.concatenate(gts), starts[-1])
+
+
+def _sorted_by_image(rows: Any) -> Any:
+    """Detections or ground truths sorted by image; those of an image stay in their order."""
+    return rows.take(stable_order(rows.image)) if (rows.image[1:] < rows.image[:-1]).any() else rows
 
 
 def _limit(value: float) -> str:
@@ -271,7 +313,7 @@ def _whole_numbers(values: Any) -> np.ndarray:
     array = np.asarray(values)
     if array.dtype == np.int64:
         return array
-    if array.dtype.kind == "f" and not (np.abs(array) < 1 << 62).all():
+    if array.dtype.kind == "f" and not (np.abs(array.astype(np.float64)) < 2.0**62).all():
         return array
     whole = array.astype(np.int64)
     return whole if (whole == array).all() else array

@@ -26,6 +26,7 @@ from mm_metrics_plugin.functional.detection.confusion_rules import (
     one_to_one_counts,
 )
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.examples import Examples, MatchedImages, collect_examples
 from mm_metrics_plugin.functional.detection.match_grid import ANY_AREA, LARGEST_IOU_THR, NO_GT, MatchGrid, match_grid
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs, find_pairs
 from mm_metrics_plugin.functional.detection.tide import classify_errors
@@ -147,11 +148,24 @@ class ImageMatches:
 
     Attributes:
         rules: By name of the rule.
+        counts: What is the same under every rule.
         table: Every detection and ground truth; None if only the confusion matrices are wanted.
+        examples: If they are wanted.
     """
 
     rules: Dict[str, RuleCounts]
+    counts: BatchCounts
     table: Optional[MatchTable]
+    examples: Optional[Examples] = None
+
+
+class BatchCounts(NamedTuple):
+    """What was counted of some images, whatever the rule."""
+
+    images: int
+    detections_below_threshold: int
+    detections_without_area: int
+    objects_without_area: int
 
 
 def match_images(
@@ -160,6 +174,8 @@ def match_images(
     *,
     num_classes: int,
     table: str = "full",
+    worst_images: Optional[int] = None,
+    names: Optional[Sequence[Any]] = None,
 ) -> ImageMatches:
     """Matches detections to ground truths under every rule that is asked for, from one list of overlapping pairs.
 
@@ -168,6 +184,11 @@ def match_images(
         settings: Thresholds, area ranges and rules.
         num_classes: Number of classes without background.
         table: What to keep of every detection: ``'full'``, ``'ap'`` (without details) or ``'none'``.
+        worst_images: Also collect examples, and of the worst images so many in each order; None: no examples.
+        names: Names of the images for messages; their numbers by default.
+
+    Raises:
+        MetricInputError: More pairs overlap in one image than memory allows.
 
     Example:
         One cat that two cat boxes and one dog box lie on.
@@ -186,8 +207,15 @@ def match_images(
         [True, False, False]
     """
     detections, ground_truths = batch.detections, batch.ground_truths
-    if table == "none":  # a detection is matched before those with lower scores, so the others change nothing
-        detections = detections.take(detections.reach(settings.score_thr))
+    reaches = detections.reach(settings.score_thr)
+    batch_counts = BatchCounts(
+        batch.num_images,
+        int(len(reaches) - np.count_nonzero(reaches)),
+        int(np.count_nonzero(detections.geometry.is_empty())),
+        int(np.count_nonzero(ground_truths.geometry.is_empty())),
+    )
+    if table == "none" and worst_images is None:  # a detection is matched before those with lower scores, so the others change nothing
+        detections = detections.take(reaches)
     order = detections.score_order()
     if order is not None:
         detections = detections.take(order)
@@ -201,26 +229,42 @@ def match_images(
     pairs = find_pairs(
         detections,
         ground_truths,
-        min_overlap=min(lowest, LARGEST_IOU_THR),
+        min_overlap=min(lowest, LARGEST_IOU_THR) if worst_images is None else 0.0,  # examples show any overlap
         same_class=not needs_all_classes,
         mmdet="mmdet" in settings.matching,
+        names=names,
     )
     found = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
     thresholds = {"iou_thr": settings.iou_thr, "score_thr": settings.score_thr}
     coco = match_coco(pairs, detections, ground_truths, found.gt, **thresholds)
     rules: Dict[str, RuleCounts] = {}
+    matches_of: Dict[str, Any] = {}
     for rule in settings.matching:
         if rule == "mmdet":
             matrix, duplicates = mmdet_matrix(pairs, detections, ground_truths, num_classes, **thresholds)
             used = int(np.count_nonzero(coco.outcome != BELOW_THRESHOLD))
             background = np.zeros((3, num_classes), dtype=np.int64)
             background[-1] = matrix[-1, :-1]  # nothing in this row overlaps a ground truth by the threshold
-            rules[rule] = RuleCounts(matrix, background, used, 0, len(ground_truths), duplicates)
+            rules[rule] = RuleCounts(matrix, background, used, 0, len(ground_truths), 0, duplicates)
+            matches_of[rule] = coco.outcome != BELOW_THRESHOLD
         else:
             matches = coco if rule == "coco" else match_agnostic(pairs, detections, ground_truths, **thresholds)
             rules[rule] = one_to_one_counts(matches, detections, ground_truths, num_classes)
+            matches_of[rule] = matches
+    det_index = _position_in_image(detections.image, order) if table == "full" or worst_images is not None else None
+    gt_index = _position_in_image(ground_truths.image, gt_order)
+    examples = None
+    if worst_images is not None:
+        examples = collect_examples(
+            MatchedImages(pairs, detections, ground_truths, det_index, gt_index, batch.num_images),
+            coco,
+            matches_of,
+            num_classes=num_classes,
+            iou_thr=settings.iou_thr,
+            worst_images=worst_images,
+        )
     if table == "none":
-        return ImageMatches(rules, None)
+        return ImageMatches(rules, batch_counts, None, examples)
     label_dtype = np.int16 if num_classes < 1 << 15 else np.int32
     kept = MatchTable(
         grid=grid,
@@ -234,11 +278,11 @@ def match_images(
         gt_image=ground_truths.image.astype(np.int32),
         gt_label=ground_truths.labels.astype(label_dtype),
         gt_counts=grid.gt_counts(ground_truths),
-        precision=detections.precision,
+        precision=detections.precision if table == "full" else None,
     )
     if table == "full":
-        kept = replace(kept, details=_details(pairs, detections, ground_truths, coco, settings, order, gt_order))
-    return ImageMatches(rules, kept)
+        kept = replace(kept, details=_details(pairs, detections, ground_truths, coco, settings, det_index, gt_index))
+    return ImageMatches(rules, batch_counts, kept, examples)
 
 
 def _details(
@@ -247,8 +291,8 @@ def _details(
     ground_truths: GroundTruths,
     coco: OneToOne,
     settings: DetectionSettings,
-    order: Optional[np.ndarray],
-    gt_order: Optional[np.ndarray],
+    det_index: np.ndarray,
+    gt_index: np.ndarray,
 ) -> MatchDetails:
     errors = classify_errors(
         pairs,
@@ -257,18 +301,17 @@ def _details(
         iou_thr=settings.iou_thr,
         background_iou_thr=settings.background_iou_thr,
     )
-    gt_position = _position_in_image(ground_truths.image, gt_order)
     gt, overlap = _shown_gt(pairs, coco.gt, ground_truths.crowd)
     gt_outcome = np.where(ground_truths.crowd, IGNORED, MISSED).astype(np.int8)
     for outcome in (CONFUSION, TP):
         gt_outcome[coco.gt[coco.outcome == outcome]] = outcome
     return MatchDetails(
-        det_index=_position_in_image(detections.image, order),
-        gt_index=_at(gt_position, gt),
+        det_index=det_index,
+        gt_index=_at(gt_index, gt),
         overlap=overlap,
         outcome=coco.outcome,
         error_type=errors.error_type,
-        error_gt=_at(gt_position, errors.error_gt),
+        error_gt=_at(gt_index, errors.error_gt),
         gt_area=ground_truths.areas(),
         gt_outcome=gt_outcome,
         gt_tide_matched=errors.gt_matched,
@@ -313,4 +356,6 @@ def report_grid(settings: DetectionSettings) -> MatchGrid:
     ranges = (ANY_AREA, *COCO_AREA_RANGES)
     if settings.area_edges != COCO_AREA_EDGES:
         ranges += tuple(one for one in area_ranges(settings.area_edges) if one not in ranges)
+    if not settings.area_edges:
+        ranges = ranges[:2]
     return MatchGrid(thresholds, ranges)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import stable_order
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry import Edges
 
+MOST_PAIRS = 1 << 24  # of one image; they take some 400 MB
 _CANDIDATES_AT_ONCE = 1 << 16  # a few arrays of this length fit the cache of a core
 
 
@@ -62,15 +64,20 @@ def find_pairs(
     min_overlap: float,
     same_class: bool = False,
     mmdet: bool = False,
+    names: Optional[Sequence[Any]] = None,
 ) -> OverlapPairs:
     """The pairs of an image that overlap by at least ``min_overlap``.
 
     Args:
         detections: Sorted by image.
         ground_truths: Sorted by image.
-        min_overlap: Pairs below it are left out.
+        min_overlap: Pairs below it are left out, and those that do not overlap at all.
         same_class: Only pairs of the same class: faster, and enough for average precision.
         mmdet: Also compute mmdet's float32 overlap, and keep pairs that reach ``min_overlap`` by either.
+        names: Names of the images for messages; their numbers by default.
+
+    Raises:
+        MetricInputError: An image has more than 16 million overlapping pairs.
 
     Example:
         >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 1])
@@ -89,22 +96,39 @@ def find_pairs(
     rows = np.flatnonzero(count)
     crowd = ground_truths.crowd
     parts: List[OverlapPairs] = []
+    in_image = (-1, 0)
     shapes, gt_shapes = detections.geometry, ground_truths.geometry
     edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
     for det, gt in _candidates(rows, first[rows], count[rows], gt_order, edges):
         overlap = shapes.overlaps(gt_shapes, det, gt, crowd[gt])
-        kept = overlap >= min_overlap
+        kept = (overlap >= min_overlap) & (overlap > 0)
         float32 = None
         if mmdet:
             float32 = shapes.mmdet_overlaps(gt_shapes, det, gt)  # type: ignore[attr-defined]
-            kept |= float32 >= np.float32(min_overlap)
+            kept |= (float32 >= np.float32(min_overlap)) & (float32 > 0)
         pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), overlap, float32)
         parts.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))
+        in_image = _count_in_last_image(in_image, detections.image[parts[-1].det])
+        if in_image[1] > MOST_PAIRS:
+            image = names[in_image[0]] if names is not None else in_image[0]
+            raise MetricInputError(
+                f"image {image!r} has more than {MOST_PAIRS} pairs of a detection and a ground truth that overlap; "
+                "such results are damaged, or need non-maximum suppression (nms_iou_thr)"
+            )
     if not parts:
         nothing = np.empty(0, dtype=np.int32)
         return OverlapPairs(nothing, nothing, np.empty(0), np.empty(0, dtype=np.float32) if mmdet else None)
     columns: List[Any] = [None if column[0] is None else np.concatenate(column) for column in zip(*parts)]
     return OverlapPairs(*columns)
+
+
+def _count_in_last_image(before: Tuple[int, int], image: np.ndarray) -> Tuple[int, int]:
+    """The last image of a block, and how many of its pairs there are up to the end of the block."""
+    if not len(image):
+        return before
+    last = int(image[-1])
+    count = len(image) - int(np.searchsorted(image, last))
+    return last, count + (before[1] if before[0] == last else 0)
 
 
 def _candidate_ranges(gt_groups: np.ndarray, det_groups: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Tuple
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import group_starts, stable_order
+from mm_metrics_plugin.functional.detection import confusion_rules as outcomes
 from mm_metrics_plugin.functional.detection._assignment import assign
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
@@ -222,7 +223,7 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
     fixed = (details.error_type & FIXED) != 0
     target = _gt_rows(table, details.error_gt)
     target_label = np.append(table.gt_label, -1)[target]
-    not_crowd = table.gt_counts != 0
+    not_crowd = table.gt_counts.any(axis=1)
     pointed_at = np.zeros(len(table.gt_label), dtype=bool)
     pointed_at[target[target >= 0]] = True
     missed = not_crowd & ~details.gt_tide_matched & ~pointed_at
@@ -273,6 +274,39 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
         dap_false_negatives=mean(plain.average_precision(matched), plain.label, matched) - base_mean,
         **result,
     )
+
+
+def errors_at_threshold(table: MatchTable) -> Dict[str, np.ndarray]:
+    """Errors at the score threshold by type, per class, such that they add up to FP and FN of the confusion matrix.
+
+    - ``classification``: confusions in the matrix, and confusions with a matched ground truth;
+    - ``duplicate``: a ground truth of the class reaches the IoU threshold, but it is matched already;
+    - ``localization``, ``both``, ``background``: no ground truth reaches the IoU threshold; these are TIDE's types;
+    - ``missed``: ground truths that no detection is matched to, neither of their class nor of another one.
+
+    The five types of detections add up to FP. ``missed`` and the confusions in the row of a class add up to its FN.
+
+    Args:
+        table: With details, which are those of the ``coco`` rule.
+
+    Returns:
+        By type, (classes,): of the class of the detection, of that of the ground truth for ``missed``.
+    """
+    details, num_classes = table.details, table.num_classes
+    if details is None:
+        raise ValueError("the error types need a table with details")
+    on_nothing = details.outcome == outcomes.BACKGROUND
+    kind = details.error_type & _TYPE
+    chosen = {
+        "classification": np.isin(details.outcome, (outcomes.CONFUSION, outcomes.CONFUSION_MATCHED)),
+        "localization": on_nothing & (kind == LOCALIZATION),
+        "both": on_nothing & (kind != LOCALIZATION) & (kind != BACKGROUND),
+        "duplicate": details.outcome == outcomes.DUPLICATE,
+        "background": on_nothing & (kind == BACKGROUND),
+    }
+    counts = {name: np.bincount(table.label[rows], minlength=num_classes) for name, rows in chosen.items()}
+    missed = details.gt_outcome == outcomes.MISSED
+    return {**counts, "missed": np.bincount(table.gt_label[missed], minlength=num_classes)}
 
 
 def _gt_rows(table: MatchTable, position: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mm_metrics_plugin.functional.cell_members import cell_members
 from mm_metrics_plugin.functional.coco_ap import APSettings, match_for_ap
 from mm_metrics_plugin.functional.coco_ap import average_precision as old_average_precision
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
@@ -14,10 +15,11 @@ from mm_metrics_plugin.functional.detection.confusion_rules import MISSED, TP
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.functional.detection.tide import tide_errors
+from mm_metrics_plugin.functional.detection.tide import errors_at_threshold, tide_errors
 from mm_metrics_plugin.functional.error_types import error_types
-from mm_metrics_plugin.functional.false_positives import count_background_types
+from mm_metrics_plugin.functional.false_positives import count_background_types, count_errors
 from mm_metrics_plugin.functional.matching import match
+from mm_metrics_plugin.functional.worst_images import worst_images
 from mm_metrics_plugin.settings import DetectionSettings
 from tests.functional.detection.problems import make_problem
 from tests.functional.detection.reference import match_across_classes, match_coco_setting
@@ -81,8 +83,8 @@ def test_matrices_and_background_types_equal_those_of_match(table):
             assert (counts.matrix == expected.matrix).all(), (seed, rule)
             types = count_background_types(old.detections, old.objects, expected)
             assert (counts.background_types == types).all(), (seed, rule)
-            assert counts.detections == expected.detections and counts.ground_truths == expected.objects
-            assert counts.ignored_detections == expected.detections_ignored
+            assert counts.detections == expected.detections and counts.objects == expected.objects
+            assert counts.detections_ignored == expected.detections_ignored
             assert counts.duplicates == (expected.duplicates or 0)
 
 
@@ -214,3 +216,44 @@ def test_a_crowd_of_many_detections_takes_few_rounds(monkeypatch):
         np.arange(number), np.zeros(number, int), np.ones(number, np.uint8), num_dets=number, shared=np.array([True])
     )
     assert len(rounds) < 10
+
+
+def test_errors_at_the_threshold_equal_count_errors():
+    for seed in SEEDS:
+        problem = make_problem(seed)
+        settings, old = problem.settings, problem.old
+        table = match_images(problem.batch, settings, num_classes=problem.num_classes).table
+        thresholds = {"iou_threshold": settings.iou_thr, "score_threshold": settings.score_thr}
+        matches = match(old.detections, old.objects, num_classes=problem.num_classes, **thresholds)
+        expected = count_errors(old, matches)
+        for name, counts in errors_at_threshold(table).items():
+            assert (counts == expected[OLD_NAMES.get(name, name)]).all(), (seed, name)
+
+
+def test_examples_equal_cell_members_and_worst_images():
+    for seed in SEEDS:
+        problem = make_problem(seed)
+        settings, old, size = problem.settings, problem.old, problem.num_classes
+        found = match_images(problem.batch, settings, num_classes=size, worst_images=2).examples
+        thresholds = {"iou_threshold": settings.iou_thr, "score_threshold": settings.score_thr}
+        for rule in settings.matching:
+            expected = cell_members(old, num_classes=size, protocol=rule, **thresholds)
+            members = found.members.of_rule(rule)
+            assert (members.cell == expected.cell).all(), (seed, rule)
+            for rows, index, given in (
+                (expected.detection, members.det_index, old.detections),
+                (expected.best_object, members.gt_index, old.objects),
+            ):
+                position = [int((given.image[:row] == given.image[row]).sum()) if row >= 0 else -1 for row in rows]
+                assert (index == position).all(), (seed, rule)
+            assert np.allclose(members.overlap, expected.best_overlap, atol=1e-6, equal_nan=True), (seed, rule)
+            assert (members.background_type == expected.background_type).all()
+        matches = match(old.detections, old.objects, num_classes=size, **thresholds)
+        worst = worst_images(old, matches)
+        images = found.images
+        assert images.image[images.most_missed()][:2].tolist() == worst.most_missed[:2].tolist(), seed
+        assert images.image[images.most_confident()][:2].tolist() == worst.most_confident[:2].tolist(), seed
+        for kind, mask, rows in ((0, worst.right, old.detections), (1, worst.wrong, old.detections), (2, worst.lost, old.objects)):
+            listed = found.boxes.box[found.boxes.kind == kind]
+            chosen = rows.boxes[mask & np.isin(rows.image, images.image)]
+            assert sorted(map(tuple, listed[:, :2].tolist())) == sorted(map(tuple, chosen[:, :2].tolist())), seed

@@ -46,6 +46,9 @@ class Geometry(Protocol):
     def areas(self) -> np.ndarray:
         """(N,) float64."""
 
+    def is_empty(self) -> np.ndarray:
+        """(N,) whether a shape has no area, so that it overlaps nothing."""
+
     def bounding_boxes(self) -> Edges:
         """The boxes around the shapes themselves."""
 

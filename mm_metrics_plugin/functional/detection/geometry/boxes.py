@@ -14,6 +14,7 @@ from typing import Any, Dict, Sequence, Tuple, Union
 
 import numpy as np
 
+from mm_metrics_plugin.functional._arrays import group_starts, stable_order
 from mm_metrics_plugin.functional.detection.geometry import Edges
 
 BOX_FORMATS = ("xyxy", "xywh")
@@ -41,9 +42,7 @@ class Boxes:
     def __init__(self, array: Any, box_format: str = "xyxy") -> None:
         if box_format not in BOX_FORMATS:
             raise ValueError(f"'box_format' must be one of {BOX_FORMATS} (found {box_format!r})")
-        values = np.asarray(array)
-        if values.dtype not in (np.float32, np.float64):
-            values = values.astype(np.float32 if values.dtype == np.float16 else np.float64)
+        values = floats(array)
         self.array = values.reshape(0, 4) if values.size == 0 else values
         self.box_format = box_format
         self._columns: Union[Tuple[Edges, np.ndarray], None] = None
@@ -94,6 +93,12 @@ class Boxes:
         """(N,) width times height as ``pycocotools`` computes it; negative if one side is."""
         return self._coco_columns()[1]
 
+    def is_empty(self) -> np.ndarray:
+        """(N,) whether a side is 0 or negative; such a box overlaps nothing."""
+        if self.box_format == "xyxy":
+            return (self.array[:, 2:] <= self.array[:, :2]).any(axis=1)
+        return (self.array[:, 2:] <= 0).any(axis=1)
+
     def bounding_boxes(self) -> Edges:
         """The edges as ``pycocotools`` computes them."""
         return self._coco_columns()[0]
@@ -134,6 +139,20 @@ class Boxes:
         return {"boxes": self.to_format("xyxy")}
 
 
+def floats(values: Any) -> np.ndarray:
+    """float32 and float64 stay as they are; anything else becomes the narrower one of them that holds it.
+
+    Example:
+        >>> floats(np.array([1, 2])).dtype, floats(np.array([0.5], dtype=np.float16)).dtype
+        (dtype('float64'), dtype('float32'))
+    """
+    array = np.asarray(values)
+    if array.dtype in (np.float32, np.float64):  # in the byte order of this machine
+        return array
+    narrow = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    return array.astype(np.float32 if narrow else np.float64)
+
+
 def box_iou(first: Any, second: Any, *, crowd: bool = False) -> np.ndarray:
     """COCO's overlap of boxes given by their edges, row by row.
 
@@ -151,3 +170,45 @@ def box_iou(first: Any, second: Any, *, crowd: bool = False) -> np.ndarray:
     boxes = Boxes(first)
     rows = np.arange(len(boxes))
     return boxes.overlaps(Boxes(second), rows, rows, np.full(len(boxes), crowd))
+
+
+def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
+    """Non-maximum suppression within groups, with the result of ``mmcv.ops.nms`` on each.
+
+    The best box of every group is kept and removes the boxes of its group that overlap it by more than the threshold;
+    then the best of those left, and so on, all groups at once.
+
+    Args:
+        boxes: (N, 4) edges.
+        scores: (N,) confidence; equal scores in the order given (mmcv leaves theirs to chance).
+        groups: (N,) integers, such as ``image * num_classes + label``.
+        iou_thr: Overlap above which a box is removed.
+
+    Returns:
+        The rows that stay, ascending.
+
+    Example:
+        >>> boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 9]])
+        >>> nms(boxes, np.array([0.8, 0.9, 0.7]), np.array([0, 0, 1]), iou_thr=0.5)
+        array([1, 2])
+    """
+    left_over = stable_order(np.asarray(groups), -np.asarray(scores))
+    left, top, right, bottom = np.array(np.asarray(boxes).T, dtype=np.float32, order="C").reshape(4, -1)
+    columns = [column[left_over] for column in (left, top, right, bottom, (right - left) * (bottom - top))]
+    groups = np.asarray(groups)[left_over]
+    threshold = np.float32(iou_thr)
+    kept = []
+    while len(left_over):
+        starts = group_starts(groups)
+        kept.append(left_over[starts])
+        lengths = np.diff(np.append(starts, len(left_over)))
+        best = [np.repeat(column[starts], lengths) for column in columns]
+        width = np.maximum(np.minimum(best[2], columns[2]) - np.maximum(best[0], columns[0]), 0)
+        height = np.maximum(np.minimum(best[3], columns[3]) - np.maximum(best[1], columns[1]), 0)
+        intersection = width * height
+        with np.errstate(divide="ignore", invalid="ignore"):
+            stays = ~(intersection / (best[4] + columns[4] - intersection) > threshold)
+        stays[starts] = False
+        left_over, groups = left_over[stays], groups[stays]
+        columns = [column[stays] for column in columns]
+    return np.sort(np.concatenate(kept)) if kept else np.empty(0, dtype=np.int64)

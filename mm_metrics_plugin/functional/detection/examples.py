@@ -1,0 +1,350 @@
+"""Examples behind the numbers of a detector: the worst members of each cell of a confusion matrix, and whole images.
+
+Worst means: of false positives the most confident, of missed ground truths the largest, of true positives the least
+confident. Between equals the earlier image comes first, then the earlier detection, then the earlier ground truth. The
+order is strict, so the worst of some images and of others give the worst of all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional._arrays import group_starts
+from mm_metrics_plugin.functional.detection.confusion_rules import (
+    BACKGROUND,
+    BACKGROUND_TYPES,
+    CONFUSION,
+    IGNORED,
+    TP,
+    OneToOne,
+)
+from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.match_grid import NO_GT
+from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
+from mm_metrics_plugin.functional.worst_first import worst_first
+from mm_metrics_plugin.settings import MATCHING_RULES
+
+PER_CELL = 50
+MOST_MEMBERS = 48_000  # over all rules
+BOX_KINDS = ("TP", "FP", "FN")
+
+
+class Members(NamedTuple):
+    """Members of cells, one row each.
+
+    Attributes:
+        rule: (K,) int8, index into ``MATCHING_RULES``.
+        cell: (K,) int64, ``row * (num_classes + 1) + column`` of the confusion matrix.
+        badness: (K,) float64, the worst have the greatest.
+        image: (K,) int32.
+        det_index: (K,) int32, position of the detection in its image; -1 for a missed ground truth.
+        gt_index: (K,) int32, position of the ground truth in its image: the matched one, or that of the highest overlap
+            where the detection has no match; -1 where it overlaps nothing.
+        overlap: (K,) float32, of the two; NaN for a missed ground truth.
+        background_type: (K,) int8, of a detection in the background row the index into ``BACKGROUND_TYPES``, else -1.
+        label: (K,) int32, of the detection, or -1.
+        score: (K,) float64, of the detection, or NaN.
+        box: (K, 4) float64, left, top, width and height of the detection, or NaN.
+        gt_label: (K,) int32, of the ground truth, or -1.
+        gt_box: (K, 4) float64, of the ground truth, or NaN.
+    """
+
+    rule: np.ndarray
+    cell: np.ndarray
+    badness: np.ndarray
+    image: np.ndarray
+    det_index: np.ndarray
+    gt_index: np.ndarray
+    overlap: np.ndarray
+    background_type: np.ndarray
+    label: np.ndarray
+    score: np.ndarray
+    box: np.ndarray
+    gt_label: np.ndarray
+    gt_box: np.ndarray
+
+    def take(self, rows: np.ndarray) -> Members:
+        """The chosen rows."""
+        return Members(*(column[rows] for column in self))
+
+    def of_rule(self, rule: str) -> Members:
+        """The members of the cells of one confusion matrix."""
+        return self.take(np.flatnonzero(self.rule == MATCHING_RULES.index(rule)))
+
+    def worst(self, num_rules: int) -> Members:
+        """The worst of each cell, by rule and cell, the worst first.
+
+        Args:
+            num_rules: Number of rules that share ``MOST_MEMBERS``.
+        """
+        kept: List[np.ndarray] = [np.empty(0, dtype=np.intp)]
+        for rule in np.unique(self.rule):
+            rows = np.flatnonzero(self.rule == rule)
+            columns = (self.cell, self.badness, self.image, self.det_index, self.gt_index)
+            listed, _ = worst_first(
+                *(column[rows] for column in columns), per_group=PER_CELL, most=MOST_MEMBERS // num_rules
+            )
+            kept.append(rows[listed])
+        return self.take(np.concatenate(kept))
+
+
+class WorstImages(NamedTuple):
+    """Images and how bad they are.
+
+    Attributes:
+        image: (I,) int32.
+        missed: (I,) int64, ground truths that no detection of their class is matched to.
+        confidence: (I,) float64, the highest score of a false positive; NaN without any.
+    """
+
+    image: np.ndarray
+    missed: np.ndarray
+    confidence: np.ndarray
+
+    def most_missed(self) -> np.ndarray:
+        """Rows by FN, the most first, then by the confidence of false positives; only images with any FN."""
+        highest = np.where(np.isnan(self.confidence), -np.inf, self.confidence)
+        order = np.lexsort((self.image, -highest, -self.missed))
+        return order[self.missed[order] > 0]
+
+    def most_confident(self) -> np.ndarray:
+        """Rows by the score of the most confident false positive; only images with any FP."""
+        order = np.lexsort((self.image, -self.missed, -np.nan_to_num(self.confidence, nan=-np.inf)))
+        return order[~np.isnan(self.confidence[order])]
+
+    def worst(self, most: int) -> np.ndarray:
+        """Rows of the ``most`` worst images in either order."""
+        return np.unique(np.concatenate([self.most_missed()[:most], self.most_confident()[:most]]))
+
+
+class ImageBoxes(NamedTuple):
+    """Boxes of some images, for drawing.
+
+    Attributes:
+        image: (K,) int32.
+        kind: (K,) int8, index into ``BOX_KINDS``.
+        label: (K,) int32.
+        score: (K,) float64, NaN for ground truths.
+        box: (K, 4) float64, left, top, width and height.
+    """
+
+    image: np.ndarray
+    kind: np.ndarray
+    label: np.ndarray
+    score: np.ndarray
+    box: np.ndarray
+
+
+class Examples(NamedTuple):
+    """What :func:`collect_examples` found in some images."""
+
+    members: Members
+    images: WorstImages
+    boxes: ImageBoxes
+
+
+class MatchedImages(NamedTuple):
+    """Matched detections and ground truths while the overlapping pairs are known.
+
+    Attributes:
+        pairs: All pairs that overlap at all.
+        detections: Sorted by image and descending score.
+        ground_truths: Sorted by image.
+        det_index: (N,) position of each detection in its image.
+        gt_index: (M,) position of each ground truth in its image.
+        num_images: How many images.
+    """
+
+    pairs: OverlapPairs
+    detections: Detections
+    ground_truths: GroundTruths
+    det_index: np.ndarray
+    gt_index: np.ndarray
+    num_images: int
+
+
+def collect_examples(
+    images: MatchedImages,
+    coco: OneToOne,
+    rules: Dict[str, Any],
+    *,
+    num_classes: int,
+    iou_thr: float,
+    worst_images: int,
+) -> Examples:
+    """The worst members of the cells of every rule, and the worst images with their boxes.
+
+    Args:
+        images: What was matched.
+        coco: The matches under ``coco``.
+        rules: By name of the rule: its one-to-one matches; of ``mmdet``, which detections it uses.
+        num_classes: Number of classes without background.
+        iou_thr: Least overlap of a match.
+        worst_images: How many images to keep in each of the two orders.
+    """
+    parts = []
+    for rule, matches in rules.items():
+        if rule == "mmdet":
+            parts.append(_mmdet_members(images, matches, num_classes, iou_thr))
+        else:
+            parts.append(_one_to_one_members(images, matches, num_classes, rule))
+    members = Members(*map(np.concatenate, zip(*parts))).worst(len(rules))
+    worst = _worst_images(images, coco)
+    worst = WorstImages(*(column[worst.worst(worst_images)] for column in worst))
+    return Examples(members, worst, _boxes_of(images, coco, worst.image))
+
+
+def _one_to_one_members(images: MatchedImages, matches: OneToOne, num_classes: int, rule: str) -> Members:
+    pairs, crowd = images.pairs, images.ground_truths.crowd
+    used = np.flatnonzero(matches.outcome < IGNORED)
+    outcome = matches.outcome[used]
+    matched_gt = np.where(np.isin(outcome, (TP, CONFUSION)), matches.gt[used], NO_GT)
+    missed = ~crowd
+    missed[matched_gt[matched_gt >= 0]] = False
+    types = np.full(len(used), -1, dtype=np.int8)
+    for index, one in enumerate(BACKGROUND_TYPES.values()):
+        types[outcome == one] = index
+    regular = pairs.select(np.flatnonzero(~crowd[pairs.gt]))
+    own = images.detections.labels[regular.det] == images.ground_truths.labels[regular.gt]
+    return _members(images, rule, used, matched_gt, types, missed, num_classes, regular, regular.overlap, ~own)
+
+
+def _mmdet_members(images: MatchedImages, used: np.ndarray, num_classes: int, iou_thr: float) -> Members:
+    pairs = images.pairs
+    overlap: Any = pairs.mmdet_overlap
+    labels, gt_labels = images.detections.labels, images.ground_truths.labels
+    near = np.flatnonzero(used[pairs.det] & (overlap >= np.float32(iou_thr)))
+    alone = used.copy()
+    alone[pairs.det[near]] = False
+    rows = np.flatnonzero(alone)
+    det, gt = np.concatenate([pairs.det[near], rows]), np.concatenate([pairs.gt[near], np.full(len(rows), NO_GT)])
+    types = np.full(len(det), -1, dtype=np.int8)
+    types[len(near) :] = list(BACKGROUND_TYPES.values()).index(BACKGROUND)
+    missed = np.ones(len(gt_labels), dtype=bool)
+    missed[pairs.gt[near][labels[pairs.det[near]] == gt_labels[pairs.gt[near]]]] = False
+    other = labels[pairs.det] != gt_labels[pairs.gt]
+    return _members(images, "mmdet", det, gt, types, missed, num_classes, pairs, overlap, other)
+
+
+def _members(
+    images: MatchedImages,
+    rule: str,
+    det: np.ndarray,
+    gt: np.ndarray,
+    types: np.ndarray,
+    missed: np.ndarray,
+    num_classes: int,
+    pairs: OverlapPairs,
+    overlap: np.ndarray,
+    other_class: np.ndarray,
+) -> Members:
+    """Rows for counted detections and for missed ground truths.
+
+    Args:
+        images: What was matched.
+        rule: Name of the rule.
+        det: (K,) rows of the detections.
+        gt: (K,) rows of their ground truths, -1 in the background row.
+        types: (K,) types of the background row.
+        missed: (M,) ground truths in the background column.
+        num_classes: Number of classes without background.
+        pairs: The pairs among which the highest overlap of a detection is looked for.
+        overlap: (P,) their overlap.
+        other_class: (P,) whether they are of different classes; of equal overlaps, its own class comes first.
+    """
+    dets, gts = images.detections, images.ground_truths
+    shown, shown_overlap = _shown_gts(det, gt, pairs, overlap, other_class)
+    lost = np.flatnonzero(missed)
+    det_row = np.concatenate([det, np.full(len(lost), NO_GT)])
+    gt_row = np.concatenate([shown, lost])
+    label, gt_label = np.append(dets.labels, -1)[det_row], np.append(gts.labels, -1)[gt_row]
+    # Index -1 reads the label of the background, which is behind the others.
+    truth = np.concatenate([np.append(gts.labels, num_classes)[gt], gts.labels[lost]])
+    prediction = np.where(label < 0, num_classes, label)
+    score = np.append(dets.scores.astype(np.float64), np.nan)[det_row]
+    badness = np.where(truth == prediction, -score, score)
+    badness[len(det) :] = gts.areas()[lost]
+    nothing = np.full((1, 4), np.nan)
+    return Members(
+        rule=np.full(len(det_row), MATCHING_RULES.index(rule), dtype=np.int8),
+        cell=truth * (num_classes + 1) + prediction,
+        badness=badness,
+        image=np.concatenate([dets.image[det], gts.image[lost]]).astype(np.int32),
+        det_index=np.append(images.det_index, NO_GT)[det_row].astype(np.int32),
+        gt_index=np.append(images.gt_index, NO_GT)[gt_row].astype(np.int32),
+        overlap=np.concatenate([shown_overlap, np.full(len(lost), np.nan)]).astype(np.float32),
+        background_type=np.concatenate([types, np.full(len(lost), -1)]).astype(np.int8),
+        label=label.astype(np.int32),
+        score=score,
+        box=np.concatenate([_xywh(dets), nothing])[det_row],
+        gt_label=gt_label.astype(np.int32),
+        gt_box=np.concatenate([_xywh(gts), nothing])[gt_row],
+    )
+
+
+def _shown_gts(
+    det: np.ndarray, gt: np.ndarray, pairs: OverlapPairs, overlap: np.ndarray, other_class: np.ndarray
+) -> Tuple[np.ndarray, np.ndarray]:
+    """The ground truth of each row, else the one that its detection overlaps most; and that overlap, 0 without any."""
+    order = np.lexsort((pairs.gt, other_class, -overlap, pairs.det))
+    first = order[group_starts(pairs.det[order])]
+    best_gt = np.full(int(max(det.max(initial=-1), pairs.det.max(initial=-1))) + 1, NO_GT, dtype=np.int64)
+    best_overlap = np.zeros(len(best_gt))
+    best_gt[pairs.det[first]], best_overlap[pairs.det[first]] = pairs.gt[first], overlap[first]
+    shown, shown_overlap = np.where(gt < 0, best_gt[det], gt), best_overlap[det]
+    # Pairs are unique, so the key of a matched pair finds its overlap.
+    size = int(pairs.gt.max(initial=0)) + 1
+    keys = pairs.det.astype(np.int64) * size + pairs.gt
+    by_key = np.argsort(keys, kind="stable")
+    matched = np.flatnonzero(gt >= 0)
+    place = by_key[np.searchsorted(keys[by_key], det[matched].astype(np.int64) * size + gt[matched])]
+    shown_overlap[matched] = overlap[place]
+    return shown, shown_overlap
+
+
+def _worst_images(images: MatchedImages, coco: OneToOne) -> WorstImages:
+    detections, num_images = images.detections, images.num_images
+    is_fp = (coco.outcome != TP) & (coco.outcome < IGNORED)
+    missed = np.bincount(images.ground_truths.image[_lost(images, coco)], minlength=num_images)
+    highest = np.full(num_images, -np.inf)
+    np.maximum.at(highest, detections.image[is_fp], detections.scores[is_fp].astype(np.float64))
+    confidence = np.where(np.isinf(highest), np.nan, highest)
+    return WorstImages(np.arange(num_images, dtype=np.int32), missed, confidence)
+
+
+def _lost(images: MatchedImages, coco: OneToOne) -> np.ndarray:
+    lost = ~images.ground_truths.crowd
+    lost[coco.gt[coco.outcome == TP]] = False
+    return lost
+
+
+def _boxes_of(images: MatchedImages, coco: OneToOne, chosen: np.ndarray) -> ImageBoxes:
+    dets, gts = images.detections, images.ground_truths
+    wanted = np.zeros(images.num_images, dtype=bool)
+    wanted[chosen] = True
+    masks: Sequence[Tuple[Any, np.ndarray]] = (
+        (dets, coco.outcome == TP),
+        (dets, (coco.outcome != TP) & (coco.outcome < IGNORED)),
+        (gts, _lost(images, coco)),
+    )
+    columns: List[List[np.ndarray]] = []
+    for kind, (side, mask) in enumerate(masks):
+        rows = side.take(np.flatnonzero(mask & wanted[side.image]))
+        scores: Optional[np.ndarray] = getattr(rows, "scores", None)
+        columns.append(
+            [
+                rows.image.astype(np.int32),
+                np.full(len(rows), kind, dtype=np.int8),
+                rows.labels.astype(np.int32),
+                np.full(len(rows), np.nan) if scores is None else scores.astype(np.float64),
+                _xywh(rows),
+            ]
+        )
+    return ImageBoxes(*map(np.concatenate, zip(*columns)))
+
+
+def _xywh(rows: Any) -> np.ndarray:
+    left, top, right, bottom = rows.geometry.bounding_boxes()
+    return np.stack([left, top, right - left, bottom - top], axis=1)
