@@ -19,16 +19,17 @@ from mm_metrics_plugin.cli.parsing import (
     add_threshold_arguments,
     add_truth_arguments,
     class_names,
+    detection_settings,
     whole_number,
 )
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.functional.comparison import Comparison
+    from mm_metrics_plugin.functional.statistics.paired_tests import Comparison
     from mm_metrics_plugin.functional.comparison_report import ComparisonReport, Versus
-    from mm_metrics_plugin.functional.image_counts import ImageCounts
-    from mm_metrics_plugin.functional.scored_matches import ScoredMatches
+    from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
+    from mm_metrics_plugin.functional.detection.matching import MatchTable
     from mm_metrics_plugin.io.classification import ClassificationResults
     from mm_metrics_plugin.io.joining import Joined
     from mm_metrics_plugin.io.results import DetectionResults
@@ -186,22 +187,22 @@ class Side:
     joined_by: Tuple[str, ...] = ()
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        from mm_metrics_plugin.functional.permutation import PERMUTATIONS
+        from mm_metrics_plugin.functional.statistics.permutation import PERMUTATIONS
 
         self.arguments = arguments
         if arguments.score_thr is None:
             arguments.score_thr = self.default_score_thr
         self.options = {
-            "level": arguments.ci,
+            "ci": arguments.ci,
             "permutations": PERMUTATIONS if arguments.permutations is None else arguments.permutations,
             "seed": arguments.seed,
         }
 
-    def counts(self, run: int) -> ImageCounts:
+    def counts(self, run: int) -> PerImageCounts:
         """What was right and wrong, image by image."""
         raise NotImplementedError
 
-    def compared(self, first: int, second: int, counts: Tuple[ImageCounts, ImageCounts]) -> Comparison:
+    def compared(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """The comparison of what was counted, of average precision and of AUC."""
         raise NotImplementedError
 
@@ -217,7 +218,7 @@ class Side:
         """One run against another."""
         import numpy as np
 
-        from mm_metrics_plugin.functional.comparison import changed_images
+        from mm_metrics_plugin.functional.statistics.paired_tests import changed_images
         from mm_metrics_plugin.functional.comparison_report import Versus
         from mm_metrics_plugin.functional.disagreements import disagreements
 
@@ -243,7 +244,6 @@ class _Detectors(Side):
     def __init__(self, arguments: argparse.Namespace, results: Sequence[DetectionResults], steps: Steps) -> None:
         from mm_metrics_plugin.cli.sources import class_order
         from mm_metrics_plugin.exceptions import ResultFileError
-        from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS
         from mm_metrics_plugin.report.sentences import truncation_message
 
         super().__init__(arguments)
@@ -255,22 +255,18 @@ class _Detectors(Side):
         self.joined_by = tuple(one.joined_by for one in joined)
         self.image_names = tuple(name or image_id for name, image_id in zip(joined[0].image_names, joined[0].image_ids))
         steps.step("matching")
-        self.matches = [self._matched(one, COCO_IOU_THRESHOLDS) for one in joined]
-        own = (arguments.tp_iou_thr,)
-        self.at_threshold = (
-            self.matches
-            if self.matches[0].has_iou(arguments.tp_iou_thr)
-            else [self._matched(one, own) for one in joined]
-        )
+        # The details of a table are not needed here: sizes and error types are those of one run.
+        self.detection = detection_settings(arguments, matching=("coco",))
+        self.detection = replace(self.detection, area_edges=())
+        self.tables = [self._matched(one) for one in joined]
         self.settings = {
             "score_thr": arguments.score_thr,
-            "tp_iou_thr": arguments.tp_iou_thr,
+            "iou_thr": arguments.iou_thr,
             "nms_iou_thr": arguments.nms_iou_thr,
             "max_dets": arguments.max_dets,
             **self.options,
         }
-        most = max(one.records.most_detections for one in self.matches)
-        message = truncation_message(arguments.max_dets, most)
+        message = truncation_message(arguments.max_dets, max(one.most_detections for one in self.tables))
         if message:
             warnings.warn(message)
 
@@ -298,33 +294,31 @@ class _Detectors(Side):
             raise ResultFileError(f"{truth.source}: holds no images")
         return [in_image_order(one) for one in joined]  # as `mm-metrics detection`: it decides between equal scores
 
-    def _matched(self, joined: Joined, iou_thresholds: Sequence[float]) -> ScoredMatches:
-        from mm_metrics_plugin.functional.scored_matches import match_scores
-        from mm_metrics_plugin.states.detection import suppress
+    def _matched(self, joined: Joined) -> MatchTable:
+        from mm_metrics_plugin.states.detection import DetectionState
 
-        batch, size = joined.batch, len(joined.classes)
-        if self.arguments.nms_iou_thr is not None:
-            kept = suppress(batch.detections, num_classes=size, iou_threshold=self.arguments.nms_iou_thr)
-            batch = replace(batch, detections=kept)
-        return match_scores(
-            batch,
-            num_classes=size,
-            iou_thresholds=iou_thresholds,
-            max_dets=self.arguments.max_dets,
-            names=joined.image_ids,
-        )
+        state = DetectionState(len(joined.classes), self.detection, table="scores")
+        table = state.update(joined.batch, np.arange(joined.batch.num_images)).table()
+        return table  # type: ignore[return-value]
 
-    def counts(self, run: int) -> ImageCounts:
-        """What was right and wrong, image by image."""
-        return self.at_threshold[run].image_counts(
-            score_threshold=self.arguments.score_thr, iou_threshold=self.arguments.tp_iou_thr
-        )
+    def counts(self, run: int) -> PerImageCounts:
+        """TP, FP and FN, image by image."""
+        from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 
-    def compared(self, first: int, second: int, counts: Tuple[ImageCounts, ImageCounts]) -> Comparison:
+        return per_image_counts(self.tables[run], score_thr=self.detection.score_thr, iou_thr=self.detection.iou_thr)
+
+    def compared(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """Rates at the thresholds, and average precision."""
-        from mm_metrics_plugin.functional.comparison import compare_detection
+        from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
 
-        return compare_detection(self.matches[first], self.matches[second], counts=counts, **self.options)
+        return paired_permutation_test(
+            self.tables[first],
+            self.tables[second],
+            score_thr=self.detection.score_thr,
+            iou_thr=self.detection.iou_thr,
+            max_dets=self.detection.max_dets,
+            **self.options,
+        )
 
 
 class _Classifiers(Side):
@@ -403,15 +397,15 @@ class _Classifiers(Side):
                 raise ResultFileError(f"{both}: differ in the ground truth of some samples")
         return other.scores[order], other.precision[order], joined_by
 
-    def counts(self, run: int) -> ImageCounts:
+    def counts(self, run: int) -> PerImageCounts:
         """What was right and wrong, sample by sample."""
-        from mm_metrics_plugin.functional.image_counts import ImageCounts
+        from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
         from mm_metrics_plugin.functional.score_precision import reach
 
         if self.truth.ndim == 2:
             decided = reach(self.scores[run], self.arguments.score_thr, self.precision[run])
-            return ImageCounts.from_decisions(self.truth, decided)
-        return ImageCounts.from_labels(self.truth, self.decisions(run), num_classes=len(self.classes))
+            return PerImageCounts.from_decisions(self.truth, decided)
+        return PerImageCounts.from_labels(self.truth, self.decisions(run), num_classes=len(self.classes))
 
     def confidence(self, run: int) -> Any:
         """The scores of the classes decided for, where every sample has one."""
@@ -425,9 +419,9 @@ class _Classifiers(Side):
 
         return hard_decisions(self.scores[run], thresholds=[-np.inf])[:, 0] if self.truth.ndim == 1 else None
 
-    def compared(self, first: int, second: int, counts: Tuple[ImageCounts, ImageCounts]) -> Comparison:
+    def compared(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """Rates of the decisions, and AUC."""
-        from mm_metrics_plugin.functional.comparison import compare_counts
+        from mm_metrics_plugin.functional.statistics.paired_tests import compare_counts
         from mm_metrics_plugin.functional.delong import auc_swaps
 
         swaps = auc_swaps([self.scores[first]], [self.scores[second]], self.truth)

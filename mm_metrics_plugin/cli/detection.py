@@ -19,9 +19,12 @@ from mm_metrics_plugin.cli.parsing import (
     add_threshold_arguments,
     add_truth_arguments,
     areas,
+    detection_settings,
     rule,
     state_file,
 )
+
+from mm_metrics_plugin.settings import COCO_AREA_EDGES, MATCHING_RULES
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.detection_page import PageOptions
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.cli.ranks import Ranks
     from mm_metrics_plugin.functional.detection_report import DetectionReport
 
-PROTOCOLS = ("coco", "mmdet", "agnostic")
 PARSER: Dict[str, Any] = dict(
     help="report on a detector's results",
     usage="%(prog)s TRUTH RESULTS [RESULTS ...] [OUT_DIR] [options]",
@@ -78,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--matching",
         action="append",
-        choices=PROTOCOLS,
+        choices=MATCHING_RULES,
         help="count by this protocol only; may be given several times (default: coco is printed and drawn, and files "
         "hold coco and mmdet)",
     )
@@ -91,8 +93,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "precision) or recall=0.95",
     )
     group.add_argument(
+        "--area-edges",
         "--size-edges",
         type=areas,
+        default=COCO_AREA_EDGES,
         metavar="A,B,...",
         help="areas in square pixels that part small objects from larger ones (default: COCO's, 1024,9216)",
     )
@@ -125,7 +129,9 @@ def _make(arguments: argparse.Namespace, page: Optional[PageOptions], ranks: Ran
     from mm_metrics_plugin.cli.parts import save_part
     from mm_metrics_plugin.cli.sources import make_part
 
-    part = make_part(arguments, _settings(arguments), ranks, steps)
+    gallery = arguments.gallery if page is not None or arguments.save_state is not None else None
+    settings = detection_settings(arguments, matching=arguments.matching or DEFAULT_MATCHING)
+    part = make_part(arguments, settings, ranks, steps, worst_images=gallery)
     ranks.leave()
     if not ranks.is_first:
         return None
@@ -145,23 +151,6 @@ def page_options(arguments: argparse.Namespace) -> Optional[PageOptions]:
         raise ResultFileError(f"--images: must be a folder (found {arguments.images!a})")
     is_config = str(vars(arguments).get("truth", "")).endswith(".py")
     return PageOptions(images=arguments.images, gallery=arguments.gallery, names_are_paths=is_config)
-
-
-def _settings(arguments: argparse.Namespace) -> Dict[str, Any]:
-    return {
-        "score_thr": arguments.score_thr,
-        "tp_iou_thr": arguments.tp_iou_thr,
-        "nms_iou_thr": arguments.nms_iou_thr,
-        "max_dets": arguments.max_dets,
-        "matching": list(dict.fromkeys(arguments.matching or DEFAULT_MATCHING)),
-        "allow_missing": arguments.allow_missing,
-        "matrix_only": arguments.matrix_only,
-        "size_edges": arguments.size_edges,
-        "operating_point": arguments.operating_point,
-        "ci": arguments.ci,
-        "resamples": arguments.resamples,
-        "seed": arguments.seed,
-    }
 
 
 @dataclass(frozen=True)
@@ -221,68 +210,52 @@ def forms_of(
 
 def make_report(part: Part) -> DetectionReport:
     """Everything the report says."""
-    import numpy as np
-
+    from mm_metrics_plugin.cli.parts import report_settings
     from mm_metrics_plugin.functional.detection_report import DetectionReport, protocol_report
     from mm_metrics_plugin.io.tally import Tally
     from mm_metrics_plugin.report.sentences import truncation_message
 
-    settings, size, batch = part.settings, len(part.classes), part.batch()
-    detections, objects = batch.detections, batch.objects
-    chosen = detections.reach(settings["score_thr"])
-    reports = []
-    for protocol in settings["matching"]:
-        state: Any = part.state[protocol]
-        tally = {name: number for name, number in state.tally.items() if name not in _COUNTED_FOR_ALL}
-        if protocol == "mmdet":  # the matrix counts some of them again
-            tally["crowds"] = int(np.count_nonzero(objects.crowd))
-            each = np.bincount(objects.labels, minlength=size), np.bincount(detections.labels[chosen], minlength=size)
-        else:
-            each = state.matrix.sum(axis=1)[:-1], state.matrix.sum(axis=0)[:-1]
+    settings, state = part.settings, part.state
+    counted, reports = state.tally, []
+    for name in settings.matching:
+        rule = state.rule(name)
+        objects, detections = rule.used_per_class
+        counts = {**rule.tally, **{key: counted[key] for key in ("detections_without_area", "objects_without_area")}}
+        if name == "mmdet":
+            counts["crowds"] = counted["crowds"]
         reports.append(
             protocol_report(
-                protocol,
-                state.matrix,
+                name,
+                rule.matrix,
                 classes=part.classes,
-                objects=each[0],
-                detections=each[1],
-                counts=tally,
-                background_types=state.false_positives,
+                objects=objects,
+                detections=detections,
+                counts=counts,
+                background_types=rule.false_positives,
             )
         )
-    images = batch.num_images
-    used = part.detections.then(f"score below {settings['score_thr']:g}", int(np.count_nonzero(~chosen)))
-    there = Tally.total(Tally(**one["objects"]) for one in part.truths)
-    there = there.then("in an image of another part", there.used - len(objects))
+    used = part.detections.then("removed by NMS", counted["detections_suppressed"])
+    used = used.then(f"score below {settings.score_thr:g}", counted["detections_below_threshold"])
+    objects = Tally.total(Tally(**one["objects"]) for one in part.truths)
+    objects = objects.then("in an image of another part", objects.used - counted["objects"])
+    images = len(part.image_ids)
     counts = {
         "images": {"read": images, "used": images, "dropped": {}, "without_results": part.missing_images},
         "detections": used.to_dict(),
-        "objects": there.to_dict(),
+        "objects": objects.to_dict(),
     }
-    analysis = None
-    if not settings["matrix_only"]:
-        from mm_metrics_plugin.functional.detection_analysis import analyse_detections  # imports SciPy
+    analysis, table = None, state.table()
+    if table is not None:
+        from mm_metrics_plugin.functional.detection_analysis import analyze_detections  # imports SciPy
 
-        analysis = analyse_detections(
-            batch,
-            classes=part.classes,
-            score_threshold=settings["score_thr"],
-            iou_threshold=settings["tp_iou_thr"],
-            size_edges=settings["size_edges"],
-            operating_point=settings["operating_point"],
-            level=settings["ci"],
-            resamples=settings["resamples"],
-            seed=settings["seed"],
-            max_dets=settings["max_dets"],
-        )
-        message = truncation_message(analysis.max_dets, analysis.most_detections)
+        analysis = analyze_detections(table, settings, classes=part.classes)
+        message = truncation_message(settings.max_dets, analysis.most_detections)
         if message:
             warnings.warn(message)
-    return DetectionReport(part.classes, settings, part.inputs(), counts, tuple(reports), analysis)
+    return DetectionReport(part.classes, report_settings(part), part.inputs(), counts, tuple(reports), analysis)
 
 
 DEFAULT_MATCHING = ("coco", "mmdet")
-_COUNTED_FOR_ALL = ("images", "detections_suppressed", "detections_below_threshold")
 
 
 def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Callable[[], Any]]:
@@ -295,7 +268,7 @@ def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Callable[[]
     drawn = report.protocols[:1] if tuple(settings["matching"]) == DEFAULT_MATCHING else report.protocols
     for one in drawn:
         name = "confusion_matrix.png" if not figures else f"confusion_matrix_{one.protocol}.png"
-        title = f"{one.protocol}, score >= {settings['score_thr']:g}, IoU >= {settings['tp_iou_thr']:g}"
+        title = f"{one.protocol}, score >= {settings['score_thr']:g}, IoU >= {settings['iou_thr']:g}"
         figures[name] = partial(
             confusion_figure, one.result.matrix, None, report.labels, title=title, color_theme=color_theme
         )

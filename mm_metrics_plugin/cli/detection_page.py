@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.parts import Part
     from mm_metrics_plugin.functional.detection_report import DetectionReport
-    from mm_metrics_plugin.functional.worst_images import WorstImages
+    from mm_metrics_plugin.functional.detection.examples import WorstImages
     from mm_metrics_plugin.report.detection_page import Gallery
 
-MOST_LISTED = 48_000  # members of cells over all protocols: some 4 MB of the page
 MOST_PICTURE_BYTES = 5_000_000
 
 
@@ -33,34 +32,22 @@ class PageOptions:
 def detection_page(report: DetectionReport, part: Part, options: PageOptions) -> str:
     """The page as text."""
     from mm_metrics_plugin.cli.names import without_common_folder
-    from mm_metrics_plugin.functional.cell_members import cell_members
-    from mm_metrics_plugin.functional.matching import match
-    from mm_metrics_plugin.functional.threshold_counts import threshold_counts
-    from mm_metrics_plugin.functional.worst_images import worst_images
+    from mm_metrics_plugin.functional.detection.pr_curves import threshold_sweep
     from mm_metrics_plugin.io.writing import to_json
     from mm_metrics_plugin.report.detection_page import page_context, page_data
     from mm_metrics_plugin.report.page import render_page
 
-    settings, batch, size = part.settings, part.batch(), len(part.classes)
-    rules: Dict[str, Any] = dict(
-        num_classes=size, iou_threshold=settings["tp_iou_thr"], score_threshold=settings["score_thr"]
-    )
-    protocols = settings["matching"]
-    members = {
-        protocol: cell_members(batch, protocol=protocol, most=MOST_LISTED // len(protocols), **rules)
-        for protocol in protocols
-    }
+    examples = part.state.examples()
     thresholds = None
     if report.analysis is not None:
-        thresholds = threshold_counts(report.analysis.curves, also=[settings["score_thr"]])
-    worst = worst_images(batch, match(batch.detections, batch.objects, protocol="coco", **rules))
+        thresholds = threshold_sweep(report.analysis.curves, also=[part.settings.score_thr])
     names = [part.image_names[image_id] for image_id in part.image_ids]
     shown = [name or str(image_id) for name, image_id in zip(without_common_folder(names), part.image_ids)]
     folders = [one for truth in part.truths for one in truth.get("image_folders", ())]
     sizes = [part.image_sizes.get(image_id, (0, 0)) for image_id in part.image_ids]
-    gallery = make_gallery(worst, names, options, folders=folders, sizes=sizes)
-    data = page_data(report, batch, members=members, thresholds=thresholds, image_names=shown)
-    context = page_context(report, batch, worst=worst, thresholds=thresholds, gallery=gallery, image_names=shown)
+    gallery = None if examples is None else make_gallery(examples.images, names, options, folders=folders, sizes=sizes)
+    data = page_data(report, examples, thresholds=thresholds, image_names=shown)
+    context = page_context(report, examples, thresholds=thresholds, gallery=gallery, image_names=shown)
     return render_page("detection.html", data=to_json(data, compact=True), **context)
 
 
@@ -75,7 +62,7 @@ def make_gallery(
     """The worst images; None where it is not known where they are, or none are wanted.
 
     Args:
-        worst: Which images are the worst.
+        worst: The worst images.
         names: Their names in the ground truth.
         options: What was asked for on the command line.
         folders: The image folders of the config.
@@ -87,8 +74,8 @@ def make_gallery(
     if not options.gallery or (options.images is None and not options.names_are_paths):
         return None
     half = options.gallery // 2
-    by_missed = worst.most_missed[: options.gallery - half].tolist()
-    by_confidence = worst.most_confident[:half].tolist()
+    by_missed = worst.image[worst.most_missed()[: options.gallery - half]].tolist()
+    by_confidence = worst.image[worst.most_confident()[:half]].tolist()
     pictures: Dict[int, Any] = {}
     finder = ImageFinder(names, folders, options.images)
     absent, outside, unreadable, left_out, size = 0, 0, 0, 0, 0

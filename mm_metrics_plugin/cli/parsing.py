@@ -7,10 +7,12 @@ import math
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, List, NoReturn, Optional, Tuple
+from dataclasses import fields
+from typing import Any, List, NoReturn, Optional, Sequence, Tuple
 
 from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.settings import DetectionSettings, OperatingRule, area_ranges
 
 FORMATS = ("text", "json", "csv", "md")
 # The default of --score-thr, one for each task, whatever the command.
@@ -229,7 +231,12 @@ def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: boo
         help=f"least score of a detection (default: {DETECTION_SCORE_THR}{others})",
     )
     group.add_argument(
-        "--tp-iou-thr", type=positive_fraction, default=0.5, metavar="X", help="least IoU of a match (default: 0.5)"
+        "--iou-thr",
+        "--tp-iou-thr",
+        type=positive_fraction,
+        default=0.5,
+        metavar="X",
+        help="least IoU of a match (default: 0.5)",
     )
     group.add_argument(
         "--nms-iou-thr", type=fraction, metavar="X", help="first remove detections that overlap a better one by more"
@@ -290,26 +297,32 @@ def rule(text: str) -> str:
         >>> rule("precision=0.9")
         'precision=0.9'
     """
-    from mm_metrics_plugin.functional.operating_points import Rule
-
     try:
-        Rule.parse(text)
+        OperatingRule.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
 
 
-def areas(text: str) -> List[float]:
+def areas(text: str) -> Tuple[float, ...]:
     """Ascending areas.
 
     Example:
         >>> areas("1024,9216")
-        [1024.0, 9216.0]
+        (1024.0, 9216.0)
     """
-    found = [number(part) for part in text.split(",")]
-    if any(low >= high for low, high in zip([0.0, *found], [*found, 1e10])):
-        raise argparse.ArgumentTypeError(f"must be positive, ascending areas (found {text!r})")
-    return found
+    edges = tuple(number(part) for part in text.split(","))
+    try:
+        area_ranges(edges)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return edges
+
+
+def detection_settings(arguments: argparse.Namespace, *, matching: Sequence[str]) -> DetectionSettings:
+    """The settings that the flags of a command give; a flag is named like its field."""
+    given = {one.name: getattr(arguments, one.name) for one in fields(DetectionSettings) if one.name in vars(arguments)}
+    return DetectionSettings(**{**given, "matching": tuple(dict.fromkeys(matching))})
 
 
 def whole_number(text: str) -> int:

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
-from mm_metrics_plugin.functional.false_positives import BACKGROUND_TYPES
-from mm_metrics_plugin.functional.matching import PROTOCOLS
+from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.ground_truth import ImageId, listing
 from mm_metrics_plugin.io.joining import Joined
 from mm_metrics_plugin.io.shares import image_order
 from mm_metrics_plugin.io.state_file import read_state, write_state
 from mm_metrics_plugin.io.tally import Tally
-from mm_metrics_plugin.states.base import State, StateGroup, merge_all
-from mm_metrics_plugin.states.boxes import BoxState
-from mm_metrics_plugin.states.detection import DetectionState, suppress
+from mm_metrics_plugin.settings import DetectionSettings
+from mm_metrics_plugin.states.base import merge_all
+from mm_metrics_plugin.states.detection import DetectionState
 
 KIND = "detection"
-MOST_RESAMPLES = 1_000_000  # as on the command line
-MOST_SIZE_EDGES = 1000
 Entry = Mapping[str, Any]
 
 
@@ -49,13 +45,14 @@ class Part:
             folders of a config.
         truth_inside: Whether the ground truth came with the results.
         versions: By which versions of what it was read.
-        state: ``boxes``, and the counts of every protocol.
+        state: What was matched and counted; images are at their place in ``image_ids``.
+        allow_missing: Whether images without results were allowed.
         image_sizes: Height and width of the images, by id, where known.
     """
 
     name: str
     classes: Tuple[str, ...]
-    settings: Mapping[str, Any]
+    settings: DetectionSettings
     image_ids: Tuple[ImageId, ...]
     image_names: Mapping[ImageId, str]
     detections: Tally
@@ -64,29 +61,18 @@ class Part:
     truths: Tuple[Entry, ...]
     truth_inside: bool
     versions: Tuple[Entry, ...]
-    state: StateGroup
+    state: DetectionState
+    allow_missing: bool = False
     image_sizes: Mapping[ImageId, Tuple[int, int]] = field(default_factory=dict)
-
-    @property
-    def boxes(self) -> BoxState:
-        """The boxes themselves."""
-        return self.state["boxes"]  # type: ignore[return-value]
 
     @property
     def images_elsewhere(self) -> int:
         """How many images of the ground truth are not in this part."""
         return sum(one["images"] for one in self.truths) - len(self.image_ids)
 
-    def batch(self) -> DetectionBatch:
-        """Detections and objects of all images."""
-        return self.boxes.batch(len(self.image_ids))
-
     def keyed(self, places: Sequence[int]) -> Part:
-        """The part with other keys for its images: ``places`` in the order of ``image_ids``."""
-        boxes = self.boxes.renumbered(np.array(places, dtype=np.int64))
-        state = self.state.empty()
-        state.members = {**self.state.members, "boxes": boxes}
-        return replace(self, state=state)
+        """The part with its images at other places: ``places`` in the order of ``image_ids``, ascending."""
+        return replace(self, state=self.state.renumbered(np.array(places, dtype=np.int64)))
 
     def inputs(self) -> Dict[str, Any]:
         """Which files were read, as the report names them."""
@@ -104,35 +90,24 @@ def _one_or_all(entries: Sequence[Any]) -> Any:
     return entries[0] if len(entries) == 1 else list(entries)
 
 
-def empty_state(num_classes: int, settings: Mapping[str, Any], boxes: BoxState) -> StateGroup:
-    """What is kept of every image. The protocols are counted by the state that DetectionPRF counts with."""
-    protocols = {
-        protocol: DetectionState(
-            num_classes,
-            protocol=protocol,
-            iou_threshold=settings["tp_iou_thr"],
-            score_threshold=settings["score_thr"],
-        )
-        for protocol in settings["matching"]
-    }
-    return StateGroup(boxes=boxes, **protocols)
+def empty_state(num_classes: int, settings: DetectionSettings, worst_images: Optional[int]) -> DetectionState:
+    """What is kept of every image."""
+    table = "none" if settings.matrix_only else "full"
+    return DetectionState(num_classes, settings, table=table, worst_images=worst_images)
 
 
 def part_of(
     joined: Joined,
-    settings: Mapping[str, Any],
+    settings: DetectionSettings,
     *,
     results: Sequence[Entry],
     truth: Entry,
     truth_inside: bool,
     versions: Entry,
+    allow_missing: bool = False,
+    worst_images: Optional[int] = None,
 ) -> Part:
-    """Count what was joined."""
-    batch, size, tally = joined.batch, len(joined.classes), joined.detections
-    if settings["nms_iou_thr"] is not None:
-        kept = suppress(batch.detections, num_classes=size, iou_threshold=settings["nms_iou_thr"])
-        tally = tally.then("removed by NMS", len(batch.detections) - len(kept))
-        batch = replace(batch, detections=kept)
+    """Match and count what was joined."""
     ordered = image_order(joined.image_ids)
     place = {image_id: at for at, image_id in enumerate(ordered)}
     order = np.array([place[image_id] for image_id in joined.image_ids], dtype=np.int64)
@@ -143,13 +118,14 @@ def part_of(
         settings=settings,
         image_ids=tuple(ordered),
         image_names=dict(zip(joined.image_ids, joined.image_names)),
-        detections=tally,
+        detections=joined.detections,
         missing_images=joined.missing_images,
         results=tuple(results),
         truths=(truth,),
         truth_inside=truth_inside,
         versions=(versions,),
-        state=empty_state(size, settings, BoxState.like(batch)).update(batch, order),
+        state=empty_state(len(joined.classes), settings, worst_images).update(joined.batch, order),
+        allow_missing=allow_missing,
         image_sizes={image_id: (height, width) for image_id, (height, width) in zip(joined.image_ids, sizes)},
     )
 
@@ -185,7 +161,7 @@ def renumber(parts: Sequence[Part]) -> Tuple[Tuple[ImageId, ...], List[Part]]:
     return tuple(ordered), [part.keyed([place[image_id] for image_id in part.image_ids]) for part in parts]
 
 
-def with_state(parts: Sequence[Part], image_ids: Sequence[ImageId], state: State) -> Part:
+def with_state(parts: Sequence[Part], image_ids: Sequence[ImageId], state: DetectionState) -> Part:
     """The part whose images and state are given, with everything else taken together from the parts."""
     first = parts[0]
     truths = _distinct([one for part in parts for one in part.truths])
@@ -200,7 +176,7 @@ def with_state(parts: Sequence[Part], image_ids: Sequence[ImageId], state: State
         results=tuple(_distinct([one for part in parts for one in part.results])),
         truths=tuple(truths),
         versions=tuple(_different([one for part in parts for one in part.versions])),
-        state=state,  # type: ignore[arg-type]
+        state=state,
     )
 
 
@@ -220,14 +196,17 @@ def _check_alike(first: Part, other: Part) -> None:
         raise ResultFileError(
             f"{both}: are of different classes ({listing('class', first.classes)}; {listing('class', other.classes)})"
         )
-    for key in sorted({*first.settings, *other.settings}):
-        mine, theirs = first.settings.get(key), other.settings.get(key)
+    for key, mine in report_settings(first).items():
+        theirs = report_settings(other)[key]
         if mine != theirs:
             raise ResultFileError(f"{both}: were made with different settings ('{key}' is {mine!a} and {theirs!a})")
     if first.truth_inside != other.truth_inside:
         raise ResultFileError(f"{both}: only one of them carries its ground truth inside the results")
-    if first.boxes.kind != other.boxes.kind:
-        raise ResultFileError(f"{both}: give their boxes in different ways, as .pkl and .json results do")
+
+
+def report_settings(part: Part) -> Dict[str, Any]:
+    """The settings as the report names them."""
+    return {**part.settings.to_dict(), "allow_missing": part.allow_missing}
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -238,7 +217,9 @@ def header_of(part: Part) -> Dict[str, Any]:
     return {
         "kind": KIND,
         "classes": list(part.classes),
-        "settings": dict(part.settings),
+        "settings": part.settings.to_dict(),
+        "allow_missing": part.allow_missing,
+        "worst_images": part.state.worst_images,
         "image_ids": list(part.image_ids),
         "image_names": [part.image_names[image_id] for image_id in part.image_ids],
         "image_sizes": [part.image_sizes.get(image_id, (0, 0)) for image_id in part.image_ids],
@@ -248,11 +229,6 @@ def header_of(part: Part) -> Dict[str, Any]:
         "truths": [dict(one) for one in part.truths],
         "truth_inside": part.truth_inside,
         "versions": [dict(one) for one in part.versions],
-        "boxes": {
-            "box_format": part.boxes.box_format,
-            "object_box_format": part.boxes.object_box_format,
-            "areas": part.boxes.areas,
-        },
     }
 
 
@@ -271,7 +247,6 @@ def read_part(path: str) -> Part:
     header, arrays = read_state(path)
     try:
         part = part_of_header(name, header)
-        _check_settings(part.settings)
         if not part.image_ids:  # else the matrices are in the file
             check_num_classes(len(part.classes), name, Path(path).stat().st_size, labels_only=False)
         if len(set(part.image_ids)) < len(part.image_ids):
@@ -295,7 +270,7 @@ def part_of_header(name: str, header: Mapping[str, Any]) -> Part:
     if header["kind"] != KIND:
         raise ValueError(f"it is of kind {header['kind']!a}")
     tally = header["detections"]
-    settings = dict(header["settings"])
+    settings = DetectionSettings.from_dict(header["settings"])
     return Part(
         name=name,
         classes=tuple(map(str, header["classes"])),
@@ -308,7 +283,8 @@ def part_of_header(name: str, header: Mapping[str, Any]) -> Part:
         truths=tuple(header["truths"]),
         truth_inside=bool(header["truth_inside"]),
         versions=tuple(header["versions"]),
-        state=empty_state(len(header["classes"]), settings, BoxState(**header["boxes"])),
+        state=empty_state(len(header["classes"]), settings, header["worst_images"]),
+        allow_missing=bool(header["allow_missing"]),
         image_sizes={
             image_id: (int(height), int(width))
             for image_id, (height, width) in zip(header["image_ids"], header.get("image_sizes", ()))
@@ -316,29 +292,14 @@ def part_of_header(name: str, header: Mapping[str, Any]) -> Part:
     )
 
 
-def _check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse settings that the command line does not take: a report with them may take any amount of time."""
-    resamples, matching, edges = settings["resamples"], settings["matching"], settings["size_edges"] or ()
-    if type(resamples) is not int or not 1 <= resamples <= MOST_RESAMPLES:
-        raise ValueError(f"'resamples' must be between 1 and {MOST_RESAMPLES}")
-    if not matching or len(set(matching)) < len(matching) or not set(matching) <= set(PROTOCOLS):
-        raise ValueError(f"'matching' must be some of {PROTOCOLS}, each once")
-    if len(edges) > MOST_SIZE_EDGES:
-        raise ValueError(f"'size_edges' must be at most {MOST_SIZE_EDGES} areas")
-
-
 def _check_state(part: Part) -> None:
     """Refuse arrays that no run could have written, before they lead to a strange error or a wrong number."""
-    batch, size = part.batch(), len(part.classes)
-    for rows in (batch.detections, batch.objects):
-        check_rows(rows, num_classes=size, names=part.image_ids)
-        if len(rows) and rows.image.max() >= len(part.image_ids):
-            raise ValueError("a box belongs to no image")
-    for protocol in part.settings["matching"]:
-        state: Any = part.state[protocol]
-        if state.cells.shape != (1, size + 1, size + 1) or state.cells.dtype != np.int64 or state.counts.ndim != 1:
-            raise ValueError(f"the matrix of {protocol!a} must be {size + 1} by {size + 1} whole numbers")
-        state.tally  # noqa: B018  # raises if a count is missing
-        types = state.false_positives
-        if types.shape != (len(BACKGROUND_TYPES), size) or not np.array_equal(types.sum(axis=0), state.matrix[-1, :-1]):
-            raise ValueError(f"the types of false positives of {protocol!a} must add up to the background row")
+    size = len(part.classes)
+    part.state.check(len(part.image_ids))
+    for name in part.settings.matching:
+        rule = part.state.rule(name)
+        if rule.cells.shape != (1, size + 1, size + 1) or rule.cells.dtype != np.int64:
+            raise ValueError(f"the matrix of {name!a} must be {size + 1} by {size + 1} whole numbers")
+        types = rule.false_positives
+        if types.shape != (len(BACKGROUND_TYPES), size) or not np.array_equal(types.sum(axis=0), rule.matrix[-1, :-1]):
+            raise ValueError(f"the types of false positives of {name!a} must add up to the background row")

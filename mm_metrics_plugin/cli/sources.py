@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from mm_metrics_plugin.io.results import DetectionResults, read_results
 from mm_metrics_plugin.io.shares import share_of_joined, share_of_truth
 from mm_metrics_plugin.io.tally import Tally
 from mm_metrics_plugin.io.test_sets import read_test_set
+from mm_metrics_plugin.settings import DetectionSettings
 
 INSIDE = "-"
 
@@ -42,7 +43,14 @@ class _Told:
     num_classes: int
 
 
-def make_part(arguments: argparse.Namespace, settings: Mapping[str, Any], ranks: Ranks, steps: Steps) -> Part:
+def make_part(
+    arguments: argparse.Namespace,
+    settings: DetectionSettings,
+    ranks: Ranks,
+    steps: Steps,
+    *,
+    worst_images: Optional[int] = None,
+) -> Part:
     """Everything that is known of all images, from the files named on the command line.
 
     Args:
@@ -50,11 +58,12 @@ def make_part(arguments: argparse.Namespace, settings: Mapping[str, Any], ranks:
         settings: What was asked for.
         ranks: The processes that work on it.
         steps: To show how far it got.
+        worst_images: Keep examples for a page, and of the worst images so many in each order; None: none.
     """
     parts: List[Part] = []
     reader, error = None, None
     try:
-        reader = _Reader(arguments, settings, ranks, steps)
+        reader = _Reader(arguments, settings, ranks, steps, worst_images)
     except Exception as caught:  # raised on every process by the exchange
         error = caught
     told = ranks.exchange(None if reader is None else reader.told(), error)
@@ -108,8 +117,16 @@ def class_order(arguments: argparse.Namespace, joined: Joined) -> str:
 class _Reader:
     """What this process reads: of one file a share of the images, of several files some of the files."""
 
-    def __init__(self, arguments: argparse.Namespace, settings: Mapping[str, Any], ranks: Ranks, steps: Steps) -> None:
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        settings: DetectionSettings,
+        ranks: Ranks,
+        steps: Steps,
+        worst_images: Optional[int],
+    ) -> None:
         self.arguments, self.settings, self.ranks, self.steps = arguments, settings, ranks, steps
+        self.worst_images = worst_images
         self.several = len(arguments.results) > 1
         self.inside = arguments.truth == INSIDE
         self.partial = arguments.save_state is not None and not arguments.allow_missing
@@ -183,6 +200,8 @@ class _Reader:
             },
             truth_inside=self.inside,
             versions=self.versions,
+            allow_missing=self.arguments.allow_missing,
+            worst_images=self.worst_images,
         )
 
     def _rest(self, told: Sequence[_Told]) -> Optional[Joined]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
-from mm_metrics_plugin.functional.false_positives import BACKGROUND_TYPES
+from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection_analysis import DetectionAnalysis
@@ -115,8 +115,8 @@ def protocol_report(
         objects: (C,) how many objects of each class there are.
         detections: (C,) how many detections of each class were used.
         counts: What else was counted.
-        background_types: (3, C) of
-            :func:`~mm_metrics_plugin.functional.false_positives.count_background_types`.
+        background_types: (3, C) the background row by type, as
+            :class:`~mm_metrics_plugin.functional.detection.confusion_rules.RuleCounts` has it.
         empty: The value of a rate whose denominator is 0. NaN leaves the class out of the means.
 
     Example:

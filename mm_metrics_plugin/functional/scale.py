@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.detection.data import DetectionBatch, GroundTruths
-from mm_metrics_plugin.functional.matching import match
+from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.settings import DetectionSettings
 
 
 def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_classes: int) -> Tuple[int, int]:
@@ -21,14 +24,20 @@ def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_c
     Example:
         >>> batch = DetectionBatch.from_images(
         ...     boxes=[[[0, 0, 10, 10]]], scores=[[0.9]], labels=[[0]],
-        ...     object_boxes=[[[0, 0, 20, 20]]], object_labels=[[0]])
+        ...     gt_boxes=[[[0, 0, 20, 20]]], gt_labels=[[0]])
         >>> overlaps_by_scale(batch, np.array([[2.0, 2.0]]), num_classes=1)
         (0, 1)
     """
-    objects = batch.objects
-    back = GroundTruths(objects.image, objects.boxes / np.tile(scale_factors, 2)[objects.image], objects.labels)
+    gts = batch.ground_truths
+    scaled = gts.boxes.array / np.tile(scale_factors, 2)[gts.image]
+    settings = DetectionSettings(matching=("agnostic",))
     as_is, rescaled = (
-        int(match(batch.detections, there, num_classes=num_classes, protocol="agnostic").matrix[:-1, :-1].sum())
-        for there in (objects, back)
+        int(
+            match_images(replace(batch, ground_truths=there), settings, num_classes=num_classes, table="none")
+            .rules["agnostic"]
+            .matrix[:-1, :-1]
+            .sum()
+        )
+        for there in (gts, replace(gts, geometry=Boxes(scaled)))
     )
     return as_is, rescaled

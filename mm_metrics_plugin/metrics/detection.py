@@ -14,17 +14,16 @@ from mmengine.logging import print_log
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.coco_ap import COCO_RANGE, APSettings, average_precision
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
-from mm_metrics_plugin.functional.curves import detection_curves
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, check_rows
+from mm_metrics_plugin.functional.detection.average_precision import average_precision
+from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.detection.operating_points import operating_points
+from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
 from mm_metrics_plugin.functional.detection_report import BACKGROUND, protocol_report
-from mm_metrics_plugin.functional.intervals import TOO_FEW, bootstrap_detection
-from mm_metrics_plugin.functional.matching import PROTOCOLS
 from mm_metrics_plugin.functional.matrix_view import MatrixView, matrix_view
-from mm_metrics_plugin.functional.operating_points import Rule, operating_points
 from mm_metrics_plugin.functional.scale import overlaps_by_scale
-from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, COCO_MAX_DETS, ScoredMatches
+from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW, bootstrap_ci
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
 from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
@@ -34,9 +33,8 @@ from mm_metrics_plugin.metrics.options import check_choice, check_together, zero
 from mm_metrics_plugin.metrics.prf import REMEDY
 from mm_metrics_plugin.report.sentences import truncation_message
 from mm_metrics_plugin.report.tables import matrix_rows
-from mm_metrics_plugin.states.base import State, StateGroup
-from mm_metrics_plugin.states.detection import DetectionState, ImageBatch
-from mm_metrics_plugin.states.scored_matches import ScoredMatchState
+from mm_metrics_plugin.settings import COCO_IOU_THRS, COCO_MAX_DETS, MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.states.detection import DetectionState, ImageBatch, RuleState
 
 # So many resized images are looked at for objects in the wrong pixels; more would only cost time.
 _SCALE_CHECKED = 64
@@ -131,20 +129,26 @@ class DetectionPRF(StreamingMetric):
         prefix: Optional[str] = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        check_choice("matching", matching, PROTOCOLS)
+        check_choice("matching", matching, MATCHING_RULES)
         check_choice("average", average, ("macro", "micro", "weighted"))
         self._zero_division = zero_division_value(zero_division)
+        self.settings = DetectionSettings(
+            score_thr=score_thr,
+            iou_thr=iou_thr,
+            nms_iou_thr=nms_iou_thr,
+            matching=(matching,),
+            iou_thrs=COCO_IOU_THRS if ap else (iou_thr,),
+            area_edges=(),
+            max_dets=max_dets,
+            operating_point=operating_point,
+            ci=ci,
+            resamples=resamples,
+            seed=seed,
+        )
         check_together(
             ci is None or zero_division == "skip",
             f"ci goes with zero_division='skip' (found {zero_division!r})",
         )
-        check_together(0 < iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {iou_thr})")
-        check_together(
-            nms_iou_thr is None or 0 <= nms_iou_thr <= 1, f"nms_iou_thr must lie in 0 to 1 (found {nms_iou_thr})"
-        )
-        check_together(max_dets >= 1, f"max_dets must be at least 1 (found {max_dets})")
-        check_together(ci is None or 0 < ci < 1, f"ci must lie between 0 and 1 (found {ci})")
-        check_together(resamples >= 1, f"resamples must be at least 1 (found {resamples})")
         check_together(
             ci is None or (matching == "coco" and average != "weighted"),
             f"ci goes with matching='coco' and average='macro' or 'micro' (found {matching!r} and {average!r})",
@@ -153,12 +157,7 @@ class DetectionPRF(StreamingMetric):
             operating_point is None or matching == "coco",
             f"operating_point goes with matching='coco' (found {matching!r})",
         )
-        if operating_point is not None:
-            Rule.parse(operating_point)  # a rule that cannot be read is told now, not after the first epoch
-        self.score_thr = score_thr
-        self.iou_thr = iou_thr
         self.matching = matching
-        self.nms_iou_thr = nms_iou_thr
         self.average = average
         self.zero_division = zero_division
         self.classwise = classwise
@@ -166,11 +165,6 @@ class DetectionPRF(StreamingMetric):
         self.confusion_matrix = confusion_matrix
         self.outfile_prefix = outfile_prefix
         self.ap = ap
-        self.max_dets = max_dets
-        self.ci = ci
-        self.operating_point = operating_point
-        self.resamples = resamples
-        self.seed = seed
         self.ann_file = ann_file
         self._scale_seen = np.zeros(3, dtype=np.int64)  # images looked at, right as they are, right if scaled back
 
@@ -214,46 +208,25 @@ class DetectionPRF(StreamingMetric):
             )
         return known
 
-    def empty_state(self) -> State:
-        """The matrix, records for AP if it is wanted, and for intervals and curves what each detection was worth."""
-        counts = DetectionState(
-            self._classes,
-            protocol=self.matching,
-            iou_threshold=self.iou_thr,
-            score_threshold=self.score_thr,
-            nms_iou_threshold=self.nms_iou_thr,
-            average_precision=self._ap_settings() if self.ap else None,
-        )
+    def empty_state(self) -> DetectionState:
+        """The matrix; for average precision, intervals and curves also every detection, matched."""
         curves = self.matching == "coco" and any(map(self.wants, _CURVES))
-        if self.ci is None and self.operating_point is None and not curves:
-            return counts
-        members: Dict[str, State] = {"counts": counts, "matches": self._match_state((self.iou_thr,))}
-        if self.ap and self.ci is not None:
-            members["average_precision"] = self._match_state(COCO_IOU_THRESHOLDS)
-        return StateGroup(**members)
-
-    def _ap_settings(self) -> APSettings:
-        """No more than the keys tell: they speak of objects of all sizes."""
-        return APSettings(self._classes, area_ranges={"all": COCO_RANGE}, max_detections=(self.max_dets,))
-
-    def _match_state(self, iou_thresholds: Sequence[float]) -> ScoredMatchState:
-        return ScoredMatchState(
-            self._classes,
-            iou_thresholds=iou_thresholds,
-            nms_iou_threshold=self.nms_iou_thr,
-            max_dets=self.max_dets,
-        )
+        if self.settings.ci is not None or self.settings.operating_point is not None or curves:
+            table = "scores"
+        else:
+            table = "ap" if self.ap else "none"
+        return DetectionState(self._classes, self.settings, table=table)
 
     def read(self, samples: Sequence[Mapping]) -> ImageBatch:
-        """The boxes of a batch of images, laid flat."""
+        """The detections and ground truths of a batch of images."""
 
         def name(index: int) -> str:
             return self.sample_name(samples[index], index)
 
         batch = read_images(samples, name)
         images = [name(index) for index in range(len(samples))]
-        check_rows(batch.detections, num_classes=self._classes, names=images)
-        check_rows(batch.objects, num_classes=self._classes, names=images)
+        batch.detections.check(num_classes=self._classes, names=images)
+        batch.ground_truths.check(num_classes=self._classes, names=images)
         self._check_scale(samples, batch)
         return ImageBatch(batch, self._order(samples))
 
@@ -287,8 +260,8 @@ class DetectionPRF(StreamingMetric):
         as_is, rescaled = overlaps_by_scale(batch, factors, num_classes=self._classes)
         self._scale_seen += (resized, as_is, rescaled)
         shapes = np.array([(sample.get("ori_shape") or (np.inf, np.inf))[:2] for sample in samples])
-        shapes = shapes[batch.objects.image]
-        outside = int((batch.objects.boxes[:, 2:] > shapes[:, ::-1] + 2).any(axis=1).sum())
+        shapes = shapes[batch.ground_truths.image]
+        outside = int((batch.ground_truths.boxes.array[:, 2:] > shapes[:, ::-1] + 2).any(axis=1).sum())
         if outside or (self._scale_seen[2] >= 5 and self._scale_seen[2] > 3 * self._scale_seen[1]):
             self._warned.append(what)
             warnings.warn(
@@ -298,57 +271,51 @@ class DetectionPRF(StreamingMetric):
                 "are scaled back): put LoadAnnotations after Resize in the test pipeline"
             )
 
-    def compute(self, state: State) -> Dict[str, float]:
+    def compute(self, state: DetectionState) -> Dict[str, float]:  # type: ignore[override]
         """The numbers by key."""
-        group = state if isinstance(state, StateGroup) else None
-        if group is not None:
-            state = group["counts"]
-        if not isinstance(state, DetectionState):
-            raise TypeError(f"DetectionPRF computes from a DetectionState (found {type(state).__name__})")
-        num_classes = state.num_classes
-        names = self.class_names(num_classes)
-        result = confusion_report(state.matrix, background=True, empty=self._empty(state))
-        metrics = self._keys(result, names)
-        if state.average_precision is not None:
-            metrics.update(self._average_precision(state, names))
-        if group is not None and self.operating_point is not None:
-            metrics.update(self._operating_point(group["matches"].matches(), names))  # type: ignore[attr-defined]
-        if group is not None and self.ci is not None:
-            metrics.update(self._intervals(group, names))
+        names = self.class_names(state.num_classes)
+        rule = state.rule(self.matching)
+        metrics = self._keys(confusion_report(rule.matrix, background=True, empty=self._empty(rule)), names)
+        table = state.table()
+        if self.ap:
+            metrics.update(self._average_precision(table, names))
+        if self.settings.operating_point is not None:
+            metrics.update(self._operating_point(table, names))
+        if self.settings.ci is not None:
+            metrics.update(self._intervals(table, names))
         return metrics
 
-    def _empty(self, state: DetectionState) -> float:
-        """The value of 0/0. Without any objects and detections nothing has a value."""
-        return self._zero_division if state.matrix.any() else float("nan")
+    def _empty(self, rule: RuleState) -> float:
+        """The value of 0/0. Without any ground truths and detections nothing has a value."""
+        return self._zero_division if rule.matrix.any() else float("nan")
 
     @contextmanager
     def published(self, state: Any) -> Iterator[None]:
         """The matrix in the log and the files, as asked for."""
-        counts: Any = state["counts"] if isinstance(state, StateGroup) else state
-        names = self.class_names(counts.num_classes)
-        with ready_to_write({} if self.outfile_prefix is None else self._files(counts, names)):
+        names = self.class_names(state.num_classes)
+        with ready_to_write({} if self.outfile_prefix is None else self._files(state, names)):
             yield
         if self.confusion_matrix:
-            print_log(_matrix_text(counts.matrix, names), logger="current", level=logging.INFO)
+            print_log(_matrix_text(state.rule(self.matching).matrix, names), logger="current", level=logging.INFO)
 
     def shown(self, state: Any) -> List[Shown]:
         """The confusion matrix; with COCO's matching also the curves of precision, recall and F1."""
-        group = state if isinstance(state, StateGroup) else None
-        counts: Any = state if group is None else group["counts"]
-        matches: Any = None if group is None else group["matches"]
-        names = self.class_names(counts.num_classes)
+        rule, settings = state.rule(self.matching), self.settings
+        names = self.class_names(state.num_classes)
 
         def view() -> MatrixView:
-            title = f"{self.matching}: score >= {self.score_thr:g}, IoU >= {self.iou_thr:g}"
-            return matrix_view(counts.matrix, [*names, BACKGROUND], title=title)
+            title = f"{self.matching}: score >= {settings.score_thr:g}, IoU >= {settings.iou_thr:g}"
+            return matrix_view(rule.matrix, [*names, BACKGROUND], title=title)
 
         def curves() -> Any:
-            return detection_curves(matches.matches(), iou_threshold=self.iou_thr, num_points=_POINTS)
+            return precision_recall_curves(
+                state.table(), iou_thr=settings.iou_thr, num_points=_POINTS, max_dets=settings.max_dets
+            )
 
-        if counts.cells is None:
+        if rule.cells is None:
             return []
         found = [Shown(("confusion_matrix",), names, view)]
-        return found if matches is None else [*found, Shown(_CURVES, names, curves)]
+        return [*found, Shown(_CURVES, names, curves)] if state.table_kind == "scores" else found
 
     def _keys(self, result: ConfusionResult, names: List[str]) -> Dict[str, float]:
         chosen = getattr(result, self.average)
@@ -386,12 +353,11 @@ class DetectionPRF(StreamingMetric):
             )
         return metrics
 
-    def _average_precision(self, state: DetectionState, names: List[str]) -> Dict[str, float]:
-        records = state.records()
-        if records is None:
+    def _average_precision(self, table: Optional[MatchTable], names: List[str]) -> Dict[str, float]:
+        if table is None:
             return {"mAP": np.nan, "mAP_50": np.nan, "mAP_75": np.nan}
-        self._warn_truncated(state.most_detections)
-        result = average_precision(records, state.average_precision)  # type: ignore[arg-type]
+        self._warn_truncated(table.most_detections)
+        result = average_precision(table, max_dets=self.settings.max_dets)
         found = result.to_dict()
         metrics = {key: found[key] for key in ("mAP", "mAP_50", "mAP_75")}
         if self.classwise:
@@ -402,24 +368,24 @@ class DetectionPRF(StreamingMetric):
 
     def _warn_truncated(self, most: int) -> None:
         """Warns once if AP leaves detections out."""
-        message = truncation_message(self.max_dets, most, option="max_dets")
+        message = truncation_message(self.settings.max_dets, most, option="max_dets")
         if message and "max_dets" not in self._warned:
             self._warned.append("max_dets")
             warnings.warn(message)
 
-    def _operating_point(self, matches: Optional[ScoredMatches], names: List[str]) -> Dict[str, float]:
+    def _operating_point(self, table: Optional[MatchTable], names: List[str]) -> Dict[str, float]:
         """The best threshold, and what it gives on the same images and on others."""
         keys = ["threshold", "f_score", "precision", "recall"]
-        if matches is None or matches.num_images < 2:
+        if table is None or table.num_images < 2:
             found = dict.fromkeys([*(f"operating_{key}" for key in keys), "cross_fitted_f_score"], float("nan"))
             per_class = np.full(len(names), np.nan)
         else:
             points = operating_points(
-                matches,
-                rule=self.operating_point or "f1",
-                iou_threshold=self.iou_thr,
-                folds=min(5, matches.num_images),
-                seed=self.seed,
+                table,
+                rule=self.settings.operating_point or "f1",
+                iou_thr=self.settings.iou_thr,
+                folds=min(5, table.num_images),
+                seed=self.settings.seed,
             )
             found = {f"operating_{key}": getattr(points.overall, key) for key in keys}
             found["cross_fitted_f_score"] = points.overall_cross_fitted.f_score
@@ -430,7 +396,7 @@ class DetectionPRF(StreamingMetric):
             found.update(class_values("operating_threshold", names, per_class))
         return found
 
-    def _intervals(self, group: StateGroup, names: List[str]) -> Dict[str, float]:
+    def _intervals(self, table: Optional[MatchTable], names: List[str]) -> Dict[str, float]:
         """The ends of the confidence intervals of every rate that has a key of its own."""
         pooled = "micro_" if self.average == "micro" else ""
         overall = {
@@ -446,19 +412,18 @@ class DetectionPRF(StreamingMetric):
         ends = [f"{key}_{end}" for key in overall for end in ("low", "high")]
         if self.classwise:
             ends += [class_key(f"{key}_{end}", name) for key in per_class for name in names for end in ("low", "high")]
-        matches: Any = group["matches"].matches()  # type: ignore[attr-defined]
-        if matches is None:
+        if table is None:
             return dict.fromkeys(ends, float("nan"))
-        counts = matches.image_counts(score_threshold=self.score_thr, iou_threshold=self.iou_thr)
-        if self.ap:
-            matches = group["average_precision"].matches()  # type: ignore[attr-defined]
-        found = bootstrap_detection(
-            matches,
-            counts=counts,
+        settings = self.settings
+        found = bootstrap_ci(
+            table,
+            score_thr=settings.score_thr,
+            iou_thr=settings.iou_thr,
             average_precision=self.ap,
-            level=self.ci,  # type: ignore[arg-type]
-            resamples=self.resamples,
-            seed=self.seed,
+            max_dets=settings.max_dets,
+            ci=settings.ci or 0.95,
+            resamples=settings.resamples,
+            seed=settings.seed,
         )
         metrics: Dict[str, float] = {}
         few = []
@@ -477,19 +442,20 @@ class DetectionPRF(StreamingMetric):
 
     def _files(self, state: DetectionState, names: List[str]) -> Dict[str, str]:
         """The matrix and the table per class, as JSON and as CSV: what the report says, of this evaluation."""
-        empty = self._empty(state)
-        result = confusion_report(state.matrix, background=True, empty=empty)
+        rule = state.rule(self.matching)
+        empty = self._empty(rule)
+        result = confusion_report(rule.matrix, background=True, empty=empty)
         report = protocol_report(
-            state.protocol,
+            self.matching,
             result.matrix,
             classes=names,
             objects=result.support[:-1],
             detections=result.predicted[:-1],
-            counts=state.tally,
-            background_types=state.false_positives,
+            counts={**state.tally, **rule.tally},
+            background_types=rule.false_positives,
             empty=empty,
         )
-        content = {"protocol": state.protocol, "classes": names, **report.to_dict()}
+        content = {"protocol": self.matching, "classes": names, **report.to_dict()}
         rows = [list(row.values()) for row in content["per_class"]]
         labels = [*names, BACKGROUND]
         files = {

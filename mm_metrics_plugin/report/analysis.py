@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection_report import DetectionReport
 
 KINDS = {
-    "class": "right place, wrong class",
-    "localisation": "right class, wrong place",
+    "classification": "right place, wrong class",
+    "localization": "right class, wrong place",
     "both": "wrong class and place",
     "duplicate": "object found already",
     "background": "nothing is there",
@@ -87,7 +87,7 @@ def _sizes(analysis: DetectionAnalysis) -> Section:
     lines = [
         "an object on the edge of two ranges is in both, as in COCO; every range is matched on its own, so TP and FP "
         "of the ranges need not add up to those of all objects",
-        f"TP and FP of all detections at score >= {analysis.score_threshold:g}; mAP uses at most {analysis.max_dets} "
+        f"TP and FP of all detections at score >= {analysis.score_thr:g}; mAP uses at most {analysis.max_dets} "
         "detections per class and image",
     ]
     return Section("Results by object size (area in square pixels)", lines, (header, rows))
@@ -110,9 +110,9 @@ def _errors(analysis: DetectionAnalysis) -> Section:
     errors: Any = analysis.errors
     counted = analysis.error_totals
     rows = [
-        [f"{kind}: {words}", counted[kind], errors.totals[kind], errors.gains[kind]] for kind, words in KINDS.items()
+        [f"{kind}: {words}", counted[kind], errors.totals[kind], errors.dap[kind]] for kind, words in KINDS.items()
     ]
-    header = ["error type", f"score >= {analysis.score_threshold:g}", "all detections", "dAP"]
+    header = ["error type", f"score >= {analysis.score_thr:g}", "all detections", "dAP"]
     return Section("Error types (TIDE)", error_lines(analysis), (header, rows))
 
 
@@ -120,9 +120,9 @@ def main_errors(analysis: DetectionAnalysis) -> Section:
     """The error types in short: how many at the score threshold, and what fixing them would gain."""
     errors: Any = analysis.errors
     counted = analysis.error_totals
-    header = ["error type", f"score >= {analysis.score_threshold:g}", "dAP"]
-    rows = [[f"{kind}: {words}", counted[kind], errors.gains[kind]] for kind, words in KINDS.items()]
-    line = f"dAP: AP at IoU {errors.iou_threshold:g} gained by fixing all errors of this type"
+    header = ["error type", f"score >= {analysis.score_thr:g}", "dAP"]
+    rows = [[f"{kind}: {words}", counted[kind], errors.dap[kind]] for kind, words in KINDS.items()]
+    line = f"dAP: AP at IoU {errors.iou_thr:g} gained by fixing all errors of this type"
     return Section("Error types (TIDE)", [line], (header, rows))
 
 
@@ -130,16 +130,15 @@ def error_lines(analysis: DetectionAnalysis) -> List[str]:
     """Which detections the columns of the error types are about, and what they add up to."""
     errors: Any = analysis.errors
     overall = analysis.sizes.figures()["all"]
-    limit = "without a limit per image" if errors.max_dets is None else f"at most {errors.max_dets} per image"
     return [
-        f"score >= {analysis.score_threshold:g}: counted as the confusion matrix of coco; the errors of "
+        f"score >= {analysis.score_thr:g}: counted as the confusion matrix of coco; the errors of "
         f"detections add up to FP ({overall['fp']:,}), missed objects and confusions in the matrix to FN "
         f"({overall['objects'] - overall['tp']:,})",
-        "in terms of the false positives by type: class = confusion + confusion with a matched object; localisation + "
+        "in terms of the false positives by type: classification = confusion + confusion with a matched object; localization + "
         "both + background = background",
-        f"all detections: TIDE's counts of all {errors.detections:,} detections, whatever their score, {limit}",
+        f"all detections: TIDE's counts of all {errors.detections:,} detections, whatever their score, without a limit per image",
         f"dAP: the AP gained by fixing all errors of a type, of all detections as well; their AP at IoU "
-        f"{errors.iou_threshold:g} is {cell(errors.average_precision)}",
+        f"{errors.iou_thr:g} is {cell(errors.average_precision)}",
     ]
 
 

@@ -114,7 +114,7 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
     lines = [f"{report.images:,} images, the same for all runs; differences in percentage points"]
     if report.kind == "detection":
         lines.append(
-            f"precision, recall and F1 at score >= {settings['score_thr']:g}, IoU >= {settings['tp_iou_thr']:g}"
+            f"precision, recall and F1 at score >= {settings['score_thr']:g}, IoU >= {settings['iou_thr']:g}"
         )
         lines.append(f"AP uses at most {settings['max_dets']} detections per class and image (max_dets)")
     else:

@@ -133,7 +133,7 @@ def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
         "task": "task",
         "task_reason": "reason for the task",
         "score_thr": "score threshold",
-        "tp_iou_thr": "least overlap (IoU)",
+        "iou_thr": "least overlap (IoU)",
         "nms_iou_thr": "duplicates removed above IoU",
         "max_dets": "detections per class and image in AP (max_dets)",
         "level": "confidence level",

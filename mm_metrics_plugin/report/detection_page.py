@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from mm_metrics_plugin.functional.boxes import xyxy_to_xywh
+from mm_metrics_plugin.functional.detection.examples import Examples, Members
 from mm_metrics_plugin.functional.detection_report import matrix_entries
 from mm_metrics_plugin.report.analysis import KINDS, asked_sections, error_lines, size_range
 from mm_metrics_plugin.report.page import file_entries, grouped_sections, input_settings
 from mm_metrics_plugin.report.sentences import PROTOCOLS, max_dets_lines
 from mm_metrics_plugin.report.tables import FALSE_POSITIVE_TITLES
+from mm_metrics_plugin.settings import MATCHING_RULES
 from mm_metrics_plugin.version import __version__
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.functional.cell_members import CellMembers
-    from mm_metrics_plugin.functional.detection_batch import DetectionBatch
     from mm_metrics_plugin.functional.detection_report import DetectionReport
-    from mm_metrics_plugin.functional.threshold_counts import ThresholdCounts
-    from mm_metrics_plugin.functional.worst_images import WorstImages
+    from mm_metrics_plugin.functional.detection.pr_curves import ThresholdSweep
 
 MOST_DRAWN = 200  # rows of a matrix that is drawn; a larger one has cells smaller than pixels
 COLUMNS = ("objects", "detections", "tp", "fp", "fn", "precision", "recall", "f1", *FALSE_POSITIVE_TITLES)
@@ -45,40 +43,45 @@ class Gallery:
 
 def page_data(
     report: DetectionReport,
-    batch: DetectionBatch,
+    examples: Optional[Examples],
     *,
-    members: Mapping[str, CellMembers],
-    thresholds: Optional[ThresholdCounts],
+    thresholds: Optional[ThresholdSweep],
     image_names: Sequence[str],
 ) -> Dict[str, Any]:
     """What the scripts of the page read.
 
     Args:
         report: The numbers.
-        batch: The boxes.
-        members: What is in the cells of every protocol's matrix.
+        examples: What is in the cells of every matrix; None without images.
         thresholds: What is counted where the slider can stand.
         image_names: What images are called.
     """
-    named: List[np.ndarray] = []
+    members = Members(*([np.empty(0)] * len(Members._fields))) if examples is None else examples.members
+    images = np.unique(members.image).astype(np.int64)
     tables: Dict[str, Any] = {}
-    for what, rows in (("detection", batch.detections), ("object", batch.objects)):
+    places: Dict[str, np.ndarray] = {}
+    for what, index, label, box in (
+        ("detection", members.det_index, members.label, members.box),
+        ("object", members.gt_index, members.gt_label, members.gt_box),
+    ):
         # Only the boxes that are listed somewhere, each once.
-        name = "best_object" if what == "object" else what  # which holds the objects of all pairs as well
-        listed = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(getattr(m, name) for m in members.values())]))
-        listed = listed[listed >= 0]
-        boxes = rows.boxes[listed] if rows.box_format == "xywh" else xyxy_to_xywh(rows.boxes[listed])
-        tables[f"{what}s"] = {"image": rows.image[listed], "label": rows.labels[listed], "box": np.round(boxes, 1)}
+        listed = np.flatnonzero(index >= 0)
+        key = np.stack([members.image[listed], index[listed]], axis=1).astype(np.int64).reshape(-1, 2)
+        _, first, place = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        rows = listed[first]
+        places[what] = np.full(len(index), -1)
+        places[what][listed] = place.reshape(-1)
+        tables[f"{what}s"] = {
+            "image": np.searchsorted(images, members.image[rows]),
+            "label": label[rows],
+            "box": np.round(box[rows], 1),
+        }
         if what == "detection":
-            tables[f"{what}s"]["score"] = np.round(batch.detections.scores[listed].astype(np.float64), 4)
-        named.append(listed)
-    images = np.unique(np.concatenate([tables[name]["image"] for name in ("detections", "objects")]))
-    for table in (tables["detections"], tables["objects"]):
-        table["image"] = np.searchsorted(images, table["image"])
+            tables["detections"]["score"] = np.round(members.score[rows], 4)
     return {
         "labels": report.labels,
         "score": report.settings["score_thr"],
-        "protocols": [_protocol(one, members[one.protocol], named) for one in report.protocols],
+        "protocols": [_protocol(one, members, places) for one in report.protocols],
         **tables,
         "images": [image_names[image] for image in images.tolist()],
         "image_numbers": images,
@@ -86,31 +89,27 @@ def page_data(
     }
 
 
-def _protocol(one: Any, members: CellMembers, named: Sequence[np.ndarray]) -> Dict[str, Any]:
-    places = [
-        np.where(rows < 0, -1, np.searchsorted(known, rows))
-        for rows, known in zip((members.detection, members.best_object), named)
-    ]
+def _protocol(one: Any, members: Members, places: Mapping[str, np.ndarray]) -> Dict[str, Any]:
+    rows = np.flatnonzero(members.rule == MATCHING_RULES.index(one.protocol))
     entries = matrix_entries(one.result.matrix, most=MOST_DRAWN)
     return {
         "name": one.protocol,
         "matrix": entries["confusion_matrix"],
         "cells": entries["confusion_cells"],
         "columns": {name: one.columns[name] for name in COLUMNS},
-        "cell": members.cell,
-        "detection": places[0],
-        "object": places[1],
-        "overlap": np.round(members.best_overlap, 3),
-        "background_type": members.background_type,
+        "cell": members.cell[rows],
+        "detection": places["detection"][rows],
+        "object": places["object"][rows],
+        "overlap": np.round(members.overlap[rows].astype(np.float64), 3),
+        "background_type": members.background_type[rows],
     }
 
 
 def page_context(
     report: DetectionReport,
-    batch: DetectionBatch,
+    examples: Optional[Examples],
     *,
-    worst: WorstImages,
-    thresholds: Optional[ThresholdCounts],
+    thresholds: Optional[ThresholdSweep],
     gallery: Optional[Gallery],
     image_names: Sequence[str],
 ) -> Dict[str, Any]:
@@ -137,7 +136,7 @@ def page_context(
         "files": file_entries(report.inputs, ("truth", "results")),
         "versions": report.inputs["versions"] if isinstance(report.inputs["versions"], dict) else {},
         "settings": {**_settings(report.settings), **input_settings(report.inputs, "results")},
-        "gallery": None if gallery is None else _gallery(report, batch, worst, gallery, image_names),
+        "gallery": None if gallery is None or examples is None else _gallery(report, examples, gallery, image_names),
         "remarks": report.remarks,
     }
 
@@ -184,7 +183,7 @@ def _cards(report: DetectionReport, first: Any) -> List[Dict[str, Any]]:
     ]
 
 
-def _class_rows(report: DetectionReport, first: Any, thresholds: Optional[ThresholdCounts]) -> List[Dict[str, Any]]:
+def _class_rows(report: DetectionReport, first: Any, thresholds: Optional[ThresholdSweep]) -> List[Dict[str, Any]]:
     """The table per class at the report's own threshold."""
     columns = {name: np.asarray(first.columns[name]).tolist() for name in COLUMNS}
     if report.analysis is not None and thresholds is not None:
@@ -200,7 +199,7 @@ def _errors(report: DetectionReport) -> Optional[Dict[str, Any]]:
     errors = None if analysis is None else analysis.errors
     if analysis is None or errors is None:
         return None
-    most = max([*errors.gains.values(), 1e-12])
+    most = max([*errors.dap.values(), 1e-12])
     counted = analysis.error_totals
     return {
         "lines": error_lines(analysis),
@@ -210,7 +209,7 @@ def _errors(report: DetectionReport) -> Optional[Dict[str, Any]]:
                 "words": words,
                 "at_score_thr": counted[kind],
                 "count": errors.totals[kind],
-                "gain": errors.gains[kind],
+                "gain": errors.dap[kind],
                 "of_most": most,
             }
             for kind, words in KINDS.items()
@@ -228,31 +227,30 @@ def _sizes(report: DetectionReport) -> Optional[List[Dict[str, Any]]]:
 def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
     names = {
         "score_thr": "least confidence",
-        "tp_iou_thr": "least overlap (IoU)",
+        "iou_thr": "least overlap (IoU)",
         "nms_iou_thr": "duplicates removed above IoU",
         "max_dets": "detections per class and image in AP (max_dets)",
         "operating_point": "best threshold by",
         "ci": "confidence level",
-        "size_edges": "size edges",
+        "area_edges": "area edges",
     }
     shown = {words: settings[key] for key, words in names.items() if settings.get(key) is not None}
     return {**shown, "matching": ", ".join(settings["matching"])}
 
 
 def _gallery(
-    report: DetectionReport, batch: DetectionBatch, worst: WorstImages, gallery: Gallery, image_names: Sequence[str]
+    report: DetectionReport, examples: Examples, gallery: Gallery, image_names: Sequence[str]
 ) -> Dict[str, Any]:
     pictures = []
+    place = {image: at for at, image in enumerate(examples.images.image.tolist())}
+    kinds = ("right", "wrong", "lost")
     for image, picture in gallery.pictures.items():
         boxes: List[Dict[str, Any]] = []
-        for kind, mask in (("right", worst.right), ("wrong", worst.wrong), ("lost", worst.lost)):
-            rows: Any = batch.objects if kind == "lost" else batch.detections
-            chosen = rows.take(np.flatnonzero(mask & (rows.image == image)))
-            corners = chosen.boxes if chosen.box_format == "xywh" else xyxy_to_xywh(chosen.boxes)
-            scores = getattr(chosen, "scores", np.full(len(chosen), np.nan)).tolist()
-            for box, label, score in zip(np.round(corners, 1).tolist(), chosen.labels.tolist(), scores):
-                text = report.classes[label] + ("" if score != score else f" {score:.2f}")
-                boxes.append({"kind": kind, "box": box, "text": text})
+        rows = np.flatnonzero(examples.boxes.image == image)
+        columns = (examples.boxes.kind, np.round(examples.boxes.box, 1), examples.boxes.label, examples.boxes.score)
+        for kind, box, label, score in zip(*(column[rows].tolist() for column in columns)):
+            text = report.classes[label] + ("" if score != score else f" {score:.2f}")
+            boxes.append({"kind": kinds[kind], "box": box, "text": text})
         pictures.append(
             {
                 "image": image,
@@ -260,8 +258,8 @@ def _gallery(
                 "uri": picture.uri,
                 "size": picture.size,
                 "boxes": boxes,
-                "missed": int(worst.missed[image]),
-                "confidence": float(worst.confidence[image]),
+                "missed": int(examples.images.missed[place[image]]),
+                "confidence": float(examples.images.confidence[place[image]]),
                 "by_missed": _place(gallery.by_missed, image),
                 "by_confidence": _place(gallery.by_confidence, image),
             }

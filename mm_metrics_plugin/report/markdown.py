@@ -38,7 +38,7 @@ def detection_markdown(report: DetectionReport) -> str:
         lines += _matrix(one.result.matrix.tolist(), report.labels)
         if one.protocol != "mmdet":  # which has no match that could be taken already
             lines += ["", "False positives by type:", "", *table(*false_positive_table(one.columns))]
-            lines += ["", *_items(false_positive_lines(report.settings["tp_iou_thr"]))]
+            lines += ["", *_items(false_positive_lines(report.settings["iou_thr"]))]
     means = {one.protocol: mean_rows(one.means, one.micro) for one in report.protocols}
     names = next(iter(means.values()))
     lines += ["", "## Means (macro: over classes; micro: pooled)", ""]

@@ -84,7 +84,7 @@ def opening(report: DetectionReport) -> List[str]:
         *(tally_sentence(words, report.counts[what]) for what, words in _COUNTED.items()),
         *class_order_lines(report.inputs),
         *joined_by_lines(report.inputs.get("results", ()), "image"),
-        f"score threshold {settings['score_thr']:g}, IoU threshold {settings['tp_iou_thr']:g}"
+        f"score threshold {settings['score_thr']:g}, IoU threshold {settings['iou_thr']:g}"
         + ("" if nms is None else f", NMS above IoU {nms:g}"),
     ]
 

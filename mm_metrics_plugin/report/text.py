@@ -243,7 +243,7 @@ def _print_protocol(report: DetectionReport, one: ProtocolReport, printer: _Prin
     if verbose and one.protocol != "mmdet":  # which has no match that could be taken already
         printer.heading(f"False positives by type ({one.protocol})")
         printer.table(*false_positive_table(one.columns))
-        printer.lines(false_positive_lines(report.settings["tp_iou_thr"]))
+        printer.lines(false_positive_lines(report.settings["iou_thr"]))
 
 
 def _mean_rows(report: DetectionReport, one: ProtocolReport, columns: Mapping[str, Any]) -> List[List[Any]]:

@@ -79,10 +79,9 @@ class RowBuffer:
 
     def to_array(self) -> Optional[np.ndarray]:
         """All rows as one array; None as long as nothing was appended."""
-        blocks = self.blocks
-        if len(blocks) > 1:
-            return np.concatenate(blocks)
-        return blocks[0] if blocks else None
+        if len(self.blocks) > 1:  # from now on one block, so that the rows are not in memory twice
+            self._full, self._open, self._used = [np.concatenate(self.blocks)], None, 0
+        return self.blocks[0] if self.blocks else None
 
     def joined(self, other: RowBuffer) -> RowBuffer:
         """A new buffer of these rows and then those of ``other``. It shares the blocks; nothing is copied."""

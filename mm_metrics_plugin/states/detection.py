@@ -1,173 +1,89 @@
-"""What is remembered of a detector between batches."""
+"""What is accumulated of a detector between batches: confusion matrices, matched detections, examples.
+
+Every image is matched once, when it is seen. Only what came of it is kept, never the input.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from dataclasses import fields
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.boxes import nms, xywh_to_xyxy
-from mm_metrics_plugin.functional.coco_ap import APRecords, APSettings, match_for_ap, order_images
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections
-from mm_metrics_plugin.functional.false_positives import BACKGROUND_TYPES, count_background_types
-from mm_metrics_plugin.functional.matching import Matches, match
-from mm_metrics_plugin.states.base import CONCAT, MAX, SUM, RowBuffer
+from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, RuleCounts
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.examples import Examples, ImageBoxes, Members, WorstImages
+from mm_metrics_plugin.functional.detection.matching import (
+    BatchCounts,
+    MatchDetails,
+    MatchTable,
+    match_images,
+    report_grid,
+)
+from mm_metrics_plugin.functional.score_precision import PRECISIONS
+from mm_metrics_plugin.settings import DetectionSettings
+from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State, StateGroup
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.confusion import ConfusionState
 
-# Numbers of :class:`Matches` that add up over batches.
-COUNTS = (
-    "detections",
-    "detections_below_threshold",
-    "detections_ignored",
-    "objects",
-    "objects_ignored",
-    "detections_without_area",
-    "objects_without_area",
-    "duplicates",
-    "objects_counted_again",
-    "detections_counted_again",
-)
-_RECORDS = ("image", "label", "score", "rank", "matched", "ignored")
+_DETECTIONS_AT_ONCE = 1 << 16  # matched at a time: their pairs fit the cache of a core
+_RULE_COUNTS = ("detections_ignored", "objects_ignored", "duplicates")
+_AP_COLUMNS = ("image", "label", "score", "matched", "ignored", "gt_image", "gt_label", "gt_counts")
+_DETAILS = tuple(one.name for one in fields(MatchDetails))
 
 
 class ImageBatch(Batch):
-    """The detections and objects of the images of a batch, laid flat.
+    """The detections and ground truths of the images of a batch.
 
     Args:
-        boxes: The detections and objects, images numbered from 0.
-        order: (images, 2) the key of each image, which decides between equal scores, and its position, which tells
-            images of the same key apart; or (images,) keys that no two images share.
+        batch: Images numbered from 0.
+        order: (images, 2) the key of each image, which decides between equal scores, and its position, which no other
+            image has; or (images,) keys that no two images share.
 
     Example:
-        >>> from mm_metrics_plugin.functional.detection_batch import Detections, Objects
-        >>> found, there = Detections([0, 1], np.zeros((2, 4)), [0.9, 0.8], [0, 0]), Objects.empty()
-        >>> batch = ImageBatch(DetectionBatch(found, there, 2), np.array([7, 9]))
-        >>> len(batch), len(batch.without_last().boxes.detections)
+        >>> from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+        >>> detections = Detections([0, 1], np.zeros((2, 4)), [0.9, 0.8], [0, 0])
+        >>> batch = ImageBatch(DetectionBatch(detections, GroundTruths.empty(), 2), np.array([7, 9]))
+        >>> len(batch), len(batch.without_last().batch.detections)
         (2, 1)
     """
 
-    def __init__(self, boxes: DetectionBatch, order: np.ndarray) -> None:
-        super().__init__(boxes, order)  # type: ignore[arg-type]
-        self.boxes = boxes
+    def __init__(self, batch: DetectionBatch, order: np.ndarray) -> None:
+        super().__init__(batch, order)  # type: ignore[arg-type]
+        self.batch = batch
         self.order = order
 
     def __len__(self) -> int:
-        return self.boxes.num_images
+        return self.batch.num_images
 
     def without_last(self) -> ImageBatch:
         """The batch without its last image."""
-        return ImageBatch(self.boxes.images(0, len(self) - 1), self.order[:-1])
+        return ImageBatch(self.batch.images(0, len(self) - 1), self.order[:-1])
 
 
-def key_and_position(order: np.ndarray) -> np.ndarray:
-    """The key and the position of each image, (images, 2), where keys alone may be given.
-
-    Example:
-        >>> key_and_position(np.array([7, 9])).tolist()
-        [[7, 0], [9, 0]]
-    """
-    order = np.asarray(order, dtype=np.int64)
-    return np.stack([order, np.zeros_like(order)], axis=1) if order.ndim == 1 else order
-
-
-def suppress(detections: Detections, *, num_classes: int, iou_threshold: float) -> Detections:
-    """The detections left by non-maximum suppression within every image and class.
+class RuleState(ConfusionState):
+    """The confusion matrix of a detector under one matching rule, and what was counted.
 
     Example:
-        >>> found = Detections([0, 0, 1], [[0, 0, 10, 10]] * 3, [0.9, 0.8, 0.7], [0, 0, 0], box_format="xywh")
-        >>> suppress(found, num_classes=1, iou_threshold=0.5).scores.tolist()
-        [0.9, 0.7]
-    """
-    boxes = detections.boxes if detections.box_format == "xyxy" else xywh_to_xyxy(detections.boxes)
-    groups = detections.image * num_classes + detections.labels
-    return detections.take(nms(boxes, detections.scores, groups, iou_threshold=iou_threshold))
-
-
-class DetectionState(ConfusionState):
-    """The confusion matrix of a detector under one protocol, what was counted, and the records for AP.
-
-    All detections at or above the score threshold are counted. Only AP has a limit, ``max_detections`` of its settings.
-
-    Args:
-        num_classes: Number of classes without background.
-        protocol: ``'coco'``, ``'mmdet'`` or ``'agnostic'``.
-        iou_threshold: Least overlap of a pair.
-        score_threshold: Least score of a detection that is used.
-        nms_iou_threshold: Overlap above which the lesser of two detections of a class is removed first; None: none is.
-        average_precision: What AP is taken over; None keeps no records, so that memory stays constant.
-
-    Example:
-        >>> from mm_metrics_plugin.functional.detection_batch import Detections, Objects
-        >>> found = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 0])
-        >>> boxes = DetectionBatch(found, Objects([0], [[0, 0, 10, 10]], [0]), 1)
-        >>> state = DetectionState(1).update(boxes, np.array([0]))
-        >>> state.matrix.tolist(), state.count("detections"), state.count("images")
-        ([[1, 0], [1, 0]], 2, 1)
+        >>> counts = RuleCounts(np.array([[1, 0], [2, 0]]), np.array([[0], [1], [1]]), np.array([3]), np.array([1]), 0, 0)
+        >>> state = RuleState(1).update(counts)
+        >>> state.matrix.tolist(), state.tally["detections"], state.false_positives.tolist()
+        ([[1, 0], [2, 0]], 3, [[0], [1], [1]])
     """
 
-    reductions = {
-        **ConfusionState.reductions,
-        "counts": SUM,
-        "background_types": SUM,
-        "ap_objects": SUM,
-        "ap_most": MAX,
-        "ap_position": CONCAT,
-        **{f"ap_{name}": CONCAT for name in _RECORDS},
-    }
+    reductions = {**ConfusionState.reductions, "counts": SUM, "background_types": SUM, "used": SUM}
     counts: np.ndarray
-    background_types: np.ndarray  # (types, classes)
+    background_types: np.ndarray
+    used: np.ndarray
     background_rows = 1
-    ap_objects: np.ndarray
-    ap_most: np.ndarray
-    ap_position: RowBuffer
-    ap_image: RowBuffer
 
-    def __init__(
-        self,
-        num_classes: int,
-        *,
-        protocol: str = "coco",
-        iou_threshold: float = 0.5,
-        score_threshold: float = 0.3,
-        nms_iou_threshold: Optional[float] = None,
-        average_precision: Optional[APSettings] = None,
-    ) -> None:
-        self.protocol = protocol
-        self.iou_threshold = iou_threshold
-        self.score_threshold = score_threshold
-        self.nms_iou_threshold = nms_iou_threshold
-        self.average_precision = average_precision
-        super().__init__(num_classes)
-
-    def update(self, boxes: DetectionBatch, order: np.ndarray) -> DetectionState:  # type: ignore[override]
-        """Matches the images' detections to their objects and adds up what came of it."""
-        detections, suppressed = boxes.detections, 0
-        if self.nms_iou_threshold is not None:
-            detections = suppress(detections, num_classes=self.num_classes, iou_threshold=self.nms_iou_threshold)
-            suppressed = len(boxes.detections) - len(detections)
-        matches: Matches = match(
-            detections,
-            boxes.objects,
-            num_classes=self.num_classes,
-            protocol=self.protocol,
-            iou_threshold=self.iou_threshold,
-            score_threshold=self.score_threshold,
-        )
-        self.add_matrix(matches.matrix)
-        self.add("background_types", count_background_types(detections, boxes.objects, matches))
-        counted = [getattr(matches, name) or 0 for name in COUNTS]
-        self.add("counts", np.array([boxes.num_images, suppressed, *counted], dtype=np.int64))
-        if self.average_precision is not None:
-            keys = key_and_position(order)
-            records = match_for_ap(detections, boxes.objects, self.average_precision)
-            self.add("ap_most", np.array([records.most_detections], dtype=np.int64))
-            records = records.best(self.average_precision.max_detections[-1])  # no others are ever needed
-            self.add("ap_objects", records.objects)
-            self.add("ap_position", keys[records.image, 1].astype(np.int32))
-            for name in _RECORDS:
-                value = getattr(records, name)
-                self.add(f"ap_{name}", keys[value, 0] if name == "image" else value)
+    def update(self, counts: RuleCounts) -> RuleState:  # type: ignore[override]
+        """Adds what some images gave."""
+        self.add_matrix(counts.matrix)
+        self.add("background_types", counts.background_types)
+        self.add("used", np.stack([counts.objects, counts.detections]))
+        self.add("counts", np.array([getattr(counts, name) for name in _RULE_COUNTS], dtype=np.int64))
         return self
 
     @property
@@ -178,26 +94,345 @@ class DetectionState(ConfusionState):
         return self.background_types
 
     @property
-    def most_detections(self) -> int:
-        """The largest number of detections of one class in one image, where records for AP are kept."""
-        return 0 if self.ap_most is None else int(self.ap_most[0])
-
-    def count(self, name: str) -> int:
-        """How many images, suppressed detections, or whatever of :class:`Matches` was counted."""
-        names = ("images", "detections_suppressed", *COUNTS)
-        return 0 if self.counts is None else int(self.counts[names.index(name)])
+    def used_per_class(self) -> np.ndarray:
+        """(2, classes) ground truths and detections used."""
+        return np.zeros((2, self.num_classes), dtype=np.int64) if self.used is None else self.used
 
     @property
     def tally(self) -> Dict[str, int]:
-        """Everything counted, by name."""
-        return {name: self.count(name) for name in ("images", "detections_suppressed", *COUNTS)}
+        """Everything counted, by name; and how much more than objects and detections rows and columns sum to."""
+        objects, detections = self.used_per_class.sum(axis=1).tolist()
+        others = [0] * len(_RULE_COUNTS) if self.counts is None else self.counts.tolist()
+        matrix = self.matrix
+        return {
+            "detections": detections,
+            "objects": objects,
+            **dict(zip(_RULE_COUNTS, others)),
+            "objects_counted_again": int(matrix[:-1].sum()) - objects,
+            "detections_counted_again": int(matrix[:, :-1].sum()) - detections,
+        }
 
-    def records(self) -> Optional[APRecords]:
-        """What AP is computed from; None where nothing was kept."""
-        if self.ap_objects is None:
-            return None
+
+class CountState(State):
+    """What is counted whatever the matching rule."""
+
+    reductions = {"counts": SUM}
+    counts: np.ndarray
+    NAMES = (*BatchCounts._fields, "detections_suppressed")
+
+    def update(self, counts: BatchCounts, suppressed: int) -> CountState:  # type: ignore[override]
+        """Adds the counts of some images."""
+        self.add("counts", np.array([*counts, suppressed], dtype=np.int64))
+        return self
+
+    @property
+    def tally(self) -> Dict[str, int]:
+        """By name."""
+        return dict(zip(self.NAMES, [0] * len(self.NAMES) if self.counts is None else self.counts.tolist()))
+
+
+class MatchState(State):
+    """Every detection and ground truth, matched: the columns of a :class:`MatchTable`.
+
+    Args:
+        num_classes: Number of classes without background.
+        settings: What was matched.
+        kind: What is kept: ``'ap'`` for average precision (26 bytes per detection with float32 scores), ``'scores'`` for
+            curves and intervals as well (27), ``'full'`` for error types as well (45).
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+        >>> box = [[0, 0, 10, 10]]
+        >>> batch = DetectionBatch(Detections([0], box, [0.9], [0]), GroundTruths([0], box, [0]), 1)
+        >>> settings = DetectionSettings()
+        >>> table = match_images(batch, settings, num_classes=1).table
+        >>> left, right = (MatchState(1, settings).update(table, np.array([[key, key]])) for key in (7, 3))
+        >>> left.merge(right).table().image
+        array([0, 1], dtype=int32)
+    """
+
+    def __init__(self, num_classes: int, settings: DetectionSettings, *, kind: str = "full") -> None:
+        self.num_classes = num_classes
+        self.settings = settings
+        self.kind = kind
+        more = {"ap": (), "scores": ("precision",), "full": ("precision", *_DETAILS)}[kind]
+        self.reductions = dict.fromkeys(("images", *_AP_COLUMNS, *more), CONCAT)
+        super().__init__()
+
+    def update(self, table: MatchTable, order: np.ndarray) -> MatchState:  # type: ignore[override]
+        """Adds the rows of some images.
+
+        Args:
+            table: Of the images.
+            order: (images, 2) key and position of each image.
+        """
+        self.add("images", order)
+        position = order[:, 1].astype(np.int32)
+        for name in self.reductions:
+            if name in ("image", "gt_image"):
+                self.add(name, position[getattr(table, name)])
+            elif name != "images":
+                self.add(name, getattr(table if hasattr(table, name) else table.details, name))
+        return self
+
+    def renumbered(self, places: np.ndarray) -> MatchState:
+        """The same rows with ``places[position]`` for the key and the position of every image."""
+        arrays = self.arrays()
+        for name in ("image", "gt_image", "images"):
+            if arrays[name] is not None:
+                arrays[name] = places[arrays[name]].astype(arrays[name].dtype)
+        return self.with_arrays(arrays)
+
+    def check(self, num_images: int) -> None:
+        """Raises a ValueError if the arrays, read from a file, cannot be those of so many images."""
         arrays: Dict[str, Any] = self.arrays()
-        columns = {name: arrays[f"ap_{name}"] for name in _RECORDS}
-        images = np.stack([columns["image"], arrays["ap_position"]], axis=1)
-        columns["image"] = order_images(images)[1](images)
-        return APRecords(objects=self.ap_objects, **columns)
+        labels = self.num_classes
+        expected = match_images(
+            DetectionBatch(Detections.empty(), GroundTruths.empty(), 0),
+            self.settings,
+            num_classes=labels,
+            table=self.kind,
+        ).table
+        rows, gt_rows = (len(arrays[name]) for name in ("image", "gt_image"))
+        for name, array in arrays.items():
+            if name == "images":
+                continue
+            like = getattr(expected if hasattr(expected, name) else expected.details, name)  # type: ignore[union-attr]
+            length = gt_rows if name.startswith("gt_") and name != "gt_index" else rows
+            if name != "score" and array.dtype != like.dtype or array.shape != (length, *like.shape[1:]):
+                raise ValueError(f"{name!a} must be {like.dtype} of shape {(length, *like.shape[1:])}")
+        if arrays["images"].tolist() != [[place, place] for place in range(num_images)]:
+            raise ValueError("the images must be numbered from 0")
+        limits = {"image": num_images, "gt_image": num_images, "label": labels, "gt_label": labels, "precision": len(PRECISIONS)}
+        for name, limit in limits.items():
+            if name in arrays and len(arrays[name]) and not 0 <= int(arrays[name].min()) <= int(arrays[name].max()) < limit:
+                raise ValueError(f"{name!a} must be from 0 to {limit - 1}")
+        if arrays["score"].dtype not in (np.float32, np.float64) or not np.isfinite(arrays["score"]).all():
+            raise ValueError("'score' must be finite")
+        if self.kind == "full":
+            gts_of_image = np.bincount(arrays["gt_image"], minlength=num_images)[arrays["image"]]
+            for name in ("gt_index", "error_gt"):
+                if not ((arrays[name] >= -1) & (arrays[name] < gts_of_image)).all():
+                    raise ValueError(f"{name!a} must be a position in the image, or -1")
+
+    def table(self) -> Optional[MatchTable]:
+        """Everything seen, images in the order of their keys; None if nothing was."""
+        arrays: Dict[str, Any] = self.arrays()
+        if arrays["images"] is None:
+            return None
+        number = _image_numbers(arrays["images"])
+        columns = {name: arrays[name] for name in self.reductions if name != "images"}
+        of_gts = [name for name in columns if name.startswith("gt_") and name != "gt_index"]
+        of_dets = [name for name in columns if name not in of_gts]
+        for image_name, names in (("image", of_dets), ("gt_image", of_gts)):
+            columns[image_name] = image = number[columns[image_name]]
+            if (image[1:] < image[:-1]).any():
+                order = stable_order(image)
+                columns.update({name: columns[name][order] for name in names})
+        details = None
+        if self.kind == "full":
+            details = MatchDetails(**{name: columns.pop(name) for name in _DETAILS})
+        return MatchTable(
+            grid=report_grid(self.settings),
+            num_classes=self.num_classes,
+            num_images=len(arrays["images"]),
+            details=details,
+            settings=self.settings,
+            **columns,
+        )
+
+
+def _image_numbers(images: np.ndarray) -> np.ndarray:
+    """The number of the image at each position: by key, then by position."""
+    order = stable_order(images[:, 0], images[:, 1])
+    number = np.zeros(int(images[:, 1].max(initial=-1)) + 1, dtype=np.int32)
+    number[images[order, 1]] = np.arange(len(order), dtype=np.int32)
+    return number
+
+
+class ExampleState(State):
+    """The worst members of every cell and the worst images with their boxes: never more than a page can show.
+
+    Args:
+        num_rules: How many matching rules share the members.
+        worst_images: How many images are kept in each of two orders.
+    """
+
+    reductions = {
+        **{f"members_{name}": CONCAT for name in Members._fields},
+        **{f"images_{name}": CONCAT for name in WorstImages._fields},
+        **{f"boxes_{name}": CONCAT for name in ImageBoxes._fields},
+    }
+
+    def __init__(self, num_rules: int, worst_images: int) -> None:
+        self.num_rules = num_rules
+        self.worst_images = worst_images
+        super().__init__()
+
+    def update(self, examples: Examples, order: np.ndarray) -> ExampleState:  # type: ignore[override]
+        """Adds examples of some images whose places are ``order[:, 1]``, and keeps the worst of all."""
+        position = order[:, 1].astype(np.int32)
+        for group, columns in examples._asdict().items():
+            for name, column in columns._asdict().items():
+                self.add(f"{group}_{name}", position[column] if name == "image" else column)
+        self._keep_worst()
+        return self
+
+    def merge(self, other: ExampleState) -> ExampleState:
+        """The worst of both."""
+        result = super().merge(other)
+        result._keep_worst()
+        return result
+
+    def renumbered(self, places: np.ndarray) -> ExampleState:
+        """The same examples with ``places[position]`` for every image; the order of the images must stay."""
+        arrays = self.arrays()
+        for name, value in arrays.items():
+            if name.endswith("_image") and value is not None:
+                arrays[name] = places[value].astype(np.int32)
+        return self.with_arrays(arrays)
+
+    def check(self, num_images: int) -> None:
+        """Raises a ValueError if the arrays, read from a file, cannot be those of so many images."""
+        arrays: Dict[str, Any] = self.arrays()
+        for name, array in arrays.items():
+            group = name.split("_")[0]
+            width = (4,) if name.endswith("box") else ()
+            if array.dtype.kind not in "iuf" or array.shape != (len(arrays[f"{group}_image"]), *width):
+                raise ValueError(f"{name!a} must be numbers, one row per image")
+            if name.endswith("_image") and len(array) and not 0 <= int(array.min()) <= int(array.max()) < num_images:
+                raise ValueError(f"{name!a} must be from 0 to {num_images - 1}")
+
+    def examples(self) -> Optional[Examples]:
+        """The worst of everything seen; None if nothing was."""
+        self._keep_worst()
+        arrays: Dict[str, Any] = self.arrays()
+        if arrays["members_cell"] is None:
+            return None
+        parts: List[Tuple[str, Any]] = [("members", Members), ("images", WorstImages), ("boxes", ImageBoxes)]
+        return Examples(*(kind(*(arrays[f"{group}_{name}"] for name in kind._fields)) for group, kind in parts))
+
+    def _keep_worst(self) -> None:
+        arrays: Dict[str, Any] = self.arrays()
+        if arrays["members_cell"] is None:
+            return
+        members = Members(*(arrays[f"members_{name}"] for name in Members._fields)).worst(self.num_rules)
+        images = WorstImages(*(arrays[f"images_{name}"] for name in WorstImages._fields))
+        images = WorstImages(*(column[images.worst(self.worst_images)] for column in images))
+        shown = np.flatnonzero(np.isin(arrays["boxes_image"], images.image))
+        boxes = ImageBoxes(*(arrays[f"boxes_{name}"][shown] for name in ImageBoxes._fields))
+        for group, columns in (("members", members), ("images", images), ("boxes", boxes)):
+            for name, column in columns._asdict().items():
+                setattr(self, f"{group}_{name}", RowBuffer.of(column))
+
+
+class DetectionState(StateGroup):
+    """All that is kept of a detector, from one matching pass.
+
+    Args:
+        num_classes: Number of classes without background.
+        settings: Thresholds and matching rules.
+        table: What to keep of every detection: as in
+            :func:`~mm_metrics_plugin.functional.detection.matching.match_images`.
+        worst_images: Also keep examples, and of the worst images so many in each order; None: no examples.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+        >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 0])
+        >>> batch = DetectionBatch(detections, GroundTruths([0], [[0, 0, 10, 10]], [0]), 1)
+        >>> state = DetectionState(1, DetectionSettings()).update(batch, np.array([0]))
+        >>> state.rule("coco").matrix.tolist(), state.tally["images"], len(state.table().score)
+        ([[1, 0], [1, 0]], 1, 2)
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        settings: DetectionSettings,
+        *,
+        table: str = "full",
+        worst_images: Optional[int] = None,
+    ) -> None:
+        self.num_classes = num_classes
+        self.settings = settings
+        self.table_kind = table
+        self.worst_images = worst_images
+        members: Dict[str, State] = {"counts": CountState()}
+        members.update({rule: RuleState(num_classes) for rule in settings.matching})
+        if table != "none":
+            members["matches"] = MatchState(num_classes, settings, kind=table)
+        if worst_images is not None:
+            members["examples"] = ExampleState(len(settings.matching), worst_images)
+        super().__init__(**members)
+
+    def update(self, batch: DetectionBatch, order: np.ndarray) -> DetectionState:  # type: ignore[override]
+        """Matches the images, block by block, and adds what came of it.
+
+        Args:
+            batch: Checked detections and ground truths.
+            order: As in :class:`ImageBatch`.
+        """
+        order = np.asarray(order, dtype=np.int64)
+        if order.ndim == 1:
+            order = np.stack([order, order], axis=1)
+        for start, block in batch.blocks(_DETECTIONS_AT_ONCE):
+            self._update_block(block, order[start : start + block.num_images])
+        return self
+
+    def _update_block(self, batch: DetectionBatch, order: np.ndarray) -> None:
+        suppressed = 0
+        if self.settings.nms_iou_thr is not None:
+            kept = batch.suppressed(self.settings.nms_iou_thr)
+            suppressed, batch = len(batch.detections) - len(kept.detections), kept
+        found = match_images(
+            batch,
+            self.settings,
+            num_classes=self.num_classes,
+            table=self.table_kind,
+            worst_images=self.worst_images,
+        )
+        members: Dict[str, Any] = self.members
+        members["counts"].update(found.counts, suppressed)
+        for rule, counts in found.rules.items():
+            members[rule].update(counts)
+        if found.table is not None:
+            members["matches"].update(found.table, order)
+        if found.examples is not None:
+            members["examples"].update(found.examples, order)
+
+    def rule(self, name: str) -> RuleState:
+        """What one matching rule counted."""
+        return self.members[name]  # type: ignore[return-value]
+
+    @property
+    def tally(self) -> Dict[str, int]:
+        """What was counted whatever the rule."""
+        return self.members["counts"].tally  # type: ignore[attr-defined]
+
+    def table(self) -> Optional[MatchTable]:
+        """Every detection, matched; None if nothing was seen or kept."""
+        matches: Any = self.members.get("matches")
+        return None if matches is None else matches.table()
+
+    def examples(self) -> Optional[Examples]:
+        """The worst of everything; None if nothing was seen or kept."""
+        examples: Any = self.members.get("examples")
+        return None if examples is None else examples.examples()
+
+    def check(self, num_images: int) -> None:
+        """Raises a ValueError if the arrays, read from a file, cannot be those of so many images."""
+        for name, size in (("counts", len(CountState.NAMES)), *((rule, len(_RULE_COUNTS)) for rule in self.settings.matching)):
+            counts: Any = self.members[name].counts  # type: ignore[attr-defined]
+            if counts is None or counts.shape != (size,) or counts.dtype != np.int64 or counts.min(initial=0) < 0:
+                raise ValueError(f"the counts of {name!a} must be {size} whole numbers")
+        for member in self.members.values():
+            if isinstance(member, (MatchState, ExampleState)):
+                member.check(num_images)
+
+    def renumbered(self, places: np.ndarray) -> DetectionState:
+        """The same with ``places[position]`` for every image; the order of the images must stay."""
+        result = self.empty()
+        for name, member in self.members.items():
+            kept: Any = member
+            result.members[name] = kept.renumbered(places) if hasattr(kept, "renumbered") else kept
+        return result

@@ -166,18 +166,18 @@ class RuleCounts:
     Attributes:
         matrix: (C + 1, C + 1) int64; rows ground truth, columns prediction, background last.
         background_types: (3, C) int64, the background row by ``BACKGROUND_TYPES``.
-        detections: Detections used.
-        detections_ignored: Those that match only a crowd.
-        objects: Ground truths used.
+        detections: (C,) detections used.
+        objects: (C,) ground truths used.
+        detections_ignored: Detections that match only a crowd.
         objects_ignored: Crowds, which ``mmdet`` uses as ordinary ground truths.
         duplicates: Duplicates that ``mmdet`` counts as TP; 0 under the other rules.
     """
 
     matrix: np.ndarray
     background_types: np.ndarray
-    detections: int
+    detections: np.ndarray
+    objects: np.ndarray
     detections_ignored: int
-    objects: int
     objects_ignored: int
     duplicates: int = 0
 
@@ -186,7 +186,7 @@ def one_to_one_counts(
     matches: OneToOne, detections: Detections, ground_truths: GroundTruths, num_classes: int
 ) -> RuleCounts:
     """What a one-to-one matching counts."""
-    outcomes = np.bincount(matches.outcome, minlength=MISSED)
+    used = matches.outcome < IGNORED
     background_types = np.stack(
         [
             np.bincount(detections.labels[matches.outcome == one], minlength=num_classes)
@@ -196,8 +196,8 @@ def one_to_one_counts(
     return RuleCounts(
         one_to_one_matrix(matches, detections, ground_truths, num_classes),
         background_types,
-        int(outcomes[:IGNORED].sum()),
-        int(outcomes[IGNORED]),
-        int(np.count_nonzero(~ground_truths.crowd)),
+        np.bincount(detections.labels[used], minlength=num_classes),
+        np.bincount(ground_truths.labels[~ground_truths.crowd], minlength=num_classes),
+        int(np.count_nonzero(matches.outcome == IGNORED)),
         int(np.count_nonzero(ground_truths.crowd)),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import stable_order
 from mm_metrics_plugin.functional.detection.geometry import Geometry
-from mm_metrics_plugin.functional.detection.geometry.boxes import LARGEST_COORDINATE, Boxes, floats
+from mm_metrics_plugin.functional.detection.geometry.boxes import LARGEST_COORDINATE, Boxes, floats, nms
 from mm_metrics_plugin.functional.score_precision import PRECISIONS, precision_of, reach
 
 _R = TypeVar("_R", bound="_Instances")
@@ -268,6 +268,19 @@ class DetectionBatch:
         """The images from ``start`` up to ``stop``, renumbered from 0."""
         stop = min(stop, self.num_images)
         return DetectionBatch(self.detections.images(start, stop), self.ground_truths.images(start, stop), stop - start)
+
+    def suppressed(self, iou_thr: float) -> DetectionBatch:
+        """Without the detections that non-maximum suppression within every image and class removes.
+
+        Example:
+            >>> dets = Detections([0, 0, 0], [[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.8, 0.7], [0, 0, 0])
+            >>> DetectionBatch(dets, GroundTruths.empty(), 1).suppressed(0.5).detections.scores.tolist()
+            [0.9, 0.7]
+        """
+        dets = self.detections
+        groups = dets.image * (int(dets.labels.max(initial=0)) + 1) + dets.labels
+        kept = nms(dets.boxes.to_format("xyxy"), dets.scores, groups, iou_thr=iou_thr)
+        return replace(self, detections=dets.take(kept))
 
     def blocks(self, num_dets: int) -> Iterator[Tuple[int, DetectionBatch]]:
         """The images in blocks of about ``num_dets`` detections; the first image of each block, and the block.

@@ -68,6 +68,7 @@ class MatchTable:
         gt_counts: (M, words) uint64, bits of the settings under which the ground truth counts; 0 for crowds.
         precision: (N,) uint8, the precision in which each score was given; None: that of the dtype of the scores.
         details: What the full report needs besides; None if only AP and counts are wanted.
+        settings: What it was matched with.
     """
 
     grid: MatchGrid
@@ -83,6 +84,7 @@ class MatchTable:
     gt_counts: np.ndarray
     precision: Optional[np.ndarray] = None
     details: Optional[MatchDetails] = None
+    settings: DetectionSettings = DetectionSettings()
 
     def flags(self, iou_thr: float, area: str = "any") -> Tuple[np.ndarray, np.ndarray]:
         """Which detections are TP, and which are TP or FP."""
@@ -163,8 +165,11 @@ class BatchCounts(NamedTuple):
     """What was counted of some images, whatever the rule."""
 
     images: int
+    detections: int
     detections_below_threshold: int
     detections_without_area: int
+    objects: int
+    crowds: int
     objects_without_area: int
 
 
@@ -183,7 +188,8 @@ def match_images(
         batch: Detections and ground truths, checked.
         settings: Thresholds, area ranges and rules.
         num_classes: Number of classes without background.
-        table: What to keep of every detection: ``'full'``, ``'ap'`` (without details) or ``'none'``.
+        table: What to keep of every detection: ``'full'``, ``'scores'`` (without details, for curves and intervals),
+            ``'ap'`` (also without the precision of scores) or ``'none'``.
         worst_images: Also collect examples, and of the worst images so many in each order; None: no examples.
         names: Names of the images for messages; their numbers by default.
 
@@ -210,8 +216,11 @@ def match_images(
     reaches = detections.reach(settings.score_thr)
     batch_counts = BatchCounts(
         batch.num_images,
+        len(detections),
         int(len(reaches) - np.count_nonzero(reaches)),
         int(np.count_nonzero(detections.geometry.is_empty())),
+        len(ground_truths),
+        int(np.count_nonzero(ground_truths.crowd)),
         int(np.count_nonzero(ground_truths.geometry.is_empty())),
     )
     if table == "none" and worst_images is None:  # a detection is matched before those with lower scores, so the others change nothing
@@ -242,11 +251,11 @@ def match_images(
     for rule in settings.matching:
         if rule == "mmdet":
             matrix, duplicates = mmdet_matrix(pairs, detections, ground_truths, num_classes, **thresholds)
-            used = int(np.count_nonzero(coco.outcome != BELOW_THRESHOLD))
+            matches_of[rule] = used = coco.outcome != BELOW_THRESHOLD
             background = np.zeros((3, num_classes), dtype=np.int64)
             background[-1] = matrix[-1, :-1]  # nothing in this row overlaps a ground truth by the threshold
-            rules[rule] = RuleCounts(matrix, background, used, 0, len(ground_truths), 0, duplicates)
-            matches_of[rule] = coco.outcome != BELOW_THRESHOLD
+            counts = [np.bincount(part, minlength=num_classes) for part in (detections.labels[used], ground_truths.labels)]
+            rules[rule] = RuleCounts(matrix, background, *counts, 0, 0, duplicates)
         else:
             matches = coco if rule == "coco" else match_agnostic(pairs, detections, ground_truths, **thresholds)
             rules[rule] = one_to_one_counts(matches, detections, ground_truths, num_classes)
@@ -278,7 +287,8 @@ def match_images(
         gt_image=ground_truths.image.astype(np.int32),
         gt_label=ground_truths.labels.astype(label_dtype),
         gt_counts=grid.gt_counts(ground_truths),
-        precision=detections.precision if table == "full" else None,
+        precision=detections.precision if table in ("scores", "full") else None,
+        settings=settings,
     )
     if table == "full":
         kept = replace(kept, details=_details(pairs, detections, ground_truths, coco, settings, det_index, gt_index))

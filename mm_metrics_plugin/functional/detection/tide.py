@@ -154,6 +154,9 @@ class TideErrors:
     """Errors by type.
 
     Attributes:
+        detections: How many detections they are of.
+        iou_thr: Least overlap of a match.
+        background_iou_thr: Overlap up to which a detection is on background.
         average_precision: Mean over the classes, as they are.
         average_precision_per_class: (classes,); NaN for classes without ground truths.
         counts: By type, (classes,): of the detection's class, of the ground truth's for missed ones.
@@ -164,6 +167,9 @@ class TideErrors:
         dap_false_negatives: The AP gained by no longer counting the ground truths that no detection is assigned to.
     """
 
+    detections: int
+    iou_thr: float
+    background_iou_thr: float
     average_precision: float
     average_precision_per_class: np.ndarray
     counts: Dict[str, np.ndarray]
@@ -173,8 +179,25 @@ class TideErrors:
     dap_false_positives: float
     dap_false_negatives: float
 
+    @property
+    def totals(self) -> Dict[str, int]:
+        """By type, how many errors of all classes."""
+        return {name: int(count.sum()) for name, count in self.counts.items()}
+
+    def __str__(self) -> str:
+        lines = [f"AP {self.average_precision:.4f} at IoU {self.iou_thr:g}"]
+        lines += [f"{name:<16}{self.totals[name]:>8}{self.dap[name]:>+9.4f}" for name in ERROR_TYPES]
+        lines.append(f"false positives {self.dap_false_positives:+.4f}, negatives {self.dap_false_negatives:+.4f}")
+        return "\n".join(lines)
+
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
+        return {
+            "totals": self.totals,
+            **self._values(),
+        }
+
+    def _values(self) -> Dict[str, Any]:
         return {
             name: {key: np.asarray(part).tolist() for key, part in value.items()}
             if isinstance(value, dict)
@@ -268,6 +291,9 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
     pure = plain._replace(score=plain.is_tp.astype(np.float64))
     matched = per_class(table.gt_label[details.gt_tide_matched])
     return TideErrors(
+        detections=len(table.score),
+        iou_thr=table.settings.iou_thr,
+        background_iou_thr=table.settings.background_iou_thr,
         average_precision=base_mean,
         average_precision_per_class=base,
         dap_false_positives=mean(pure.average_precision(num_gts), pure.label, num_gts) - base_mean,
