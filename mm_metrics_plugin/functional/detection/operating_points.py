@@ -1,81 +1,35 @@
-"""Where to cut the scores of a detector: the best threshold for all classes or for each, and what it is worth.
+"""The best score threshold of a detector, for all classes or for each, and what it is worth.
 
-A threshold is always one of the scores, and what is counted at it is what
-:func:`~mm_metrics_plugin.functional.matching.match` counts there; nothing is interpolated. A threshold that was chosen
-on the data it is then judged by looks better than it is. The cross-fitted figures beside it come from thresholds that
-were chosen on other images: the images are dealt into folds, the threshold for each fold is chosen on all the others,
-and the counts of all folds are added up.
+A threshold is always one of the scores, and its counts are those of the confusion matrix under ``coco`` there; nothing
+is interpolated. A threshold that was chosen on the data it is then judged by looks better than it is. The cross-fitted
+figures beside it come from thresholds that were chosen on other images: the images are split into folds, the threshold
+for each fold is chosen on all the others, and the counts of all folds are added up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple, Union
 
 import numpy as np
 
+from mm_metrics_plugin.functional._arrays import fbeta_score, mean_of_defined, stable_order
+from mm_metrics_plugin.functional._count_curve import CountCurve
 from mm_metrics_plugin.functional.averaging import divide
-from mm_metrics_plugin.functional.boxes import stable_order
-from mm_metrics_plugin.functional.image_counts import mean_of_defined
-from mm_metrics_plugin.functional.scored_matches import ScoredMatches
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What makes a threshold the best: the greatest F-score, or the other rate where one has a floor.
-
-    Attributes:
-        kind: ``'f'``, ``'precision'`` or ``'recall'``.
-        value: Beta, or the floor.
-
-    Example:
-        >>> print(Rule.parse("f2"), "|", Rule.parse("precision=0.9"))
-        greatest F2 | greatest recall with precision >= 0.9
-    """
-
-    kind: str
-    value: float
-
-    @classmethod
-    def parse(cls, text: str) -> Rule:
-        """Reads ``f1``, ``f2``, ``f0.5``, ``precision=0.9`` or ``recall=0.95``.
-
-        Raises:
-            ValueError: It is none of these.
-        """
-        kind, _, floor = str(text).strip().lower().partition("=")
-        try:
-            if kind in ("precision", "recall") and 0 < float(floor) <= 1:
-                return cls(kind, float(floor))
-            if kind.startswith("f") and not floor and 0 < float(kind[1:]) < float("inf"):
-                return cls("f", float(kind[1:]))
-        except ValueError:
-            pass
-        raise ValueError(
-            f"an operating point must be like 'f1', 'f2', 'precision=0.9' or 'recall=0.95' (found {text!r})"
-        )
-
-    @property
-    def beta(self) -> float:
-        """Of the F-score that is reported: 1 unless another one is maximised."""
-        return self.value if self.kind == "f" else 1.0
-
-    def __str__(self) -> str:
-        if self.kind == "f":
-            return f"greatest F{self.value:g}"
-        other = "recall" if self.kind == "precision" else "precision"
-        return f"greatest {other} with {self.kind} >= {self.value:g}"
+from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.detection.pr_curves import RankedScores
+from mm_metrics_plugin.settings import OperatingRule, require
 
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """A threshold and what it gives: floats and whole numbers, or arrays with one value a class.
+    """A score threshold and its counts.
 
     Attributes:
         threshold: Detections with at least this score are kept; NaN where no threshold meets the rule.
-        tp: Detections that are right.
-        fp: Detections that are wrong.
-        fn: Objects that are missed.
+        tp: True positives.
+        fp: False positives.
+        fn: False negatives.
         beta: Of the F-score.
 
     Example:
@@ -83,36 +37,33 @@ class OperatingPoint:
         threshold 0.4000: precision 0.8000, recall 0.5000, F1 0.6154
     """
 
-    threshold: Any
-    tp: Any
-    fp: Any
-    fn: Any
+    threshold: float
+    tp: int
+    fp: int
+    fn: int
     beta: float = 1.0
 
     @property
-    def precision(self) -> Any:
-        """Of what is kept, the share that is right."""
-        return _plain(divide(self.tp, np.add(self.tp, self.fp)))
+    def precision(self) -> float:
+        """TP out of TP and FP."""
+        return float(divide(np.array(self.tp), np.array(self.tp + self.fp)))
 
     @property
-    def recall(self) -> Any:
-        """Of what is there, the share that is found."""
-        return _plain(divide(self.tp, np.add(self.tp, self.fn)))
+    def recall(self) -> float:
+        """TP out of TP and FN."""
+        return float(divide(np.array(self.tp), np.array(self.tp + self.fn)))
 
     @property
-    def f_score(self) -> Any:
+    def f_score(self) -> float:
         """The F-score of the two."""
-        return _plain(_f_score(np.asarray(self.tp), np.asarray(self.fp), np.asarray(self.fn), self.beta))
+        return float(fbeta_score(np.array(self.tp), np.array(self.fp), np.array(self.fn), self.beta))
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> Dict[str, float]:
         """As plain Python values."""
         names = ("threshold", "precision", "recall", "f_score", "tp", "fp", "fn")
-        return {name: np.asarray(getattr(self, name)).tolist() for name in names}
+        return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
-        if np.ndim(self.threshold):
-            rows = zip(self.threshold, self.tp, self.fp, self.fn)
-            return "\n".join(str(OperatingPoint(*row, beta=self.beta)) for row in rows)
         return (
             f"threshold {self.threshold:.4f}: precision {self.precision:.4f}, recall {self.recall:.4f}, "
             f"F{self.beta:g} {self.f_score:.4f}"
@@ -126,23 +77,29 @@ class OperatingPoints:
     Attributes:
         rule: What makes them the best.
         folds: How many folds the cross-fitted figures are of.
-        overall: One threshold for all classes, by their counts added up.
+        overall: One threshold for all classes, by their pooled counts.
         overall_cross_fitted: The same judged on images it was not chosen on; its threshold is the mean of the folds'.
-        per_class: One threshold a class.
+        per_class: One threshold per class.
         per_class_cross_fitted: The same judged on images they were not chosen on.
     """
 
-    rule: Rule
+    rule: OperatingRule
     folds: int
     overall: OperatingPoint
     overall_cross_fitted: OperatingPoint
-    per_class: OperatingPoint
-    per_class_cross_fitted: OperatingPoint
+    per_class: Tuple[OperatingPoint, ...]
+    per_class_cross_fitted: Tuple[OperatingPoint, ...]
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
-        names = ("overall", "overall_cross_fitted", "per_class", "per_class_cross_fitted")
-        return {"rule": str(self.rule), "folds": self.folds, **{name: getattr(self, name).to_dict() for name in names}}
+        return {
+            "rule": str(self.rule),
+            "folds": self.folds,
+            "overall": self.overall.to_dict(),
+            "overall_cross_fitted": self.overall_cross_fitted.to_dict(),
+            "per_class": [point.to_dict() for point in self.per_class],
+            "per_class_cross_fitted": [point.to_dict() for point in self.per_class_cross_fitted],
+        }
 
     def __str__(self) -> str:
         return (
@@ -151,143 +108,119 @@ class OperatingPoints:
         )
 
 
-class _Ranked(NamedTuple):
-    """Detections by group and descending score; groups are classes, or one for all."""
+def best_threshold(curve: CountCurve, rule: OperatingRule) -> float:
+    """The best score threshold by a rule; of equally good ones the highest. NaN where none meets it.
 
-    group: np.ndarray
-    score: np.ndarray
-    tp: np.ndarray
-    image: np.ndarray
-
-
-def _plain(value: np.ndarray) -> Any:
-    return value if np.ndim(value) else float(value)
-
-
-def _f_score(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, beta: float) -> np.ndarray:
-    squared = beta**2
-    return divide((1 + squared) * tp, (1 + squared) * tp + squared * fn + fp)
-
-
-def _choose(rows: _Ranked, objects: np.ndarray, rule: Rule) -> np.ndarray:
-    """(groups,) thresholds by the rule; of equally good ones the highest. NaN where none meets it."""
-    thresholds = np.full(len(objects), np.nan)
-    if not len(rows.score):
-        return thresholds
-    starts = np.searchsorted(rows.group, np.arange(len(objects)))
-    found = np.concatenate([[0], np.cumsum(rows.tp)])
-    # A threshold takes all detections of equal score: only the last of a run is a place to cut.
-    last = np.append((rows.group[1:] != rows.group[:-1]) | (rows.score[1:] != rows.score[:-1]), True)
-    cut = np.flatnonzero(last)
-    group = rows.group[cut]
-    tp = found[cut + 1] - found[starts[group]]
-    fp = cut + 1 - starts[group] - tp
-    fn = objects[group] - tp
+    Example:
+        >>> curve = CountCurve(np.array([0.8, 0.6, 0.4]), np.array([1, 1, 3]), np.array([0, 1, 2]), positives=4)
+        >>> best_threshold(curve, OperatingRule.parse("f1")), best_threshold(curve, OperatingRule.parse("precision=0.9"))
+        (0.4, 0.8)
+    """
     if rule.kind == "f":
-        value = np.nan_to_num(_f_score(tp, fp, fn, rule.value))
-        value[tp == 0] = -1  # nothing right: no threshold is better than any other
+        value = curve.f_score(beta=rule.value)
     else:
-        precision, recall = divide(tp, tp + fp), np.nan_to_num(divide(tp, tp + fn))
+        precision, recall = curve.precision, curve.recall
         held, wanted = (precision, recall) if rule.kind == "precision" else (recall, precision)
-        value = np.where((held >= rule.value) & (tp > 0), wanted, -1.0)
-    best = np.full(len(objects), -1.0)
-    np.maximum.at(best, group, value)
-    rows_of_best = np.flatnonzero((value == best[group]) & (value >= 0))
-    groups, first = np.unique(group[rows_of_best], return_index=True)
-    thresholds[groups] = rows.score[cut[rows_of_best[first]]]
-    return thresholds
+        value = np.where(held >= rule.value, wanted, -1.0)
+    value = np.where(curve.tp > 0, value, -1.0)  # without a TP no threshold is better than any other
+    best = int(np.argmax(value)) if len(value) else -1
+    return float(curve.thresholds[best]) if best >= 0 and value[best] >= 0 else float("nan")
 
 
-def _count(rows: _Ranked, objects: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """(3, groups) true positives, false positives and false negatives; nothing is kept where there is no threshold."""
-    # In the precision of the scores, in which the threshold is one of them.
-    limits = np.where(np.isnan(thresholds), np.inf, thresholds).astype(rows.score.dtype)
-    kept = rows.score >= limits[rows.group]
-    tp = np.bincount(rows.group[kept & rows.tp], minlength=len(objects))
-    fp = np.bincount(rows.group[kept & ~rows.tp], minlength=len(objects))
-    return np.stack([tp, fp, objects - tp])
+class _Group(NamedTuple):
+    """The detections of one class, or of all, by descending score, and the ground truths of every fold."""
 
+    scores: RankedScores
+    fold: np.ndarray  # of each detection
+    num_gts: np.ndarray  # (folds,)
 
-def _cross_fit(
-    rows: _Ranked,
-    object_group: np.ndarray,
-    object_fold: np.ndarray,
-    fold: np.ndarray,
-    folds: int,
-    groups: int,
-    rule: Rule,
-) -> Tuple[np.ndarray, np.ndarray]:
-    """Mean thresholds of the folds, and the counts of all folds added up."""
-    total = np.zeros((3, groups), dtype=np.int64)
-    chosen = []
-    row_fold = fold[rows.image]
-    for number in range(folds):
-        inside = row_fold == number
-        objects = [
-            np.bincount(object_group[mask], minlength=groups) for mask in (object_fold != number, object_fold == number)
-        ]
-        chosen.append(_choose(_Ranked(*(column[~inside] for column in rows)), objects[0], rule))
-        total += _count(_Ranked(*(column[inside] for column in rows)), objects[1], chosen[-1])
-    return mean_of_defined(np.stack(chosen, axis=-1)), total
+    def best(self, rule: OperatingRule) -> OperatingPoint:
+        """Chosen and judged on all images."""
+        threshold = best_threshold(self.scores.curve(int(self.num_gts.sum())), rule)
+        return self._point(threshold, self.scores.score >= threshold, rule)
+
+    def cross_fitted(self, rule: OperatingRule) -> OperatingPoint:
+        """Chosen on all folds but one and judged on that one, for each fold."""
+        score, is_tp = self.scores.score, self.scores.is_tp
+        thresholds = []
+        for number, num_gts in enumerate(self.num_gts.tolist()):
+            others = self.fold != number
+            curve = RankedScores(score[others], is_tp[others]).curve(int(self.num_gts.sum()) - num_gts)
+            thresholds.append(best_threshold(curve, rule))
+        kept = score >= np.array(thresholds)[self.fold]
+        return self._point(float(mean_of_defined(np.array(thresholds))), kept, rule)
+
+    def _point(self, threshold: float, kept: np.ndarray, rule: OperatingRule) -> OperatingPoint:
+        tp = int(np.count_nonzero(kept & self.scores.is_tp))
+        fp = int(np.count_nonzero(kept)) - tp
+        return OperatingPoint(threshold, tp, fp, int(self.num_gts.sum()) - tp, rule.beta)
 
 
 def operating_points(
-    matches: ScoredMatches, *, rule: str = "f1", iou_threshold: float = 0.5, folds: int = 5, seed: int = 0
+    table: MatchTable,
+    *,
+    rule: Union[str, OperatingRule] = "f1",
+    iou_thr: float = 0.5,
+    folds: int = 5,
+    seed: int = 0,
 ) -> OperatingPoints:
     """The best threshold for all classes and for each class.
 
     Args:
-        matches: Every detection, matched.
+        table: Every detection and ground truth, matched.
         rule: ``'f1'``, ``'f2'`` and the like for the greatest F-score; ``'precision=0.9'`` for the greatest recall with
             at least this precision; ``'recall=0.95'`` for the greatest precision with at least this recall.
-        iou_threshold: One of those it was matched at.
-        folds: Into how many parts the images are dealt for the cross-fitted figures.
-        seed: Of the dealing.
+        iou_thr: One of the IoU thresholds of the table.
+        folds: Into how many parts the images are split for the cross-fitted figures.
+        seed: Of the split.
 
     Raises:
         ValueError: The rule cannot be read, or there are fewer images than folds.
 
     Example:
-        >>> from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-        >>> from mm_metrics_plugin.functional.scored_matches import match_scores
+        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+        >>> from mm_metrics_plugin.functional.detection.matching import match_images
+        >>> from mm_metrics_plugin.settings import DetectionSettings
         >>> image, box = np.arange(8), np.tile([0.0, 0.0, 10.0, 10.0], (8, 1))
-        >>> found = Detections(image, box + 30 * (image > 3)[:, None], 0.9 - image / 10, np.zeros(8))
-        >>> there = Objects(image[:6], box[:6], np.zeros(6))
-        >>> matches = match_scores(DetectionBatch(found, there, 8), num_classes=1)
-        >>> print(operating_points(matches, folds=4).overall)
+        >>> detections = Detections(image, box + 30 * (image > 3)[:, None], 0.9 - image / 10, np.zeros(8))
+        >>> batch = DetectionBatch(detections, GroundTruths(image[:6], box[:6], np.zeros(6)), 8)
+        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> print(operating_points(table, folds=4).overall)
         threshold 0.6000: precision 1.0000, recall 0.6667, F1 0.8000
-        >>> operating_points(matches, rule="recall=0.9", folds=4).overall.threshold
+        >>> operating_points(table, rule="recall=0.9", folds=4).overall.threshold
         nan
     """
-    parsed = Rule.parse(rule)
-    if not 2 <= folds <= matches.num_images:
-        raise ValueError(f"'folds' must be between 2 and the number of images, {matches.num_images} (found {folds})")
-    tp, used = matches.flags(iou_threshold)
-    records = matches.records
-    classes = _Ranked(
-        records.label[used].astype(np.int64), records.score[used], tp[used], records.image[used].astype(np.int64)
+    parsed = rule if isinstance(rule, OperatingRule) else OperatingRule.parse(rule)
+    require(
+        2 <= folds <= table.num_images,
+        f"folds must be between 2 and the number of images, {table.num_images} (found {folds})",
     )
-    order = stable_order(-classes.score)
-    pooled = _Ranked(
-        np.zeros(len(order), dtype=np.int64), classes.score[order], classes.tp[order], classes.image[order]
+    fold = np.empty(table.num_images, dtype=np.int64)
+    fold[np.random.default_rng(seed).permutation(table.num_images)] = np.arange(table.num_images) % folds
+    overall, per_class = _groups(table, iou_thr, fold, folds)
+    return OperatingPoints(
+        parsed,
+        folds,
+        overall.best(parsed),
+        overall.cross_fitted(parsed),
+        tuple(group.best(parsed) for group in per_class),
+        tuple(group.cross_fitted(parsed) for group in per_class),
     )
-    dealt = np.random.default_rng(seed).permutation(matches.num_images)
-    fold = np.empty(matches.num_images, dtype=np.int64)
-    fold[dealt] = np.arange(matches.num_images) % folds
-    object_fold = fold[matches.object_image]
-    points = []
-    for rows, object_group, groups in (
-        (pooled, np.zeros_like(matches.object_label), 1),
-        (classes, matches.object_label, matches.num_classes),
-    ):
-        objects = np.bincount(object_group, minlength=groups)
-        thresholds = _choose(rows, objects, parsed)
-        counts = _count(rows, objects, thresholds)
-        fitted, fitted_counts = _cross_fit(rows, object_group, object_fold, fold, folds, groups, parsed)
-        pairs: Any = ((thresholds, counts), (fitted, fitted_counts))
-        for threshold, number in pairs:
-            tp_fp_fn: Any = number
-            if rows is pooled:
-                threshold, tp_fp_fn = float(threshold[0]), [int(part[0]) for part in number]
-            points.append(OperatingPoint(threshold, tp_fp_fn[0], tp_fp_fn[1], tp_fp_fn[2], parsed.beta))
-    return OperatingPoints(parsed, folds, *points)
+
+
+def _groups(table: MatchTable, iou_thr: float, fold: np.ndarray, folds: int) -> Tuple[_Group, List[_Group]]:
+    """All classes together, and each class."""
+    is_tp, is_tp_or_fp = table.flags(iou_thr)
+    order = table.ranked.order
+    rows = order[is_tp_or_fp[order]]
+    score, is_tp, row_fold = table.score[rows], is_tp[rows], fold[table.image[rows]]
+    starts = np.searchsorted(table.label[rows], np.arange(table.num_classes + 1)).tolist()
+    gts = table.grid.at(table.gt_counts, "any", iou_thr)
+    cells = table.gt_label[gts].astype(np.int64) * folds + fold[table.gt_image[gts]]
+    num_gts = np.bincount(cells, minlength=table.num_classes * folds).reshape(table.num_classes, folds)
+    by_score = stable_order(-score)
+    overall = _Group(RankedScores(score[by_score], is_tp[by_score]), row_fold[by_score], num_gts.sum(axis=0))
+    return overall, [
+        _Group(RankedScores(score[start:stop], is_tp[start:stop]), row_fold[start:stop], numbers)
+        for start, stop, numbers in zip(starts, starts[1:], num_gts)
+    ]
