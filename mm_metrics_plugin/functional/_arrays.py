@@ -1,8 +1,10 @@
-"""Array helpers that several modules share: orders, groups, divisions."""
+"""Array helpers that several modules share: orders, groups, means and F-scores."""
 
 from __future__ import annotations
 
 import numpy as np
+
+from mm_metrics_plugin.functional.averaging import divide
 
 
 def stable_order(*keys: np.ndarray) -> np.ndarray:
@@ -75,3 +77,36 @@ def position_in_group(groups: np.ndarray) -> np.ndarray:
     """
     starts = group_starts(groups)
     return np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
+
+
+def mean_of_defined(values: np.ndarray) -> np.ndarray:
+    """The mean along the last axis of what is not NaN; NaN where nothing is.
+
+    Example:
+        >>> mean_of_defined(np.array([[0.5, np.nan], [np.nan, np.nan]]))
+        array([0.5, nan])
+    """
+    defined = ~np.isnan(values)
+    return divide(np.where(defined, values, 0).sum(axis=-1), defined.sum(axis=-1))
+
+
+def fbeta_score(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, beta: float = 1.0) -> np.ndarray:
+    """The F-score of counts; NaN where all three are 0.
+
+    Example:
+        >>> fbeta_score(np.array([2, 0]), np.array([1, 0]), np.array([1, 0]))
+        array([0.66666667,        nan])
+    """
+    squared = beta**2
+    return divide((1 + squared) * tp, (1 + squared) * tp + squared * fn + fp)
+
+
+def fbeta_of_rates(precision: np.ndarray, recall: np.ndarray, beta: float = 1.0) -> np.ndarray:
+    """The F-score of precisions and recalls, such as means over classes; 0 where both are 0.
+
+    Example:
+        >>> fbeta_of_rates(np.array([0.5, 0.0]), np.array([1.0, 0.0]))
+        array([0.66666667, 0.        ])
+    """
+    weighted = beta**2 * precision + recall
+    return np.where(weighted == 0, 0.0, divide((1 + beta**2) * precision * recall, weighted))

@@ -19,7 +19,7 @@ from mm_metrics_plugin.functional.detection_report import (
     row_shares,
     top_confusions,
 )
-from mm_metrics_plugin.functional.intervals import Intervals
+from mm_metrics_plugin.functional.statistics.bootstrap import Intervals
 
 _THRESHOLDS = (
     "ks",

@@ -7,17 +7,17 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.comparison import ChangedImage, Comparison
+from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison
 from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION
 from mm_metrics_plugin.functional.disagreements import Disagreements
-from mm_metrics_plugin.functional.permutation import significant
+from mm_metrics_plugin.functional.statistics.permutation import significant
 
 _NOTHING = 1e-12  # the same numbers added up in another order
 BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "the same"
 
 
 class DifferenceRow(NamedTuple):
-    """One figure of two runs, as in :class:`~mm_metrics_plugin.functional.comparison.Difference`.
+    """One figure of two runs, as in :class:`~mm_metrics_plugin.functional.statistics.paired_tests.Difference`.
 
     ``class_name`` is None for figures over all classes.
     """
@@ -36,16 +36,16 @@ class DifferenceRow(NamedTuple):
     verdict: str
 
 
-def verdict(difference: float, p_value: float, *, level: float) -> str:
+def verdict(difference: float, p_value: float, *, ci: float) -> str:
     """Whether the second run is significantly better or worse.
 
     Example:
-        >>> [verdict(0.01, p, level=0.95) for p in (0.003, 0.3)], verdict(-0.01, 0.003, level=0.95)
+        >>> [verdict(0.01, p, ci=0.95) for p in (0.003, 0.3)], verdict(-0.01, 0.003, ci=0.95)
         (['better', 'not significant'], 'worse')
     """
     if abs(difference) < _NOTHING:
         return SAME
-    if not significant(np.asarray(p_value), level=level):
+    if not significant(np.asarray(p_value), ci=ci):
         return NOT_SIGNIFICANT
     return BETTER if difference > 0 else WORSE
 
@@ -72,10 +72,10 @@ class Versus:
 
     def rows(self, classes: Tuple[str, ...]) -> List[DifferenceRow]:
         """Every difference, those over all classes first."""
-        level = self.comparison.level
+        ci = self.comparison.ci
 
         def row(name: str, class_name: Optional[str], values: Dict[str, float]) -> DifferenceRow:
-            said = verdict(values["difference"], values["p_value"], level=level)
+            said = verdict(values["difference"], values["p_value"], ci=ci)
             return DifferenceRow(name, class_name, verdict=said, **values)
 
         rows = [row(name, None, vars(one)) for name, one in self.comparison.overall.items()]

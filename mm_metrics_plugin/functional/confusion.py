@@ -8,6 +8,7 @@ from typing import Any, Dict, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import fbeta_of_rates, fbeta_score
 from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
 
 
@@ -110,31 +111,17 @@ class ConfusionResult(CountsResult):
         )
 
 
-def f_score(precision: float, recall: float, *, beta: float = 1.0) -> float:
-    """The weighted harmonic mean of a precision and a recall; 0 if both are 0.
-
-    Example:
-        >>> round(f_score(0.95018367938121, 0.664406462586606), 12)
-        0.782004250882
-    """
-    if precision == 0 and recall == 0:
-        return 0.0
-    return float((1 + beta**2) * precision * recall / (beta**2 * precision + recall))
-
-
 def _rates(counts: Sequence[np.ndarray], beta: float, empty: float) -> Rates:
     tp, fp, fn, tn = counts
 
-    def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-        value = divide(numerator, denominator)
+    def filled(value: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(value), empty, value)
 
-    squared = beta**2
     return Rates(
-        precision=ratio(tp, tp + fp),
-        recall=ratio(tp, tp + fn),
-        f_score=ratio((1 + squared) * tp, (1 + squared) * tp + squared * fn + fp),
-        specificity=ratio(tn, tn + fp),
+        precision=filled(divide(tp, tp + fp)),
+        recall=filled(divide(tp, tp + fn)),
+        f_score=filled(fbeta_score(tp, fp, fn, beta)),
+        specificity=filled(divide(tn, tn + fp)),
     )
 
 
@@ -157,7 +144,7 @@ def _counts_fields(counts: Sequence[np.ndarray], beta: float, empty: float, back
         macro=macro,
         micro=Rates(*(float(getattr(pooled, field.name)) for field in fields(pooled))),
         weighted=_each(per_class, (tp + fn)[used], used),
-        f_of_means=f_score(macro.precision, macro.recall, beta=beta),
+        f_of_means=float(fbeta_of_rates(macro.precision, macro.recall, beta)),
         background=background,
     )
 

@@ -10,7 +10,7 @@ that of the exponential model at an AUC shrunken by half a pair, and the interva
 effective sample size has this variance. It keeps its level from a few samples on, also near 1.
 
 Two models are compared by swapping their scores sample by sample
-(:mod:`~mm_metrics_plugin.functional.permutation`). Scores of two models have different scales, so ranks are swapped.
+(:mod:`~mm_metrics_plugin.functional.statistics.permutation`). Scores of two models have different scales, so ranks are swapped.
 The difference of the AUCs is then a sum over the samples in which a swap changes a sign, which makes it cheap.
 
 References: E. DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44 (1988); X. Sun and W. Xu (2014) for the sort;
@@ -26,12 +26,12 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import mean_of_defined
 from mm_metrics_plugin.functional.columns import map_columns
-from mm_metrics_plugin.functional.image_counts import mean_of_defined
-from mm_metrics_plugin.functional.intervals import UNDEFINED, Interval, check_level
-from mm_metrics_plugin.functional.permutation import PERMUTATIONS, family_tests
-from mm_metrics_plugin.functional.ratio_intervals import wilson_interval
-from mm_metrics_plugin.functional.resampling import drawn_swaps
+from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval, check_ci
+from mm_metrics_plugin.functional.statistics.permutation import PERMUTATIONS, family_tests
+from mm_metrics_plugin.functional.statistics.ratio_intervals import wilson_interval
+from mm_metrics_plugin.functional.statistics.resampling import drawn_swaps
 
 _COLUMNS_AT_ONCE = 64
 _SWAPPED_EXACTLY = 256  # samples of a class that move its AUC most; the sum over the others is as good as normal
@@ -191,7 +191,7 @@ def auc_intervals(blocks: Sequence[np.ndarray], labels: np.ndarray, *, level: fl
         >>> result.standard_error.round(6).tolist()
         [0.353553]
     """
-    check_level(level)
+    check_ci(level)
     width = _check_shapes([blocks], labels)
     values, delong, number = np.full(width, np.nan), np.full(width, np.nan), np.zeros((2, width))
     total, raised = np.zeros(len(labels)), np.zeros(len(labels))
@@ -389,13 +389,13 @@ def compare_auc(
         >>> print(compare_auc([first], [second], np.array([[0], [0], [1], [1]])))
         macro AUC +1.0000 [+0.0000, +1.0000], p = 0.11
     """
-    check_level(level)
+    check_ci(level)
     swaps = auc_swaps(first, second, labels)
     means, classes = swaps.permuted(permutations=permutations, seed=seed)
     difference = swaps.second - swaps.first
     macro_first, macro_second = (float(mean_of_defined(part)) for part in (swaps.first, swaps.second))
-    each = family_tests(difference, classes, level=level)
-    macro = family_tests(np.array([macro_second - macro_first]), means[:, None], level=level)
+    each = family_tests(difference, classes, ci=level)
+    macro = family_tests(np.array([macro_second - macro_first]), means[:, None], ci=level)
     return AUCComparison(
         level=level,
         first=swaps.first,

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.image_counts import ImageCounts
+from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
 from mm_metrics_plugin.functional.worst_first import worst_first
 
 
@@ -42,7 +42,7 @@ class Disagreements:
 
 
 def disagreements(
-    first: ImageCounts, second: ImageCounts, *, confidence: Optional[np.ndarray] = None, most: int = 500
+    first: PerImageCounts, second: PerImageCounts, *, confidence: Optional[np.ndarray] = None, most: int = 500
 ) -> Disagreements:
     """Find the images on which one run makes fewer errors (false positives and false negatives) than the other.
 
@@ -55,7 +55,7 @@ def disagreements(
 
     Example:
         >>> truth = np.array([0, 1, 1, 0])
-        >>> runs = (ImageCounts.from_labels(truth, found, num_classes=2) for found in ([0, 0, 1, 0], [0, 1, 0, 1]))
+        >>> runs = (PerImageCounts.from_labels(truth, found, num_classes=2) for found in ([0, 0, 1, 0], [0, 1, 0, 1]))
         >>> found = disagreements(*runs, confidence=np.array([[0.9, 0.8, 0.7, 0.6], [0.5, 0.6, 0.7, 0.8]]))
         >>> found.image.tolist(), found.worse.tolist(), found.agreement
         ([1, 3, 2], [False, True, True], {'both': 1, 'first': 2, 'second': 1, 'neither': 0})
@@ -88,7 +88,7 @@ def disagreements(
     )
 
 
-def _by_image(counts: ImageCounts) -> np.ndarray:
+def _by_image(counts: PerImageCounts) -> np.ndarray:
     """(3, images) true positives, false positives and false negatives of every image."""
     sums = [np.bincount(counts.image, weights=part, minlength=counts.num_images) for part in counts.counts]
     return np.array(sums).reshape(3, counts.num_images).astype(np.int64)

@@ -146,12 +146,12 @@ def _points(analysis: DetectionAnalysis) -> Section:
     points: Any = analysis.points
     header = ["class", "score threshold", "precision", "recall", f"F{points.rule.beta:g}"]
     header += [f"{name}*" for name in header[2:]]
-    pairs = ((points.overall, points.overall_cross_fitted), (points.per_class, points.per_class_cross_fitted))
-    rows: List[List[Any]] = []
-    for (chosen, fitted), names in zip(pairs, (["micro (pooled)"], list(analysis.classes))):
-        parts = [chosen.threshold, *(getattr(one, key) for one in (chosen, fitted) for key in _RATES)]
-        columns = [part.tolist() if hasattr(part, "tolist") else [part] for part in parts]
-        rows += [[name, *values] for name, *values in zip(names, *columns)]
+    names = ["micro (pooled)", *analysis.classes]
+    pairs = zip((points.overall, *points.per_class), (points.overall_cross_fitted, *points.per_class_cross_fitted))
+    rows: List[List[Any]] = [
+        [name, chosen.threshold, *(getattr(one, key) for one in (chosen, fitted) for key in _RATES)]
+        for name, (chosen, fitted) in zip(names, pairs)
+    ]
     lines = [
         f"{points.rule}; thresholds chosen on the data they are judged by look better than they are",
         f"* cross-fitted: of thresholds that were chosen on other images ({points.folds} folds)",
@@ -163,7 +163,7 @@ _RATES = ("precision", "recall", "f_score")
 
 
 def _intervals(intervals: Any, classes: Sequence[str], names: Sequence[str], title: str) -> List[Section]:
-    from mm_metrics_plugin.functional.intervals import (  # imports SciPy
+    from mm_metrics_plugin.functional.statistics.bootstrap import (  # imports SciPy
         LEAST_IMAGES,
         LEAST_IMAGES_F1_AP,
         LEAST_OBJECTS,
@@ -173,7 +173,7 @@ def _intervals(intervals: Any, classes: Sequence[str], names: Sequence[str], tit
         f"; average precision from {intervals.resamples:,} bootstrap resamples over images, seed {intervals.seed}"
     )
     lines = [
-        f"confidence level {100 * intervals.level:g} %; Wilson score intervals with the effective number of objects"
+        f"confidence level {100 * intervals.ci:g} %; Wilson score intervals with the effective number of objects"
         + (resamples if intervals.resamples else ""),
         f"too few: a proportion of fewer than {LEAST_OBJECTS} objects or detections or in fewer than {LEAST_IMAGES} "
         f"images; F1, average precision and means with fewer than {LEAST_IMAGES_F1_AP} images",
@@ -184,7 +184,7 @@ def _intervals(intervals: Any, classes: Sequence[str], names: Sequence[str], tit
     ]
     found = [name for name in names if name in intervals.per_class]
     return [
-        Section(title, lines, (["", "value", f"{100 * intervals.level:g} % CI"], overall)),
+        Section(title, lines, (["", "value", f"{100 * intervals.ci:g} % CI"], overall)),
         Section("", (), _class_intervals(intervals.per_class, classes, found)),
     ]
 

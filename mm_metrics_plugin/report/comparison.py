@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
 
-from mm_metrics_plugin.functional.permutation import significant
+from mm_metrics_plugin.functional.statistics.permutation import significant
 from mm_metrics_plugin.report.sections import Section, sections_markdown
 from mm_metrics_plugin.report.sentences import class_order_lines, joined_by_lines, task_lines
 from mm_metrics_plugin.report.tables import Table, printable
@@ -65,7 +65,7 @@ def p_text(value: float, *, level: float = 0.95) -> str:
         return "< 0.001"
     for digits in range(3 if value < 0.1 else 2, 9):
         text = f"{value:.{digits}f}"
-        if bool(significant(float(text), level=level)) == bool(significant(value, level=level)):
+        if bool(significant(float(text), ci=level)) == bool(significant(value, ci=level)):
             break
     return text
 

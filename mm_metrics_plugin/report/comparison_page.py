@@ -93,7 +93,7 @@ def _figures(row: DifferenceRow, versus: Versus) -> Dict[str, Any]:
         "high": row.high,
         "interval": interval_text(row.low, row.high, joined="{} to {}", sign=True),
         "p": row.p_value,
-        "p_said": p_text(row.p_value, level=versus.comparison.level),
+        "p_said": p_text(row.p_value, level=versus.comparison.ci),
         "verdict": row.verdict,
         "words": WORDS[row.verdict].format(second=printable(versus.second)),
     }

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mm_metrics_plugin.functional.calibration import CalibrationResult
-    from mm_metrics_plugin.functional.curves import ClassificationCurves, DetectionCurves
+    from mm_metrics_plugin.functional.curves import ClassificationCurves
+    from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves
 
 MOST_NAMED = 12  # with more classes than this, a legend would not be read
 LONGEST_NAME = 20
@@ -29,7 +30,7 @@ def detection_curve_figures(curves: DetectionCurves, classes: Sequence[str], col
         classes: Their names.
         color_theme: Name of a colour map of matplotlib.
     """
-    title = f"all detections, IoU >= {curves.iou_threshold:g}"
+    title = f"all detections, IoU >= {curves.iou_thr:g}"
     figure, (axes,) = _panels(1, f"precision and recall, {title}")
     lines = [(curve.recall, curve.precision) for curve in curves.per_class]
     _draw(axes, lines, (curves.mean_recall, curves.mean_precision), classes, color_theme)

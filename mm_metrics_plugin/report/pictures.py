@@ -6,7 +6,8 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, List, Sequence
 
 from mm_metrics_plugin.functional.calibration import CalibrationResult
-from mm_metrics_plugin.functional.curves import ClassificationCurves, DetectionCurves
+from mm_metrics_plugin.functional.curves import ClassificationCurves
+from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves
 from mm_metrics_plugin.functional.matrix_view import MatrixView
 from mm_metrics_plugin.report.curve_figures import (
     classification_curve_figure,

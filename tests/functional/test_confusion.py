@@ -13,7 +13,8 @@ from hypothesis.extra.numpy import arrays
 from sklearn import metrics as sklearn
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.confusion import class_counts, confusion_report, counts_report, f_score
+from mm_metrics_plugin.functional._arrays import fbeta_of_rates as f_score
+from mm_metrics_plugin.functional.confusion import class_counts, confusion_report, counts_report
 
 # A published detection run on 4 classes: counts, and what it printed.
 TP, FP, FN = np.array([73, 352, 403, 195]), np.array([6, 9, 15, 13]), np.array([38, 87, 107, 283])

@@ -6,14 +6,26 @@ matched or sorted again for other weights, so that the bootstrap and slices of a
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from mm_metrics_plugin.functional._arrays import mean_of_defined
 from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.statistics.per_image_counts import count_figures
+from mm_metrics_plugin.settings import (
+    COCO_AREA_EDGES,
+    COCO_AREA_RANGES,
+    COCO_IOU_THRS,
+    COCO_MAX_DETS,
+    area_ranges,
+)
 
+_SHORT = {"small": "s", "medium": "m", "large": "l"}
 _CELLS_AT_ONCE = 1 << 18  # of TP x weights: a few arrays that fit the cache of a core
+_CELLS_OF_A_DRAW = 1 << 21  # of TP of all thresholds x weights: a few arrays of 16 MB
 
 
 def interpolated_ap(
@@ -71,6 +83,22 @@ class _Threshold(NamedTuple):
     ignored_before: np.ndarray  # how many of these come before each TP
 
 
+class HitCounts(NamedTuple):
+    """What is counted at each TP of one IoU threshold; classes one after the other.
+
+    Attributes:
+        label: (H,) class of the TP.
+        tp: (H,) true positives of the class up to this one.
+        seen: (H,) detections of the class up to this one that are TP or FP.
+        starts: (C + 1,) where the TP of each class begin.
+    """
+
+    label: np.ndarray
+    tp: np.ndarray
+    seen: np.ndarray
+    starts: np.ndarray
+
+
 class RangeCurves:
     """Precision and recall at every TP of one area range, for any weights of the images.
 
@@ -78,6 +106,7 @@ class RangeCurves:
         table: Every detection, matched.
         area: Name of the area range.
         max_dets: How many detections of a class and image count, the best first; None: all.
+        iou_thrs: Some of the IoU thresholds of the table; None: all of them.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
@@ -92,26 +121,38 @@ class RangeCurves:
         (array([[0.2525]]), array([[1.]]))
     """
 
-    def __init__(self, table: MatchTable, area: str, max_dets: Optional[int]) -> None:
+    def __init__(
+        self, table: MatchTable, area: str, max_dets: Optional[int], iou_thrs: Optional[Sequence[float]] = None
+    ) -> None:
         rows = table.ranked
-        order = rows.order if max_dets is None else rows.order[rows.rank < max_dets]
+        order, self._rank = rows
+        if max_dets is not None:
+            within = np.flatnonzero(rows.rank < max_dets)
+            order, self._rank = rows.order[within], rows.rank[within]
         matched, ignored = (table.grid.of_range(bits, area)[order] for bits in (table.matched, table.ignored))
-        tp = matched & ~ignored
         self.table, self.area = table, area
+        self.iou_thrs = table.grid.iou_thrs if iou_thrs is None else tuple(float(value) for value in iou_thrs)
+        lowest = table.grid.bit(area, table.grid.iou_thrs[0])[1]
+        bits = [table.grid.bit(area, value)[1] // lowest for value in self.iou_thrs]
+        every_threshold = np.bitwise_or.reduce(bits)
+        ignored &= every_threshold
+        tp = matched & ~ignored & every_threshold
         self.image, self.label = table.image[order], table.label[order]
         self.hits = np.flatnonzero(tp)
         self.class_starts = np.searchsorted(self.label, np.arange(table.num_classes + 1))
-        every_threshold = np.uint64((1 << len(table.grid.iou_thrs)) - 1)
         self.counts = ignored != every_threshold  # rows that some threshold counts
         partly = np.flatnonzero(self.counts & (ignored != 0))
         self.thresholds: List[_Threshold] = []
-        for index in range(len(table.grid.iou_thrs)):
-            bit = np.uint64(1) << np.uint64(index)
+        for bit in bits:
             mine = np.flatnonzero(tp[self.hits] & bit)
             skipped = partly[np.flatnonzero(ignored[partly] & bit)]
             self.thresholds.append(_Threshold(mine, skipped, np.searchsorted(skipped, self.hits[mine])))
         self._incidence: Optional[Tuple[csr_matrix, csr_matrix]] = None
-        self._rank = rows.rank if max_dets is None else rows.rank[rows.rank < max_dets]
+
+    @property
+    def draws_at_once(self) -> int:
+        """How many sets of weights are best given at once."""
+        return max(1, min(32, _CELLS_OF_A_DRAW // max(1, len(self.hits))))
 
     def average_precision(self, weights: Optional[np.ndarray] = None) -> np.ndarray:
         """(thresholds, classes, D); NaN for classes without ground truths.
@@ -123,31 +164,57 @@ class RangeCurves:
             return self._plain()
         return self._weighted(np.ascontiguousarray(weights, dtype=np.float64))
 
-    def recall(self, max_dets: int) -> np.ndarray:
-        """(thresholds, classes) recall that the best ``max_dets`` of each class and image reach."""
-        num_gts = self.table.num_gts(self.area)
+    def recall(self, max_dets: int, weights: Optional[np.ndarray] = None) -> np.ndarray:
+        """(thresholds, classes) recall that the best ``max_dets`` of each class and image reach.
+
+        Args:
+            max_dets: At most that of the curves.
+            weights: (images,) whole numbers, how often each image counts. None: once.
+        """
+        num_gts = self.num_gts(weights)
         within = self._rank[self.hits] < max_dets
         label = self.label[self.hits]
-        found = [
-            np.bincount(label[one.tp[within[one.tp]]], minlength=self.table.num_classes) for one in self.thresholds
-        ]
+        weight = None if weights is None else weights[self.image[self.hits]]
+        found = []
+        for one in self.thresholds:
+            mine = one.tp[within[one.tp]]
+            of_hits = None if weight is None else weight[mine]
+            found.append(np.bincount(label[mine], weights=of_hits, minlength=self.table.num_classes))
         return np.where(num_gts > 0, np.stack(found) / np.maximum(num_gts, 1), np.nan)
 
-    def _plain(self) -> np.ndarray:
-        num_gts = self.table.num_gts(self.area)[:, None].astype(np.float64)
+    def num_gts(self, weights: Optional[np.ndarray] = None) -> np.ndarray:
+        """(classes,) ground truths that count in the area range, each as often as its image."""
+        if weights is None:
+            return self.table.num_gts(self.area)
+        rows = self.counted_gts()
+        return np.bincount(
+            self.table.gt_label[rows], weights=weights[self.table.gt_image[rows]], minlength=self.table.num_classes
+        )
+
+    def counted_gts(self) -> np.ndarray:
+        """Rows of the ground truths that count in the area range."""
+        return np.flatnonzero(self.table.grid.of_range(self.table.gt_counts, self.area))
+
+    def hit_counts(self) -> Iterator[HitCounts]:
+        """The counts at the TP of one IoU threshold after the other."""
         seen = np.concatenate([[0], np.cumsum(self.counts)])
-        result = np.empty((len(self.thresholds), len(num_gts), 1))
-        for out, one in zip(result, self.thresholds):
+        for one in self.thresholds:
             rows = self.hits[one.tp]
             label = self.label[rows]
             starts = np.searchsorted(rows, self.class_starts)
             class_start = self.class_starts[label]
             tp = np.arange(1, len(rows) + 1) - starts[label]
-            fp_and_tp = seen[rows + 1] - seen[class_start]
+            tp_and_fp = seen[rows + 1] - seen[class_start]
             if len(one.ignored):
-                fp_and_tp = fp_and_tp - one.ignored_before + np.searchsorted(one.ignored, class_start)
-            tp, fp_and_tp = (part[:, None].astype(np.float64) for part in (tp, fp_and_tp))
-            out[:] = interpolated_ap(tp, fp_and_tp, starts, num_gts)
+                tp_and_fp = tp_and_fp - one.ignored_before + np.searchsorted(one.ignored, class_start)
+            yield HitCounts(label, tp, tp_and_fp, starts)
+
+    def _plain(self) -> np.ndarray:
+        num_gts = self.num_gts()[:, None].astype(np.float64)
+        result = np.empty((len(self.thresholds), len(num_gts), 1))
+        for out, one in zip(result, self.hit_counts()):
+            tp, seen = (part[:, None].astype(np.float64) for part in (one.tp, one.seen))
+            out[:] = interpolated_ap(tp, seen, one.starts, num_gts)
         return result
 
     def _weighted(self, weights: np.ndarray) -> np.ndarray:
@@ -188,7 +255,7 @@ class RangeCurves:
         rows, following = rows[following < num_hits], following[following < num_hits]
         # What comes after the last hit of a class changes nothing.
         same_class = self.label[self.hits[following]] == self.label[rows]
-        counts = np.flatnonzero(table.grid.of_range(table.gt_counts, self.area))
+        counts = self.counted_gts()
         return (
             _ones(following[same_class], self.image[rows[same_class]], (num_hits, table.num_images)),
             _ones(table.gt_label[counts], table.gt_image[counts], (table.num_classes, table.num_images)),
@@ -213,3 +280,240 @@ def _cumsum_by_class(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 def _ones(rows: np.ndarray, columns: np.ndarray, shape: Sequence[int]) -> csr_matrix:
     return csr_matrix((np.ones(len(rows)), (rows, columns)), shape=tuple(shape))
+
+
+def ap_iou_thrs(table: MatchTable, iou_thrs: Optional[Sequence[float]] = None) -> Tuple[float, ...]:
+    """The IoU thresholds of average precision: those given, else COCO's ten if the table has them, else all of it.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch
+        >>> from mm_metrics_plugin.functional.detection.matching import match_images
+        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> batch = DetectionBatch.from_images(boxes=[], scores=[], labels=[], gt_boxes=[], gt_labels=[])
+        >>> table = match_images(batch, DetectionSettings(iou_thr=0.3), num_classes=1, table="ap").table
+        >>> len(table.grid.iou_thrs), len(ap_iou_thrs(table))
+        (11, 10)
+    """
+    if iou_thrs is not None:
+        return tuple(float(value) for value in iou_thrs)
+    own = table.grid.iou_thrs
+    has_coco = np.isclose(np.array(own)[:, None], COCO_IOU_THRS, rtol=0, atol=1e-9).any(axis=0).all()
+    return COCO_IOU_THRS if has_coco else own
+
+
+@dataclass(frozen=True, eq=False)
+class AveragePrecision:
+    """COCO's average precision and recall. Undefined values are NaN.
+
+    Attributes:
+        iou_thrs: IoU thresholds.
+        areas: Names of the area ranges; the first is that of the headline numbers.
+        max_dets: Numbers of detections per class and image, those with the highest scores, that average recall uses.
+            Average precision uses the last one.
+        ap: (areas, thresholds, classes) average precision.
+        recall: (areas, max_dets, thresholds, classes) recall reached.
+        num_gts: (areas, classes) ground truths that count.
+    """
+
+    iou_thrs: Tuple[float, ...]
+    areas: Tuple[str, ...]
+    max_dets: Tuple[int, ...]
+    ap: np.ndarray
+    recall: np.ndarray
+    num_gts: np.ndarray
+
+    @property
+    def per_class(self) -> np.ndarray:
+        """(classes,) AP over all IoU thresholds, in the first area range."""
+        return self.ap[0].mean(axis=0)
+
+    def at_iou(self, iou_thr: float) -> np.ndarray:
+        """(classes,) AP at one of the IoU thresholds, in the first area range; NaN if it is not among them."""
+        near = np.flatnonzero(np.isclose(self.iou_thrs, iou_thr, rtol=0, atol=1e-9))
+        return self.ap[0, near[0]] if len(near) else np.full(self.ap.shape[-1], np.nan)
+
+    def to_dict(self) -> Dict[str, float]:
+        """COCO's numbers, named as mmdet names them."""
+        most, ranges = self.max_dets[-1], list(enumerate(self.areas))[1:]
+        values = {"mAP": self.per_class, "mAP_50": self.at_iou(0.5), "mAP_75": self.at_iou(0.75)}
+        for index, name in ranges:
+            values[f"mAP_{_SHORT.get(name, name)}"] = self.ap[index].mean(axis=0)
+        for index, number in enumerate(self.max_dets):
+            values[f"AR@{number}"] = self.recall[0, index].mean(axis=0)
+        for index, name in ranges:
+            values[f"AR_{_SHORT.get(name, name)}@{most}"] = self.recall[index, -1].mean(axis=0)
+        return {name: float(mean_of_defined(value)) for name, value in values.items()}
+
+    def __str__(self) -> str:
+        lines = [f"{name:<10}{value:7.4f}" for name, value in self.to_dict().items()]
+        lines.append(f"AP of the {self.ap.shape[-1]} classes: " + " ".join(f"{v:.4f}" for v in self.per_class))
+        return "\n".join(lines)
+
+
+def average_precision(
+    table: MatchTable,
+    *,
+    max_dets: int = COCO_MAX_DETS,
+    iou_thrs: Optional[Sequence[float]] = None,
+    weights: Optional[np.ndarray] = None,
+) -> AveragePrecision:
+    """COCO's average precision and recall. The numbers equal those of ``pycocotools``; NaN where it prints -1.
+
+    Args:
+        table: Every detection and ground truth, matched.
+        max_dets: Number of detections per class and image that count, those with the highest scores. Average recall is
+            also given for 1 and 10 of them.
+        iou_thrs: Some of the IoU thresholds of the table. None: COCO's ten, or all of a table without them.
+        weights: (images,) whole numbers, how often each image counts. None: once.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+        >>> from mm_metrics_plugin.functional.detection.matching import match_images
+        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 0])
+        >>> batch = DetectionBatch(detections, GroundTruths([0], [[0, 0, 10, 9]], [0]), 1)
+        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> round(average_precision(table).to_dict()["mAP"], 6)
+        0.95
+    """
+    thresholds = ap_iou_thrs(table, iou_thrs)
+    known = {one.name for one in table.grid.area_ranges}
+    areas = tuple(one.name for one in COCO_AREA_RANGES if one.name in known)
+    numbers = tuple(sorted({1, max_dets} | ({10} if max_dets > 10 else set())))
+    columns = None
+    if weights is not None:
+        weights = np.asarray(weights)
+        columns = weights[:, None]
+    curves = [RangeCurves(table, area, max_dets, thresholds) for area in areas]
+    return AveragePrecision(
+        iou_thrs=thresholds,
+        areas=areas,
+        max_dets=numbers,
+        ap=np.stack([one.average_precision(columns)[..., 0] for one in curves]),
+        recall=np.stack([[one.recall(number, weights) for number in numbers] for one in curves]),
+        num_gts=np.stack([one.num_gts(weights) for one in curves]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SizeReport:
+    """Results by the area of the ground truths; undefined ones are NaN.
+
+    Ground truths outside an area range are ignored, so is a detection that matches one of them, and one that matches
+    nothing is an FP in every range that holds its own area. Both ends of a range belong to it. Every range is matched
+    on its own, so TP and FP of the ranges need not add up to those of the row ``all``, which has the counts of the
+    confusion matrix under ``coco`` and the average precision of COCO.
+
+    Attributes:
+        ranges: Least and greatest area by name. The first is ``all``; there ground truths and detections of any area count for
+            precision and recall.
+        max_dets: Number of detections per class and image that average precision uses.
+        iou_thr: Least overlap of a match that counts for precision and recall.
+        score_thr: Least score of a detection that counts for precision and recall.
+        objects: (ranges, classes) ground truths.
+        tp: (ranges, classes) true positives.
+        fp: (ranges, classes) false positives.
+        average_precision: (ranges, classes) over the IoU thresholds of average precision.
+        average_precision_50: (ranges, classes) at IoU 0.5.
+    """
+
+    ranges: Dict[str, Tuple[float, float]]
+    max_dets: int
+    iou_thr: float
+    score_thr: float
+    objects: np.ndarray
+    tp: np.ndarray
+    fp: np.ndarray
+    average_precision: np.ndarray
+    average_precision_50: np.ndarray
+
+    def figures(self) -> Dict[str, Dict[str, float]]:
+        """By range: ground truths, TP, FP, the means over classes, and the mAPs."""
+        _, overall = count_figures(self.tp, self.fp, self.objects - self.tp)
+        columns: Dict[str, np.ndarray] = {
+            "objects": self.objects.sum(axis=1),
+            "tp": self.tp.sum(axis=1),
+            "fp": self.fp.sum(axis=1),
+            **overall,
+            "mAP": mean_of_defined(self.average_precision),
+            "mAP_50": mean_of_defined(self.average_precision_50),
+        }
+        return {
+            name: {key: column[index].item() for key, column in columns.items()}
+            for index, name in enumerate(self.ranges)
+        }
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        result: Dict[str, Any] = {"overall": self.figures()}
+        for name, value in vars(self).items():
+            result[name] = value.tolist() if isinstance(value, np.ndarray) else value
+        return result
+
+    def __str__(self) -> str:
+        lines = [f"{'':<16}{'objects':>9}{'precision':>11}{'recall':>9}{'mAP':>9}{'mAP_50':>9}"]
+        for name, row in self.figures().items():
+            lines.append(
+                f"{name:<16}{row['objects']:>9}{row['mean_precision']:>11.4f}{row['mean_recall']:>9.4f}"
+                f"{row['mAP']:>9.4f}{row['mAP_50']:>9.4f}"
+            )
+        return "\n".join(lines)
+
+
+def results_by_size(
+    table: MatchTable,
+    *,
+    area_edges: Sequence[float] = COCO_AREA_EDGES,
+    iou_thr: float = 0.5,
+    score_thr: float = 0.3,
+    max_dets: int = COCO_MAX_DETS,
+    iou_thrs: Optional[Sequence[float]] = None,
+) -> SizeReport:
+    """Precision and recall at a score threshold, and average precision, by the area of the ground truths.
+
+    All detections at or above the score threshold are counted. Only average precision has a limit, ``max_dets``.
+
+    Args:
+        table: Every detection and ground truth, matched, with the area ranges between these edges.
+        area_edges: Areas between the ranges, ascending, in square pixels. COCO's by default.
+        iou_thr: Least overlap of a match that counts for precision and recall.
+        score_thr: Least score of a detection that counts for precision and recall.
+        max_dets: Number of detections per class and image that average precision uses.
+        iou_thrs: IoU thresholds of average precision, as in :func:`average_precision`.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+        >>> from mm_metrics_plugin.functional.detection.matching import match_images
+        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [100, 100, 300, 300]], [0, 0])
+        >>> batch = DetectionBatch(Detections([0], [[100, 100, 300, 290]], [0.9], [0]), ground_truths, 1)
+        >>> print(results_by_size(match_images(batch, DetectionSettings(), num_classes=1, table="ap").table))
+                          objects  precision   recall      mAP   mAP_50
+        all                     2     1.0000   0.5000   0.5050   0.5050
+        small                   1        nan   0.0000   0.0000   0.0000
+        medium                  0        nan      nan      nan      nan
+        large                   1     1.0000   1.0000   1.0000   1.0000
+    """
+    ranges, thresholds = area_ranges(area_edges), ap_iou_thrs(table, iou_thrs)
+    ap = np.stack([RangeCurves(table, one.name, max_dets, thresholds).average_precision()[..., 0] for one in ranges])
+    at_50 = np.flatnonzero(np.isclose(thresholds, 0.5, rtol=0, atol=1e-9))
+    reached = np.flatnonzero(table.reach(score_thr))
+    label = table.label[reached]
+    tp, fp, num_gts = [], [], []
+    # COCO leaves boxes of negative or enormous area out of the range of all areas. The confusion matrix does not.
+    for area in ("any", *(one.name for one in ranges[1:])):
+        is_tp, is_tp_or_fp = (flag[reached] for flag in table.flags(iou_thr, area))
+        tp.append(np.bincount(label[is_tp], minlength=table.num_classes))
+        fp.append(np.bincount(label[is_tp_or_fp & ~is_tp], minlength=table.num_classes))
+        num_gts.append(table.num_gts(area))
+    return SizeReport(
+        ranges={one.name: (one.low, one.high) for one in ranges},
+        max_dets=max_dets,
+        iou_thr=float(iou_thr),
+        score_thr=float(score_thr),
+        objects=np.stack(num_gts),
+        tp=np.stack(tp),
+        fp=np.stack(fp),
+        average_precision=ap.mean(axis=1),
+        average_precision_50=ap[:, at_50[0]] if len(at_50) else np.full(ap.shape[::2], np.nan),
+    )

@@ -1,6 +1,6 @@
 """Paired comparison of two runs on the same images.
 
-The test is the paired permutation test of :mod:`~mm_metrics_plugin.functional.permutation`: runs are swapped image by
+The test is the paired permutation test of :mod:`~mm_metrics_plugin.functional.statistics.permutation`: runs are swapped image by
 image. Interval and p-value of a difference come from the same permutations, so 0 lies outside the interval exactly
 where the difference is significant. Figures over all classes are one family of tests; the classes of a figure are
 another.
@@ -8,18 +8,21 @@ another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import mean_of_defined, stable_order
 from mm_metrics_plugin.functional.delong import AUCSwaps
-from mm_metrics_plugin.functional.image_counts import ImageCounts, mean_of_defined
-from mm_metrics_plugin.functional.intervals import check_level
-from mm_metrics_plugin.functional.permutation import PERMUTATIONS, family_tests
-from mm_metrics_plugin.functional.resampling import Figures, WeightedFigures, drawn_swaps, over_draws
-from mm_metrics_plugin.functional.scored_matches import ScoredMatches, arrange_matches
+from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.statistics.bootstrap import check_ci
+from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
+from mm_metrics_plugin.functional.statistics.permutation import PERMUTATIONS, family_tests
+from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_swaps, over_draws
+from mm_metrics_plugin.settings import COCO_MAX_DETS
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Difference:
 
     ``low``, ``high`` and ``p_value`` are adjusted for the family of figures that are tested together. The unadjusted
     ones are for a figure that was chosen before the results were seen. In both cases 0 lies outside the interval
-    exactly where the p-value is at most 1 - level.
+    exactly where the p-value is at most 1 - ci.
 
     Attributes:
         first: Of the first run.
@@ -71,14 +74,14 @@ class Comparison:
     """How two runs differ on the same images.
 
     Attributes:
-        level: Confidence level; the significance level is 1 - level.
+        ci: Confidence level; the significance level is 1 - ci.
         permutations: How many times runs were swapped.
         seed: Of the permutations.
         overall: By name, over all classes. They are one family of tests.
         per_class: By name, arrays with one value per class. The classes of a figure are a family of tests.
     """
 
-    level: float
+    ci: float
     permutations: int
     seed: int
     overall: Dict[str, Difference]
@@ -87,7 +90,7 @@ class Comparison:
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
         return {
-            "level": self.level,
+            "ci": self.ci,
             "permutations": self.permutations,
             "seed": self.seed,
             "overall": {name: value.to_dict() for name, value in self.overall.items()},
@@ -100,7 +103,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ChangedImage:
-    """An image on which two runs differ: second less first.
+    """An image on which two runs differ: second minus first.
 
     Example:
         >>> print(ChangedImage(image=7, tp=2, fp=-1, fn=-2))
@@ -121,12 +124,12 @@ class ChangedImage:
         return f"image {self.image}: {changes}"
 
 
-def changed_images(first: ImageCounts, second: ImageCounts, *, most: int = 20) -> Tuple[ChangedImage, ...]:
-    """The images on which two runs differ most: by right detections, then wrong ones, gained or lost.
+def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int = 20) -> Tuple[ChangedImage, ...]:
+    """The images on which two runs differ most: by TP, then FP, gained or lost.
 
     Example:
         >>> truth = np.array([0, 1, 1])
-        >>> first, second = (ImageCounts.from_labels(truth, found, num_classes=2) for found in ([0, 0, 1], [0, 1, 1]))
+        >>> first, second = (PerImageCounts.from_labels(truth, found, num_classes=2) for found in ([0, 0, 1], [0, 1, 1]))
         >>> [str(image) for image in changed_images(first, second)]
         ['image 1: +1 true positives, -1 false positives, -1 false negatives']
     """
@@ -143,7 +146,7 @@ def changed_images(first: ImageCounts, second: ImageCounts, *, most: int = 20) -
     )
 
 
-def _changed_cells(first: ImageCounts, second: ImageCounts) -> Tuple[np.ndarray, np.ndarray]:
+def _changed_cells(first: PerImageCounts, second: PerImageCounts) -> Tuple[np.ndarray, np.ndarray]:
     """For every image and class that either run has counts of: the image (E,), and the second minus the first (3, E).
 
     Only these cells take memory. All images times all classes would be gigabytes for 1,000 classes.
@@ -155,7 +158,7 @@ def _changed_cells(first: ImageCounts, second: ImageCounts) -> Tuple[np.ndarray,
     return known // max(first.num_classes, 1), change.astype(np.int64)
 
 
-def _check_pair(first: ImageCounts, second: ImageCounts) -> None:
+def _check_pair(first: PerImageCounts, second: PerImageCounts) -> None:
     for name in ("num_images", "num_classes"):
         if getattr(first, name) != getattr(second, name):
             raise MetricInputError(
@@ -163,13 +166,13 @@ def _check_pair(first: ImageCounts, second: ImageCounts) -> None:
             )
 
 
-def _side_by_side(first: ImageCounts, second: ImageCounts) -> ImageCounts:
+def _side_by_side(first: PerImageCounts, second: PerImageCounts) -> PerImageCounts:
     """Both runs as one of twice the images, so that weights can take an image from either.
 
     Image ``i`` of the first run is number ``2 * i``, that of the second run follows it. Rows of equal scores are ranked
     by image number, so a mixture of the runs is ranked by image, as each run is.
     """
-    return ImageCounts(
+    return PerImageCounts(
         2 * first.num_images,
         first.num_classes,
         np.concatenate([2 * first.image, 2 * second.image + 1]),
@@ -178,22 +181,24 @@ def _side_by_side(first: ImageCounts, second: ImageCounts) -> ImageCounts:
     )
 
 
-def _matches_side_by_side(first: ScoredMatches, second: ScoredMatches) -> ScoredMatches:
-    """The same of matches."""
-    columns = {
-        name: np.concatenate([getattr(first.records, name), getattr(second.records, name)])
-        for name in ("label", "score", "rank", "matched", "ignored")
-    }
-    columns["image"] = np.concatenate([2 * first.records.image, 2 * second.records.image + 1])
-    return arrange_matches(
-        first.settings,
-        image_keys=np.arange(2 * first.num_images),
-        columns=columns,
-        objects={
-            "image": np.concatenate([2 * first.object_image, 2 * second.object_image + 1]),
-            "label": np.concatenate([first.object_label, second.object_label]),
-            "in_range": np.concatenate([first.object_in_range, second.object_in_range]),
-        },
+def _tables_side_by_side(first: MatchTable, second: MatchTable) -> MatchTable:
+    """The same of match tables."""
+    tables = (first, second)
+    image, gt_image = (
+        np.concatenate([2 * getattr(table, name).astype(np.int64) + run for run, table in enumerate(tables)])
+        for name in ("image", "gt_image")
+    )
+    rows, gt_rows = stable_order(image), stable_order(gt_image)
+    names = {"label": rows, "score": rows, "matched": rows, "ignored": rows, "gt_label": gt_rows, "gt_counts": gt_rows}
+    columns = {name: np.concatenate([getattr(table, name) for table in tables])[at] for name, at in names.items()}
+    return replace(
+        first,
+        num_images=2 * first.num_images,
+        image=image[rows],
+        gt_image=gt_image[gt_rows],
+        precision=None,  # AP compares scores with each other, not with a threshold
+        details=None,
+        **columns,
     )
 
 
@@ -203,11 +208,11 @@ def _interleaved(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def compare_counts(
-    first: ImageCounts,
-    second: ImageCounts,
+    first: PerImageCounts,
+    second: PerImageCounts,
     *,
     auc: Optional[AUCSwaps] = None,
-    level: float = 0.95,
+    ci: float = 0.95,
     permutations: Optional[int] = None,
     seed: int = 0,
 ) -> Comparison:
@@ -217,7 +222,7 @@ def compare_counts(
         first: Counts of the first run.
         second: Counts of the second run; the images in the same order.
         auc: The AUCs of the same samples, which are then figures as the others, called ``auc``.
-        level: Confidence level of the intervals of the differences; the significance level is 1 - level.
+        ci: Confidence level of the intervals of the differences; the significance level is 1 - ci.
         permutations: How many times runs are swapped; 2,000 by default.
         seed: Of the permutations.
 
@@ -227,23 +232,24 @@ def compare_counts(
     Example:
         >>> truth = np.arange(300) % 2
         >>> worse, better = (np.where(np.arange(300) % 10 < right, truth, 1 - truth) for right in (7, 9))
-        >>> runs = [ImageCounts.from_labels(truth, found, num_classes=2) for found in (worse, better)]
+        >>> runs = [PerImageCounts.from_labels(truth, found, num_classes=2) for found in (worse, better)]
         >>> print(compare_counts(*runs).overall["micro_recall"])
         +0.2000 [+0.1457, +0.2543], p = 0.0005
     """
     _check_pair(first, second)
-    return _compare(first, second, None, auc, level=level, permutations=permutations, seed=seed)
+    return _compare(first, second, None, auc, ci=ci, permutations=permutations, seed=seed)
 
 
-def compare_detection(
-    first: ScoredMatches,
-    second: ScoredMatches,
+def paired_permutation_test(
+    first: MatchTable,
+    second: MatchTable,
     *,
-    score_threshold: float = 0.3,
-    iou_threshold: float = 0.5,
-    counts: Optional[Tuple[ImageCounts, ImageCounts]] = None,
+    score_thr: float = 0.3,
+    iou_thr: float = 0.5,
     average_precision: bool = True,
-    level: float = 0.95,
+    max_dets: int = COCO_MAX_DETS,
+    iou_thrs: Optional[Sequence[float]] = None,
+    ci: float = 0.95,
     permutations: Optional[int] = None,
     seed: int = 0,
 ) -> Comparison:
@@ -251,93 +257,93 @@ def compare_detection(
 
     Args:
         first: Every detection of the first run, matched.
-        second: The same of the second run, with the same images, objects and IoU thresholds.
-        score_threshold: Least score of a detection that counts for precision and recall.
-        iou_threshold: Least overlap of a pair that counts for precision and recall.
-        counts: Of both runs, in place of those that follow from the two thresholds.
+        second: The same of the second run; the images in the same order, the same ground truths and settings.
+        score_thr: Least score of a detection that counts for precision and recall.
+        iou_thr: Least overlap of a match that counts for precision and recall.
         average_precision: Whether average precision is wanted.
-        level: Confidence level of the intervals of the differences; the significance level is 1 - level.
-        permutations: How many times runs are swapped; see :func:`compare_counts`.
+        max_dets: Number of detections per class and image that average precision uses. Nothing else is limited.
+        iou_thrs: IoU thresholds of average precision. None: COCO's ten, or all of a table without them.
+        ci: Confidence level of the intervals of the differences; the significance level is 1 - ci.
+        permutations: How many times runs are swapped; 2,000 by default.
         seed: Of the permutations.
 
     Raises:
-        MetricInputError: The runs are not of the same images, or were not matched in the same way.
+        MetricInputError: The runs are not of the same number of images and classes, or were not matched with the same
+            IoU thresholds and area ranges.
 
     Example:
-        >>> from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-        >>> from mm_metrics_plugin.functional.scored_matches import match_scores
+        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+        >>> from mm_metrics_plugin.functional.detection.matching import match_images
+        >>> from mm_metrics_plugin.settings import DetectionSettings
         >>> image, box = np.arange(60), np.tile([0.0, 0.0, 10.0, 10.0], (60, 1))
-        >>> there = Objects(image, box, np.zeros(60))
-        >>> runs = []
+        >>> ground_truths, tables = GroundTruths(image, box, np.zeros(60)), []
         >>> for every in (2, 5):
-        ...     found = Detections(image, box + 30 * (image % every == 0)[:, None], 1 - image / 100, np.zeros(60))
-        ...     runs.append(match_scores(DetectionBatch(found, there, 60), num_classes=1))
-        >>> compare_detection(*runs).overall["mAP_50"].p_value < 0.05
+        ...     boxes = box + 30 * (image % every == 0)[:, None]
+        ...     batch = DetectionBatch(Detections(image, boxes, 1 - image / 100, np.zeros(60)), ground_truths, 60)
+        ...     tables.append(match_images(batch, DetectionSettings(), num_classes=1, table="ap").table)
+        >>> paired_permutation_test(*tables).overall["mAP_50"].p_value < 0.05
         True
     """
-    if not np.array_equal(first.image_keys, second.image_keys):
-        raise MetricInputError("both runs must be of the same images (found different ones)")
-    if first.iou_thresholds != second.iou_thresholds:
+    if first.grid != second.grid:
         raise MetricInputError(
-            "both runs must be matched at the same IoU thresholds "
-            f"(found {first.iou_thresholds} and {second.iou_thresholds})"
+            "both runs must be matched at the same IoU thresholds and area ranges "
+            f"(found {first.grid} and {second.grid})"
         )
-    if first.max_dets != second.max_dets:
-        raise MetricInputError(
-            f"both runs must have the same 'max_dets' (found {first.max_dets} and {second.max_dets})"
-        )
-    if counts is None:
-        before, after = (
-            run.image_counts(score_threshold=score_threshold, iou_threshold=iou_threshold) for run in (first, second)
-        )
-    else:
-        before, after = counts
+    before, after = (per_image_counts(run, score_thr=score_thr, iou_thr=iou_thr) for run in (first, second))
     _check_pair(before, after)
-    matches = (first, second) if average_precision else None
-    return _compare(before, after, matches, None, level=level, permutations=permutations, seed=seed)
+    curves = None
+    if average_precision:
+        thresholds = ap_iou_thrs(first, iou_thrs)
+        tables = (first, second, _tables_side_by_side(first, second))
+        curves = tuple(RangeCurves(table, "all", max_dets, thresholds) for table in tables)
+    return _compare(before, after, curves, None, ci=ci, permutations=permutations, seed=seed)
 
 
 def _compare(
-    first: ImageCounts,
-    second: ImageCounts,
-    matches: Optional[Tuple[ScoredMatches, ScoredMatches]],
+    first: PerImageCounts,
+    second: PerImageCounts,
+    curves: Optional[Tuple[RangeCurves, ...]],
     auc: Optional[AUCSwaps],
     *,
-    level: float,
+    ci: float,
     permutations: Optional[int],
     seed: int,
 ) -> Comparison:
-    check_level(level)
+    check_ci(ci)
     permutations = PERMUTATIONS if permutations is None else permutations
-    runs = [
-        WeightedFigures(counts, None if matches is None else matches[index])
-        for index, counts in enumerate((first, second))
-    ]
-    both = WeightedFigures(_side_by_side(first, second), None if matches is None else _matches_side_by_side(*matches))
+    before, after, both = (
+        WeightedFigures(counts, curve)
+        for counts, curve in zip((first, second, _side_by_side(first, second)), curves or [None] * 3)
+    )
 
     def swapped(swap: np.ndarray) -> Figures:
         stays = 1 - swap
         return both(_interleaved(swap, stays)).minus(both(_interleaved(stays, swap)))
 
-    values = [run.of_all() for run in runs]
-    swaps = over_draws(
+    observed = (before.of_all(), after.of_all())
+    permuted = over_draws(
         swapped, drawn_swaps(first.num_images, draws=permutations, seed=seed, at_once=both.draws_at_once)
     )
     if auc is not None:
         means, classes = auc.permuted(permutations=permutations, seed=seed, at_once=both.draws_at_once)
-        swaps.overall["auc"], swaps.per_class["auc"] = means, classes
-        for value, each in zip(values, (auc.first, auc.second)):
-            value.overall["auc"], value.per_class["auc"] = mean_of_defined(each[None]), each[None]
+        permuted.overall["auc"], permuted.per_class["auc"] = means, classes
+        for figures, each in zip(observed, (auc.first, auc.second)):
+            figures.overall["auc"], figures.per_class["auc"] = mean_of_defined(each[None]), each[None]
 
-    names = list(swaps.overall)
-    before, after = (np.array([value.overall[name][0] for name in names]) for value in values)
-    tests = family_tests(after - before, np.stack([swaps.overall[name] for name in names], axis=1), level=level)
-    columns = [part.tolist() for part in (before, after, after - before, *tests)]
-    overall = {name: Difference(*row) for name, row in zip(names, zip(*columns))}
-    per_class = {}
-    for name, permuted in swaps.per_class.items():
-        before, after = (value.per_class[name][0] for value in values)
-        per_class[name] = Difference(
-            before, after, after - before, *family_tests(after - before, permuted, level=level)
-        )
-    return Comparison(level, permutations, seed, overall, per_class)
+    names = list(permuted.overall)
+    values = [np.array([figures.overall[name][0] for name in names]) for figures in observed]
+    family = _differences(*values, np.stack([permuted.overall[name] for name in names], axis=1), ci=ci)
+    overall = {
+        name: Difference(*(column[at].item() for column in vars(family).values())) for at, name in enumerate(names)
+    }
+    per_class = {
+        name: _differences(*(figures.per_class[name][0] for figures in observed), draws, ci=ci)
+        for name, draws in permuted.per_class.items()
+    }
+    return Comparison(ci, permutations, seed, overall, per_class)
+
+
+def _differences(first: np.ndarray, second: np.ndarray, permuted: np.ndarray, *, ci: float) -> Difference:
+    """The differences of one family of tests."""
+    difference = second - first
+    return Difference(first, second, difference, *family_tests(difference, permuted, ci=ci))

@@ -1,4 +1,4 @@
-"""Right and wrong decisions counted image by image, so that images can be drawn again, swapped or left out."""
+"""TP, FP and FN of every image and class, so that images can be resampled or swapped between runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Dict, Optional, Tuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from mm_metrics_plugin.functional._arrays import fbeta_of_rates, fbeta_score, mean_of_defined
 from mm_metrics_plugin.functional.averaging import divide
-
-PER_CLASS = ("precision", "recall", "f1")
+from mm_metrics_plugin.functional.detection.matching import MatchTable
 
 
 @dataclass(frozen=True, eq=False)
-class ImageCounts:
+class PerImageCounts:
     """True positives, false positives and false negatives of every image and class that have any.
 
     Attributes:
@@ -25,7 +25,7 @@ class ImageCounts:
         counts: (3, E) true positives, false positives, false negatives.
 
     Example:
-        >>> counts = ImageCounts.from_labels(np.array([0, 1, 1]), np.array([0, 1, 0]), num_classes=2)
+        >>> counts = PerImageCounts.from_labels(np.array([0, 1, 1]), np.array([0, 1, 0]), num_classes=2)
         >>> [part.tolist() for part in counts.totals()]
         [[1, 1], [1, 0], [0, 1]]
         >>> print(counts)
@@ -39,7 +39,7 @@ class ImageCounts:
     counts: np.ndarray
 
     @classmethod
-    def from_events(cls, *events: Tuple[np.ndarray, np.ndarray], num_images: int, num_classes: int) -> ImageCounts:
+    def from_events(cls, *events: Tuple[np.ndarray, np.ndarray], num_images: int, num_classes: int) -> PerImageCounts:
         """Counts events.
 
         Args:
@@ -54,7 +54,7 @@ class ImageCounts:
         return cls(num_images, num_classes, known // num_classes, known % num_classes, counts)
 
     @classmethod
-    def from_labels(cls, truth: np.ndarray, predicted: np.ndarray, *, num_classes: int) -> ImageCounts:
+    def from_labels(cls, truth: np.ndarray, predicted: np.ndarray, *, num_classes: int) -> PerImageCounts:
         """The counts of a classifier: one sample an image. Predictions below 0 are no decision."""
         truth, predicted = np.asarray(truth), np.asarray(predicted)
         sample, wrong = np.arange(len(truth)), truth != predicted
@@ -68,7 +68,7 @@ class ImageCounts:
         )
 
     @classmethod
-    def from_decisions(cls, truth: np.ndarray, decided: np.ndarray) -> ImageCounts:
+    def from_decisions(cls, truth: np.ndarray, decided: np.ndarray) -> PerImageCounts:
         """The counts of a multi-label classifier: (samples, classes) of 1, 0 and -1 (not counted), and of bool."""
         truth, decided = np.asarray(truth), np.asarray(decided, dtype=bool)
         cells = [(truth == 1) & decided, (truth == 0) & decided, (truth == 1) & ~decided]
@@ -87,7 +87,7 @@ class ImageCounts:
         """True positives, false positives and false negatives of each class.
 
         Args:
-            weights: (images, draws), how often each image counts. None: once.
+            weights: (images, draws) how often each image counts. None: once.
 
         Returns:
             Three arrays (classes), or (draws, classes) with weights.
@@ -98,11 +98,6 @@ class ImageCounts:
             return tp, fp, fn
         tp, fp, fn = np.split((self.matrix() @ weights).T, 3, axis=1)
         return tp, fp, fn
-
-    def of_images(self, chosen: np.ndarray) -> ImageCounts:
-        """The counts of some images (a mask); the others stay as images without anything."""
-        kept = np.asarray(chosen, dtype=bool)[self.image]
-        return ImageCounts(self.num_images, self.num_classes, self.image[kept], self.label[kept], self.counts[:, kept])
 
     def to_dict(self) -> Dict[str, Any]:
         """The totals as plain Python values."""
@@ -117,19 +112,38 @@ class ImageCounts:
         )
 
 
-def mean_of_defined(values: np.ndarray) -> np.ndarray:
-    """The mean along the last axis of what is not NaN; NaN where nothing is.
+def per_image_counts(table: MatchTable, *, score_thr: float, iou_thr: float = 0.5) -> PerImageCounts:
+    """TP, FP and FN at a score threshold, image by image: the counts of the confusion matrix under ``coco``.
+
+    Args:
+        table: Every detection and ground truth, matched.
+        score_thr: Least score of a detection that counts.
+        iou_thr: One of the IoU thresholds of the table.
 
     Example:
-        >>> mean_of_defined(np.array([[0.5, np.nan], [np.nan, np.nan]]))
-        array([0.5, nan])
+        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+        >>> from mm_metrics_plugin.functional.detection.matching import match_images
+        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> boxes = [[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8]]
+        >>> detections = Detections([0, 0, 0], boxes, [0.9, 0.8, 0.7], [0, 0, 1])
+        >>> batch = DetectionBatch(detections, GroundTruths([0], boxes[:1], [0]), 1)
+        >>> table = match_images(batch, DetectionSettings(), num_classes=2, table="ap").table
+        >>> print(per_image_counts(table, score_thr=0.75))
+        1 images, 2 classes: 1 true positives, 1 false positives, 0 false negatives
     """
-    defined = ~np.isnan(values)
-    return divide(np.where(defined, values, 0).sum(axis=-1), defined.sum(axis=-1))
-
-
-def _f1(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray) -> np.ndarray:
-    return divide(2 * tp, 2 * tp + fp + fn)
+    is_tp, is_tp_or_fp = table.flags(iou_thr)
+    reached = table.reach(score_thr)
+    tp, fp = is_tp & reached, is_tp_or_fp & ~is_tp & reached
+    gts = table.grid.at(table.gt_counts, "any", iou_thr)
+    counts = PerImageCounts.from_events(
+        (table.image[tp], table.label[tp]),
+        (table.image[fp], table.label[fp]),
+        (table.gt_image[gts], table.gt_label[gts]),
+        num_images=table.num_images,
+        num_classes=table.num_classes,
+    )
+    counts.counts[2] -= counts.counts[0]  # ground truths less TP: which ones are matched is not needed
+    return counts
 
 
 def count_figures(
@@ -147,17 +161,15 @@ def count_figures(
         >>> per_class["precision"].tolist(), float(overall["mean_recall"])
         ([0.5, 1.0], 0.75)
     """
-    per_class = {"precision": divide(tp, tp + fp), "recall": divide(tp, tp + fn), "f1": _f1(tp, fp, fn)}
+    per_class = {"precision": divide(tp, tp + fp), "recall": divide(tp, tp + fn), "f1": fbeta_score(tp, fp, fn)}
     precision, recall = mean_of_defined(per_class["precision"]), mean_of_defined(per_class["recall"])
-    both = precision + recall
-    of_means = np.where(both == 0, 0.0, divide(2 * precision * recall, both))
     pooled = [part.sum(axis=-1) for part in (tp, fp, fn)]
     return per_class, {
         "mean_precision": precision,
         "mean_recall": recall,
-        "f1_of_means": of_means,
+        "f1_of_means": fbeta_of_rates(precision, recall),
         "macro_f1": mean_of_defined(per_class["f1"]),
         "micro_precision": divide(pooled[0], pooled[0] + pooled[1]),
         "micro_recall": divide(pooled[0], pooled[0] + pooled[2]),
-        "micro_f1": _f1(*pooled),
+        "micro_f1": fbeta_score(*pooled),
     }

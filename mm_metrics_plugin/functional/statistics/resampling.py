@@ -7,10 +7,12 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 
+from mm_metrics_plugin.functional._arrays import mean_of_defined
 from mm_metrics_plugin.functional.columns import usable_cores
-from mm_metrics_plugin.functional.image_counts import ImageCounts, count_figures, mean_of_defined
-from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, ScoredMatches
-from mm_metrics_plugin.functional.weighted_ap import WeightedAP
+from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
+from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, count_figures
+from mm_metrics_plugin.functional.statistics.ratio_intervals import shrink
+from mm_metrics_plugin.settings import COCO_IOU_THRS
 
 _WEIGHTS_AT_ONCE = 1 << 22  # images x draws: 32 MB
 
@@ -36,20 +38,19 @@ class WeightedFigures:
 
     Args:
         counts: Counted image by image.
-        matches: For average precision; None for a classifier. Keys are ``mAP`` if it was matched at COCO's ten IoU
-            thresholds, and ``mAP_50``, ``mAP_75`` (or of the thresholds it was matched at); per class without the m.
+        curves: For average precision; None for a classifier. Keys are ``mAP`` if the curves are those of COCO's ten IoU
+            thresholds, and ``mAP_50``, ``mAP_75`` (or those of their thresholds); per class without the m.
 
     Example:
-        >>> counts = ImageCounts.from_labels(np.array([0, 1, 1]), np.array([0, 1, 0]), num_classes=2)
+        >>> counts = PerImageCounts.from_labels(np.array([0, 1, 1]), np.array([0, 1, 0]), num_classes=2)
         >>> figures = WeightedFigures(counts)(np.array([[1, 1], [1, 2], [1, 0]]))
         >>> figures.overall["micro_f1"].round(4).tolist(), figures.per_class["recall"].tolist()
         ([0.6667, 1.0], [[1.0, 0.5], [1.0, 1.0]])
     """
 
-    def __init__(self, counts: ImageCounts, matches: Optional[ScoredMatches] = None) -> None:
-        self.counts, self.matches = counts, matches
+    def __init__(self, counts: PerImageCounts, curves: Optional[RangeCurves] = None) -> None:
+        self.counts, self.curves = counts, curves
         self._matrix = counts.matrix()
-        self._average_precision = None if matches is None else WeightedAP(matches)
 
     @property
     def num_images(self) -> int:
@@ -60,7 +61,7 @@ class WeightedFigures:
     def draws_at_once(self) -> int:
         """How many sets of weights are best given at once."""
         most = max(1, _WEIGHTS_AT_ONCE // max(1, self.num_images, 3 * self.counts.num_classes))
-        return min(256, most) if self._average_precision is None else min(most, self._average_precision.draws_at_once)
+        return min(256, most) if self.curves is None else min(most, self.curves.draws_at_once)
 
     def __call__(self, weights: np.ndarray) -> Figures:
         """The figures for weights (images, draws) that are whole numbers."""
@@ -72,20 +73,18 @@ class WeightedFigures:
 
     def average_precisions(self, weights: np.ndarray) -> Dict[str, np.ndarray]:
         """(draws, classes) arrays of average precision by name; none for a classifier."""
-        if self._average_precision is None:
+        if self.curves is None:
             return {}
-        return self._by_name(self._average_precision(np.ascontiguousarray(weights, dtype=np.float64)))
+        return self._by_name(np.swapaxes(self.curves.average_precision(weights), 1, 2))
 
     def optimism(self) -> Dict[str, np.ndarray]:
         """(classes,) how far average precision overstates that of all possible images, by name."""
-        if self._average_precision is None:
-            return {}
-        return self._by_name(self._average_precision.optimism())
+        return {} if self.curves is None else self._by_name(optimism(self.curves))
 
     def _by_name(self, values: np.ndarray) -> Dict[str, np.ndarray]:
         """Values (thresholds, ...) by the name of the average precision: their mean, and those of single thresholds."""
-        thresholds = () if self._average_precision is None else self._average_precision.iou_thresholds
-        complete = len(thresholds) == 10 and np.allclose(thresholds, COCO_IOU_THRESHOLDS, rtol=0, atol=1e-9)
+        thresholds = () if self.curves is None else self.curves.iou_thrs
+        complete = len(thresholds) == 10 and np.allclose(thresholds, COCO_IOU_THRS, rtol=0, atol=1e-9)
         named = {"AP": values.mean(axis=0)} if complete else {}
         for threshold, value in zip(thresholds, values):
             percent = round(100 * threshold)
@@ -96,6 +95,26 @@ class WeightedFigures:
     def of_all(self) -> Figures:
         """The figures of the data as they are: one draw, every weight 1."""
         return self(np.ones((self.num_images, 1)))
+
+
+def optimism(curves: RangeCurves) -> np.ndarray:
+    """How far average precision overstates that of all possible images.
+
+    The precision at a true positive counts this true positive itself. So it exceeds the precision p among the
+    detections of at least this score, on average by (1 - p) / rank. The mean of this over the ground truths is the
+    bias. p is estimated from the detections before it and, of the first ones, from the average precision.
+
+    Returns:
+        (thresholds, classes); 0 for classes without true positives.
+    """
+    num_gts = curves.num_gts()
+    rows = []
+    for value, hits in zip(curves.average_precision()[..., 0], curves.hit_counts()):
+        prior = (1 + shrink(value, np.where(np.isnan(value), 0.0, num_gts))) / 2
+        precision = (hits.tp - 1 + prior[hits.label]) / hits.seen
+        excess = np.bincount(hits.label, weights=(1 - precision) / hits.seen, minlength=len(num_gts))
+        rows.append(excess / np.maximum(num_gts, 1))
+    return np.stack(rows)
 
 
 def drawn_images(num_images: int, *, draws: int, seed: int, at_once: int) -> Iterator[np.ndarray]:
@@ -142,19 +161,3 @@ def over_draws(function: Callable[[np.ndarray], Figures], weights: Iterator[np.n
                 parts.append(waiting.pop(0).result())
         parts.extend(future.result() for future in waiting)
     return Figures.concatenate(parts)
-
-
-def quantiles(draws: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Quantiles down the first axis of what is not NaN, between two values by their distance; NaN where nothing is.
-
-    Example:
-        >>> quantiles(np.array([[1.0, np.nan], [3.0, np.nan]]), np.array([0.25]))
-        array([[1.5, nan]])
-    """
-    ordered = np.sort(draws, axis=0)  # NaN last
-    defined = (~np.isnan(draws)).sum(axis=0)
-    place = np.asarray(shares).reshape(-1, *[1] * defined.ndim) * np.maximum(defined - 1, 0)
-    low = np.floor(place).astype(np.intp)
-    high = np.minimum(low + 1, np.maximum(defined - 1, 0))
-    below, above = np.take_along_axis(ordered, low, axis=0), np.take_along_axis(ordered, high, axis=0)
-    return below + (above - below) * (place - low)

@@ -1,7 +1,7 @@
 """Confidence intervals of a model's figures; images are the sampling unit.
 
 Precision, recall, F1 and their means have Wilson score intervals with an effective sample size
-(:mod:`~mm_metrics_plugin.functional.ratio_intervals`). Average precision has the same kind of interval: its variance
+(:mod:`~mm_metrics_plugin.functional.statistics.ratio_intervals`). Average precision has the same kind of interval: its variance
 comes from bootstrap resamples over images, and its known bias is taken off the center. Nothing is matched again.
 
 Where the data cannot carry an interval, its ends are NaN and ``reason`` says why.
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
-from scipy.special import ndtr
 
-from mm_metrics_plugin.functional.image_counts import ImageCounts
-from mm_metrics_plugin.functional.ratio_intervals import (
+from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
+from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     Numbers,
     Ratios,
     f1_of_jaccard,
@@ -26,11 +27,10 @@ from mm_metrics_plugin.functional.ratio_intervals import (
     ratio_intervals,
     ratios,
     shrink,
-    t_quantile,
     wilson_interval,
 )
-from mm_metrics_plugin.functional.resampling import Figures, WeightedFigures, drawn_images, over_draws, quantiles
-from mm_metrics_plugin.functional.scored_matches import ScoredMatches
+from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_images, over_draws
+from mm_metrics_plugin.settings import COCO_MAX_DETS, require
 
 UNDEFINED, TOO_FEW_OBJECTS, TOO_FEW_IMAGES = "undefined", "too few objects", "too few images"
 TOO_FEW = (TOO_FEW_OBJECTS, TOO_FEW_IMAGES)
@@ -78,14 +78,14 @@ class Intervals:
     """Every figure with its confidence interval.
 
     Attributes:
-        level: Confidence level.
+        ci: Confidence level.
         resamples: Bootstrap resamples over images that the intervals of average precision are made of; 0 without it.
         seed: Of the resamples.
         overall: By name, over all classes.
         per_class: By name, arrays with one value per class; NaN where a class has none.
     """
 
-    level: float
+    ci: float
     resamples: int
     seed: int
     overall: Dict[str, Interval]
@@ -94,7 +94,7 @@ class Intervals:
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
         return {
-            "level": self.level,
+            "ci": self.ci,
             "resamples": self.resamples,
             "seed": self.seed,
             "overall": {name: value.to_dict() for name, value in self.overall.items()},
@@ -102,20 +102,13 @@ class Intervals:
         }
 
     def __str__(self) -> str:
-        lines = [f"{100 * self.level:g} % confidence intervals"]
+        lines = [f"{100 * self.ci:g} % confidence intervals"]
         return "\n".join(lines + [f"{name:<16}{value}" for name, value in self.overall.items()])
 
 
-def check_level(level: float) -> None:
-    """Raises unless a level of confidence lies between 0 and 1."""
-    if not 0 < level < 1:
-        raise ValueError(f"'level' must lie between 0 and 1 (found {level})")
-
-
-def _check_options(level: float, resamples: int) -> None:
-    check_level(level)
-    if resamples < 1:
-        raise ValueError(f"'resamples' must be at least 1 (found {resamples})")
+def check_ci(ci: float) -> None:
+    """Raises unless a confidence level is above 0 and below 1."""
+    require(0 < ci < 1, f"ci must be above 0 and below 1 (found {ci})")
 
 
 def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) -> Interval:
@@ -142,7 +135,7 @@ def _only(per_class: Interval, defined: np.ndarray) -> Optional[Interval]:
 class _CountIntervals:
     """Intervals of all rates of what was counted image by image."""
 
-    def __init__(self, counts: ImageCounts, level: float) -> None:
+    def __init__(self, counts: PerImageCounts, level: float) -> None:
         self.level = level
         tp, fp, fn = counts.counts
         pooled = [np.bincount(counts.image, weights=part, minlength=counts.num_images) for part in counts.counts]
@@ -217,16 +210,16 @@ class _CountIntervals:
 
 
 def _average_precision_intervals(
-    figures: WeightedFigures, matches: ScoredMatches, *, level: float, resamples: int, seed: int
+    figures: WeightedFigures, curves: RangeCurves, *, level: float, resamples: int, seed: int
 ) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
     """Per class and overall. The variance is that of the resamples, but at least that of as many yes-or-no outcomes.
 
     A class without objects in a resample keeps its observed value there: the mean is over the same classes always.
     """
     number = figures.num_images
-    chosen = matches.object_in_range
-    label, image = matches.object_label[chosen], matches.object_image[chosen]
-    objects = np.bincount(label, minlength=matches.num_classes).astype(np.float64)
+    table, chosen = curves.table, curves.counted_gts()
+    label, image = table.gt_label[chosen], table.gt_image[chosen]
+    objects = np.bincount(label, minlength=table.num_classes).astype(np.float64)
     with_objects = np.bincount(
         np.unique(label.astype(np.int64) * number + image) // max(number, 1), minlength=len(objects)
     )
@@ -274,118 +267,76 @@ def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df:
     return wilson_interval(value, share * (1 - share) / variance, df, level=level, center=value - bias)
 
 
-def bootstrap(figures: WeightedFigures, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
-    """Confidence intervals of all figures. Options as in :func:`bootstrap_detection`."""
-    _check_options(level, resamples)
+def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
+    """Confidence intervals of all figures. Options as in :func:`bootstrap_ci`."""
+    check_ci(ci)
+    require(resamples >= 1, f"resamples must be at least 1 (found {resamples})")
     value = figures.of_all()
-    counts = _CountIntervals(figures.counts, level)
+    counts = _CountIntervals(figures.counts, ci)
     per_class = counts.per_class()
     overall = counts.overall({name: one[0] for name, one in value.overall.items()}, per_class)
-    if figures.matches is not None:
-        areas = _average_precision_intervals(figures, figures.matches, level=level, resamples=resamples, seed=seed)
+    if figures.curves is not None:
+        areas = _average_precision_intervals(figures, figures.curves, level=ci, resamples=resamples, seed=seed)
         per_class.update(areas[0])
         overall.update(areas[1])
-    return Intervals(level, 0 if figures.matches is None else resamples, seed, overall, per_class)
+    return Intervals(ci, 0 if figures.curves is None else resamples, seed, overall, per_class)
 
 
-def bootstrap_counts(counts: ImageCounts, *, level: float = 0.95) -> Intervals:
+def bootstrap_counts(counts: PerImageCounts, *, ci: float = 0.95) -> Intervals:
     """Confidence intervals of precision, recall and F1, per class, mean and micro.
 
     They need no resamples.
 
     Args:
         counts: TP, FP and FN, image by image.
-        level: Confidence level.
+        ci: Confidence level.
 
     Example:
         >>> truth = np.arange(200) % 2
         >>> predicted = np.where(np.arange(200) % 10 < 8, truth, 1 - truth)
-        >>> result = bootstrap_counts(ImageCounts.from_labels(truth, predicted, num_classes=2))
+        >>> result = bootstrap_counts(PerImageCounts.from_labels(truth, predicted, num_classes=2))
         >>> result.overall["micro_recall"].value, round(result.overall["micro_recall"].low, 3)
         (0.8, 0.739)
     """
-    return bootstrap(WeightedFigures(counts), level=level)
+    return bootstrap(WeightedFigures(counts), ci=ci)
 
 
-def bootstrap_detection(
-    matches: ScoredMatches,
+def bootstrap_ci(
+    table: MatchTable,
     *,
-    score_threshold: float = 0.3,
-    iou_threshold: float = 0.5,
-    counts: Optional[ImageCounts] = None,
+    score_thr: float = 0.3,
+    iou_thr: float = 0.5,
     average_precision: bool = True,
-    level: float = 0.95,
+    max_dets: int = COCO_MAX_DETS,
+    iou_thrs: Optional[Sequence[float]] = None,
+    ci: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Intervals:
     """Confidence intervals of a detector's precision, recall and F1 at a score threshold, and of average precision.
 
     Args:
-        matches: Every detection, matched; at COCO's ten IoU thresholds for ``mAP``, at 0.5 for ``mAP_50``.
-        score_threshold: Least score of a detection that counts for precision and recall.
-        iou_threshold: Least overlap of a pair that counts for precision and recall.
-        counts: In place of those that follow from the two thresholds.
+        table: Every detection and ground truth, matched.
+        score_thr: Least score of a detection that counts for precision and recall.
+        iou_thr: Least overlap of a match that counts for precision and recall.
         average_precision: Whether average precision is wanted.
-        level: Confidence level.
+        max_dets: Number of detections per class and image that average precision uses. Nothing else is limited.
+        iou_thrs: IoU thresholds of average precision. None: COCO's ten, or all of a table without them.
+        ci: Confidence level.
         resamples: Bootstrap resamples over images, for average precision.
         seed: Of the resamples.
 
     Example:
-        >>> from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-        >>> from mm_metrics_plugin.functional.scored_matches import match_scores
+        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+        >>> from mm_metrics_plugin.functional.detection.matching import match_images
+        >>> from mm_metrics_plugin.settings import DetectionSettings
         >>> image, box = np.arange(50), np.tile([0.0, 0.0, 10.0, 10.0], (50, 1))
-        >>> found = Detections(image, box + 30 * (image % 5 == 0)[:, None], 1 - image / 100, np.zeros(50))
-        >>> matches = match_scores(DetectionBatch(found, Objects(image, box, np.zeros(50)), 50), num_classes=1)
-        >>> print(bootstrap_detection(matches).overall["micro_recall"])
+        >>> detections = Detections(image, box + 30 * (image % 5 == 0)[:, None], 1 - image / 100, np.zeros(50))
+        >>> batch = DetectionBatch(detections, GroundTruths(image, box, np.zeros(50)), 50)
+        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> print(bootstrap_ci(table).overall["micro_recall"])
         0.8000 [0.6679, 0.8884]
     """
-    if counts is None:
-        counts = matches.image_counts(score_threshold=score_threshold, iou_threshold=iou_threshold)
-    figures = WeightedFigures(counts, matches if average_precision else None)
-    return bootstrap(figures, level=level, resamples=resamples, seed=seed)
-
-
-def bootstrap_means(
-    values: np.ndarray,
-    *,
-    level: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
-    names: Optional[Sequence[str]] = None,
-) -> Dict[str, Interval]:
-    """Bootstrap intervals of means over samples, for figures that are nothing more.
-
-    The quantiles are those of the expanded percentile bootstrap, which allows for the number of samples. Fewer than 10
-    samples have no interval.
-
-    Args:
-        values: (samples, figures), NaN where a sample has no value.
-        level: Confidence level.
-        resamples: Bootstrap resamples over samples.
-        seed: Of the resamples.
-        names: Of the figures; their numbers by default.
-
-    Example:
-        >>> result = bootstrap_means(np.repeat([[0.0], [1.0]], 50, axis=0), names=["accuracy"])["accuracy"]
-        >>> result.value, result.low < 0.5 < result.high
-        (0.5, True)
-    """
-    check_level(level)
-    defined = ~np.isnan(values)
-    filled = np.where(defined, values, 0.0)
-    with np.errstate(invalid="ignore"):
-        observed = filled.sum(axis=0) / defined.sum(axis=0)
-        draws = [
-            (weights.T @ filled) / (weights.T @ defined)
-            for weights in drawn_images(len(values), draws=resamples, seed=seed, at_once=64)
-        ]
-    drawn, number = np.concatenate(draws), defined.sum(axis=0)
-    keys = [str(index) for index in range(values.shape[1])] if names is None else names
-    found = {}
-    for index, key in enumerate(keys):
-        # As wide as a t interval with n - 1 in the estimate of the variance (Hesterberg, 2015).
-        samples = max(int(number[index]), 2)
-        tail = float(ndtr(-np.sqrt(samples / (samples - 1)) * t_quantile(np.array(samples - 1), level)))
-        ends = quantiles(drawn[:, index], np.array([tail, 1 - tail]))
-        found[key] = _interval(observed[index], ends, (TOO_FEW_OBJECTS, np.array(number[index] < LEAST_OBJECTS)))
-    return found
+    counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr)
+    curves = RangeCurves(table, "all", max_dets, ap_iou_thrs(table, iou_thrs)) if average_precision else None
+    return bootstrap(WeightedFigures(counts, curves), ci=ci, resamples=resamples, seed=seed)

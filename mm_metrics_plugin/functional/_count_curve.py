@@ -1,0 +1,117 @@
+"""True and false positives at every threshold: what the curves of detectors and classifiers are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional._arrays import fbeta_score
+from mm_metrics_plugin.functional.averaging import divide
+
+
+@dataclass(frozen=True, eq=False)
+class CountCurve:
+    """True and false positives at or above each score.
+
+    Attributes:
+        thresholds: Distinct scores, descending.
+        tp: True positives at or above each.
+        fp: False positives at or above each.
+        positives: How many positives (ground truths of a detector) there are.
+        negatives: How many negatives there are; 0 where that cannot be counted.
+
+    Example:
+        >>> curve = CountCurve(np.array([0.8, 0.4]), np.array([1, 2]), np.array([0, 2]), positives=4, negatives=4)
+        >>> curve.precision.tolist(), curve.recall.tolist(), curve.specificity.tolist()
+        ([1.0, 0.5], [0.25, 0.5], [1.0, 0.5])
+        >>> curve.youden()
+        (0.25, 0.8)
+        >>> curve.sensitivity_at(0.5), curve.specificity_at(0.25)
+        ((0.5, 0.4), (1.0, 0.8))
+        >>> print(curve)
+        2 thresholds from 0.8 to 0.4, 4 positives, 4 negatives
+    """
+
+    thresholds: np.ndarray
+    tp: np.ndarray
+    fp: np.ndarray
+    positives: int
+    negatives: int = 0
+
+    @property
+    def precision(self) -> np.ndarray:
+        """Of what is at or above the threshold, the share of true positives."""
+        return divide(self.tp, self.tp + self.fp)
+
+    @property
+    def recall(self) -> np.ndarray:
+        """Of the positives, the share at or above the threshold: sensitivity, true positive rate."""
+        return divide(self.tp, np.full(len(self.tp), self.positives))
+
+    @property
+    def false_positive_rate(self) -> np.ndarray:
+        """Of the negatives, the share at or above the threshold."""
+        return divide(self.fp, np.full(len(self.fp), self.negatives))
+
+    @property
+    def specificity(self) -> np.ndarray:
+        """Of the negatives, the share below the threshold."""
+        return divide(self.negatives - self.fp, np.full(len(self.fp), self.negatives))
+
+    def f_score(self, *, beta: float = 1.0) -> np.ndarray:
+        """The F-score at every threshold; 0 without true positives, NaN where there is nothing at all."""
+        return fbeta_score(self.tp, self.fp, self.positives - self.tp, beta)
+
+    def youden(self) -> Tuple[float, float]:
+        """The greatest sensitivity + specificity - 1 (the KS statistic) and its threshold; of several the highest."""
+        if not self.positives or not self.negatives:
+            return float("nan"), float("nan")
+        height = self.tp.astype(np.int64) * self.negatives - self.fp.astype(np.int64) * self.positives
+        best = int(height.argmax())
+        return int(height[best]) / (self.positives * self.negatives), float(self.thresholds[best])
+
+    def sensitivity_at(self, specificity: float) -> Tuple[float, float]:
+        """The greatest sensitivity with at least this specificity, and its threshold (the highest that has it).
+
+        The threshold is infinite if nothing may be kept.
+        """
+        if not self.positives or not self.negatives:
+            return float("nan"), float("nan")
+        # Specificity falls and sensitivity rises from point to point, so the last point that is allowed is the best.
+        allowed = _first(len(self.fp), lambda at: (self.negatives - int(self.fp[at])) / self.negatives < specificity)
+        if not allowed:
+            return 0.0, float("inf")
+        best = int(np.searchsorted(self.tp, self.tp[allowed - 1], side="left"))
+        return int(self.tp[best]) / self.positives, float(self.thresholds[best])
+
+    def specificity_at(self, sensitivity: float) -> Tuple[float, float]:
+        """The greatest specificity with at least this sensitivity, and its threshold (the highest that has it)."""
+        if not self.positives or not self.negatives:
+            return float("nan"), float("nan")
+        best = _first(len(self.tp), lambda at: int(self.tp[at]) / self.positives >= sensitivity)
+        # Keeping nothing has sensitivity 0 and specificity 1.
+        if sensitivity <= 0 or best == len(self.tp):
+            return 1.0, float("inf")
+        return (self.negatives - int(self.fp[best])) / self.negatives, float(self.thresholds[best])
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        span = f" from {self.thresholds[0]:g} to {self.thresholds[-1]:g}" if len(self.thresholds) else ""
+        return f"{len(self.thresholds)} thresholds{span}, {self.positives} positives, {self.negatives} negatives"
+
+
+def _first(length: int, holds: Callable[[int], bool]) -> int:
+    """The first place from which on something holds; the length if it never does."""
+    low, high = 0, length
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low

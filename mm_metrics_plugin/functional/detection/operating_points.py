@@ -1,0 +1,226 @@
+"""The best score threshold of a detector, for all classes or for each, and what it is worth.
+
+A threshold is always one of the scores, and its counts are those of the confusion matrix under ``coco`` there; nothing
+is interpolated. A threshold that was chosen on the data it is then judged by looks better than it is. The cross-fitted
+figures beside it come from thresholds that were chosen on other images: the images are split into folds, the threshold
+for each fold is chosen on all the others, and the counts of all folds are added up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, NamedTuple, Tuple, Union
+
+import numpy as np
+
+from mm_metrics_plugin.functional._arrays import fbeta_score, mean_of_defined, stable_order
+from mm_metrics_plugin.functional._count_curve import CountCurve
+from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.detection.pr_curves import RankedScores
+from mm_metrics_plugin.settings import OperatingRule, require
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A score threshold and its counts.
+
+    Attributes:
+        threshold: Detections with at least this score are kept; NaN where no threshold meets the rule.
+        tp: True positives.
+        fp: False positives.
+        fn: False negatives.
+        beta: Of the F-score.
+
+    Example:
+        >>> print(OperatingPoint(0.4, 8, 2, 8))
+        threshold 0.4000: precision 0.8000, recall 0.5000, F1 0.6154
+    """
+
+    threshold: float
+    tp: int
+    fp: int
+    fn: int
+    beta: float = 1.0
+
+    @property
+    def precision(self) -> float:
+        """TP out of TP and FP."""
+        return float(divide(np.array(self.tp), np.array(self.tp + self.fp)))
+
+    @property
+    def recall(self) -> float:
+        """TP out of TP and FN."""
+        return float(divide(np.array(self.tp), np.array(self.tp + self.fn)))
+
+    @property
+    def f_score(self) -> float:
+        """The F-score of the two."""
+        return float(fbeta_score(np.array(self.tp), np.array(self.fp), np.array(self.fn), self.beta))
+
+    def to_dict(self) -> Dict[str, float]:
+        """As plain Python values."""
+        names = ("threshold", "precision", "recall", "f_score", "tp", "fp", "fn")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        return (
+            f"threshold {self.threshold:.4f}: precision {self.precision:.4f}, recall {self.recall:.4f}, "
+            f"F{self.beta:g} {self.f_score:.4f}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OperatingPoints:
+    """The best thresholds by a rule.
+
+    Attributes:
+        rule: What makes them the best.
+        folds: How many folds the cross-fitted figures are of.
+        overall: One threshold for all classes, by their pooled counts.
+        overall_cross_fitted: The same judged on images it was not chosen on; its threshold is the mean of the folds'.
+        per_class: One threshold per class.
+        per_class_cross_fitted: The same judged on images they were not chosen on.
+    """
+
+    rule: OperatingRule
+    folds: int
+    overall: OperatingPoint
+    overall_cross_fitted: OperatingPoint
+    per_class: Tuple[OperatingPoint, ...]
+    per_class_cross_fitted: Tuple[OperatingPoint, ...]
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        return {
+            "rule": str(self.rule),
+            "folds": self.folds,
+            "overall": self.overall.to_dict(),
+            "overall_cross_fitted": self.overall_cross_fitted.to_dict(),
+            "per_class": [point.to_dict() for point in self.per_class],
+            "per_class_cross_fitted": [point.to_dict() for point in self.per_class_cross_fitted],
+        }
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rule}, all classes: {self.overall}\n"
+            f"cross-fitted over {self.folds} folds: {self.overall_cross_fitted}"
+        )
+
+
+def best_threshold(curve: CountCurve, rule: OperatingRule) -> float:
+    """The best score threshold by a rule; of equally good ones the highest. NaN where none meets it.
+
+    Example:
+        >>> curve = CountCurve(np.array([0.8, 0.6, 0.4]), np.array([1, 1, 3]), np.array([0, 1, 2]), positives=4)
+        >>> best_threshold(curve, OperatingRule.parse("f1")), best_threshold(curve, OperatingRule.parse("precision=0.9"))
+        (0.4, 0.8)
+    """
+    if rule.kind == "f":
+        value = curve.f_score(beta=rule.value)
+    else:
+        precision, recall = curve.precision, curve.recall
+        held, wanted = (precision, recall) if rule.kind == "precision" else (recall, precision)
+        value = np.where(held >= rule.value, wanted, -1.0)
+    value = np.where(curve.tp > 0, value, -1.0)  # without a TP no threshold is better than any other
+    best = int(np.argmax(value)) if len(value) else -1
+    return float(curve.thresholds[best]) if best >= 0 and value[best] >= 0 else float("nan")
+
+
+class _Group(NamedTuple):
+    """The detections of one class, or of all, by descending score, and the ground truths of every fold."""
+
+    scores: RankedScores
+    fold: np.ndarray  # of each detection
+    num_gts: np.ndarray  # (folds,)
+
+    def best(self, rule: OperatingRule) -> OperatingPoint:
+        """Chosen and judged on all images."""
+        threshold = best_threshold(self.scores.curve(int(self.num_gts.sum())), rule)
+        return self._point(threshold, self.scores.score >= threshold, rule)
+
+    def cross_fitted(self, rule: OperatingRule) -> OperatingPoint:
+        """Chosen on all folds but one and judged on that one, for each fold."""
+        score, is_tp = self.scores.score, self.scores.is_tp
+        thresholds = []
+        for number, num_gts in enumerate(self.num_gts.tolist()):
+            others = self.fold != number
+            curve = RankedScores(score[others], is_tp[others]).curve(int(self.num_gts.sum()) - num_gts)
+            thresholds.append(best_threshold(curve, rule))
+        kept = score >= np.array(thresholds)[self.fold]
+        return self._point(float(mean_of_defined(np.array(thresholds))), kept, rule)
+
+    def _point(self, threshold: float, kept: np.ndarray, rule: OperatingRule) -> OperatingPoint:
+        tp = int(np.count_nonzero(kept & self.scores.is_tp))
+        fp = int(np.count_nonzero(kept)) - tp
+        return OperatingPoint(threshold, tp, fp, int(self.num_gts.sum()) - tp, rule.beta)
+
+
+def operating_points(
+    table: MatchTable,
+    *,
+    rule: Union[str, OperatingRule] = "f1",
+    iou_thr: float = 0.5,
+    folds: int = 5,
+    seed: int = 0,
+) -> OperatingPoints:
+    """The best threshold for all classes and for each class.
+
+    Args:
+        table: Every detection and ground truth, matched.
+        rule: ``'f1'``, ``'f2'`` and the like for the greatest F-score; ``'precision=0.9'`` for the greatest recall with
+            at least this precision; ``'recall=0.95'`` for the greatest precision with at least this recall.
+        iou_thr: One of the IoU thresholds of the table.
+        folds: Into how many parts the images are split for the cross-fitted figures.
+        seed: Of the split.
+
+    Raises:
+        ValueError: The rule cannot be read, or there are fewer images than folds.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+        >>> from mm_metrics_plugin.functional.detection.matching import match_images
+        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> image, box = np.arange(8), np.tile([0.0, 0.0, 10.0, 10.0], (8, 1))
+        >>> detections = Detections(image, box + 30 * (image > 3)[:, None], 0.9 - image / 10, np.zeros(8))
+        >>> batch = DetectionBatch(detections, GroundTruths(image[:6], box[:6], np.zeros(6)), 8)
+        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> print(operating_points(table, folds=4).overall)
+        threshold 0.6000: precision 1.0000, recall 0.6667, F1 0.8000
+        >>> operating_points(table, rule="recall=0.9", folds=4).overall.threshold
+        nan
+    """
+    parsed = rule if isinstance(rule, OperatingRule) else OperatingRule.parse(rule)
+    require(
+        2 <= folds <= table.num_images,
+        f"folds must be between 2 and the number of images, {table.num_images} (found {folds})",
+    )
+    fold = np.empty(table.num_images, dtype=np.int64)
+    fold[np.random.default_rng(seed).permutation(table.num_images)] = np.arange(table.num_images) % folds
+    overall, per_class = _groups(table, iou_thr, fold, folds)
+    return OperatingPoints(
+        parsed,
+        folds,
+        overall.best(parsed),
+        overall.cross_fitted(parsed),
+        tuple(group.best(parsed) for group in per_class),
+        tuple(group.cross_fitted(parsed) for group in per_class),
+    )
+
+
+def _groups(table: MatchTable, iou_thr: float, fold: np.ndarray, folds: int) -> Tuple[_Group, List[_Group]]:
+    """All classes together, and each class."""
+    is_tp, is_tp_or_fp = table.flags(iou_thr)
+    order = table.ranked.order
+    rows = order[is_tp_or_fp[order]]
+    score, is_tp, row_fold = table.score[rows], is_tp[rows], fold[table.image[rows]]
+    starts = np.searchsorted(table.label[rows], np.arange(table.num_classes + 1)).tolist()
+    gts = table.grid.at(table.gt_counts, "any", iou_thr)
+    cells = table.gt_label[gts].astype(np.int64) * folds + fold[table.gt_image[gts]]
+    num_gts = np.bincount(cells, minlength=table.num_classes * folds).reshape(table.num_classes, folds)
+    by_score = stable_order(-score)
+    overall = _Group(RankedScores(score[by_score], is_tp[by_score]), row_fold[by_score], num_gts.sum(axis=0))
+    return overall, [
+        _Group(RankedScores(score[start:stop], is_tp[start:stop]), row_fold[start:stop], numbers)
+        for start, stop, numbers in zip(starts, starts[1:], num_gts)
+    ]

@@ -1,0 +1,288 @@
+"""Precision, recall and F-score of a detector over all score thresholds, and the counts at each of them.
+
+Every point is what is counted at that score threshold. Nothing is interpolated or made monotonic, which would overstate
+precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.functional._arrays import fbeta_score, mean_of_defined
+from mm_metrics_plugin.functional._count_curve import CountCurve
+from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.functional.confusion import counts_report
+from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
+from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.score_precision import precision_of, round_thresholds
+from mm_metrics_plugin.settings import COCO_MAX_DETS
+
+
+@dataclass(frozen=True, eq=False)
+class RankedScores:
+    """The detections of one class, to be counted at any threshold.
+
+    Attributes:
+        score: (N,) descending.
+        is_tp: (N,) whether each is a true positive.
+        precision: (N,) code of the precision in which each score was given; None: that of the dtype of ``score``.
+
+    Example:
+        >>> ranked = RankedScores(np.array([0.9, 0.4], dtype=np.float32), np.array([True, False]))
+        >>> ranked.counts_at(np.array([0.0, 0.4, 0.5])).tolist()
+        [[1, 1, 1], [1, 1, 0]]
+    """
+
+    score: np.ndarray
+    is_tp: np.ndarray
+    precision: Optional[np.ndarray] = None
+
+    def counts_at(self, thresholds: np.ndarray) -> np.ndarray:
+        """(2, points) true and false positives with a score of at least each threshold, in the score's precision."""
+        counts = np.zeros((2, len(thresholds)), dtype=np.int64)
+        rounded = round_thresholds(thresholds)
+        codes = [precision_of(self.score.dtype)] if self.precision is None else np.unique(self.precision).tolist()
+        for code in codes:
+            same = np.ones(len(self.score), dtype=bool) if self.precision is None else self.precision == code
+            for row, chosen in zip(counts, (self.is_tp & same, ~self.is_tp & same)):
+                ascending = self.score[chosen][::-1]
+                row += len(ascending) - np.searchsorted(ascending, rounded[code], side="left")
+        return counts
+
+    def curve(self, positives: int) -> CountCurve:
+        """The exact curve: one point for every distinct score."""
+        last = np.flatnonzero(np.append(self.score[1:] != self.score[:-1], True)[: len(self.score)])
+        tp = np.cumsum(self.is_tp)[last]
+        return CountCurve(self.score[last], tp, last + 1 - tp, positives)
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionCurves:
+    """The curves of a detector.
+
+    Attributes:
+        iou_thr: Least overlap of a match.
+        beta: Of the F-scores on the grid.
+        per_class: The exact curve of each class: one point for every distinct score.
+        average_precision: (classes,) COCO's AP at the IoU threshold, of at most ``max_dets`` detections per class and
+            image; NaN for classes without ground truths.
+        max_dets: The limit of ``average_precision``. The curves are of all detections.
+        confidence: (points,) a grid of score thresholds, ascending, the same for all classes.
+        precision: (classes, points) at each of these; NaN where no detection is left.
+        recall: (classes, points); NaN for classes without ground truths.
+        f_score: (classes, points).
+        ranked: The detections of each class, to be counted at other thresholds.
+    """
+
+    iou_thr: float
+    beta: float
+    per_class: Tuple[CountCurve, ...]
+    average_precision: np.ndarray
+    max_dets: int
+    confidence: np.ndarray
+    precision: np.ndarray
+    recall: np.ndarray
+    f_score: np.ndarray
+    ranked: Tuple[RankedScores, ...]
+
+    @property
+    def mean_precision(self) -> np.ndarray:
+        """(points,) mean over the classes that have one."""
+        return mean_of_defined(self.precision.T)
+
+    @property
+    def mean_recall(self) -> np.ndarray:
+        """(points,) mean over the classes that have one."""
+        return mean_of_defined(self.recall.T)
+
+    @property
+    def mean_f_score(self) -> np.ndarray:
+        """(points,) mean over the classes that have one."""
+        return mean_of_defined(self.f_score.T)
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The grid and the APs as plain Python values; the exact curves, which may be long, are left out."""
+        names = ("average_precision", "confidence", "precision", "recall", "f_score")
+        means = ("mean_precision", "mean_recall", "mean_f_score")
+        return {
+            "iou_thr": self.iou_thr,
+            "beta": self.beta,
+            "max_dets": self.max_dets,
+            **{name: getattr(self, name).tolist() for name in names + means},
+        }
+
+    def __str__(self) -> str:
+        points = sum(len(curve.thresholds) for curve in self.per_class)
+        mean = float(mean_of_defined(self.average_precision))
+        return f"{len(self.per_class)} classes, {points} points, mean AP {mean:.4f} at IoU {self.iou_thr:g}"
+
+
+def precision_recall_curves(
+    table: MatchTable,
+    *,
+    iou_thr: float = 0.5,
+    beta: float = 1.0,
+    num_points: int = 1001,
+    max_dets: int = COCO_MAX_DETS,
+) -> DetectionCurves:
+    """Precision, recall and F-score of a detector against each other and against the score threshold.
+
+    The curves count all detections. Only the average precision beside them has the limit ``max_dets``.
+
+    Args:
+        table: Every detection and ground truth, matched.
+        iou_thr: One of the IoU thresholds of the table.
+        beta: How many times as much recall weighs as precision in the F-score.
+        num_points: Of the grid of thresholds, from 0 to 1 (or from the least to the greatest score, where scores
+            lie outside).
+        max_dets: Number of detections per class and image that average precision uses.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+        >>> from mm_metrics_plugin.functional.detection.matching import match_images
+        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> boxes = [[0, 0, 9, 9], [50, 0, 59, 9], [20, 0, 29, 9]]
+        >>> detections = Detections([0, 0, 0], boxes, [0.9, 0.8, 0.4], [0, 0, 0])
+        >>> batch = DetectionBatch(detections, GroundTruths([0, 0], boxes[::2], [0, 0]), 1)
+        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> curves = precision_recall_curves(table, num_points=3)
+        >>> curves.per_class[0].precision.round(4).tolist(), curves.per_class[0].recall.tolist()
+        ([1.0, 0.5, 0.6667], [0.5, 0.5, 1.0])
+        >>> curves.confidence.tolist(), curves.precision.round(4).tolist()
+        ([0.0, 0.5, 1.0], [[0.6667, 0.5, nan]])
+        >>> print(curves)
+        1 classes, 3 points, mean AP 0.8350 at IoU 0.5
+    """
+    is_tp, is_tp_or_fp = table.flags(iou_thr)
+    rows = table.ranked.order[is_tp_or_fp[table.ranked.order]]
+    label, score, is_tp = table.label[rows], table.score[rows], is_tp[rows]
+    precision = None if table.precision is None else table.precision[rows]
+    starts = np.searchsorted(label, np.arange(table.num_classes + 1)).tolist()
+    num_gts = table.num_gts("any")
+    low, high = (float(score.min()), float(score.max())) if len(score) else (0.0, 1.0)
+    if low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    confidence = np.linspace(low, high, num_points)
+    ranked = []
+    for start, stop in zip(starts, starts[1:]):
+        of_class = None if precision is None else precision[start:stop]
+        ranked.append(RankedScores(score[start:stop], is_tp[start:stop], of_class))
+    tp, fp = _counts_at(ranked, confidence)
+    gts = np.broadcast_to(num_gts[:, None], tp.shape)
+    return DetectionCurves(
+        iou_thr=float(iou_thr),
+        beta=beta,
+        per_class=tuple(one.curve(int(number)) for one, number in zip(ranked, num_gts)),
+        average_precision=RangeCurves(table, "all", max_dets, [iou_thr]).average_precision()[0, :, 0],
+        max_dets=max_dets,
+        confidence=confidence,
+        precision=divide(tp, tp + fp),
+        recall=divide(tp, gts),
+        f_score=fbeta_score(tp, fp, gts - tp, beta),
+        ranked=tuple(ranked),
+    )
+
+
+def _counts_at(ranked: Sequence[RankedScores], thresholds: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """(classes, points) true and false positives."""
+    counts = np.zeros((2, len(ranked), len(thresholds)), dtype=np.int64)
+    for index, one in enumerate(ranked):
+        counts[:, index] = one.counts_at(thresholds)
+    return counts[0], counts[1]
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdSweep:
+    """TP and FP of every class at every score threshold, under ``coco``.
+
+    Attributes:
+        thresholds: (points,) ascending.
+        objects: (classes,) ground truths.
+        tp: (classes, points) true positives at or above each threshold.
+        fp: (classes, points) false positives.
+        best: The threshold at which the micro F1 is greatest; NaN without true positives.
+        best_per_class: (classes,) the same for the F1 of each class.
+    """
+
+    thresholds: np.ndarray
+    objects: np.ndarray
+    tp: np.ndarray
+    fp: np.ndarray
+    best: float
+    best_per_class: np.ndarray
+
+    def means(self) -> Dict[str, np.ndarray]:
+        """(points,) each: the means over classes, by the names they have in the JSON report."""
+        fn = self.objects[:, None] - self.tp
+        reports = [counts_report(*counts, np.zeros_like(counts[0])) for counts in zip(self.tp.T, self.fp.T, fn.T)]
+        return {
+            "mean_precision": np.array([one.macro.precision for one in reports]),
+            "mean_recall": np.array([one.macro.recall for one in reports]),
+            "f1_of_means": np.array([one.f_of_means for one in reports]),
+            "macro_f1": np.array([one.macro.f_score for one in reports]),
+        }
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        columns = {name: np.asarray(value).tolist() for name, value in vars(self).items()}
+        return {**columns, "means": {name: value.tolist() for name, value in self.means().items()}}
+
+    def __str__(self) -> str:
+        return f"{len(self.objects)} classes at {len(self.thresholds)} thresholds, best F1 at {self.best:g}"
+
+
+def threshold_sweep(curves: DetectionCurves, *, also: Sequence[float] = ()) -> ThresholdSweep:
+    """Counts at the thresholds of the curves' grid, at the best one, and at others.
+
+    Args:
+        curves: Of a detector.
+        also: Thresholds that must be among them.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+        >>> from mm_metrics_plugin.functional.detection.matching import match_images
+        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> boxes = [[0, 0, 9, 9], [50, 0, 59, 9], [20, 0, 29, 9]]
+        >>> detections = Detections([0, 0, 0], boxes, [0.9, 0.8, 0.4], [0, 0, 0])
+        >>> batch = DetectionBatch(detections, GroundTruths([0, 0], boxes[::2], [0, 0]), 1)
+        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> sweep = threshold_sweep(precision_recall_curves(table, num_points=3), also=[0.85])
+        >>> sweep.thresholds.tolist(), sweep.tp.tolist(), sweep.fp.tolist()
+        ([0.0, 0.4, 0.5, 0.85, 1.0], [[2, 2, 1, 1, 0]], [[1, 1, 1, 0, 0]])
+        >>> print(sweep)
+        1 classes at 5 thresholds, best F1 at 0.4
+    """
+    best = _best(_pooled(curves.per_class))
+    wanted = [*curves.confidence.tolist(), *(float(value) for value in also)]
+    thresholds = np.unique(wanted if np.isnan(best) else [*wanted, best])
+    tp, fp = _counts_at(curves.ranked, thresholds)
+    return ThresholdSweep(
+        thresholds=thresholds,
+        objects=np.array([curve.positives for curve in curves.per_class], dtype=np.int64),
+        tp=tp,
+        fp=fp,
+        best=best,
+        best_per_class=np.array([_best(curve) for curve in curves.per_class]),
+    )
+
+
+def _best(curve: CountCurve) -> float:
+    """The threshold of the greatest F1; of several the highest. NaN without true positives."""
+    if not len(curve.tp) or curve.tp[-1] == 0:
+        return float("nan")
+    return float(curve.thresholds[int(np.argmax(curve.f_score()))])
+
+
+def _pooled(curves: Sequence[CountCurve]) -> CountCurve:
+    """The curve of the counts of all classes together."""
+    scores = np.concatenate([curve.thresholds for curve in curves]) if curves else np.empty(0)
+    distinct, place = np.unique(-scores, return_inverse=True)
+    sums: List[np.ndarray] = []
+    for name in ("tp", "fp"):
+        steps = [np.diff(getattr(curve, name), prepend=0) for curve in curves]
+        each = np.bincount(place.reshape(-1), weights=np.concatenate(steps) if steps else None, minlength=len(distinct))
+        sums.append(np.cumsum(each.astype(np.int64)))
+    return CountCurve(-distinct, sums[0], sums[1], sum(curve.positives for curve in curves))

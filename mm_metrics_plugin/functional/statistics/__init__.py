@@ -1,0 +1,1 @@
+"""Confidence intervals and paired tests; images are the sampling unit."""
