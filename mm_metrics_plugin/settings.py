@@ -112,7 +112,9 @@ class DetectionSettings:
         )
         thresholds = list(self.iou_thrs)
         require(
-            0 < len(thresholds) < 64 and thresholds == sorted(set(thresholds)) and 0 < thresholds[0] <= thresholds[-1] <= 1,
+            0 < len(thresholds) < 64
+            and thresholds == sorted(set(thresholds))
+            and 0 < thresholds[0] <= thresholds[-1] <= 1,
             f"iou_thrs must be ascending, above 0 and at most 1 (found {thresholds})",
         )
         require(

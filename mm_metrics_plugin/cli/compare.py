@@ -26,10 +26,10 @@ from mm_metrics_plugin.cli.parsing import (
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.functional.statistics.paired_tests import Comparison
     from mm_metrics_plugin.functional.comparison_report import ComparisonReport, Versus
-    from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
     from mm_metrics_plugin.functional.detection.matching import MatchTable
+    from mm_metrics_plugin.functional.statistics.paired_tests import Comparison
+    from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
     from mm_metrics_plugin.io.classification import ClassificationResults
     from mm_metrics_plugin.io.joining import Joined
     from mm_metrics_plugin.io.results import DetectionResults
@@ -218,9 +218,9 @@ class Side:
         """One run against another."""
         import numpy as np
 
-        from mm_metrics_plugin.functional.statistics.paired_tests import changed_images
         from mm_metrics_plugin.functional.comparison_report import Versus
         from mm_metrics_plugin.functional.disagreements import disagreements
+        from mm_metrics_plugin.functional.statistics.paired_tests import changed_images
 
         counts = self.counts(first), self.counts(second)
         sure = self.confidence(first), self.confidence(second)
@@ -399,8 +399,8 @@ class _Classifiers(Side):
 
     def counts(self, run: int) -> PerImageCounts:
         """What was right and wrong, sample by sample."""
-        from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
         from mm_metrics_plugin.functional.score_precision import reach
+        from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
 
         if self.truth.ndim == 2:
             decided = reach(self.scores[run], self.arguments.score_thr, self.precision[run])
@@ -421,8 +421,8 @@ class _Classifiers(Side):
 
     def compared(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """Rates of the decisions, and AUC."""
-        from mm_metrics_plugin.functional.statistics.paired_tests import compare_counts
         from mm_metrics_plugin.functional.delong import auc_swaps
+        from mm_metrics_plugin.functional.statistics.paired_tests import compare_counts
 
         swaps = auc_swaps([self.scores[first]], [self.scores[second]], self.truth)
         found = compare_counts(*counts, auc=swaps, **self.options)

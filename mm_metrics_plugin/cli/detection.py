@@ -23,7 +23,6 @@ from mm_metrics_plugin.cli.parsing import (
     rule,
     state_file,
 )
-
 from mm_metrics_plugin.settings import COCO_AREA_EDGES, MATCHING_RULES
 
 if TYPE_CHECKING:

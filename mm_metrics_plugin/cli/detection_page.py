@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.parts import Part
-    from mm_metrics_plugin.functional.detection_report import DetectionReport
     from mm_metrics_plugin.functional.detection.examples import WorstImages
+    from mm_metrics_plugin.functional.detection_report import DetectionReport
     from mm_metrics_plugin.report.detection_page import Gallery
 
 MOST_PICTURE_BYTES = 5_000_000

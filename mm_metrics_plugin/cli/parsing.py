@@ -6,8 +6,8 @@ import argparse
 import math
 import sys
 from collections import Counter
-from pathlib import Path
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, List, NoReturn, Optional, Sequence, Tuple
 
 from mm_metrics_plugin.cli.streams import write_error, write_output

@@ -119,9 +119,7 @@ def _by_class(classes: Sequence[str], point: OperatingPoint) -> List[Dict[str, A
     return _rows({"name": list(classes), **point.to_dict()})
 
 
-def analyze_detections(
-    table: MatchTable, settings: DetectionSettings, *, classes: Sequence[str]
-) -> DetectionAnalysis:
+def analyze_detections(table: MatchTable, settings: DetectionSettings, *, classes: Sequence[str]) -> DetectionAnalysis:
     """Everything that follows from matched detections.
 
     Args:
@@ -154,7 +152,9 @@ def analyze_detections(
         )
     if settings.operating_point is not None:
         folds = max(2, min(FOLDS, table.num_images))
-        points = operating_points(table, rule=settings.operating_point, iou_thr=iou_thr, folds=folds, seed=settings.seed)
+        points = operating_points(
+            table, rule=settings.operating_point, iou_thr=iou_thr, folds=folds, seed=settings.seed
+        )
     if iou_thr > settings.background_iou_thr:
         errors, counted = tide_errors(table), errors_at_threshold(table)
     return DetectionAnalysis(

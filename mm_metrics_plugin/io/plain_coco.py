@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.ground_truth import GroundTruth, read_ground_truth
 
 TYPES = ("CocoDataset", "mmdet.CocoDataset", "mmdet.datasets.CocoDataset", "mmdet.datasets.coco.CocoDataset")

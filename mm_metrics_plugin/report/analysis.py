@@ -109,9 +109,7 @@ def size_range(name: str, low: float, high: float) -> str:
 def _errors(analysis: DetectionAnalysis) -> Section:
     errors: Any = analysis.errors
     counted = analysis.error_totals
-    rows = [
-        [f"{kind}: {words}", counted[kind], errors.totals[kind], errors.dap[kind]] for kind, words in KINDS.items()
-    ]
+    rows = [[f"{kind}: {words}", counted[kind], errors.totals[kind], errors.dap[kind]] for kind, words in KINDS.items()]
     header = ["error type", f"score >= {analysis.score_thr:g}", "all detections", "dAP"]
     return Section("Error types (TIDE)", error_lines(analysis), (header, rows))
 

@@ -113,9 +113,7 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
     level = settings["level"]
     lines = [f"{report.images:,} images, the same for all runs; differences in percentage points"]
     if report.kind == "detection":
-        lines.append(
-            f"precision, recall and F1 at score >= {settings['score_thr']:g}, IoU >= {settings['iou_thr']:g}"
-        )
+        lines.append(f"precision, recall and F1 at score >= {settings['score_thr']:g}, IoU >= {settings['iou_thr']:g}")
         lines.append(f"AP uses at most {settings['max_dets']} detections per class and image (max_dets)")
     else:
         lines += task_lines(settings)

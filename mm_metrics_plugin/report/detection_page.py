@@ -17,8 +17,8 @@ from mm_metrics_plugin.settings import MATCHING_RULES
 from mm_metrics_plugin.version import __version__
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.functional.detection_report import DetectionReport
     from mm_metrics_plugin.functional.detection.pr_curves import ThresholdSweep
+    from mm_metrics_plugin.functional.detection_report import DetectionReport
 
 MOST_DRAWN = 200  # rows of a matrix that is drawn; a larger one has cells smaller than pixels
 COLUMNS = ("objects", "detections", "tp", "fp", "fn", "precision", "recall", "f1", *FALSE_POSITIVE_TITLES)

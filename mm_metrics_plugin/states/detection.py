@@ -199,13 +199,23 @@ class MatchState(State):
                 continue
             like = getattr(expected if hasattr(expected, name) else expected.details, name)  # type: ignore[union-attr]
             length = gt_rows if name.startswith("gt_") and name != "gt_index" else rows
-            if name != "score" and array.dtype != like.dtype or array.shape != (length, *like.shape[1:]):
+            if (name != "score" and array.dtype != like.dtype) or array.shape != (length, *like.shape[1:]):
                 raise ValueError(f"{name!a} must be {like.dtype} of shape {(length, *like.shape[1:])}")
         if arrays["images"].tolist() != [[place, place] for place in range(num_images)]:
             raise ValueError("the images must be numbered from 0")
-        limits = {"image": num_images, "gt_image": num_images, "label": labels, "gt_label": labels, "precision": len(PRECISIONS)}
+        limits = {
+            "image": num_images,
+            "gt_image": num_images,
+            "label": labels,
+            "gt_label": labels,
+            "precision": len(PRECISIONS),
+        }
         for name, limit in limits.items():
-            if name in arrays and len(arrays[name]) and not 0 <= int(arrays[name].min()) <= int(arrays[name].max()) < limit:
+            if (
+                name in arrays
+                and len(arrays[name])
+                and not 0 <= int(arrays[name].min()) <= int(arrays[name].max()) < limit
+            ):
                 raise ValueError(f"{name!a} must be from 0 to {limit - 1}")
         if arrays["score"].dtype not in (np.float32, np.float64) or not np.isfinite(arrays["score"]).all():
             raise ValueError("'score' must be finite")
@@ -421,7 +431,10 @@ class DetectionState(StateGroup):
 
     def check(self, num_images: int) -> None:
         """Raises a ValueError if the arrays, read from a file, cannot be those of so many images."""
-        for name, size in (("counts", len(CountState.NAMES)), *((rule, len(_RULE_COUNTS)) for rule in self.settings.matching)):
+        for name, size in (
+            ("counts", len(CountState.NAMES)),
+            *((rule, len(_RULE_COUNTS)) for rule in self.settings.matching),
+        ):
             counts: Any = self.members[name].counts  # type: ignore[attr-defined]
             if counts is None or counts.shape != (size,) or counts.dtype != np.int64 or counts.min(initial=0) < 0:
                 raise ValueError(f"the counts of {name!a} must be {size} whole numbers")

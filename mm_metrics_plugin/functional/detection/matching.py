@@ -223,7 +223,9 @@ def match_images(
         int(np.count_nonzero(ground_truths.crowd)),
         int(np.count_nonzero(ground_truths.geometry.is_empty())),
     )
-    if table == "none" and worst_images is None:  # a detection is matched before those with lower scores, so the others change nothing
+    if (
+        table == "none" and worst_images is None
+    ):  # a detection is matched before those with lower scores, so the others change nothing
         detections = detections.take(reaches)
     order = detections.score_order()
     if order is not None:
@@ -254,7 +256,9 @@ def match_images(
             matches_of[rule] = used = coco.outcome != BELOW_THRESHOLD
             background = np.zeros((3, num_classes), dtype=np.int64)
             background[-1] = matrix[-1, :-1]  # nothing in this row overlaps a ground truth by the threshold
-            counts = [np.bincount(part, minlength=num_classes) for part in (detections.labels[used], ground_truths.labels)]
+            counts = [
+                np.bincount(part, minlength=num_classes) for part in (detections.labels[used], ground_truths.labels)
+            ]
             rules[rule] = RuleCounts(matrix, background, *counts, 0, 0, duplicates)
         else:
             matches = coco if rule == "coco" else match_agnostic(pairs, detections, ground_truths, **thresholds)

@@ -253,7 +253,11 @@ def test_examples_equal_cell_members_and_worst_images():
         images = found.images
         assert images.image[images.most_missed()][:2].tolist() == worst.most_missed[:2].tolist(), seed
         assert images.image[images.most_confident()][:2].tolist() == worst.most_confident[:2].tolist(), seed
-        for kind, mask, rows in ((0, worst.right, old.detections), (1, worst.wrong, old.detections), (2, worst.lost, old.objects)):
+        for kind, mask, rows in (
+            (0, worst.right, old.detections),
+            (1, worst.wrong, old.detections),
+            (2, worst.lost, old.objects),
+        ):
             listed = found.boxes.box[found.boxes.kind == kind]
             chosen = rows.boxes[mask & np.isin(rows.image, images.image)]
             assert sorted(map(tuple, listed[:, :2].tolist())) == sorted(map(tuple, chosen[:, :2].tolist())), seed
