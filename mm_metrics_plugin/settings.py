@@ -21,6 +21,10 @@ def require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def _ascending(values: Sequence[float]) -> bool:
+    return all(low < high for low, high in zip(values, values[1:]))
+
+
 @dataclass(frozen=True)
 class AreaRange:
     """Areas of ground truths in square pixels, both ends included, as COCO has it.
@@ -44,7 +48,7 @@ def area_ranges(edges: Sequence[float] = COCO_AREA_EDGES) -> Tuple[AreaRange, ..
     """
     ends = [0.0, *(float(edge) for edge in edges), LARGEST_AREA]
     require(
-        all(low < high for low, high in zip(ends, ends[1:])),
+        _ascending(ends),
         f"area edges must be positive and ascending (found {list(edges)})",
     )
     pairs = list(zip(ends, ends[1:]))

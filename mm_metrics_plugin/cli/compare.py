@@ -298,8 +298,7 @@ class _Detectors(Side):
         from mm_metrics_plugin.states.detection import DetectionState
 
         state = DetectionState(len(joined.classes), self.detection, table="scores")
-        table = state.update(joined.batch, np.arange(joined.batch.num_images)).table()
-        return table  # type: ignore[return-value]
+        return state.update(joined.batch, range(joined.batch.num_images)).table()  # type: ignore[return-value]
 
     def counts(self, run: int) -> PerImageCounts:
         """TP, FP and FN, image by image."""

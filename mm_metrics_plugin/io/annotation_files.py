@@ -28,8 +28,8 @@ def complete_from_annotation_files(
         objects (GroundTruths): The objects that the dataset holds, image by image, boxes as corners.
 
     Returns:
-        Tuple[GroundTruths, Tally]: The objects, with areas where an annotation file is known, and what was read, used and
-        dropped.
+        Tuple[GroundTruths, Tally]: The objects, with areas where an annotation file is known, and what was read, used
+        and dropped.
 
     Examples:
         >>> from types import SimpleNamespace

@@ -132,9 +132,10 @@ def error_lines(analysis: DetectionAnalysis) -> List[str]:
         f"score >= {analysis.score_thr:g}: counted as the confusion matrix of coco; the errors of "
         f"detections add up to FP ({overall['fp']:,}), missed objects and confusions in the matrix to FN "
         f"({overall['objects'] - overall['tp']:,})",
-        "in terms of the false positives by type: classification = confusion + confusion with a matched object; localization + "
-        "both + background = background",
-        f"all detections: TIDE's counts of all {errors.detections:,} detections, whatever their score, without a limit per image",
+        "in terms of the false positives by type: classification = confusion + confusion with a matched object; "
+        "localization + both + background = background",
+        f"all detections: TIDE's counts of all {errors.detections:,} detections, whatever their score, without a limit "
+        "per image",
         f"dAP: the AP gained by fixing all errors of a type, of all detections as well; their AP at IoU "
         f"{errors.iou_thr:g} is {cell(errors.average_precision)}",
     ]

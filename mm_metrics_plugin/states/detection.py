@@ -6,7 +6,7 @@ Every image is matched once, when it is seen. Only what came of it is kept, neve
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -66,8 +66,8 @@ class RuleState(ConfusionState):
     """The confusion matrix of a detector under one matching rule, and what was counted.
 
     Example:
-        >>> counts = RuleCounts(np.array([[1, 0], [2, 0]]), np.array([[0], [1], [1]]), np.array([3]), np.array([1]), 0, 0)
-        >>> state = RuleState(1).update(counts)
+        >>> matrix, types = np.array([[1, 0], [2, 0]]), np.array([[0], [1], [1]])
+        >>> state = RuleState(1).update(RuleCounts(matrix, types, np.array([3]), np.array([1]), 0, 0))
         >>> state.matrix.tolist(), state.tally["detections"], state.false_positives.tolist()
         ([[1, 0], [2, 0]], 3, [[0], [1], [1]])
     """
@@ -137,8 +137,8 @@ class MatchState(State):
     Args:
         num_classes: Number of classes without background.
         settings: What was matched.
-        kind: What is kept: ``'ap'`` for average precision (26 bytes per detection with float32 scores), ``'scores'`` for
-            curves and intervals as well (27), ``'full'`` for error types as well (45).
+        kind: What is kept: ``'ap'`` for average precision (26 bytes per detection with float32 scores), ``'scores'``
+            for curves and intervals as well (27), ``'full'`` for error types as well (45).
 
     Example:
         >>> from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
@@ -375,7 +375,7 @@ class DetectionState(StateGroup):
             members["examples"] = ExampleState(len(settings.matching), worst_images)
         super().__init__(**members)
 
-    def update(self, batch: DetectionBatch, order: np.ndarray) -> DetectionState:  # type: ignore[override]
+    def update(self, batch: DetectionBatch, order: Sequence[Any]) -> DetectionState:  # type: ignore[override]
         """Matches the images, block by block, and adds what came of it.
 
         Args:

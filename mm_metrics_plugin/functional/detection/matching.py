@@ -33,6 +33,8 @@ from mm_metrics_plugin.functional.detection.tide import classify_errors
 from mm_metrics_plugin.functional.score_precision import reach
 from mm_metrics_plugin.settings import COCO_AREA_EDGES, COCO_AREA_RANGES, DetectionSettings, area_ranges
 
+DEFAULT_SETTINGS = DetectionSettings()
+
 
 class RankedRows(NamedTuple):
     """The rows of a table by class, descending score and image.
@@ -84,7 +86,7 @@ class MatchTable:
     gt_counts: np.ndarray
     precision: Optional[np.ndarray] = None
     details: Optional[MatchDetails] = None
-    settings: DetectionSettings = DetectionSettings()
+    settings: DetectionSettings = DEFAULT_SETTINGS
 
     def flags(self, iou_thr: float, area: str = "any") -> Tuple[np.ndarray, np.ndarray]:
         """Which detections are TP, and which are TP or FP."""
@@ -223,9 +225,8 @@ def match_images(
         int(np.count_nonzero(ground_truths.crowd)),
         int(np.count_nonzero(ground_truths.geometry.is_empty())),
     )
-    if (
-        table == "none" and worst_images is None
-    ):  # a detection is matched before those with lower scores, so the others change nothing
+    # A detection is matched before those with lower scores, so the others change nothing.
+    if table == "none" and worst_images is None:
         detections = detections.take(reaches)
     order = detections.score_order()
     if order is not None:
