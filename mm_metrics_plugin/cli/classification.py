@@ -182,7 +182,7 @@ def _intervals(results: ClassificationResults, arguments: argparse.Namespace) ->
     else:
         decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
         counts = ImageCounts.from_labels(results.labels, decided, num_classes=scores.shape[1])  # type: ignore[arg-type]
-    return bootstrap_counts(counts, level=arguments.ci)
+    return bootstrap_counts(counts, ci=arguments.ci)
 
 
 def _names(arguments: argparse.Namespace, results: ClassificationResults, inputs: Dict[str, Any]) -> Tuple[str, ...]:

@@ -73,11 +73,10 @@ class DetectionAnalysis:
         points = self.points
         if points is None:
             return {}
-        each = [point.to_dict() for point in (points.per_class, points.per_class_cross_fitted)]
         return {
             "rule": str(points.rule),
             "threshold": points.overall.threshold,
-            "per_class": dict(zip(unique_names(self.classes), each[0]["threshold"])),
+            "per_class": dict(zip(unique_names(self.classes), (point.threshold for point in points.per_class))),
             "chosen_on_the_same_data": {
                 "overall": points.overall.to_dict(),
                 "per_class": _by_class(self.classes, points.per_class),
@@ -115,8 +114,8 @@ def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:
     return [dict(zip(columns, row)) for row in zip(*plain)]
 
 
-def _by_class(classes: Sequence[str], point: OperatingPoint) -> List[Dict[str, Any]]:
-    return _rows({"name": list(classes), **point.to_dict()})
+def _by_class(classes: Sequence[str], points: Sequence[OperatingPoint]) -> List[Dict[str, Any]]:
+    return [{"name": name, **point.to_dict()} for name, point in zip(classes, points)]
 
 
 def analyze_detections(table: MatchTable, settings: DetectionSettings, *, classes: Sequence[str]) -> DetectionAnalysis:

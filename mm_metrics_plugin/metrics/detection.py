@@ -389,7 +389,7 @@ class DetectionPRF(StreamingMetric):
             )
             found = {f"operating_{key}": getattr(points.overall, key) for key in keys}
             found["cross_fitted_f_score"] = points.overall_cross_fitted.f_score
-            per_class = points.per_class.threshold
+            per_class = np.array([point.threshold for point in points.per_class])
             if np.isnan(points.overall.threshold):
                 self.warn_undefined("operating_threshold", "no threshold keeps the floor", ["all classes"])
         if self.classwise:

@@ -110,7 +110,7 @@ def difference_sentence(row: DifferenceRow, second: str, *, level: float = 0.95)
 def comparison_sections(report: ComparisonReport) -> List[Section]:
     """What the terminal and the Markdown file show."""
     settings = report.settings
-    level = settings["level"]
+    level = settings["ci"]
     lines = [f"{report.images:,} images, the same for all runs; differences in percentage points"]
     if report.kind == "detection":
         lines.append(f"precision, recall and F1 at score >= {settings['score_thr']:g}, IoU >= {settings['iou_thr']:g}")
@@ -153,7 +153,7 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
     rows = versus.rows(report.classes)
     overall = [row for row in rows if row.class_name is None]
     overall.sort(key=lambda row: list(NAMES).index(row.metric) if row.metric in NAMES else len(NAMES))
-    level = report.settings["level"]
+    level = report.settings["ci"]
     found = [row for row in overall if row.verdict in SIGNIFICANT]
     words = [difference_sentence(row, second, level=level) for row in found] or ["no significant difference"]
     header = ["", first, second, "difference", f"{100 * level:g} % CI", "p", "verdict"]

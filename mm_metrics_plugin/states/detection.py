@@ -201,8 +201,9 @@ class MatchState(State):
             length = gt_rows if name.startswith("gt_") and name != "gt_index" else rows
             if (name != "score" and array.dtype != like.dtype) or array.shape != (length, *like.shape[1:]):
                 raise ValueError(f"{name!a} must be {like.dtype} of shape {(length, *like.shape[1:])}")
-        if arrays["images"].tolist() != [[place, place] for place in range(num_images)]:
-            raise ValueError("the images must be numbered from 0")
+        places = np.repeat(np.arange(num_images)[:, None], 2, axis=1)
+        if not np.array_equal(arrays["images"][np.argsort(arrays["images"][:, 0])], places):
+            raise ValueError(f"'images' must be the numbers from 0 to {num_images - 1}")
         limits = {
             "image": num_images,
             "gt_image": num_images,

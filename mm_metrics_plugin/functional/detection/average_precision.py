@@ -405,8 +405,8 @@ class SizeReport:
     confusion matrix under ``coco`` and the average precision of COCO.
 
     Attributes:
-        ranges: Least and greatest area by name. The first is ``all``; there ground truths and detections of any area count for
-            precision and recall.
+        ranges: Least and greatest area by name. The first is ``all``; there ground truths and detections of any area
+            count for precision and recall.
         max_dets: Number of detections per class and image that average precision uses.
         iou_thr: Least overlap of a match that counts for precision and recall.
         score_thr: Least score of a detection that counts for precision and recall.

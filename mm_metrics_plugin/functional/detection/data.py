@@ -113,7 +113,7 @@ class _Instances:
             if column.dtype.kind == "f" and name != "labels":
                 if float(column.min()) >= -LARGEST_COORDINATE and float(column.max()) <= LARGEST_COORDINATE:
                     continue
-                row = int(np.argmax(~(np.abs(column) <= LARGEST_COORDINATE)))
+                row = int(np.argmax(~(np.abs(column.astype(np.float64)) <= LARGEST_COORDINATE)))
                 fail(name, row, _limit(float(column[row])), float(column[row]))
         if labels.dtype.kind == "f":
             row = int(np.argmax(labels != np.floor(labels)))

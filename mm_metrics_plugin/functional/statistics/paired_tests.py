@@ -1,7 +1,7 @@
 """Paired comparison of two runs on the same images.
 
-The test is the paired permutation test of :mod:`~mm_metrics_plugin.functional.statistics.permutation`: runs are swapped image by
-image. Interval and p-value of a difference come from the same permutations, so 0 lies outside the interval exactly
+The test is the paired permutation test of :mod:`~mm_metrics_plugin.functional.statistics.permutation`: runs are swapped
+image by image. Interval and p-value of a difference come from the same permutations, so 0 lies outside the interval exactly
 where the difference is significant. Figures over all classes are one family of tests; the classes of a figure are
 another.
 """
@@ -129,8 +129,8 @@ def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int =
 
     Example:
         >>> truth = np.array([0, 1, 1])
-        >>> first, second = (PerImageCounts.from_labels(truth, found, num_classes=2) for found in ([0, 0, 1], [0, 1, 1]))
-        >>> [str(image) for image in changed_images(first, second)]
+        >>> runs = [PerImageCounts.from_labels(truth, labels, num_classes=2) for labels in ([0, 0, 1], [0, 1, 1])]
+        >>> [str(image) for image in changed_images(*runs)]
         ['image 1: +1 true positives, -1 false positives, -1 false negatives']
     """
     _check_pair(first, second)
