@@ -35,7 +35,7 @@ from mm_metrics_plugin.metrics.prf import REMEDY
 from mm_metrics_plugin.report.sentences import truncation_message
 from mm_metrics_plugin.report.tables import matrix_rows
 from mm_metrics_plugin.states.base import State, StateGroup
-from mm_metrics_plugin.states.detection import DetectionState, ImageBatch
+from mm_metrics_plugin.states.detection import NO_NUMBER, DetectionState, ImageBatch, encode_texts
 from mm_metrics_plugin.states.scored_matches import ScoredMatchState
 
 # So many resized images are looked at for objects in the wrong pixels; more would only cost time.
@@ -255,25 +255,30 @@ class DetectionPRF(StreamingMetric):
         check_rows(batch.detections, num_classes=self._classes, names=images)
         check_rows(batch.objects, num_classes=self._classes, names=images)
         self._check_scale(samples, batch)
-        return ImageBatch(batch, self._order(samples))
+        return self._in_order(samples, batch)
 
-    def _order(self, samples: Sequence[Mapping]) -> np.ndarray:
-        """The key of each image, which decides between equal scores, and its position in the dataset.
+    def _in_order(self, samples: Sequence[Mapping], boxes: DetectionBatch) -> ImageBatch:
+        """The images with what decides between equal scores, as in `mm-metrics detection`.
 
-        The key is the image's number as in pycocotools, else its position. Images of the same number stay apart.
+        Numbers come first, ascending as in pycocotools, then texts, then images without an id. Images of the same id
+        stay apart by their positions in the dataset.
         """
         rank, world_size = get_dist_info()
-        position = (self._seen + np.arange(len(samples), dtype=np.int64)) * world_size + rank
-        ids: List[Any] = [sample.get("img_id") for sample in samples]
-        if all(isinstance(number, (int, np.integer)) for number in ids):
-            for index, number in enumerate(ids):
-                if not -(1 << 63) <= number < 1 << 63:
+        order = np.full((len(samples), 2), NO_NUMBER, dtype=np.int64)
+        texts: List[Optional[str]] = [None] * len(samples)
+        order[:, 1] = (self._seen + np.arange(len(samples), dtype=np.int64)) * world_size + rank
+        for index, sample in enumerate(samples):
+            image_id = sample.get("img_id")
+            if isinstance(image_id, str):
+                texts[index] = image_id
+            elif isinstance(image_id, (int, np.integer)):
+                if not -(1 << 63) <= image_id < 1 << 63:
                     raise MetricInputError(
-                        f"'img_id' of {self.sample_name(samples[index], index)} must be a number of 64 bits, or text "
-                        f"(found {number})"
+                        f"'img_id' of {self.sample_name(sample, index)} must be a number of 64 bits, or text "
+                        f"(found {image_id})"
                     )
-            return np.stack([np.array(ids, dtype=np.int64), position], axis=1)
-        return np.stack([position, position], axis=1)
+                order[index, 0], texts[index] = image_id, ""  # before all texts, where it is the largest number
+        return ImageBatch(boxes, order, encode_texts(texts) if (order[:, 0] == NO_NUMBER).any() else None)
 
     def _check_scale(self, samples: Sequence[Mapping], batch: DetectionBatch) -> None:
         """Warns once if the objects seem to stand in the pixels of the resized pictures."""

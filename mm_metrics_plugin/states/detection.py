@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Sequence
 
 import numpy as np
 
@@ -29,6 +29,7 @@ COUNTS = (
     "detections_counted_again",
 )
 _RECORDS = ("image", "label", "score", "rank", "matched", "ignored")
+NO_NUMBER = np.iinfo(np.int64).max  # the key of images whose id is not a number: after all others
 
 
 class ImageBatch(Batch):
@@ -38,6 +39,7 @@ class ImageBatch(Batch):
         boxes: The detections and objects, images numbered from 0.
         order: (images, 2) the key of each image, which decides between equal scores, and its position, which tells
             images of the same key apart; or (images,) keys that no two images share.
+        texts: (images,) of :func:`encode_texts`: the ids of the images whose key is ``NO_NUMBER``. None: there are none.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection_batch import Detections, Objects
@@ -47,17 +49,56 @@ class ImageBatch(Batch):
         (2, 1)
     """
 
-    def __init__(self, boxes: DetectionBatch, order: np.ndarray) -> None:
-        super().__init__(boxes, order)  # type: ignore[arg-type]
+    def __init__(self, boxes: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray] = None) -> None:
+        super().__init__(boxes, order, texts)  # type: ignore[arg-type]
         self.boxes = boxes
         self.order = order
+        self.texts = texts
 
     def __len__(self) -> int:
         return self.boxes.num_images
 
     def without_last(self) -> ImageBatch:
         """The batch without its last image."""
-        return ImageBatch(self.boxes.images(0, len(self) - 1), self.order[:-1])
+        texts = None if self.texts is None else self.texts[:-1]
+        return ImageBatch(self.boxes.images(0, len(self) - 1), self.order[:-1], texts)
+
+
+def encode_texts(texts: Sequence[Optional[str]]) -> np.ndarray:
+    """Texts as bytes of one width, which sort as the texts do; None comes after all of them.
+
+    Example:
+        >>> encode_texts(["b", "cat", None]).tolist()
+        [b'b', b'cat', b'\\xff']
+    """
+    encoded = np.array([b"\xff" if text is None else text.encode("utf-8", "surrogatepass") for text in texts])
+    return encoded.astype(f"S{-(-max(1, encoded.itemsize) // 16) * 16}")  # few widths, so that batches share blocks
+
+
+def place_texts(images: np.ndarray, texts: Optional[np.ndarray], positions: Optional[np.ndarray]) -> np.ndarray:
+    """Keys and positions of images, with the positions of images that have no number replaced by their places.
+
+    Places are those in the order of the texts, and of equal texts in the order of positions.
+
+    Args:
+        images: (rows, 2) keys and positions.
+        texts: (n,) of all images whose key is ``NO_NUMBER``.
+        positions: (n,) of these images.
+
+    Example:
+        >>> images = np.array([[7, 0], [NO_NUMBER, 1], [NO_NUMBER, 2]])
+        >>> place_texts(images, encode_texts(["b", "a"]), np.array([1, 2]))[:, 1].tolist()
+        [0, 1, 0]
+    """
+    if texts is None or positions is None:
+        return images
+    by_position = np.argsort(positions)
+    place = np.empty(len(texts), dtype=np.int64)
+    place[np.lexsort((positions, texts))] = np.arange(len(texts))
+    rows = images[:, 0] == NO_NUMBER
+    images = images.copy()
+    images[rows, 1] = place[by_position[np.searchsorted(positions[by_position], images[rows, 1])]]
+    return images
 
 
 def key_and_position(order: np.ndarray) -> np.ndarray:
@@ -113,6 +154,8 @@ class DetectionState(ConfusionState):
         "ap_objects": SUM,
         "ap_most": MAX,
         "ap_position": CONCAT,
+        "ap_text": CONCAT,
+        "ap_text_position": CONCAT,
         **{f"ap_{name}": CONCAT for name in _RECORDS},
     }
     counts: np.ndarray
@@ -121,6 +164,8 @@ class DetectionState(ConfusionState):
     ap_objects: np.ndarray
     ap_most: np.ndarray
     ap_position: RowBuffer
+    ap_text: RowBuffer
+    ap_text_position: RowBuffer
     ap_image: RowBuffer
 
     def __init__(
@@ -140,7 +185,9 @@ class DetectionState(ConfusionState):
         self.average_precision = average_precision
         super().__init__(num_classes)
 
-    def update(self, boxes: DetectionBatch, order: np.ndarray) -> DetectionState:  # type: ignore[override]
+    def update(  # type: ignore[override]
+        self, boxes: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray] = None
+    ) -> DetectionState:
         """Matches the images' detections to their objects and adds up what came of it."""
         detections, suppressed = boxes.detections, 0
         if self.nms_iou_threshold is not None:
@@ -168,6 +215,9 @@ class DetectionState(ConfusionState):
             for name in _RECORDS:
                 value = getattr(records, name)
                 self.add(f"ap_{name}", keys[value, 0] if name == "image" else value)
+            if texts is not None:
+                self.add("ap_text", texts[keys[:, 0] == NO_NUMBER])
+                self.add("ap_text_position", keys[keys[:, 0] == NO_NUMBER, 1])
         return self
 
     @property
@@ -199,5 +249,6 @@ class DetectionState(ConfusionState):
         arrays: Dict[str, Any] = self.arrays()
         columns = {name: arrays[f"ap_{name}"] for name in _RECORDS}
         images = np.stack([columns["image"], arrays["ap_position"]], axis=1)
+        images = place_texts(images, arrays["ap_text"], arrays["ap_text_position"])
         columns["image"] = order_images(images)[1](images)
         return APRecords(objects=self.ap_objects, **columns)

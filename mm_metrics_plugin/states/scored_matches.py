@@ -16,7 +16,7 @@ from mm_metrics_plugin.functional.scored_matches import (
     object_columns,
 )
 from mm_metrics_plugin.states.base import CONCAT, State
-from mm_metrics_plugin.states.detection import key_and_position, suppress
+from mm_metrics_plugin.states.detection import NO_NUMBER, key_and_position, place_texts, suppress
 
 # Of detections and of objects: ``image`` is the key, and with ``position`` tells images apart.
 _COLUMNS = ("image", "label", "score", "precision", "rank", "matched", "ignored")
@@ -44,6 +44,8 @@ class ScoredMatchState(State):
 
     reductions = {
         "images": CONCAT,
+        "texts": CONCAT,
+        "text_positions": CONCAT,
         "detection_position": CONCAT,
         "object_position": CONCAT,
         **{f"detection_{name}": CONCAT for name in _COLUMNS},
@@ -63,13 +65,16 @@ class ScoredMatchState(State):
         self.settings = match_settings(num_classes=num_classes, iou_thresholds=iou_thresholds, max_dets=max_dets)
         super().__init__()
 
-    def update(self, boxes: DetectionBatch, order: np.ndarray) -> ScoredMatchState:
+    def update(
+        self, boxes: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray] = None
+    ) -> ScoredMatchState:
         """Matches the images' detections.
 
         Args:
             boxes: Detections and objects of some images.
             order: (images, 2) the key of each image, the same whatever rank saw it, and its position, which tells
                 images of the same key apart; or (images,) keys that no two images share.
+            texts: (images,) ids that are not numbers, as in :class:`~mm_metrics_plugin.states.detection.ImageBatch`.
         """
         keys = key_and_position(order)
         detections = boxes.detections
@@ -77,6 +82,9 @@ class ScoredMatchState(State):
             detections = suppress(detections, num_classes=self.num_classes, iou_threshold=self.nms_iou_threshold)
         records = match_for_ap(detections, boxes.objects, self.settings)
         self.add("images", keys)
+        if texts is not None:
+            self.add("texts", texts[keys[:, 0] == NO_NUMBER])
+            self.add("text_positions", keys[keys[:, 0] == NO_NUMBER, 1])
         columns: Dict[str, Any] = {f"detection_{name}": getattr(records, name) for name in _COLUMNS}
         columns.update({f"object_{name}": value for name, value in object_columns(boxes).items()})
         for name, value in columns.items():
@@ -91,8 +99,10 @@ class ScoredMatchState(State):
         arrays: Dict[str, Any] = self.arrays()
         if arrays["images"] is None:
             return None
+        texts = arrays["texts"], arrays["text_positions"]
         columns = {name: arrays[f"detection_{name}"] for name in _COLUMNS}
         objects = {name: arrays[f"object_{name}"] for name in _OBJECTS}
         for kind, rows in (("detection", columns), ("object", objects)):
-            rows["image"] = np.stack([rows["image"], arrays[f"{kind}_position"]], axis=1)
-        return arrange_matches(self.settings, image_keys=arrays["images"], columns=columns, objects=objects)
+            rows["image"] = place_texts(np.stack([rows["image"], arrays[f"{kind}_position"]], axis=1), *texts)
+        images = place_texts(arrays["images"], *texts)
+        return arrange_matches(self.settings, image_keys=images, columns=columns, objects=objects)
