@@ -35,7 +35,7 @@ from mm_metrics_plugin.functional.ratio_intervals import wilson_interval
 from mm_metrics_plugin.functional.resampling import drawn_swaps
 
 _COLUMNS_AT_ONCE = 64
-# Samples, and samples out of order, that the variance of the exponential model is worth (python -m benchmarks coverage).
+# How many samples, and samples out of order, the variance of the exponential model is worth, by simulation.
 _MODEL_SAMPLES, _MODEL_DISORDER = 50.0, 4.0
 _SWAPPED_EXACTLY = 256  # samples of a class that move its AUC most; the sum over the others is as good as normal
 

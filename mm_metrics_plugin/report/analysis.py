@@ -232,8 +232,8 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
         rows = [[name, value, span(low, high)] for name, value, low, high in each]
         rows.append(["mean", found.macro.value, span(found.macro.low, found.macro.high)])
         lines = [
-            f"confidence level {100 * found.level:g} %; score intervals with DeLong's variance, raised towards that of the "
-            "exponential model",
+            f"confidence level {100 * found.level:g} %; score intervals with DeLong's variance, raised towards that of "
+            "the exponential model",
         ]
         sections.append(Section("Confidence intervals of the AUC", lines, (header, rows)))
     if report.intervals is not None:

@@ -39,7 +39,7 @@ class ImageBatch(Batch):
         boxes: The detections and objects, images numbered from 0.
         order: (images, 2) the key of each image, which decides between equal scores, and its position, which tells
             images of the same key apart; or (images,) keys that no two images share.
-        texts: (images,) of :func:`encode_texts`: the ids of the images whose key is ``NO_NUMBER``. None: there are none.
+        texts: (images,) of :func:`encode_texts`, the ids of the images whose key is ``NO_NUMBER``; None if none has it.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection_batch import Detections, Objects
@@ -68,8 +68,8 @@ def encode_texts(texts: Sequence[Optional[str]]) -> np.ndarray:
     """Texts as bytes of one width, which sort as the texts do; None comes after all of them.
 
     Example:
-        >>> encode_texts(["b", "cat", None]).tolist()
-        [b'b', b'cat', b'\\xff']
+        >>> np.argsort(encode_texts(["b", None, "a"])).tolist()
+        [2, 0, 1]
     """
     encoded = np.array([b"\xff" if text is None else text.encode("utf-8", "surrogatepass") for text in texts])
     return encoded.astype(f"S{-(-max(1, encoded.itemsize) // 16) * 16}")  # few widths, so that batches share blocks

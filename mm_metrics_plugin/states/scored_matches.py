@@ -65,9 +65,7 @@ class ScoredMatchState(State):
         self.settings = match_settings(num_classes=num_classes, iou_thresholds=iou_thresholds, max_dets=max_dets)
         super().__init__()
 
-    def update(
-        self, boxes: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray] = None
-    ) -> ScoredMatchState:
+    def update(self, boxes: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray] = None) -> ScoredMatchState:
         """Matches the images' detections.
 
         Args:

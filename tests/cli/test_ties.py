@@ -1,4 +1,4 @@
-"""Equal scores are ordered by one rule, whoever evaluates: image id, then position of the image, then of the detection."""
+"""Equal scores are ordered by one rule everywhere: image id, then position of the image, then of the detection."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def by_pycocotools(content, tmp_path, ids):
         for box, score, label in zip(*(one["pred_instances"][key] for key in ("bboxes", "scores", "labels"))):
             left, top, right, bottom = map(float, box)
             box = [left, top, right - left, bottom - top]
-            rows.append(
-                {"image_id": one["img_id"], "category_id": int(label) + 1, "bbox": box, "score": float(score)}
-            )
+            rows.append({"image_id": one["img_id"], "category_id": int(label) + 1, "bbox": box, "score": float(score)})
     truth = COCO(str(files.write_json(tmp_path / "numbered.json", truth_of(numbered))))
     evaluation = COCOeval(truth, truth.loadRes(rows), "bbox")
     evaluation.evaluate()
