@@ -140,7 +140,7 @@ def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray
         number = len(placement)
         scale = np.sqrt(number / (number - 1)) if number > 1 else 0.0
         influence[rows] = (placement - auc) * scale / number
-    disorder = min(np.count_nonzero(placement != perfect) for placement in sides for perfect in (0, 1))
+    disorder = min(int(np.count_nonzero(placement != perfect)) for placement in sides for perfect in (0, 1))
     return auc, influence, disorder
 
 
