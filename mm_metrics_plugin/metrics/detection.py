@@ -28,7 +28,7 @@ from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, COC
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
 from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
-from mm_metrics_plugin.metrics.instances import read_images, scale_factor
+from mm_metrics_plugin.metrics.instances import original_shape, read_images, scale_factor
 from mm_metrics_plugin.metrics.keys import class_key, class_values
 from mm_metrics_plugin.metrics.options import check_choice, check_together, zero_division_value
 from mm_metrics_plugin.metrics.prf import REMEDY
@@ -268,10 +268,12 @@ class DetectionPRF(StreamingMetric):
         texts: List[Optional[str]] = [None] * len(samples)
         order[:, 1] = (self._seen + np.arange(len(samples), dtype=np.int64)) * world_size + rank
         for index, sample in enumerate(samples):
-            image_id = sample.get("img_id")
+            image_id: Any = sample.get("img_id")
+            if getattr(image_id, "ndim", None) == 0:  # a number or text of NumPy or torch
+                image_id = image_id.item()
             if isinstance(image_id, str):
                 texts[index] = image_id
-            elif isinstance(image_id, (int, np.integer)):
+            elif isinstance(image_id, int):
                 if not -(1 << 63) <= image_id < 1 << 63:
                     raise MetricInputError(
                         f"'img_id' of {self.sample_name(sample, index)} must be a number of 64 bits, or text "
@@ -291,8 +293,9 @@ class DetectionPRF(StreamingMetric):
             return
         as_is, rescaled = overlaps_by_scale(batch, factors, num_classes=self._classes)
         self._scale_seen += (resized, as_is, rescaled)
-        shapes = np.array([(sample.get("ori_shape") or (np.inf, np.inf))[:2] for sample in samples])
-        shapes = shapes[batch.objects.image]
+        shapes = np.array(
+            [original_shape(sample, self.sample_name(sample, index)) for index, sample in enumerate(samples)]
+        )[batch.objects.image]
         outside = int((batch.objects.boxes[:, 2:] > shapes[:, ::-1] + 2).any(axis=1).sum())
         if outside or (self._scale_seen[2] >= 5 and self._scale_seen[2] > 3 * self._scale_seen[1]):
             self._warned.append(what)

@@ -142,6 +142,8 @@ def test_images_of_the_same_text_or_without_an_id_stay_apart_by_position():
     content = tied(5, ["b", "a", "b", None, None, 7, 7, "a"] * 5)
     found = on_metric(content, 1)[0]
     assert on_metric(content, 3) == [found] * 3
+    scalars = {7: torch.tensor(7), "a": np.str_("a"), "b": np.array("b"), None: None}
+    assert on_metric([dict(one, img_id=scalars[one["img_id"]]) for one in content], 1)[0] == found
     # The same with numbers that have the same order.
     order = {7: 0, "a": 1, "b": 2, None: 3}
     keyed = sorted(range(len(content)), key=lambda at: (order[content[at]["img_id"]], at))
