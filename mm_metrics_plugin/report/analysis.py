@@ -18,7 +18,7 @@ KINDS = {
     "localisation": "right class, wrong place",
     "both": "wrong class and place",
     "duplicate": "object found already",
-    "background": "nothing is there",
+    "background": "no object within IoU 0.1",
     "missed": "object neither found nor confused",
 }
 FIGURES = {
