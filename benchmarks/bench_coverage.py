@@ -28,25 +28,25 @@ def main() -> None:
     _table("F1 of a class, 2.5 objects per image", "F1", "images", "percentile bootstrap", "interval")
     for detector in coverage.DETECTORS:
         before = coverage.percentile_f1_coverage(detector, datasets=1000)
-        after = coverage.f1_coverage(detector, datasets=4000)
+        after = coverage.f1_coverage(detector, datasets=10000)
         _row(f"{detector.f1:.3f}", detector.images, before.share, after.share)
 
     _table("Means over classes", "classes", "images", *coverage.MEANS)
     for kind, number in (("even", 10), ("zipf", 10), ("rare", 10), ("zipf", 40), ("rare", 40)):
         for images in (40, 200):
-            found = coverage.mean_coverage(coverage.classes(kind, number, images), datasets=400)
+            found = coverage.mean_coverage(coverage.classes(kind, number, images), datasets=2000)
             _row(f"{number}, {kind}", images, *(one.share for one in found.values()))
 
     _table("Average precision at IoU 0.5", "classes", "images", "basic bootstrap, mAP", "mAP", "AP per class")
     settings = [("even", 1), ("even", 3), ("zipf", 10), ("rare", 10)]
     for kind, number in settings:
         for images in (45, 100, 200):
-            mean, each, basic = coverage.ap_coverage(coverage.classes(kind, number, images), datasets=300)
+            mean, each, basic = coverage.ap_coverage(coverage.classes(kind, number, images), datasets=1000)
             _row(f"{number}, {kind}", images, basic.share, mean.share, each.share if each.number >= 200 else "too few")
 
     _table("AUC", "AUC", "positives + negatives", "DeLong", "interval")
     for scores in coverage.SCORES:
-        after, before = coverage.auc_coverage(scores, datasets=4000)
+        after, before = coverage.auc_coverage(scores, datasets=10000)
         _row(f"{scores.auc:g}", f"{scores.positives} + {scores.negatives}", before.share, after.share)
 
 

@@ -146,9 +146,16 @@ class Classes(NamedTuple):
     false_positives: np.ndarray
     shape: float = 4.0
 
-    def sample(self, random: Random, images: int = 0) -> ImageCounts:
+    def rates(self) -> Dict[str, np.ndarray]:
+        """The true precision, recall and F1 of each class: ratios of expected counts."""
+        # The expected value of recall ** difficulty, a moment-generating function of the gamma distribution.
+        recall = (1 - np.log(self.recall) / self.shape) ** -self.shape
+        tp, fp = self.objects * recall, self.false_positives
+        return {"precision": tp / (tp + fp), "recall": recall, "f1": 2 * tp / (tp + fp + self.objects)}
+
+    def sample(self, random: Random) -> ImageCounts:
         """The counts of a dataset."""
-        images = images or self.images
+        images = self.images
         objects = random.poisson(self.objects, (images, len(self.objects)))
         difficulty = random.gamma(self.shape, 1 / self.shape, (images, 1))
         tp = random.binomial(objects, self.recall**difficulty)
@@ -202,14 +209,13 @@ MEANS = ("mean_precision", "mean_recall", "macro_f1", "f1_of_means")
 def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> Dict[str, Coverage]:
     """Of the intervals of the means over classes; true values are those of the classes that a dataset has."""
     random = np.random.default_rng(seed)
-    tp, fp, fn = setting.sample(random, images=400_000 // len(setting.objects)).totals()
-    true = {"mean_precision": tp / (tp + fp), "mean_recall": tp / (tp + fn), "macro_f1": 2 * tp / (2 * tp + fp + fn)}
+    true = setting.rates()
     rows: Dict[str, List[Tuple[float, float, float]]] = {name: [] for name in MEANS}
     for _ in range(datasets):
         counts = setting.sample(random)
         found = bootstrap_counts(counts, level=LEVEL)
         values = {"mean_precision": "precision", "mean_recall": "recall", "macro_f1": "f1"}
-        truth = {name: float(true[name][~np.isnan(found.per_class[key].value)].mean()) for name, key in values.items()}
+        truth = {name: float(true[key][~np.isnan(found.per_class[key].value)].mean()) for name, key in values.items()}
         both = truth["mean_precision"], truth["mean_recall"]
         truth["f1_of_means"] = 2 * both[0] * both[1] / sum(both)
         for name in MEANS:

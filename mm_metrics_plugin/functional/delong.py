@@ -5,9 +5,10 @@ positives above it. The AUC is the mean of either, and its variance that of the 
 their number plus the same of the negatives (DeLong). The mean over classes treats samples as drawn one by one: what a
 sample adds to the AUC of every class is added up before it is squared, so that classes need not be independent.
 
-DeLong's variance is 0 where the classes are separated, and undefined with one positive or negative. So it is at least
-that of the exponential model at an AUC shrunken by half a pair, and the interval is Wilson's score interval whose
-effective sample size has this variance. It keeps its level from a few samples on, also near 1.
+DeLong's variance is 0 where the classes are separated, and undefined with one positive or negative. Where it is below
+that of the exponential model at an AUC shrunken by half a pair, it is raised towards it: nearly all the way for few
+samples, less the more samples there are and the more of them are out of order. The interval is Wilson's score interval
+whose effective sample size has this variance. It keeps its level from a few samples on, also near 1.
 
 Two models are compared by swapping their scores sample by sample
 (:mod:`~mm_metrics_plugin.functional.statistics.permutation`). Scores of two models have different scales, so ranks are
@@ -34,6 +35,8 @@ from mm_metrics_plugin.functional.statistics.ratio_intervals import wilson_inter
 from mm_metrics_plugin.functional.statistics.resampling import drawn_swaps
 
 _COLUMNS_AT_ONCE = 64
+# How many samples, and samples out of order, the variance of the exponential model is worth, by simulation.
+_MODEL_SAMPLES, _MODEL_DISORDER = 50.0, 4.0
 _SWAPPED_EXACTLY = 256  # samples of a class that move its AUC most; the sum over the others is as good as normal
 
 
@@ -45,7 +48,7 @@ class AUCIntervals:
         level: Confidence level.
         per_class: One-vs-rest, arrays with one value per class; NaN where undefined.
         macro: The mean of the classes that have a value.
-        standard_error: (classes,) that the interval is made of: DeLong's, or that of the exponential model if greater.
+        standard_error: (classes,) DeLong's; NaN with a single positive or negative.
         macro_standard_error: Of the mean.
     """
 
@@ -116,16 +119,17 @@ class AUCComparison:
         return f"macro AUC {self.macro.value:+.4f} [{low}, {high}], p = {self.macro_p_value:.3g}"
 
 
-def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray]:
-    """The AUC, and what each sample adds to it: sums of squares are DeLong's variance.
+def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray, int]:
+    """The AUC, what each sample adds to it (sums of squares are DeLong's variance), and how many are out of order.
 
-    A single positive (or negative) says nothing about how positives vary, and adds nothing.
+    A single positive (or negative) says nothing about how positives vary, and adds nothing. Out of order are positives
+    below some negative and negatives above some positive, whichever are fewer, in the better of both directions.
     """
     influence = np.zeros(len(column))
     positive, negative = truth == 1, truth == 0
     above, below = column[positive], column[negative]
     if not len(above) or not len(below):
-        return float("nan"), influence
+        return float("nan"), influence, 0
     sides = []
     for own, others in ((above, np.sort(below)), (below, np.sort(above))):
         # Twice the number of the other kind below each, a tie counting half: whole numbers.
@@ -136,7 +140,8 @@ def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray
         number = len(placement)
         scale = np.sqrt(number / (number - 1)) if number > 1 else 0.0
         influence[rows] = (placement - auc) * scale / number
-    return auc, influence
+    disorder = min(int(np.count_nonzero(placement != perfect)) for placement in sides for perfect in (0, 1))
+    return auc, influence, disorder
 
 
 def _twice_below(ordered: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -195,24 +200,26 @@ def auc_intervals(blocks: Sequence[np.ndarray], labels: np.ndarray, *, level: fl
     width = _check_shapes([blocks], labels)
     values, delong, number = np.full(width, np.nan), np.full(width, np.nan), np.zeros((2, width))
     total, raised = np.zeros(len(labels)), np.zeros(len(labels))
-    least = np.zeros(width)
+    variance = np.full(width, np.nan)
     for start in range(0, width, _COLUMNS_AT_ONCE):
 
-        def work(index: int, column: np.ndarray, start: int = start) -> Tuple[float, np.ndarray]:
+        def work(index: int, column: np.ndarray, start: int = start) -> Tuple[float, np.ndarray, int]:
             return _influence(column, _truth(labels, start + index))
 
-        for label, (auc, influence) in enumerate(map_columns(work, _slices(blocks, start)), start):
+        for label, (auc, influence, disorder) in enumerate(map_columns(work, _slices(blocks, start)), start):
             truth = _truth(labels, label)
             number[:, label] = (truth == 1).sum(), (truth == 0).sum()
             if np.isnan(auc):
                 continue
             values[label], delong[label] = auc, _sum_of_squares(influence)
-            least[label] = _exponential_variance(_shrunken(auc, *number[:, label]), *number[:, label])
+            model = _exponential_variance(_shrunken(auc, *number[:, label]), *number[:, label])
+            fewer = number[:, label].min()
+            weight = max(_MODEL_SAMPLES / (_MODEL_SAMPLES + fewer), _MODEL_DISORDER / (_MODEL_DISORDER + disorder))
+            variance[label] = delong[label] + weight * max(0.0, model - delong[label])
             total += influence
             if delong[label] > 0:
-                raised += influence * np.sqrt(max(1.0, least[label] / delong[label]))
+                raised += influence * np.sqrt(variance[label] / delong[label])
     defined = ~np.isnan(values)
-    variance = np.where(defined, np.maximum(delong, least), np.nan)
     shrunken = _shrunken(values, *number)
     fewest = number.min(axis=0)
     df = np.where(fewest < 5, 2 * fewest, 4 * fewest)  # by simulation: python -m benchmarks coverage

@@ -27,14 +27,14 @@ from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW, bootstrap
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
 from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
-from mm_metrics_plugin.metrics.instances import read_images, scale_factor
+from mm_metrics_plugin.metrics.instances import original_shape, read_images, scale_factor
 from mm_metrics_plugin.metrics.keys import class_key, class_values
 from mm_metrics_plugin.metrics.options import check_choice, check_together, zero_division_value
 from mm_metrics_plugin.metrics.prf import REMEDY
 from mm_metrics_plugin.report.sentences import truncation_message
 from mm_metrics_plugin.report.tables import matrix_rows
 from mm_metrics_plugin.settings import COCO_IOU_THRS, COCO_MAX_DETS, MATCHING_RULES, DetectionSettings
-from mm_metrics_plugin.states.detection import DetectionState, ImageBatch, RuleState
+from mm_metrics_plugin.states.detection import NO_NUMBER, DetectionState, ImageBatch, RuleState, encode_texts
 
 # So many resized images are looked at for objects in the wrong pixels; more would only cost time.
 _SCALE_CHECKED = 64
@@ -228,25 +228,32 @@ class DetectionPRF(StreamingMetric):
         batch.detections.check(num_classes=self._classes, names=images)
         batch.ground_truths.check(num_classes=self._classes, names=images)
         self._check_scale(samples, batch)
-        return ImageBatch(batch, self._order(samples))
+        return self._in_order(samples, batch)
 
-    def _order(self, samples: Sequence[Mapping]) -> np.ndarray:
-        """The key of each image, which decides between equal scores, and its position in the dataset.
+    def _in_order(self, samples: Sequence[Mapping], batch: DetectionBatch) -> ImageBatch:
+        """The images with what decides between equal scores, as in `mm-metrics detection`.
 
-        The key is the image's number as in pycocotools, else its position. Images of the same number stay apart.
+        Numbers come first, ascending as in pycocotools, then texts, then images without an id. Images of the same id
+        stay apart by their positions in the dataset.
         """
         rank, world_size = get_dist_info()
-        position = (self._seen + np.arange(len(samples), dtype=np.int64)) * world_size + rank
-        ids: List[Any] = [sample.get("img_id") for sample in samples]
-        if all(isinstance(number, (int, np.integer)) for number in ids):
-            for index, number in enumerate(ids):
-                if not -(1 << 63) <= number < 1 << 63:
+        order = np.full((len(samples), 2), NO_NUMBER, dtype=np.int64)
+        texts: List[Optional[str]] = [None] * len(samples)
+        order[:, 1] = (self._seen + np.arange(len(samples), dtype=np.int64)) * world_size + rank
+        for index, sample in enumerate(samples):
+            image_id: Any = sample.get("img_id")
+            if getattr(image_id, "ndim", None) == 0:  # a number or text of NumPy or torch
+                image_id = image_id.item()
+            if isinstance(image_id, str):
+                texts[index] = image_id
+            elif isinstance(image_id, int):
+                if not -(1 << 63) <= image_id < 1 << 63:
                     raise MetricInputError(
-                        f"'img_id' of {self.sample_name(samples[index], index)} must be a number of 64 bits, or text "
-                        f"(found {number})"
+                        f"'img_id' of {self.sample_name(sample, index)} must be a number of 64 bits, or text "
+                        f"(found {image_id})"
                     )
-            return np.stack([np.array(ids, dtype=np.int64), position], axis=1)
-        return np.stack([position, position], axis=1)
+                order[index, 0], texts[index] = image_id, ""  # before all texts, where it is the largest number
+        return ImageBatch(batch, order, encode_texts(texts) if (order[:, 0] == NO_NUMBER).any() else None)
 
     def _check_scale(self, samples: Sequence[Mapping], batch: DetectionBatch) -> None:
         """Warns once if the objects seem to stand in the pixels of the resized pictures."""
@@ -259,8 +266,9 @@ class DetectionPRF(StreamingMetric):
             return
         as_is, rescaled = overlaps_by_scale(batch, factors, num_classes=self._classes)
         self._scale_seen += (resized, as_is, rescaled)
-        shapes = np.array([(sample.get("ori_shape") or (np.inf, np.inf))[:2] for sample in samples])
-        shapes = shapes[batch.ground_truths.image]
+        shapes = np.array(
+            [original_shape(sample, self.sample_name(sample, index)) for index, sample in enumerate(samples)]
+        )[batch.ground_truths.image]
         outside = int((batch.ground_truths.boxes.array[:, 2:] > shapes[:, ::-1] + 2).any(axis=1).sum())
         if outside or (self._scale_seen[2] >= 5 and self._scale_seen[2] > 3 * self._scale_seen[1]):
             self._warned.append(what)

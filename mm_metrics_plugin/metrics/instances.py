@@ -75,16 +75,42 @@ def scale_factor(sample: Mapping, name: str) -> Tuple[float, float]:
     value = sample.get("scale_factor")
     if value is None:
         return 1.0, 1.0
-    try:
-        array = to_host([value if isinstance(value, torch.Tensor) else np.asarray(value)])[0].astype(np.float64)
-    except (TypeError, ValueError):
-        array = np.zeros(0)
-    factors = [] if isinstance(value, (str, bytes)) else np.ravel(array).tolist()
+    factors = _flat_numbers(value)
     if len(factors) not in (1, 2, 4) or not all(0 < factor < np.inf for factor in factors):
         raise MetricInputError(
             f"'scale_factor' of {name} must be one positive number, or those of width and height (found {value!r})"
         )
     return factors[0], factors[min(1, len(factors) - 1)]
+
+
+def original_shape(sample: Mapping, name: str) -> Tuple[float, float]:
+    """Height and width of the sample's image before it was resized; infinite where it does not say.
+
+    Args:
+        sample: Its ``ori_shape`` may be None, or height, width and what follows.
+        name: How messages speak of the sample.
+
+    Raises:
+        MetricInputError: It is neither.
+    """
+    value = sample.get("ori_shape")
+    if value is None:
+        return np.inf, np.inf
+    sides = _flat_numbers(value)[:2]
+    if len(sides) < 2 or not all(0 <= side < np.inf for side in sides):
+        raise MetricInputError(f"'ori_shape' of {name} must be height and width (found {value!r})")
+    return sides[0], sides[1]
+
+
+def _flat_numbers(value: Any) -> List[float]:
+    """The numbers of a value in one list; none if it holds anything else."""
+    if isinstance(value, (str, bytes)):
+        return []
+    try:
+        array = to_host([value if isinstance(value, torch.Tensor) else np.asarray(value)])[0].astype(np.float64)
+    except (TypeError, ValueError):
+        return []
+    return np.ravel(array).tolist()
 
 
 def _columns(samples: Sequence[Mapping], part: str, fields: Sequence[str], name: SampleName) -> List[List[Any]]:

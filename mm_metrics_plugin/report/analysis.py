@@ -18,7 +18,7 @@ KINDS = {
     "localization": "right class, wrong place",
     "both": "wrong class and place",
     "duplicate": "object found already",
-    "background": "nothing is there",
+    "background": "no object within IoU 0.1",
     "missed": "object neither found nor confused",
 }
 FIGURES = {
@@ -230,8 +230,8 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
         rows = [[name, value, span(low, high)] for name, value, low, high in each]
         rows.append(["mean", found.macro.value, span(found.macro.low, found.macro.high)])
         lines = [
-            f"confidence level {100 * found.level:g} %; score intervals with DeLong's variance, at least that of the "
-            "exponential model",
+            f"confidence level {100 * found.level:g} %; score intervals with DeLong's variance, raised towards that of "
+            "the exponential model",
         ]
         sections.append(Section("Confidence intervals of the AUC", lines, (header, rows)))
     if report.intervals is not None:

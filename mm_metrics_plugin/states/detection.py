@@ -27,8 +27,10 @@ from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State, StateGr
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.confusion import ConfusionState
 
+NO_NUMBER = np.iinfo(np.int64).max  # the key of images whose id is not a number: after all others
 _DETECTIONS_AT_ONCE = 1 << 16  # matched at a time: their pairs fit the cache of a core
 _RULE_COUNTS = ("detections_ignored", "objects_ignored", "duplicates")
+_IMAGES = ("images", "texts", "text_positions")
 _AP_COLUMNS = ("image", "label", "score", "matched", "ignored", "gt_image", "gt_label", "gt_counts")
 _DETAILS = tuple(one.name for one in fields(MatchDetails))
 
@@ -40,6 +42,7 @@ class ImageBatch(Batch):
         batch: Images numbered from 0.
         order: (images, 2) the key of each image, which decides between equal scores, and its position, which no other
             image has; or (images,) keys that no two images share.
+        texts: (images,) of :func:`encode_texts`, the ids of the images whose key is ``NO_NUMBER``; None if none has it.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
@@ -49,17 +52,30 @@ class ImageBatch(Batch):
         (2, 1)
     """
 
-    def __init__(self, batch: DetectionBatch, order: np.ndarray) -> None:
-        super().__init__(batch, order)  # type: ignore[arg-type]
+    def __init__(self, batch: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray] = None) -> None:
+        super().__init__(batch, order, texts)  # type: ignore[arg-type]
         self.batch = batch
         self.order = order
+        self.texts = texts
 
     def __len__(self) -> int:
         return self.batch.num_images
 
     def without_last(self) -> ImageBatch:
         """The batch without its last image."""
-        return ImageBatch(self.batch.images(0, len(self) - 1), self.order[:-1])
+        texts = None if self.texts is None else self.texts[:-1]
+        return ImageBatch(self.batch.images(0, len(self) - 1), self.order[:-1], texts)
+
+
+def encode_texts(texts: Sequence[Optional[str]]) -> np.ndarray:
+    """Texts as bytes of one width, which sort as the texts do; None comes after all of them.
+
+    Example:
+        >>> np.argsort(encode_texts(["b", None, "a"])).tolist()
+        [2, 0, 1]
+    """
+    encoded = np.array([b"\xff" if text is None else text.encode("utf-8", "surrogatepass") for text in texts])
+    return encoded.astype(f"S{-(-max(1, encoded.itemsize) // 16) * 16}")  # few widths, so that batches share blocks
 
 
 class RuleState(ConfusionState):
@@ -156,22 +172,29 @@ class MatchState(State):
         self.settings = settings
         self.kind = kind
         more = {"ap": (), "scores": ("precision",), "full": ("precision", *_DETAILS)}[kind]
-        self.reductions = dict.fromkeys(("images", *_AP_COLUMNS, *more), CONCAT)
+        self.reductions = dict.fromkeys((*_IMAGES, *_AP_COLUMNS, *more), CONCAT)
         super().__init__()
 
-    def update(self, table: MatchTable, order: np.ndarray) -> MatchState:  # type: ignore[override]
+    def update(  # type: ignore[override]
+        self, table: MatchTable, order: np.ndarray, texts: Optional[np.ndarray] = None
+    ) -> MatchState:
         """Adds the rows of some images.
 
         Args:
             table: Of the images.
             order: (images, 2) key and position of each image.
+            texts: As in :class:`ImageBatch`.
         """
         self.add("images", order)
+        if texts is not None:
+            without_number = order[:, 0] == NO_NUMBER
+            self.add("texts", texts[without_number])
+            self.add("text_positions", order[without_number, 1])
         position = order[:, 1].astype(np.int32)
         for name in self.reductions:
             if name in ("image", "gt_image"):
                 self.add(name, position[getattr(table, name)])
-            elif name != "images":
+            elif name not in _IMAGES:
                 self.add(name, getattr(table if hasattr(table, name) else table.details, name))
         return self
 
@@ -195,7 +218,7 @@ class MatchState(State):
         ).table
         rows, gt_rows = (len(arrays[name]) for name in ("image", "gt_image"))
         for name, array in arrays.items():
-            if name == "images":
+            if name in _IMAGES:
                 continue
             like = getattr(expected if hasattr(expected, name) else expected.details, name)  # type: ignore[union-attr]
             length = gt_rows if name.startswith("gt_") and name != "gt_index" else rows
@@ -231,8 +254,8 @@ class MatchState(State):
         arrays: Dict[str, Any] = self.arrays()
         if arrays["images"] is None:
             return None
-        number = _image_numbers(arrays["images"])
-        columns = {name: arrays[name] for name in self.reductions if name != "images"}
+        number = _image_numbers(*(arrays[name] for name in _IMAGES))
+        columns = {name: arrays[name] for name in self.reductions if name not in _IMAGES}
         of_gts = [name for name in columns if name.startswith("gt_") and name != "gt_index"]
         of_dets = [name for name in columns if name not in of_gts]
         for image_name, names in (("image", of_dets), ("gt_image", of_gts)):
@@ -253,9 +276,17 @@ class MatchState(State):
         )
 
 
-def _image_numbers(images: np.ndarray) -> np.ndarray:
-    """The number of the image at each position: by key, then by position."""
-    order = stable_order(images[:, 0], images[:, 1])
+def _image_numbers(images: np.ndarray, texts: Optional[np.ndarray], text_positions: Optional[np.ndarray]) -> np.ndarray:
+    """The number of the image at each position: by key, then by text, then by position."""
+    tie = images[:, 1]
+    if texts is not None and text_positions is not None:
+        place = np.empty(len(texts), dtype=np.int64)
+        place[np.lexsort((text_positions, texts))] = np.arange(len(texts))
+        by_position = np.argsort(text_positions)
+        rows = np.flatnonzero(images[:, 0] == NO_NUMBER)
+        tie = tie.copy()
+        tie[rows] = place[by_position[np.searchsorted(text_positions[by_position], images[rows, 1])]]
+    order = stable_order(images[:, 0], tie)
     number = np.zeros(int(images[:, 1].max(initial=-1)) + 1, dtype=np.int32)
     number[images[order, 1]] = np.arange(len(order), dtype=np.int32)
     return number
@@ -376,21 +407,25 @@ class DetectionState(StateGroup):
             members["examples"] = ExampleState(len(settings.matching), worst_images)
         super().__init__(**members)
 
-    def update(self, batch: DetectionBatch, order: Sequence[Any]) -> DetectionState:  # type: ignore[override]
+    def update(  # type: ignore[override]
+        self, batch: DetectionBatch, order: Sequence[Any], texts: Optional[np.ndarray] = None
+    ) -> DetectionState:
         """Matches the images, block by block, and adds what came of it.
 
         Args:
             batch: Checked detections and ground truths.
             order: As in :class:`ImageBatch`.
+            texts: As in :class:`ImageBatch`.
         """
         order = np.asarray(order, dtype=np.int64)
         if order.ndim == 1:
             order = np.stack([order, order], axis=1)
         for start, block in batch.blocks(_DETECTIONS_AT_ONCE):
-            self._update_block(block, order[start : start + block.num_images])
+            rows = slice(start, start + block.num_images)
+            self._update_block(block, order[rows], None if texts is None else texts[rows])
         return self
 
-    def _update_block(self, batch: DetectionBatch, order: np.ndarray) -> None:
+    def _update_block(self, batch: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray]) -> None:
         suppressed = 0
         if self.settings.nms_iou_thr is not None:
             kept = batch.suppressed(self.settings.nms_iou_thr)
@@ -407,7 +442,7 @@ class DetectionState(StateGroup):
         for rule, counts in found.rules.items():
             members[rule].update(counts)
         if found.table is not None:
-            members["matches"].update(found.table, order)
+            members["matches"].update(found.table, order, texts)
         if found.examples is not None:
             members["examples"].update(found.examples, order)
 

@@ -497,6 +497,12 @@ ROWS = [
         detector({**image(), "scale_factor": "half"}),
     ),
     Row(
+        "an `ori_shape` that is none",
+        METRIC,
+        says("'ori_shape' of sample 1 (cat.jpg) must be height and width (found 480)"),
+        detector({**image(), "scale_factor": 2.0, "ori_shape": 480}),
+    ),
+    Row(
         "a box whose area is beyond float64",
         METRIC,
         says("'boxes' of image 'sample 1 (cat.jpg)' must be at most 1e+100 in size (found 1e+300)"),

@@ -100,9 +100,8 @@ def mean_f1_interval(tp, fp, fn, level):
         share, variance = near[c]
         up, down = min(1 / max(one.size, 1), 1 - share), min(1 / max(one.size, 1), share)
         rise, fall = f1_of(share + up) - f1_of(share), f1_of(share) - f1_of(share - down)
-        slope = max(share * fall / down + (1 - share) * rise / up, 2 / (1 + share) ** 2)
         bias += weight * (up * fall - down * rise) / (up + down) * variance / (up * down)
-        part[c] = (one, variance, weight * slope)
+        part[c] = (one, variance, weight * 2 / (1 + share) ** 2)
     total, df = variance_of_sum([part], tp.shape[1])
     value, share = (
         np.mean([f1_of(v) for v in vs]) for vs in ([o.value for o in found.values()], [v for v, _ in near.values()])
@@ -141,7 +140,7 @@ def count_intervals(tp, fp, fn, level):
 
 
 def auc_interval(scores, positive, level):
-    """DeLong's variance over all pairs, at least that of the exponential model."""
+    """DeLong's variance over all pairs, raised towards that of the exponential model."""
     above, below = scores[positive], scores[~positive]
     kernel = np.sign(above[:, None] - below[None]) / 2 + 0.5
     auc, p, n = kernel.mean(), len(above), len(below)
@@ -151,6 +150,9 @@ def auc_interval(scores, positive, level):
     delong = sum(
         kernel.mean(axis=side).var(ddof=1) / len(part) for side, part in ((1, above), (0, below)) if len(part) > 1
     )
-    size = near * (1 - near) / max(delong, least)
     fewest = min(p, n)
+    sides = [(kernel == end).all(axis=side) for end in (0, 1) for side in (0, 1)]  # samples that are in order
+    disorder = min(int((~side).sum()) for side in sides)
+    weight = max(50 / (50 + fewest), 4 / (4 + disorder))
+    size = near * (1 - near) / (delong + weight * max(least - delong, 0))
     return auc, *wilson(auc, size, 2 * fewest if fewest < 5 else 4 * fewest, level)

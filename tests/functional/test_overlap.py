@@ -128,3 +128,10 @@ def test_soft_sums_are_made_in_float64():
     scores = np.full((1, 1 << 20), 0.1, dtype=np.float32)
     _, sizes = soft_overlap(scores, np.zeros_like(scores))
     assert sizes[0] == pytest.approx((1 << 20) * float(np.float32(0.1)) ** 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("code", [">i2", ">u2", ">i4", ">u8"])
+def test_label_pairs_of_any_byte_order(code):
+    truth, predicted = np.random.default_rng(0).integers(0, 5, (2, 200))
+    found = count_label_pairs(truth.astype(code), predicted.astype(code), num_classes=4)
+    assert np.array_equal(found, count_label_pairs(truth, predicted, num_classes=4))

@@ -304,6 +304,21 @@ def test_forms_of_scale_factor(factor):
     assert evaluate(DetectionPRF(num_classes=1), samples)["det/tp"] == 3
 
 
+@pytest.mark.parametrize("shape", [None, (9, 9), [9, 9, 3], np.array([9, 9]), torch.Size([9, 9]), torch.tensor([9, 9])])
+def test_forms_of_ori_shape(shape):
+    box = torch.tensor([[0.0, 0, 9, 9]])
+    image = dict(
+        pred_instances=dict(bboxes=box, scores=torch.ones(1), labels=torch.tensor([0])),
+        gt_instances=dict(bboxes=box, labels=torch.tensor([0])),
+        img_path="cat.jpg",
+        scale_factor=(2.0, 2.0),
+    )
+    assert evaluate(DetectionPRF(num_classes=1), [dict(image, ori_shape=shape), image])["det/tp"] == 2
+    for wrong in (9, "99", (9,), (9, None), (np.nan, 9), {"h": 9}):
+        with pytest.raises(MetricInputError, match=r"'ori_shape' of sample 0 \(cat.jpg\) must be height and width"):
+            DetectionPRF(num_classes=1).process(None, [dict(image, ori_shape=wrong)])
+
+
 @pytest.mark.parametrize("factor", ["2", (1, 2, 3), 0.0, -1.0, np.nan, [], {"w": 2}, (1.0, None)])
 def test_a_scale_factor_that_is_none_is_named(factor):
     box = torch.tensor([[0.0, 0, 9, 9]])

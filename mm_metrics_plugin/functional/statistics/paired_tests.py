@@ -1,9 +1,9 @@
 """Paired comparison of two runs on the same images.
 
 The test is the paired permutation test of :mod:`~mm_metrics_plugin.functional.statistics.permutation`: runs are swapped
-image by image. Interval and p-value of a difference come from the same permutations, so 0 lies outside the interval exactly
-where the difference is significant. Figures over all classes are one family of tests; the classes of a figure are
-another.
+image by image. Interval and p-value of a difference come from the same permutations, so 0 lies outside the interval
+exactly where the difference is significant. Figures over all classes are one family of tests; the classes of a figure
+are another.
 """
 
 from __future__ import annotations
