@@ -67,7 +67,8 @@ def test_every_public_function_has_its_place(site):
 
     for room in ("functional", "states", "io"):
         text = text_of(site / "api" / f"{room}.html")
-        for path in (ROOT / "mm_metrics_plugin" / room).glob("*.py"):
+        paths = (ROOT / "mm_metrics_plugin" / room).rglob("*.py")
+        for path in (one for one in paths if not one.name.startswith("_")):  # private modules have no page
             tree = ast.parse(path.read_text(encoding="utf-8"))
             names = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
             missing = [name for name in names if not name.startswith("_") and not re.search(rf"\b{name}\b", text)]
