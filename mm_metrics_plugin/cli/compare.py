@@ -131,6 +131,7 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> Tuple[Comparison
         raise ResultFileError(f"{results[0].source} and the others: detectors cannot be compared with classifiers")
     names = _run_names(arguments.results)
     side: Side = _Classifiers(arguments, results, steps) if kinds.pop() else _Detectors(arguments, results, steps)
+    del results  # the runs keep what they need of them
     inputs["versions"] = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
     for entry, joined_by in zip(inputs["runs"], side.joined_by):
         entry["joined_by"] = joined_by
@@ -401,6 +402,8 @@ class _Classifiers(Side):
             mine, theirs = getattr(first, name), getattr(other, name)
             if (mine is None) != (theirs is None) or (mine is not None and (mine != theirs[order]).any()):
                 raise ResultFileError(f"{both}: differ in the ground truth of some samples")
+        if np.array_equal(order, np.arange(len(order))):  # spares a copy of all scores
+            return other.scores, other.precision, joined_by
         return other.scores[order], other.precision[order], joined_by
 
     def counts(self, run: int) -> ImageCounts:

@@ -26,6 +26,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import group_starts
 from mm_metrics_plugin.functional.columns import map_columns
 from mm_metrics_plugin.functional.image_counts import mean_of_defined
 from mm_metrics_plugin.functional.intervals import UNDEFINED, Interval, check_level
@@ -319,8 +320,7 @@ def auc_swaps(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels:
     for start in range(0, width, _COLUMNS_AT_ONCE):
 
         def ranks(index: int, column: np.ndarray, start: int = start) -> np.ndarray:
-            used = column[_truth(labels, start + index) >= 0]
-            return _twice_below(np.sort(used), used)
+            return _doubled_ranks(column[_truth(labels, start + index) >= 0])
 
         before = map_columns(ranks, _slices(first, start))
 
@@ -348,6 +348,22 @@ def auc_swaps(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels:
     return AUCSwaps(values[0], values[1], matrix, rest, total / max(1, classes))
 
 
+def _doubled_ranks(values: np.ndarray) -> np.ndarray:
+    """Twice the number of values below each value, a tie counting half."""
+    order = np.argsort(values)
+    starts = group_starts(values[order])
+    ends = np.append(starts, len(values))[1:]
+    ranks = np.empty(len(values), dtype=np.int64)
+    ranks[order] = np.repeat(starts + ends, ends - starts)
+    return ranks
+
+
+def _table(ranks: np.ndarray, size: int) -> np.ndarray:
+    """(size,) twice the number of ranks below each whole number, a tie counting half."""
+    counts = np.bincount(ranks, minlength=size)
+    return 2 * np.cumsum(counts) - counts
+
+
 def _swap_coefficients(first: np.ndarray, second: np.ndarray, positive: np.ndarray) -> Tuple[Tuple[float, float], Any]:
     """The AUCs of the ranks of two models, and the coefficient of every sample."""
     result = np.zeros(len(positive))
@@ -355,13 +371,14 @@ def _swap_coefficients(first: np.ndarray, second: np.ndarray, positive: np.ndarr
     pairs = number * (len(positive) - number)
     if not pairs:
         return (float("nan"), float("nan")), result
-    aucs = []
-    for ranks in (first, second):
-        aucs.append(int(_twice_below(np.sort(ranks[~positive]), ranks[positive]).sum()) / (2 * pairs))
-    for rows, sign in ((positive, 1), (~positive, -1)):
+    # The ranks are whole numbers up to twice the samples, so tables of them stand in for sorting and searching.
+    size = 2 * len(positive) + 1
+    above, below = ([_table(ranks[rows], size) for ranks in (first, second)] for rows in (positive, ~positive))
+    aucs = [int(table[ranks[positive]].sum()) / (2 * pairs) for table, ranks in zip(below, (first, second))]
+    for rows, sign, (one, other) in ((positive, 1, below), (~positive, -1, above)):
         # Ranks of the other kind, of both models: a swap may bring either against this sample.
-        others = np.sort(np.concatenate([first[~rows], second[~rows]]))
-        result[rows] = sign * (_twice_below(others, second[rows]) - _twice_below(others, first[rows])) / (4 * pairs)
+        others = one + other
+        result[rows] = sign * (others[second[rows]] - others[first[rows]]) / (4 * pairs)
     return (aucs[0], aucs[1]), result
 
 

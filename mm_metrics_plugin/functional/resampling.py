@@ -12,7 +12,7 @@ from mm_metrics_plugin.functional.image_counts import ImageCounts, count_figures
 from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, ScoredMatches
 from mm_metrics_plugin.functional.weighted_ap import WeightedAP
 
-_WEIGHTS_AT_ONCE = 1 << 22  # images x draws: 32 MB
+_WEIGHTS_AT_ONCE = 1 << 20  # images x draws: 8 MB
 
 
 class Figures(NamedTuple):
