@@ -75,7 +75,7 @@ def loads(data: Content, source: str = "pickle") -> Any:
         raise ResultFileError(f"{source}: not a result file: it is empty and ends at byte 0 (expected a pickle)")
     if data[:4] == b"PK\x03\x04":
         raise ResultFileError(
-            f"{source}: not a result file: it is a zip archive by its byte 0, such as torch.save writes (expected a pickle)"
+            f"{source}: not a result file: it is a zip archive by its byte 0, as of torch.save (expected a pickle)"
         )
     if data[:1] in (b"[", b"{"):
         raise ResultFileError(f"{source}: not a result file: it looks like JSON by its byte 0 (expected a pickle)")
