@@ -150,9 +150,9 @@ def classification_from_samples(
         finite = np.isfinite(scores[start : start + ROWS_AT_ONCE])
         if finite.all():
             continue
-        row, bad = (int(place[0]) for place in np.nonzero(~finite))
-        number = start + row
-        raise _error(source, number, "pred_score", "must be finite", f"{scores[number, bad]} at index {bad}")
+        place, bad = (int(where[0]) for where in np.nonzero(~finite))
+        found = f"{scores[start + place, bad]} at index {bad}"
+        raise _error(source, start + place, "pred_score", "must be finite", found)
 
     true = _true_labels(content, classes, source)
     predicted = None

@@ -58,7 +58,7 @@ def _read(path: PathLike, *, whole: bool) -> Content:
         with open(path, "rb", buffering=0) as file, memoryview(content) as target:
             at = 0
             while at < size:
-                number = file.readinto(target[at:])  # type: ignore[arg-type]
+                number = file.readinto(target[at:])
                 if not number:
                     raise ResultFileError(f"{path.name}: became shorter while it was read")
                 at += number
