@@ -94,7 +94,7 @@ def check_inside(arguments: argparse.Namespace) -> None:
 def truth_inside(results: DetectionResults) -> GroundTruth:
     """The ground truth inside results."""
     if results.truth is None:
-        raise ResultFileError(f"{results.source}: holds no ground truth; give it as TRUTH instead of -")
+        raise ResultFileError(f"{results.source}: holds no ground truth; give the annotation file as TRUTH, before RESULTS")
     return results.truth
 
 
@@ -196,7 +196,7 @@ class _Reader:
         if names_all and not self.arguments.allow_missing:
             raise ResultFileError(
                 f"{self.results[0].source} and the other files: no results for {listing('image', rest)} of "
-                f"{self.truth.source} (missing images can be allowed, as without detections)"
+                f"{self.truth.source} (--allow-missing takes them as without detections)"
             )
         like = self.results[0]
         nothing = replace(

@@ -111,7 +111,8 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
     """What the terminal and the Markdown file show."""
     settings = report.settings
     level = settings["level"]
-    lines = [f"{report.images:,} images, the same for all runs; differences in percentage points"]
+    what = "images" if report.kind == "detection" else "samples"
+    lines = [f"{report.images:,} {what}, the same for all runs; differences in percentage points"]
     if report.kind == "detection":
         lines.append(
             f"precision, recall and F1 at score >= {settings['score_thr']:g}, IoU >= {settings['tp_iou_thr']:g}"
@@ -170,10 +171,17 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
         table = [metric, *header[1:]], [_cells(row, row.class_name, second, level) for row in mine]
         title = {"auc": "AUC", "f1": "F1"}.get(metric, metric)
         sections.append(Section(f"{title} per class, adjusted for the number of classes", (), table))
-    if versus.changed:
+    if versus.changed_classes:
+        rows_of_classes = [
+            [printable(name), *classes.values()]
+            for _, name, classes in versus.changed_entries()
+        ]
+        title = f"Samples that {first} and {second} decide differently"
+        sections.append(Section(title, (), (["sample", "true class", first, second], rows_of_classes)))
+    elif versus.changed:
         changed = [
             [printable(name), *(f"{value:+d}" if value else "0" for value in (one.tp, one.fp, one.fn))]
-            for name, one in zip(versus.image_names, versus.changed)
+            for one, name, _ in versus.changed_entries()
         ]
         sections.append(Section("Images that changed most", (), (["image", "TP", "FP", "FN"], changed)))
     return sections
@@ -210,9 +218,12 @@ def difference_rows(report: ComparisonReport) -> Table:
 
 def changed_rows(report: ComparisonReport) -> Table:
     """The rows of ``changed_images.csv``."""
+    found = [(versus, *entry) for versus in report.versus for entry in versus.changed_entries()]
+    header = ["first_run", "second_run", "image", "tp", "fp", "fn"]
+    if any(classes for *_, classes in found):
+        header += ["true_class", "first_class", "second_class"]
     rows = [
-        [versus.first, versus.second, name, one.tp, one.fp, one.fn]
-        for versus in report.versus
-        for name, one in zip(versus.image_names, versus.changed)
+        [versus.first, versus.second, name, one.tp, one.fp, one.fn, *classes.values()]
+        for versus, one, name, classes in found
     ]
-    return ["first_run", "second_run", "image", "tp", "fp", "fn"], rows
+    return header, rows

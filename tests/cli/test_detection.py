@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib import image as pictures
 
+from mm_metrics_plugin.cli import main
 from tests.cli import files
 from tests.cli.files import CLASSES, command, pair, succeeded
 
@@ -278,6 +279,16 @@ def test_no_detections_and_no_objects_at_all(tmp_path):
         report = strict((tmp_path / name / "report.json").read_text())
         assert report["protocols"]["coco"]["micro"]["f1"] in (None, 0.0)
         assert (tmp_path / name / "confusion_matrix.png").stat().st_size > 5_000
+
+
+def test_missing_images_name_the_option_that_allows_them(tmp_path, capsys):
+    made = files.problem(8)
+    truth = files.write_json(tmp_path / "truth.json", files.truth_of(made))
+    content = files.results_of(made)
+    runs = [files.write_pickle(tmp_path / f"{name}.pkl", content[a:b]) for name, a, b in (("a", 0, 3), ("b", 3, 6))]
+    for given in (runs[:1], runs):
+        assert main(["detection", str(truth), *map(str, given)]) == 2
+        assert "--allow-missing" in capsys.readouterr().err
 
 
 def test_allow_missing_says_so(tmp_path):
