@@ -94,7 +94,7 @@ def check_inside(arguments: argparse.Namespace) -> None:
 def truth_inside(results: DetectionResults) -> GroundTruth:
     """The ground truth inside results."""
     if results.truth is None:
-        raise ResultFileError(f"{results.source}: holds no ground truth; give the annotation file as TRUTH, before RESULTS")
+        raise ResultFileError(f"{results.source}: holds no ground truth; give the annotation file as TRUTH")
     return results.truth
 
 

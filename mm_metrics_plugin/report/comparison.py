@@ -172,10 +172,7 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
         title = {"auc": "AUC", "f1": "F1"}.get(metric, metric)
         sections.append(Section(f"{title} per class, adjusted for the number of classes", (), table))
     if versus.changed_classes:
-        rows_of_classes = [
-            [printable(name), *classes.values()]
-            for _, name, classes in versus.changed_entries()
-        ]
+        rows_of_classes = [[printable(name), *classes.values()] for _, name, classes in versus.changed_entries()]
         title = f"Samples that {first} and {second} decide differently"
         sections.append(Section(title, (), (["sample", "true class", first, second], rows_of_classes)))
     elif versus.changed:
