@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.curves import ClassificationCurves
     from mm_metrics_plugin.io.classification import ClassificationResults
 
+TOP_K = (1, 5)
 MOST_DRAWN = 100  # classes whose curves can be told apart, more or less
 MOST_SCORES_DRAWN = 10_000_000  # a curve has a point for every score
 PARSER: Dict[str, Any] = dict(
     help="report on a classifier's results",
-    description="Reports on the results of a classifier: accuracy, AUC, precision, recall and F1 per class, and\n"
-    "the most frequent confusions. Reads RESULTS without running anything in it.",
+    description="Reports on the results of a classifier: accuracy, top-5 accuracy, AUC, average precision, precision,\n"
+    "recall and F1 per class, and the most frequent confusions. Reads RESULTS without running anything in it.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
     epilog="""examples:
   mm-metrics classification results.pkl                                 print a report
@@ -124,6 +125,8 @@ def make_report(
         result=result,
         accuracy=accuracy,
         auc=score_auc([results.scores], truth),  # type: ignore[arg-type]
+        average_precision=score_auc([results.scores], truth, curve="pr"),  # type: ignore[arg-type]
+        top_k=_top_k(results),
         thresholds=class_thresholds(
             results.scores,
             truth,  # type: ignore[arg-type]
@@ -135,6 +138,16 @@ def make_report(
         intervals=None if level is None else _intervals(results, arguments),
         calibration=_calibration(results),
     )
+
+
+def _top_k(results: ClassificationResults) -> Dict[int, float]:
+    """What RecallAtK says in training; nothing where samples have several classes."""
+    from mm_metrics_plugin.functional.decisions import label_ranks
+
+    if results.labels is None:
+        return {}
+    ranks = label_ranks(results.scores, results.labels)
+    return {k: float((ranks < k).mean()) for k in TOP_K if k == 1 or k < results.scores.shape[1]}
 
 
 def _calibration(results: ClassificationResults) -> Optional[Calibration]:
@@ -169,20 +182,28 @@ def _curves(results: ClassificationResults, arguments: argparse.Namespace) -> Op
 
 
 def _intervals(results: ClassificationResults, arguments: argparse.Namespace) -> Any:
-    """Confidence intervals of precision, recall and F1."""
+    """Confidence intervals of accuracy, precision, recall and F1."""
+    from dataclasses import replace
+
     import numpy as np
 
     from mm_metrics_plugin.functional.decisions import hard_decisions
     from mm_metrics_plugin.functional.image_counts import ImageCounts
-    from mm_metrics_plugin.functional.intervals import bootstrap_counts
+    from mm_metrics_plugin.functional.intervals import bootstrap_counts, proportion_interval
 
     scores = results.scores
     if results.targets is not None:
-        counts = ImageCounts.from_decisions(results.targets, results.reach(arguments.score_thr))
+        reached = results.reach(arguments.score_thr)
+        counts = ImageCounts.from_decisions(results.targets, reached)
+        trials = np.count_nonzero(results.targets >= 0, axis=1)
+        right = np.count_nonzero((results.targets >= 0) & ((results.targets == 1) == reached), axis=1)
     else:
         decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
         counts = ImageCounts.from_labels(results.labels, decided, num_classes=scores.shape[1])  # type: ignore[arg-type]
-    return bootstrap_counts(counts, level=arguments.ci)
+        right, trials = decided == results.labels, np.ones(len(decided))
+    found = bootstrap_counts(counts, level=arguments.ci)
+    accuracy = proportion_interval(right, trials, level=arguments.ci)
+    return replace(found, overall={"accuracy": accuracy, **found.overall})
 
 
 def _names(arguments: argparse.Namespace, results: ClassificationResults, inputs: Dict[str, Any]) -> Tuple[str, ...]:

@@ -105,6 +105,11 @@ def class_order(arguments: argparse.Namespace, joined: Joined) -> str:
     return joined.class_order
 
 
+def _with_masks(entry: Entry, results: DetectionResults) -> Entry:
+    """The entry of a file, with the number of its masks if it has any."""
+    return {**entry, "masks": results.masks} if results.masks else entry
+
+
 class _Reader:
     """What this process reads: of one file a share of the images, of several files some of the files."""
 
@@ -158,11 +163,12 @@ class _Reader:
                 share = share_of_truth(truth, results.image_ids or ())
             joined = join(share, results, classes=self.classes, allow_missing=self.arguments.allow_missing)
             joined = share_of_joined(joined, self.ranks.rank, self.ranks.world_size)
-            return [self._part(joined, self.entries, truth, self.entries[0])]
+            return [self._part(joined, [_with_masks(self.entries[0], results)], truth, self.entries[0])]
         parts = []
         for entry, results, truth in zip(self.entries, self.results, self.truths):
             share = share_of_truth(truth, results.image_ids or ())
-            parts.append(self._part(join(share, results, classes=self.classes), [entry], truth, entry))
+            joined = join(share, results, classes=self.classes)
+            parts.append(self._part(joined, [_with_masks(entry, results)], truth, entry))
         rest = None if self.inside or not self.ranks.is_first else self._rest(told)
         if rest is not None:
             parts.append(self._part(rest, [], self.truth, {}))

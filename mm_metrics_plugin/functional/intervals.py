@@ -139,6 +139,34 @@ def _only(per_class: Interval, defined: np.ndarray) -> Optional[Interval]:
     return Interval(value, low, high, str(per_class.reason[index]))
 
 
+def _proportions(found: Ratios, level: float) -> Interval:
+    return _interval(
+        found.value,
+        ratio_intervals(found, level=level),
+        (TOO_FEW_OBJECTS, found.trials < LEAST_OBJECTS),
+        (TOO_FEW_IMAGES, found.images < LEAST_IMAGES),
+    )
+
+
+def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, level: float = 0.95) -> Interval:
+    """Confidence interval of a proportion whose sampling unit is the image or sample.
+
+    Args:
+        successes: (images,) successes of each image.
+        trials: (images,) trials of each image.
+        level: Confidence level.
+
+    Example:
+        >>> print(proportion_interval(np.arange(200) % 10 < 8, np.ones(200)))
+        0.8000 [0.7389, 0.8497]
+    """
+    check_level(level)
+    number = len(trials)
+    found = ratios(np.arange(number), np.zeros(number, dtype=np.int64), successes, trials, groups=1)
+    one = _proportions(found, level)
+    return Interval(float(one.value[0]), float(one.low[0]), float(one.high[0]), str(one.reason[0]))
+
+
 class _CountIntervals:
     """Intervals of all rates of what was counted image by image."""
 
@@ -201,12 +229,7 @@ class _CountIntervals:
         return found
 
     def _proportion(self, found: Ratios) -> Interval:
-        return _interval(
-            found.value,
-            ratio_intervals(found, level=self.level),
-            (TOO_FEW_OBJECTS, found.trials < LEAST_OBJECTS),
-            (TOO_FEW_IMAGES, found.images < LEAST_IMAGES),
-        )
+        return _proportions(found, self.level)
 
     def _f1(self, jaccard: Ratios) -> Interval:
         return _interval(

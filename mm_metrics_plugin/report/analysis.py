@@ -22,6 +22,7 @@ KINDS = {
     "missed": "object neither found nor confused",
 }
 FIGURES = {
+    "accuracy": "accuracy",
     "mAP": "mAP",
     "mAP_50": "mAP_50",
     "mean_precision": "macro precision",
@@ -216,7 +217,7 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
             f"specificity with a sensitivity of at least {settings['at_sensitivity']:g}; chosen on the data they are "
             "judged by, so optimistic",
         ]
-        header = ["class", "KS", "threshold", "sensitivity", "threshold", "specificity", "threshold"]
+        header = ["class", "KS", "KS thr", "sensitivity", "sensitivity thr", "specificity", "specificity thr"]
         sections.append(Section("Thresholds", lines, (header, _rows(columns))))
     if report.calibration is not None:
         lines = [
