@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -10,19 +9,10 @@ from html import unescape
 
 import pytest
 
+from docs import generate, hooks
 from mm_metrics_plugin.cli import make_parser
 from tests.documents import ROOT
 from tests.test_docs_metrics import metric_classes
-
-
-def load_hooks():
-    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-HOOKS = load_hooks()
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +78,7 @@ def test_every_message_is_on_the_page_of_errors(site):
     text = text_of(site / "errors.html")
     assert "must be finite (found" in text and "comes {counts[twice[0]]} times" in text
     counted = re.findall(r"raise (MetricInputError|ResultFileError)\(", "".join(map(_source, _package())))
-    assert len(re.findall(r"^\| `", HOOKS.message_lists(), re.MULTILINE)) > 0.8 * len(counted) > 50
+    assert len(re.findall(r"^\| `", generate.message_lists(), re.MULTILINE)) > 0.8 * len(counted) > 50
 
 
 def _package():
@@ -103,7 +93,7 @@ def test_messages_are_found_with_what_is_filled_in():
     source = (
         "raise MetricInputError(f\"'{field}' of {name()} must be finite\")\ncheck_together(a < b, 'a must be below b')"
     )
-    assert list(HOOKS.messages(source)) == [
+    assert list(generate.messages(source)) == [
         ("MetricInputError", "'{field}' of {name()} must be finite"),
         ("ValueError", "a must be below b"),
     ]
@@ -113,6 +103,6 @@ def test_links_out_of_the_pages_become_names():
     from pathlib import Path
 
     text = "[configs/digits.py](../configs/digits.py), [a script](../demo/shapes.py), [page](metrics.md), ![p](x.png)"
-    assert HOOKS.without_outer_links(text, Path(".")) == (
+    assert hooks.without_outer_links(text, Path(".")) == (
         "configs/digits.py, a script (`demo/shapes.py`), [page](metrics.md), ![p](x.png)"
     )

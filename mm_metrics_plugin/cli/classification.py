@@ -35,7 +35,7 @@ PARSER: Dict[str, Any] = dict(
     epilog="""examples:
   mm-metrics classification results.pkl                                 print a report
   mm-metrics classification results.pkl report/ --classes classes.txt   and write JSON, Markdown, CSV and a figure
-  mm-metrics classification results.pkl --config configs/resnet.py      class names from the config (needs mmpretrain)
+  mm-metrics classification results.pkl --config configs/my_resnet.py   class names from the config (needs mmpretrain)
   mm-metrics classification results.pkl report/ --html                  and a page to look at
   mm-metrics classification results.pkl --format json
 

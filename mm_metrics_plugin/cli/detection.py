@@ -42,7 +42,7 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics detection annotations.json results.pkl            print a report of one screen
   mm-metrics detection annotations.json results.pkl --verbose  print everything
   mm-metrics detection annotations.json results.pkl report/    and write JSON, Markdown, CSV and figures
-  mm-metrics detection configs/rtmdet.py results.pkl report/   the config's test set is the truth (needs mmdet)
+  mm-metrics detection configs/my_rtmdet.py results.pkl out/   the config's test set is the truth (needs mmdet)
   mm-metrics detection VOC2007/Annotations results.pkl --classes classes.txt --image-set ImageSets/Main/test.txt
   mm-metrics detection - results.pkl --classes cat,dog         the truth is inside the results (mmyolo)
   mm-metrics detection annotations.json results.pkl --matching mmdet --score-thr 0.5 --format json
