@@ -24,7 +24,7 @@ FORK_PIP   := $(FORKS)/bin/python -m pip --disable-pip-version-check --quiet
 FORK_RUNTIME = $(shell grep -hv '^mmengine\|^\#' requirements/runtime.txt requirements/report.txt | sed 's/.*/"&"/')
 FORK_WHEELS = $(subst mmcv-$(MMCV),onedl-mmcv-$(FORK_MMCV),$(WHEELS))
 
-.PHONY: help demo test docs test-forks test-versions coverage campaign lint bench lock clean
+.PHONY: help demo test docs docs-pages test-forks test-versions coverage campaign lint bench lock clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -47,6 +47,9 @@ browser: # for the tests of the HTML pages; without one they are skipped, or fai
 
 docs: $(VENV)/.docs ## build the documentation into build/site, warnings as errors
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
+
+docs-pages: $(VENV)/.demo ## write the pages that are made from READMEs, parsers, messages and docstrings
+	$(RUN) -m docs.generate
 
 test-versions: $(VENV)/.tests ## run what needs no torch on the oldest and the newest Python and packages
 	$(RUN) -m campaign.versions

@@ -150,7 +150,8 @@ class DetectionSettings:
             >>> DetectionSettings.from_dict(DetectionSettings(score_thr=0.5).to_dict()).score_thr
             0.5
         """
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        plain: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        return cls(**plain)
 
 
 @dataclass(frozen=True)

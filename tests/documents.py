@@ -9,6 +9,8 @@ from typing import Iterator, List, NamedTuple, Tuple
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [*(ROOT / name for name in ("README.md", "README_zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")), *PAGES]
+# Copies of other documents and of docstrings, whose code is run where it comes from.
+COPIES = [ROOT / "docs" / "index.md", ROOT / "docs" / "zh.md", *sorted((ROOT / "docs" / "api").glob("*.md"))]
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
 

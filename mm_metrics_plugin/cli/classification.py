@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.curves import ClassificationCurves
     from mm_metrics_plugin.io.classification import ClassificationResults
 
+TOP_K = (1, 5)
 MOST_DRAWN = 100  # classes whose curves can be told apart, more or less
 MOST_SCORES_DRAWN = 10_000_000  # a curve has a point for every score
 PARSER: Dict[str, Any] = dict(
     help="report on a classifier's results",
-    description="Reports on the results of a classifier: accuracy, AUC, precision, recall and F1 per class, and\n"
-    "the most frequent confusions. Reads RESULTS without running anything in it.",
+    description="Reports on the results of a classifier: accuracy, top-5 accuracy, AUC, average precision, precision,\n"
+    "recall and F1 per class, and the most frequent confusions. Reads RESULTS without running anything in it.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
     epilog="""examples:
   mm-metrics classification results.pkl                                 print a report
   mm-metrics classification results.pkl report/ --classes classes.txt   and write JSON, Markdown, CSV and a figure
-  mm-metrics classification results.pkl --config configs/resnet.py      class names from the config (needs mmpretrain)
+  mm-metrics classification results.pkl --config configs/my_resnet.py   class names from the config (needs mmpretrain)
   mm-metrics classification results.pkl report/ --html                  and a page to look at
   mm-metrics classification results.pkl --format json
 
@@ -103,7 +104,7 @@ def make_report(
     from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
     from mm_metrics_plugin.functional.delong import auc_intervals
 
-    level = arguments.ci
+    ci = arguments.ci
     classes = _names(arguments, results, inputs)
     steps.step("counting")
     truth = results.labels if results.labels is not None else results.targets
@@ -117,13 +118,15 @@ def make_report(
             "score_thr": None if results.labels is not None else arguments.score_thr,
             "at_specificity": arguments.at_specificity,
             "at_sensitivity": arguments.at_sensitivity,
-            "ci": level,
+            "ci": ci,
         },
         inputs=inputs,
         counts={"samples": results.tally.to_dict()},
         result=result,
         accuracy=accuracy,
         auc=score_auc([results.scores], truth),  # type: ignore[arg-type]
+        average_precision=score_auc([results.scores], truth, curve="pr"),  # type: ignore[arg-type]
+        top_k=_top_k(results),
         thresholds=class_thresholds(
             results.scores,
             truth,  # type: ignore[arg-type]
@@ -131,10 +134,20 @@ def make_report(
             at_sensitivity=arguments.at_sensitivity,
         ),
         curves=_curves(results, arguments),
-        auc_intervals=None if level is None else auc_intervals([results.scores], truth, level=level),  # type: ignore[arg-type]
-        intervals=None if level is None else _intervals(results, arguments),
+        auc_intervals=None if ci is None else auc_intervals([results.scores], truth, ci=ci),  # type: ignore[arg-type]
+        intervals=None if ci is None else _intervals(results, arguments),
         calibration=_calibration(results),
     )
+
+
+def _top_k(results: ClassificationResults) -> Dict[int, float]:
+    """What RecallAtK says in training; nothing where samples have several classes."""
+    from mm_metrics_plugin.functional.decisions import label_ranks
+
+    if results.labels is None:
+        return {}
+    ranks = label_ranks(results.scores, results.labels)
+    return {k: float((ranks < k).mean()) for k in TOP_K if k == 1 or k < results.scores.shape[1]}
 
 
 def _calibration(results: ClassificationResults) -> Optional[Calibration]:
@@ -169,20 +182,28 @@ def _curves(results: ClassificationResults, arguments: argparse.Namespace) -> Op
 
 
 def _intervals(results: ClassificationResults, arguments: argparse.Namespace) -> Any:
-    """Confidence intervals of precision, recall and F1."""
+    """Confidence intervals of accuracy, precision, recall and F1."""
+    from dataclasses import replace
+
     import numpy as np
 
     from mm_metrics_plugin.functional.decisions import hard_decisions
-    from mm_metrics_plugin.functional.image_counts import ImageCounts
-    from mm_metrics_plugin.functional.intervals import bootstrap_counts
+    from mm_metrics_plugin.functional.statistics.bootstrap import bootstrap_counts, proportion_interval
+    from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
 
     scores = results.scores
     if results.targets is not None:
-        counts = ImageCounts.from_decisions(results.targets, results.reach(arguments.score_thr))
+        reached = results.reach(arguments.score_thr)
+        counts = PerImageCounts.from_decisions(results.targets, reached)
+        trials = np.count_nonzero(results.targets >= 0, axis=1)
+        right = np.count_nonzero((results.targets >= 0) & ((results.targets == 1) == reached), axis=1)
     else:
         decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
-        counts = ImageCounts.from_labels(results.labels, decided, num_classes=scores.shape[1])  # type: ignore[arg-type]
-    return bootstrap_counts(counts, ci=arguments.ci)
+        counts = PerImageCounts.from_labels(results.labels, decided, num_classes=scores.shape[1])  # type: ignore[arg-type]
+        right, trials = decided == results.labels, np.ones(len(decided))
+    found = bootstrap_counts(counts, ci=arguments.ci)
+    accuracy = proportion_interval(right, trials, ci=arguments.ci)
+    return replace(found, overall={"accuracy": accuracy, **found.overall})
 
 
 def _names(arguments: argparse.Namespace, results: ClassificationResults, inputs: Dict[str, Any]) -> Tuple[str, ...]:

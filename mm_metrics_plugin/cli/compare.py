@@ -11,6 +11,7 @@ from mm_metrics_plugin.cli.parsing import (
     DETECTION_SCORE_THR,
     MULTI_LABEL_SCORE_THR,
     ResultsAndFolder,
+    add_gallery_arguments,
     add_input_arguments,
     add_interval_arguments,
     add_output_arguments,
@@ -24,27 +25,30 @@ from mm_metrics_plugin.cli.parsing import (
 )
 
 if TYPE_CHECKING:
+    from mm_metrics_plugin.cli.detection_page import PageOptions
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.functional.comparison_report import ComparisonReport, Versus
+    from mm_metrics_plugin.functional.comparison_report import ChangedClass, ComparisonReport, Versus
     from mm_metrics_plugin.functional.detection.matching import MatchTable
-    from mm_metrics_plugin.functional.statistics.paired_tests import Comparison
+    from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison
     from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
     from mm_metrics_plugin.io.classification import ClassificationResults
     from mm_metrics_plugin.io.joining import Joined
     from mm_metrics_plugin.io.results import DetectionResults
 
 INSIDE = "-"
+PICKLES = (".pkl", ".pickle")
 PARSER: Dict[str, Any] = dict(
     help="say which differences between runs are significant",
-    usage="%(prog)s TRUTH A B [C ...] [OUT_DIR] [options]",
+    usage="%(prog)s [TRUTH] A B [C ...] [OUT_DIR] [options]",
     description="Compares the results of two or more runs on the same images, each with the first: differences with\n"
     "confidence intervals and p-values, over all classes and per class, and the images that changed most.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
     epilog="""examples:
   mm-metrics compare annotations.json old.pkl new.pkl              detectors
   mm-metrics compare annotations.json a.pkl b.pkl c.pkl report/    b and c, each with a
-  mm-metrics compare - old.pkl new.pkl --classes classes.txt       classifiers: their results hold the truth
+  mm-metrics compare old.pkl new.pkl --classes classes.txt         classifiers: their results hold the truth
+  mm-metrics compare annotations.json a.pkl b.pkl report/ --html --images val2017/    and a page to look at
 
 OUT_DIR receives comparison.json, comparison.md, differences.csv, changed_images.csv and, with --html, report.html.""",
 )
@@ -55,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "truth",
         metavar="TRUTH",
-        help="of detectors as in `mm-metrics detection`; - if it is inside the results, as it is for classifiers",
+        help="of detectors as in `mm-metrics detection`; left out, or -, if it is inside the results, as it is for "
+        "classifiers",
     )
     parser.add_argument(
         "results",
@@ -71,17 +76,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_threshold_arguments(parser, classifiers=True)
     add_task_argument(add_truth_arguments(add_input_arguments(parser)))
-    add_page_arguments(add_output_arguments(parser, verbose=False))
+    add_gallery_arguments(add_page_arguments(add_output_arguments(parser, verbose=False)))
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, compare, write and print."""
+    from mm_metrics_plugin.cli.detection import page_options
     from mm_metrics_plugin.cli.output import deliver
 
-    deliver(arguments, lambda steps: _forms(*make_report(arguments, steps), page=arguments.html))
+    _take_truth_as_run(arguments)
+    page = page_options(arguments)
+    deliver(arguments, lambda steps: _forms(*make_report(arguments, steps), page=page))
 
 
-def _forms(report: ComparisonReport, side: Side, *, page: bool) -> Forms:
+def _take_truth_as_run(arguments: argparse.Namespace) -> None:
+    """Without TRUTH the first run stands in its place. A pickle holds results and is never TRUTH alone.
+
+    Example:
+        >>> words = argparse.Namespace(truth="a.pkl", results=["b.pkl"])
+        >>> _take_truth_as_run(words)
+        >>> words.truth, words.results
+        ('-', ['a.pkl', 'b.pkl'])
+    """
+    if arguments.truth.lower().endswith(PICKLES):
+        arguments.results = [arguments.truth, *arguments.results]
+        arguments.truth = INSIDE
+
+
+def _forms(report: ComparisonReport, side: Side, *, page: Optional[PageOptions]) -> Forms:
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.io.writing import to_csv, to_json
     from mm_metrics_plugin.report.comparison import changed_rows, comparison_markdown, difference_rows
@@ -98,10 +120,10 @@ def _forms(report: ComparisonReport, side: Side, *, page: bool) -> Forms:
         "differences.csv": formats["csv"],
         "changed_images.csv": lambda: to_csv(*changed_rows(report)),
     }
-    if page:
+    if page is not None:
         from mm_metrics_plugin.cli.comparison_page import comparison_page
 
-        files["report.html"] = lambda: comparison_page(report, side)
+        files["report.html"] = lambda: comparison_page(report, side, page)
     return Forms(formats, files, lambda color_theme: {})
 
 
@@ -121,7 +143,9 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> Tuple[Comparison
     from mm_metrics_plugin.io.classification import ClassificationResults
 
     if len(arguments.results) < 2:
-        raise ResultFileError("a comparison needs the results of at least two runs")
+        raise ResultFileError(
+            f"a comparison needs the results of at least two runs (found {arguments.results[0]} alone)"
+        )
     inputs: Dict[str, Any] = {"runs": [input_entry(path) for path in arguments.results]}
     if arguments.truth != INSIDE:
         inputs["truth"] = truth_entry(arguments)
@@ -132,6 +156,7 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> Tuple[Comparison
         raise ResultFileError(f"{results[0].source} and the others: detectors cannot be compared with classifiers")
     names = _run_names(arguments.results)
     side: Side = _Classifiers(arguments, results, steps) if kinds.pop() else _Detectors(arguments, results, steps)
+    del results  # the runs keep what they need of them
     inputs["versions"] = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
     for entry, joined_by in zip(inputs["runs"], side.joined_by):
         entry["joined_by"] = joined_by
@@ -157,7 +182,7 @@ def _read(path: str, trust: bool, task: Optional[str]) -> Any:
     from mm_metrics_plugin.io.safe_pickle import read_pickle
 
     place = Path(path)
-    if place.suffix.lower() not in (".pkl", ".pickle"):
+    if place.suffix.lower() not in PICKLES:
         return read_results(place, trust=trust)
     content = read_pickle(place, trust=trust)
     size = place.stat().st_size
@@ -182,6 +207,8 @@ class Side:
     classes: Tuple[str, ...]
     settings: Dict[str, Any]
     image_names: Tuple[Any, ...]
+    image_folders: Sequence[str] = ()  # below which names are whole paths
+    image_sizes: Any = ()  # (images, 2) height and width, where known
     truth: Any = None
     class_order = ""
     joined_by: Tuple[str, ...] = ()
@@ -232,7 +259,18 @@ class Side:
             changed,
             tuple(self.image_names[one.image] for one in changed),
             disagreements(*counts, confidence=None if sure[0] is None else np.stack(sure)),
+            self.changed_classes(first, second, changed),
         )
+
+    def changed_classes(self, first: int, second: int, changed: Sequence[ChangedImage]) -> Tuple[ChangedClass, ...]:
+        """The true class of samples, and those that the runs decided for, where every sample has one."""
+        from mm_metrics_plugin.functional.comparison_report import ChangedClass
+
+        decided = self.decisions(first), self.decisions(second)
+        if decided[0] is None:
+            return ()
+        rows = [(self.truth[one.image], *(each[one.image] for each in decided)) for one in changed]
+        return tuple(ChangedClass(*(self.classes[label] for label in labels)) for labels in rows)
 
 
 class _Detectors(Side):
@@ -254,6 +292,7 @@ class _Detectors(Side):
         self.class_order = class_order(arguments, joined[0])
         self.joined_by = tuple(one.joined_by for one in joined)
         self.image_names = tuple(name or image_id for name, image_id in zip(joined[0].image_names, joined[0].image_ids))
+        self.image_sizes = joined[0].image_sizes if joined[0].image_sizes is not None else ()
         steps.step("matching")
         # The details of a table are not needed here: sizes and error types are those of one run.
         self.detection = detection_settings(arguments, matching=("coco",))
@@ -289,6 +328,7 @@ class _Detectors(Side):
                 classes = [str(label) for label in range(max(classes_from_labels(one, truth) for one in results))]
         else:
             truth = read_truth(arguments, classes, steps)
+        self.image_folders = truth.image_folders
         joined = [join(truth, one, classes=classes, allow_missing=arguments.allow_missing) for one in results]
         if not joined[0].image_ids:
             raise ResultFileError(f"{truth.source}: holds no images")
@@ -327,6 +367,7 @@ class _Classifiers(Side):
     default_score_thr = MULTI_LABEL_SCORE_THR
 
     def __init__(self, arguments: argparse.Namespace, results: Sequence[ClassificationResults], steps: Steps) -> None:
+        from mm_metrics_plugin.cli.names import common_folder
         from mm_metrics_plugin.cli.sources import check_inside
         from mm_metrics_plugin.exceptions import ResultFileError
 
@@ -355,6 +396,8 @@ class _Classifiers(Side):
             name or (int(index) if index >= 0 else at)
             for at, (name, index) in enumerate(zip(first.names, first.sample_idx))
         )
+        folder = common_folder(first.names)
+        self.image_folders = (folder,) if folder else ()
         self.settings = {
             "task": first.task,
             "task_reason": first.task_reason,
@@ -394,6 +437,8 @@ class _Classifiers(Side):
             mine, theirs = getattr(first, name), getattr(other, name)
             if (mine is None) != (theirs is None) or (mine is not None and (mine != theirs[order]).any()):
                 raise ResultFileError(f"{both}: differ in the ground truth of some samples")
+        if np.array_equal(order, np.arange(len(order))):  # spares a copy of all scores
+            return other.scores, other.precision, joined_by
         return other.scores[order], other.precision[order], joined_by
 
     def counts(self, run: int) -> PerImageCounts:

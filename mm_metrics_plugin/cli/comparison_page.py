@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.compare import Side
+    from mm_metrics_plugin.cli.detection_page import PageOptions
     from mm_metrics_plugin.functional.comparison_report import ComparisonReport
 
 
-def comparison_page(report: ComparisonReport, side: Side) -> str:
+def comparison_page(report: ComparisonReport, side: Side, options: PageOptions) -> str:
     """The page as text."""
     from mm_metrics_plugin.io.writing import to_json
     from mm_metrics_plugin.report.comparison_page import page_context, page_data
     from mm_metrics_plugin.report.page import render_page
 
     said = [_said(side, run, versus.disagreements.image) for run, versus in enumerate(report.versus, start=1)]
-    data = page_data(report, image_names=_names(side), said=said)
-    return render_page("comparison.html", data=to_json(data, compact=True), **page_context(report))
+    pictures, remarks = _pictures(report, side, options)
+    data = page_data(report, image_names=_names(side), said=said, pictures=pictures)
+    return render_page("comparison.html", data=to_json(data, compact=True), **page_context(report, remarks))
+
+
+def _pictures(report: ComparisonReport, side: Side, options: PageOptions) -> Tuple[Dict[int, str], List[str]]:
+    """Images on which the runs disagree as ``data:`` addresses, by number, and remarks on those that are not there."""
+    from mm_metrics_plugin.cli.gallery import collect_thumbnails
+
+    if not options.gallery or (options.images is None and not options.names_are_paths):
+        return {}, []
+    wanted: List[int] = []
+    for versus in report.versus:
+        found = versus.disagreements
+        half = -(-options.gallery // (2 * len(report.versus)))
+        for worse in (True, False):
+            wanted += found.image[found.worse == worse][:half].tolist()
+    names = [name if isinstance(name, str) else "" for name in side.image_names]
+    found_images, remarks = collect_thumbnails(
+        wanted[: options.gallery],
+        names,
+        folder=options.images,
+        dataset_folders=side.image_folders,
+        sizes=side.image_sizes,
+    )
+    return {image: small.uri for image, small in found_images.items()}, remarks
 
 
 def _names(side: Side) -> List[str]:

@@ -43,7 +43,7 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics detection annotations.json results.pkl            print a report of one screen
   mm-metrics detection annotations.json results.pkl --verbose  print everything
   mm-metrics detection annotations.json results.pkl report/    and write JSON, Markdown, CSV and figures
-  mm-metrics detection configs/rtmdet.py results.pkl report/   the config's test set is the truth (needs mmdet)
+  mm-metrics detection configs/my_rtmdet.py results.pkl out/   the config's test set is the truth (needs mmdet)
   mm-metrics detection VOC2007/Annotations results.pkl --classes classes.txt --image-set ImageSets/Main/test.txt
   mm-metrics detection - results.pkl --classes cat,dog         the truth is inside the results (mmyolo)
   mm-metrics detection annotations.json results.pkl --matching mmdet --score-thr 0.5 --format json
@@ -238,7 +238,7 @@ def make_report(part: Part) -> DetectionReport:
     objects = Tally.total(Tally(**one["objects"]) for one in part.truths)
     objects = objects.then("in an image of another part", objects.used - counted["objects"])
     images = len(part.image_ids)
-    counts = {
+    totals: Dict[str, Any] = {
         "images": {"read": images, "used": images, "dropped": {}, "without_results": part.missing_images},
         "detections": used.to_dict(),
         "objects": objects.to_dict(),
@@ -251,7 +251,7 @@ def make_report(part: Part) -> DetectionReport:
         message = truncation_message(settings.max_dets, analysis.most_detections)
         if message:
             warnings.warn(message)
-    return DetectionReport(part.classes, report_settings(part), part.inputs(), counts, tuple(reports), analysis)
+    return DetectionReport(part.classes, report_settings(part), part.inputs(), totals, tuple(reports), analysis)
 
 
 DEFAULT_MATCHING = ("coco", "mmdet")

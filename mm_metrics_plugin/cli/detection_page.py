@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.parts import Part
     from mm_metrics_plugin.functional.detection.examples import WorstImages
     from mm_metrics_plugin.functional.detection_report import DetectionReport
     from mm_metrics_plugin.report.detection_page import Gallery
-
-MOST_PICTURE_BYTES = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def make_gallery(
         folders: The image folders of the config.
         sizes: Height and width of the images, 0 where unknown.
     """
-    from mm_metrics_plugin.io.pictures import ImageFinder, thumbnail
+    from mm_metrics_plugin.cli.gallery import collect_thumbnails
     from mm_metrics_plugin.report.detection_page import Gallery
 
     if not options.gallery or (options.images is None and not options.names_are_paths):
@@ -76,33 +74,7 @@ def make_gallery(
     half = options.gallery // 2
     by_missed = worst.image[worst.most_missed()[: options.gallery - half]].tolist()
     by_confidence = worst.image[worst.most_confident()[:half]].tolist()
-    pictures: Dict[int, Any] = {}
-    finder = ImageFinder(names, folders, options.images)
-    absent, outside, unreadable, left_out, size = 0, 0, 0, 0, 0
-    for image in dict.fromkeys([*by_missed, *by_confidence]):
-        if size > MOST_PICTURE_BYTES:
-            left_out += 1
-            continue
-        found = finder.find(names[image])
-        if found.path is None:
-            absent, outside = absent + (not found.outside), outside + found.outside
-            continue
-        small = thumbnail(found.path)
-        if small is None:
-            unreadable += 1
-        elif found.by_last_part and sizes and not small.has_size(*sizes[image]):
-            absent += 1  # it is another image of the same name
-        else:
-            pictures[image] = small
-            size += len(small.uri)
-    remarks = [
-        f"{number} of the pictures {what}"
-        for number, what in (
-            (absent, "were not found"),
-            (outside, "were left out, because they are not below the image folder"),
-            (unreadable, "could not be read"),
-            (left_out, "were left out, to keep the page small"),
-        )
-        if number
-    ]
+    pictures, remarks = collect_thumbnails(
+        [*by_missed, *by_confidence], names, folder=options.images, dataset_folders=folders, sizes=sizes
+    )
     return Gallery(pictures, by_missed, by_confidence, remarks)

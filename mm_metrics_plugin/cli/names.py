@@ -13,9 +13,19 @@ def without_common_folder(names: Sequence[str]) -> List[str]:
         >>> without_common_folder(["data/val/a/1.png", "", "data/val/b/1.png"]), without_common_folder(["1.png"])
         (['a/1.png', '', 'b/1.png'], ['1.png'])
     """
+    common = common_folder(names)
+    return [os.path.relpath(name, common) if common and name else name for name in names]
+
+
+def common_folder(names: Sequence[str]) -> str:
+    """The folder that all names but empty ones are in, "" where there is none.
+
+    Example:
+        >>> common_folder(["data/val/a/1.png", "", "data/val/b/1.png"]), common_folder(["1.png"])
+        ('data/val', '')
+    """
     folders = {os.path.dirname(name) for name in names if name}
     try:
-        common = os.path.commonpath(folders) if folders and "" not in folders else ""
+        return os.path.commonpath(folders) if folders and "" not in folders else ""
     except ValueError:  # some are absolute, some are not
-        common = ""
-    return [os.path.relpath(name, common) if common and name else name for name in names]
+        return ""

@@ -255,7 +255,8 @@ def read_part(path: str) -> Part:
             raise ValueError("an image has no name")
         if part.image_ids:
             part = replace(
-                part, state=part.state.with_arrays({name: arrays.get(name) for name in part.state.reductions})
+                part,
+                state=part.state.with_arrays({name: arrays.get(name) for name in part.state.reductions}),  # type: ignore[arg-type]
             )
             _check_state(part)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:

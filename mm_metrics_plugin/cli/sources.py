@@ -103,7 +103,7 @@ def check_inside(arguments: argparse.Namespace) -> None:
 def truth_inside(results: DetectionResults) -> GroundTruth:
     """The ground truth inside results."""
     if results.truth is None:
-        raise ResultFileError(f"{results.source}: holds no ground truth; give it as TRUTH instead of -")
+        raise ResultFileError(f"{results.source}: holds no ground truth; give the annotation file as TRUTH")
     return results.truth
 
 
@@ -112,6 +112,11 @@ def class_order(arguments: argparse.Namespace, joined: Joined) -> str:
     if arguments.truth == INSIDE:
         return CLASSES if arguments.classes else LABELS
     return joined.class_order
+
+
+def _with_masks(entry: Entry, results: DetectionResults) -> Entry:
+    """The entry of a file, with the number of its masks if it has any."""
+    return {**entry, "masks": results.masks} if results.masks else entry
 
 
 class _Reader:
@@ -175,11 +180,12 @@ class _Reader:
                 share = share_of_truth(truth, results.image_ids or ())
             joined = join(share, results, classes=self.classes, allow_missing=self.arguments.allow_missing)
             joined = share_of_joined(joined, self.ranks.rank, self.ranks.world_size)
-            return [self._part(joined, self.entries, truth, self.entries[0])]
+            return [self._part(joined, [_with_masks(self.entries[0], results)], truth, self.entries[0])]
         parts = []
         for entry, results, truth in zip(self.entries, self.results, self.truths):
             share = share_of_truth(truth, results.image_ids or ())
-            parts.append(self._part(join(share, results, classes=self.classes), [entry], truth, entry))
+            joined = join(share, results, classes=self.classes)
+            parts.append(self._part(joined, [_with_masks(entry, results)], truth, entry))
         rest = None if self.inside or not self.ranks.is_first else self._rest(told)
         if rest is not None:
             parts.append(self._part(rest, [], self.truth, {}))
@@ -215,7 +221,7 @@ class _Reader:
         if names_all and not self.arguments.allow_missing:
             raise ResultFileError(
                 f"{self.results[0].source} and the other files: no results for {listing('image', rest)} of "
-                f"{self.truth.source} (missing images can be allowed, as without detections)"
+                f"{self.truth.source} (--allow-missing takes them as without detections)"
             )
         like = self.results[0]
         nothing = replace(

@@ -21,6 +21,7 @@ from mm_metrics_plugin.functional.detection_report import (
 )
 from mm_metrics_plugin.functional.statistics.bootstrap import Intervals
 
+_AVERAGED = ("precision", "recall", "f1", "auc", "average_precision")
 _THRESHOLDS = (
     "ks",
     "ks_threshold",
@@ -68,6 +69,8 @@ class ClassificationReport:
         result: What the decisions say: a whole confusion matrix where every sample has one class, else counts.
         accuracy: The share of right decisions; where samples have several classes, of right yes-or-no decisions.
         auc: One-vs-rest AUC of the scores.
+        average_precision: One-vs-rest average precision of the scores.
+        top_k: Share of samples whose true class is among the k best, by k; only where every sample has one class.
         thresholds: KS and the like of each class, from :func:`class_thresholds`.
         curves: Those of each class against the rest; None where they would be too many to draw.
         auc_intervals: Confidence intervals of the AUC, if they were asked for.
@@ -82,6 +85,8 @@ class ClassificationReport:
     result: CountsResult
     accuracy: float
     auc: AUCResult
+    average_precision: AUCResult
+    top_k: Mapping[int, float] = field(default_factory=dict)
     thresholds: Mapping[str, Any] = field(default_factory=dict)
     curves: Optional[ClassificationCurves] = None
     auc_intervals: Optional[AUCIntervals] = None
@@ -120,6 +125,7 @@ class ClassificationReport:
             "recall": rates.recall,
             "f1": rates.f_score,
             "auc": self.auc.per_class,
+            "average_precision": self.average_precision.per_class,
         }
 
     @property
@@ -128,7 +134,9 @@ class ClassificationReport:
         macro = self.result.macro
         return {
             "accuracy": self.accuracy,
+            **{f"top_{k}_accuracy": value for k, value in self.top_k.items() if k > 1},
             "auc": self.auc.value,
+            "mean_average_precision": self.average_precision.value,
             "mean_precision": macro.precision,
             "mean_recall": macro.recall,
             "f1_of_means": self.result.f_of_means,
@@ -145,7 +153,7 @@ class ClassificationReport:
     def classes_averaged(self) -> Dict[str, int]:
         """Over how many classes the means are: those that have a value."""
         columns = self.columns
-        return {key: int(np.count_nonzero(~np.isnan(columns[key]))) for key in ("precision", "recall", "f1", "auc")}
+        return {key: int(np.count_nonzero(~np.isnan(columns[key]))) for key in _AVERAGED}
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
@@ -158,6 +166,7 @@ class ClassificationReport:
             "inputs": dict(self.inputs),
             "counts": dict(self.counts),
             **self.means,
+            "top_k": {str(k): value for k, value in self.top_k.items()},
             "micro": self.micro,
             "classes_averaged": self.classes_averaged,
             "per_class": [dict(zip(columns, row)) for row in rows],

@@ -50,6 +50,14 @@ def verdict(difference: float, p_value: float, *, ci: float) -> str:
     return BETTER if difference > 0 else WORSE
 
 
+class ChangedClass(NamedTuple):
+    """A sample that two classifiers decided differently: its class, and the classes they decided for."""
+
+    true_class: str
+    first_class: str
+    second_class: str
+
+
 @dataclass(frozen=True, eq=False)
 class Versus:
     """One run against another.
@@ -61,6 +69,7 @@ class Versus:
         changed: The images on which they differ most.
         image_names: What those images are called, in the same order.
         disagreements: The images on which one makes errors that the other does not.
+        changed_classes: Of classifiers with one class per sample, the classes of the changed samples likewise.
     """
 
     first: str
@@ -69,6 +78,7 @@ class Versus:
     changed: Tuple[ChangedImage, ...]
     image_names: Tuple[Any, ...]
     disagreements: Disagreements
+    changed_classes: Tuple[ChangedClass, ...] = ()
 
     def rows(self, classes: Tuple[str, ...]) -> List[DifferenceRow]:
         """Every difference, those over all classes first."""
@@ -87,6 +97,11 @@ class Versus:
             ]
         return rows
 
+    def changed_entries(self) -> List[Tuple[ChangedImage, Any, Dict[str, str]]]:
+        """The changed images with their names, and the classes of a classifier by name."""
+        classes = [one._asdict() for one in self.changed_classes] or [{}] * len(self.changed)
+        return list(zip(self.changed, self.image_names, classes))
+
     def to_dict(self, classes: Tuple[str, ...]) -> Dict[str, Any]:
         """As plain Python values."""
         rows = self.rows(classes)
@@ -96,7 +111,9 @@ class Versus:
             "overall": [_plain(row, ("class_name",)) for row in rows if row.class_name is None],
             "per_class": [_plain(row) for row in rows if row.class_name is not None],
             "images_right": dict(self.disagreements.agreement),
-            "changed_images": [{**one.to_dict(), "image": name} for one, name in zip(self.changed, self.image_names)],
+            "changed_images": [
+                {**one.to_dict(), "image": name, **classes} for one, name, classes in self.changed_entries()
+            ],
         }
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._arrays import mean_of_defined
+from mm_metrics_plugin.functional._arrays import group_starts, mean_of_defined
 from mm_metrics_plugin.functional.columns import map_columns
 from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval, check_ci
 from mm_metrics_plugin.functional.statistics.permutation import PERMUTATIONS, family_tests
@@ -45,14 +45,14 @@ class AUCIntervals:
     """The AUC of every class and their mean, with confidence intervals.
 
     Attributes:
-        level: Confidence level.
+        ci: Confidence level.
         per_class: One-vs-rest, arrays with one value per class; NaN where undefined.
         macro: The mean of the classes that have a value.
         standard_error: (classes,) DeLong's; NaN with a single positive or negative.
         macro_standard_error: Of the mean.
     """
 
-    level: float
+    ci: float
     per_class: Interval
     macro: Interval
     standard_error: np.ndarray
@@ -61,13 +61,13 @@ class AUCIntervals:
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
         return {
-            "level": self.level,
+            "ci": self.ci,
             "macro": {**self.macro.to_dict(), "standard_error": self.macro_standard_error},
             "per_class": {**self.per_class.to_dict(), "standard_error": self.standard_error.tolist()},
         }
 
     def __str__(self) -> str:
-        return f"macro AUC {self.macro}, {100 * self.level:g} %"
+        return f"macro AUC {self.macro}, {100 * self.ci:g} %"
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class AUCComparison:
     """How the AUCs of two models on the same samples differ: second less first.
 
     Attributes:
-        level: Confidence level.
+        ci: Confidence level.
         first: (classes,) AUCs of the first model.
         second: (classes,) AUCs of the second model.
         difference: Per class, with simultaneous intervals.
@@ -86,7 +86,7 @@ class AUCComparison:
         macro_p_value: Of the difference of the means.
     """
 
-    level: float
+    ci: float
     first: np.ndarray
     second: np.ndarray
     difference: Interval
@@ -99,7 +99,7 @@ class AUCComparison:
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
         return {
-            "level": self.level,
+            "ci": self.ci,
             "macro": {
                 "first": self.macro_first,
                 "second": self.macro_second,
@@ -180,13 +180,13 @@ def _exponential_variance(auc: np.ndarray, positives: np.ndarray, negatives: np.
     return auc * (1 - auc) * both / np.maximum(positives * negatives, 1)
 
 
-def auc_intervals(blocks: Sequence[np.ndarray], labels: np.ndarray, *, level: float = 0.95) -> AUCIntervals:
+def auc_intervals(blocks: Sequence[np.ndarray], labels: np.ndarray, *, ci: float = 0.95) -> AUCIntervals:
     """Confidence intervals of one-vs-rest AUCs and of their mean.
 
     Args:
         blocks: The scores as consecutive blocks of rows (one block for a plain matrix), one column per class.
         labels: The class of each row, or (rows, classes) of 1, 0 and -1, where samples with -1 do not count.
-        level: Confidence level.
+        ci: Confidence level.
 
     Example:
         >>> scores = np.array([[0.1], [0.4], [0.35], [0.8]])
@@ -196,7 +196,7 @@ def auc_intervals(blocks: Sequence[np.ndarray], labels: np.ndarray, *, level: fl
         >>> result.standard_error.round(6).tolist()
         [0.353553]
     """
-    check_ci(level)
+    check_ci(ci)
     width = _check_shapes([blocks], labels)
     values, delong, number = np.full(width, np.nan), np.full(width, np.nan), np.zeros((2, width))
     total, raised = np.zeros(len(labels)), np.zeros(len(labels))
@@ -224,12 +224,12 @@ def auc_intervals(blocks: Sequence[np.ndarray], labels: np.ndarray, *, level: fl
     fewest = number.min(axis=0)
     df = np.where(fewest < 5, 2 * fewest, 4 * fewest)  # by simulation: python -m benchmarks coverage
     with np.errstate(invalid="ignore", divide="ignore"):
-        ends = wilson_interval(values, shrunken * (1 - shrunken) / variance, np.maximum(df, 1), level=level)
+        ends = wilson_interval(values, shrunken * (1 - shrunken) / variance, np.maximum(df, 1), ci=ci)
     classes = int(defined.sum())
     return AUCIntervals(
-        level=level,
+        ci=ci,
         per_class=Interval(values, ends[0], ends[1], np.where(defined, "", UNDEFINED)),
-        macro=_macro(values, variance, shrunken, df, delong, raised, ends, labels.ndim == 1, level),
+        macro=_macro(values, variance, shrunken, df, delong, raised, ends, labels.ndim == 1, ci),
         standard_error=np.where(fewest < 2, np.nan, np.sqrt(delong)),
         macro_standard_error=float(np.sqrt(_sum_of_squares(total))) / classes if classes else float("nan"),
     )
@@ -249,7 +249,7 @@ def _macro(
     raised: np.ndarray,
     ends: np.ndarray,
     one_label: bool,
-    level: float,
+    ci: float,
 ) -> Interval:
     """The interval of the mean, from what the samples add to all classes (``raised``) and the variances per class."""
     defined = np.flatnonzero(~np.isnan(values))
@@ -266,7 +266,7 @@ def _macro(
     freedom = total**2 / (kept**2 / df[defined]).sum()
     share = shrunken[defined].mean()
     low, high = wilson_interval(
-        np.array(mean), share * (1 - share) * len(defined) ** 2 / total, np.maximum(freedom, 1), level=level
+        np.array(mean), share * (1 - share) * len(defined) ** 2 / total, np.maximum(freedom, 1), ci=ci
     )
     return Interval(mean, float(low), float(high))
 
@@ -326,8 +326,7 @@ def auc_swaps(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels:
     for start in range(0, width, _COLUMNS_AT_ONCE):
 
         def ranks(index: int, column: np.ndarray, start: int = start) -> np.ndarray:
-            used = column[_truth(labels, start + index) >= 0]
-            return _twice_below(np.sort(used), used)
+            return _doubled_ranks(column[_truth(labels, start + index) >= 0])
 
         before = map_columns(ranks, _slices(first, start))
 
@@ -355,6 +354,22 @@ def auc_swaps(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels:
     return AUCSwaps(values[0], values[1], matrix, rest, total / max(1, classes))
 
 
+def _doubled_ranks(values: np.ndarray) -> np.ndarray:
+    """Twice the number of values below each value, a tie counting half."""
+    order = np.argsort(values)
+    starts = group_starts(values[order])
+    ends = np.append(starts, len(values))[1:]
+    ranks = np.empty(len(values), dtype=np.int64)
+    ranks[order] = np.repeat(starts + ends, ends - starts)
+    return ranks
+
+
+def _table(ranks: np.ndarray, size: int) -> np.ndarray:
+    """(size,) twice the number of ranks below each whole number, a tie counting half."""
+    counts = np.bincount(ranks, minlength=size)
+    return 2 * np.cumsum(counts) - counts
+
+
 def _swap_coefficients(first: np.ndarray, second: np.ndarray, positive: np.ndarray) -> Tuple[Tuple[float, float], Any]:
     """The AUCs of the ranks of two models, and the coefficient of every sample."""
     result = np.zeros(len(positive))
@@ -362,13 +377,14 @@ def _swap_coefficients(first: np.ndarray, second: np.ndarray, positive: np.ndarr
     pairs = number * (len(positive) - number)
     if not pairs:
         return (float("nan"), float("nan")), result
-    aucs = []
-    for ranks in (first, second):
-        aucs.append(int(_twice_below(np.sort(ranks[~positive]), ranks[positive]).sum()) / (2 * pairs))
-    for rows, sign in ((positive, 1), (~positive, -1)):
+    # The ranks are whole numbers up to twice the samples, so tables of them stand in for sorting and searching.
+    size = 2 * len(positive) + 1
+    above, below = ([_table(ranks[rows], size) for ranks in (first, second)] for rows in (positive, ~positive))
+    aucs = [int(table[ranks[positive]].sum()) / (2 * pairs) for table, ranks in zip(below, (first, second))]
+    for rows, sign, (one, other) in ((positive, 1, below), (~positive, -1, above)):
         # Ranks of the other kind, of both models: a swap may bring either against this sample.
-        others = np.sort(np.concatenate([first[~rows], second[~rows]]))
-        result[rows] = sign * (_twice_below(others, second[rows]) - _twice_below(others, first[rows])) / (4 * pairs)
+        others = one + other
+        result[rows] = sign * (others[second[rows]] - others[first[rows]]) / (4 * pairs)
     return (aucs[0], aucs[1]), result
 
 
@@ -377,7 +393,7 @@ def compare_auc(
     second: Sequence[np.ndarray],
     labels: np.ndarray,
     *,
-    level: float = 0.95,
+    ci: float = 0.95,
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> AUCComparison:
@@ -387,7 +403,7 @@ def compare_auc(
         first: The first model's scores as consecutive blocks of rows, one column per class.
         second: The second model's scores.
         labels: As in :func:`auc_intervals`.
-        level: Confidence level of the intervals of the differences.
+        ci: Confidence level of the intervals of the differences.
         permutations: How many times the models are swapped.
         seed: Of the permutations.
 
@@ -396,15 +412,15 @@ def compare_auc(
         >>> print(compare_auc([first], [second], np.array([[0], [0], [1], [1]])))
         macro AUC +1.0000 [+0.0000, +1.0000], p = 0.11
     """
-    check_ci(level)
+    check_ci(ci)
     swaps = auc_swaps(first, second, labels)
     means, classes = swaps.permuted(permutations=permutations, seed=seed)
     difference = swaps.second - swaps.first
     macro_first, macro_second = (float(mean_of_defined(part)) for part in (swaps.first, swaps.second))
-    each = family_tests(difference, classes, ci=level)
-    macro = family_tests(np.array([macro_second - macro_first]), means[:, None], ci=level)
+    each = family_tests(difference, classes, ci=ci)
+    macro = family_tests(np.array([macro_second - macro_first]), means[:, None], ci=ci)
     return AUCComparison(
-        level=level,
+        ci=ci,
         first=swaps.first,
         second=swaps.second,
         difference=Interval(difference, each.low, each.high, np.where(np.isnan(difference), UNDEFINED, "")),

@@ -19,6 +19,7 @@ from mm_metrics_plugin.io.tally import Tally
 from mm_metrics_plugin.io.values import score_precision, to_array, written_bytes
 
 SINGLE_LABEL, MULTI_LABEL = TASKS = ("single-label", "multi-label")
+ROWS_AT_ONCE = 1024  # looked at together, so that a check of the scores takes little memory beside them
 SUM_TOLERANCE = 0.01  # softmax in half precision sums to 1 within this
 
 
@@ -145,11 +146,13 @@ def classification_from_samples(
     if most_bytes is not None and sum(written_bytes(row) for row in rows) > most_bytes:
         raise ResultFileError(f"{source}: holds more scores than a file of this size can")
     scores = np.asarray(np.stack(rows))
-    finite = np.isfinite(scores).all(axis=1)
-    if not finite.all():
-        number = int(np.argmin(finite))
-        bad = int(np.argmin(np.isfinite(scores[number])))
-        raise _error(source, number, "pred_score", "must be finite", f"{scores[number, bad]} at index {bad}")
+    for start in range(0, len(scores), ROWS_AT_ONCE):
+        finite = np.isfinite(scores[start : start + ROWS_AT_ONCE])
+        if finite.all():
+            continue
+        place, bad = (int(where[0]) for where in np.nonzero(~finite))
+        found = f"{scores[start + place, bad]} at index {bad}"
+        raise _error(source, start + place, "pred_score", "must be finite", found)
 
     true = _true_labels(content, classes, source)
     predicted = None

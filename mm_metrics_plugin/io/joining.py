@@ -152,7 +152,7 @@ def _places(truth: GroundTruth, results: DetectionResults, allow_missing: bool) 
         missing = [truth.image_ids[at] for at in absent]
         raise ResultFileError(
             f"{results.source}: no results for {listing('image', missing)} of {truth.source} "
-            f"(missing images can be allowed, as without detections)"
+            f"(--allow-missing or allow_missing=True takes them as without detections)"
         )
     return place, len(absent)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 
 from mm_metrics_plugin.io.budget import MemoryBudget
+from mm_metrics_plugin.io.reading import LARGE, Content, release
 
 Names = Mapping[Tuple[str, str], "StandIn"]
 
@@ -23,6 +24,8 @@ LONGEST_SHORT_TEXT = 64  # text up to this length may be used again at no cost
 LONGEST_LINE = 4096  # of a number or name written as text
 MOST_ODD_KEYS = 20_000  # keys that are not text: their hashes can be made to collide, which costs the square of this
 LONGEST_TUPLE_KEY = 8
+NEAR = 4  # memo slots: text, its encoding, and both as arguments
+SPENT = object()  # in the memo, in place of text that has become bytes
 
 
 class Damaged(Exception):
@@ -72,7 +75,7 @@ class Machine:
     """Stack, memo, names and budget of the reading of one pickle; the opcodes move it.
 
     Args:
-        data (bytes): The file.
+        data (bytes or mmap): The file. What was read of it is given back, so it is read once.
         names (Mapping): The only (module, name) pairs that are known, each with its stand-in.
         source (str): How messages name the file.
         persistent (callable, optional): Answers persistent ids; without it they are refused.
@@ -90,6 +93,7 @@ class Machine:
         "outer",
         "persistent",
         "recalled",
+        "released",
         "source",
         "stack",
         "start",
@@ -97,7 +101,7 @@ class Machine:
 
     def __init__(
         self,
-        data: bytes,
+        data: Content,
         names: Names,
         source: str,
         persistent: Optional[Callable[[Any], Any]] = None,
@@ -108,6 +112,7 @@ class Machine:
         self.source = source
         self.persistent = persistent
         self.start = 0
+        self.released = 0  # where the memory of the data that is left begins
         self.stack: List[Any] = []
         self.outer: List[List[Any]] = []  # the stacks below each open mark
         self.memo: List[Any] = []
@@ -123,6 +128,8 @@ class Machine:
         end = at + length
         if not at <= end <= len(self.data):
             raise Damaged(f"{length} bytes are announced and {len(self.data) - at} are left in the file")
+        if at - self.released >= LARGE:
+            self.released = release(self.data, self.released, at)
         return self.data[at:end]
 
     def line(self, at: int, longest: int = LONGEST_LINE) -> Tuple[bytes, int]:
@@ -147,6 +154,8 @@ class Machine:
         value = self.memo[index]
         kind = type(value)
         if kind is not StandIn and (kind is not str or len(value) > LONGEST_SHORT_TEXT):
+            if value is SPENT:
+                raise Damaged("text is used again after it became bytes")
             if isinstance(value, InMaking):
                 value = value.built
                 if value is None:
@@ -155,6 +164,13 @@ class Machine:
                 self.charge(RECALL_COST)
                 self.recalled[id(value)] = None
         self.stack.append(value)
+
+    def forget(self, text: str) -> None:
+        """Forget text that has become bytes, which no pickler uses again, and the arguments it stands in."""
+        for index in range(max(0, len(self.memo) - NEAR), len(self.memo)):
+            value = self.memo[index]
+            if value is text or (type(value) is tuple and len(value) == 2 and value[0] is text):
+                self.memo[index] = SPENT
 
     def remember(self, index: int) -> None:
         """Remember the value on top."""

@@ -48,6 +48,7 @@ class DetectionResults:
         num_classes (int, optional): Number of classes, where the file tells.
         truth (GroundTruth, optional): The ground truth inside the file, if it is there.
         file_size (int, optional): In bytes; None if the content comes from no file.
+        masks (int): Detections that have a mask, which is not read.
     """
 
     source: str
@@ -62,6 +63,7 @@ class DetectionResults:
     num_classes: Optional[int] = None
     truth: Optional[GroundTruth] = None
     file_size: Optional[int] = None
+    masks: int = 0
 
 
 def read_results(path: PathLike, *, trust: bool = False) -> DetectionResults:
@@ -165,6 +167,7 @@ class _Images:
             image_names=names,
             image_sizes=sizes,
             truth=truth,
+            masks=sum(len(one["bboxes"]) for one in (image["pred_instances"] for image in images) if _has_masks(one)),
         )
 
     def _instances(self, key: str, fields: Sequence[str], optional: bool = False) -> Dict[str, np.ndarray]:
@@ -282,6 +285,10 @@ class _Images:
         return GroundTruths(np.repeat(np.arange(len(lists)), list(map(len, lists))), boxes, labels, crowd=crowd)
 
 
+def _has_masks(instances: Dict[str, Any]) -> bool:
+    return instances.get("masks") is not None
+
+
 def _is_set(row: Dict[str, Any], flag: str) -> bool:
     value = row.get(flag)
     return isinstance(value, (int, np.integer, np.bool_)) and bool(value)
@@ -351,7 +358,13 @@ def _read_mmdet_2(content: List[Any], source: str, most_boxes: Optional[int]) ->
         image_names=("",) * len(per_image),
         image_sizes=np.zeros((len(per_image), 2), np.int64),
         num_classes=num_classes,
+        masks=sum(map(len, chain.from_iterable(image[0] for image in content if _is_pair(image)))),
     )
+
+
+def _is_pair(image: Any) -> bool:
+    """Whether mmdet 2 wrote masks beside the boxes of an image."""
+    return type(image) is tuple and len(image) > 1
 
 
 def _read_coco(content: Any, source: str) -> DetectionResults:
@@ -376,6 +389,7 @@ def _read_coco(content: Any, source: str) -> DetectionResults:
         image_names=("",) * len(image_ids),
         image_sizes=np.zeros((len(image_ids), 2), np.int64),
         category_ids=tuple(category_ids),
+        masks=sum(one.get("segmentation") is not None for one in content),
     )
 
 

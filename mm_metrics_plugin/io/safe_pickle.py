@@ -16,10 +16,11 @@ from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.budget import OverBudget
 from mm_metrics_plugin.io.pickle_machine import Damaged, Machine, StandIn
 from mm_metrics_plugin.io.pickle_opcodes import run
-from mm_metrics_plugin.io.reading import PathLike, read_bytes
+from mm_metrics_plugin.io.reading import Content, PathLike, read_content
 from mm_metrics_plugin.io.stand_ins import NAMES
 
 DEEPEST = 64
+PROTO = b"\x80"  # begins every pickle but those of protocols 0 and 1
 REFERENCE_COST = 32  # bytes that readers need for each array in a list
 _NUMBERS = frozenset((int, float, bool, type(None)))
 _LEAVES = (complex, set, frozenset)
@@ -51,15 +52,15 @@ def read_pickle(path: PathLike, *, trust: bool = False) -> Any:
         ...     read_pickle(path)
         [{'img_id': 7}]
     """
-    data, name = read_bytes(path), Path(path).name
+    data, name = read_content(path), Path(path).name
     return _run(data, name) if trust else loads(data, name)
 
 
-def loads(data: bytes, source: str = "pickle") -> Any:
+def loads(data: Content, source: str = "pickle") -> Any:
     r"""Like :func:`read_pickle`, for bytes already in memory.
 
     Args:
-        data (bytes): The whole pickle.
+        data (bytes or mmap): The whole pickle.
         source (str): How messages name it.
 
     Examples:
@@ -70,15 +71,27 @@ def loads(data: bytes, source: str = "pickle") -> Any:
         Traceback (most recent call last):
         mm_metrics_plugin.exceptions.UnsafePickleError: pickle: it asks for os.system, at byte 0; ...
     """
+    if not len(data):
+        raise ResultFileError(f"{source}: not a result file: it is empty and ends at byte 0 (expected a pickle)")
     if data[:4] == b"PK\x03\x04":
         raise ResultFileError(
-            f"{source}: is a zip archive by its byte 0, such as torch.save writes (expected a pickle)"
+            f"{source}: not a result file: it is a zip archive by its byte 0, as of torch.save (expected a pickle)"
         )
     if data[:1] in (b"[", b"{"):
-        raise ResultFileError(f"{source}: looks like JSON by its byte 0 (expected a pickle)")
+        raise ResultFileError(f"{source}: not a result file: it looks like JSON by its byte 0 (expected a pickle)")
     machine = Machine(data, NAMES, source)
     with _collector_paused():
-        value, end = run(machine)
+        try:
+            value, end = run(machine)
+        except UnsafePickleError:
+            raise
+        except ResultFileError as error:
+            if data[:1] == PROTO or machine.memo:
+                raise
+            reason = str(error)[len(source) + 2 :]
+            raise ResultFileError(
+                f"{source}: not a result file: it does not begin as a pickle does ({reason})"
+            ) from None
         if end != len(data):
             raise ResultFileError(f"{source}: {len(data) - end} bytes follow the end of the pickle, at byte {end}")
         try:
@@ -177,7 +190,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _run(data: bytes, source: str) -> Any:
+def _run(data: Content, source: str) -> Any:
     warnings.warn(f"{source}: read with plain pickle on request; it may run anything that was put in it", stacklevel=3)
     try:
         return pickle.loads(data)

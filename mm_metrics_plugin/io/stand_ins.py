@@ -12,6 +12,7 @@ import numpy as np
 
 from mm_metrics_plugin.io.pickle_machine import (
     CONTAINER_COST,
+    LONGEST_SHORT_TEXT,
     SET_COST,
     Damaged,
     Forbidden,
@@ -39,6 +40,8 @@ def _encode(machine: Machine, text: Any, encoding: Any) -> bytes:
     if type(text) is not str or encoding != "latin1":
         raise Forbidden("it calls _codecs.encode for something else than bytes")
     machine.charge(len(text))
+    if len(text) > LONGEST_SHORT_TEXT:  # half of the memory that the scores of a classifier take
+        machine.forget(text)
     return text.encode("latin1")
 
 

@@ -144,7 +144,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             ``'error'`` raises.
         classwise: Also one key a class.
         slide_steps: Also ``batch_auc``, the exact AUC of the last this many batches (of every process; 0: of all).
-        ci: Also the ends of confidence intervals of this level, such as 0.95: score intervals with DeLong's variance.
+        ci: Also the ends of confidence intervals of this ci, such as 0.95: score intervals with DeLong's variance.
             Goes with the exact ROC AUC of one class against the rest, ``average='macro'`` or None.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'single-label'`` by default.
@@ -258,7 +258,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         ends = (np.nan, np.nan)
         if isinstance(state, ScoreState) and len(state.labels):
             labels: np.ndarray = state.labels.to_array()  # type: ignore[assignment]
-            found = auc_intervals(state.scores.blocks, labels, level=self.ci)  # type: ignore[arg-type]
+            found = auc_intervals(state.scores.blocks, labels, ci=self.ci)  # type: ignore[arg-type]
             low, high = found.per_class.low, found.per_class.high
             if self.absent == "skip" or result.classes_averaged == len(result.support):
                 ends = (found.macro.low, found.macro.high)

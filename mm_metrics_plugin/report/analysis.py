@@ -22,6 +22,7 @@ KINDS = {
     "missed": "object neither found nor confused",
 }
 FIGURES = {
+    "accuracy": "accuracy",
     "mAP": "mAP",
     "mAP_50": "mAP_50",
     "mean_precision": "macro precision",
@@ -214,7 +215,7 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
             f"specificity with a sensitivity of at least {settings['at_sensitivity']:g}; chosen on the data they are "
             "judged by, so optimistic",
         ]
-        header = ["class", "KS", "threshold", "sensitivity", "threshold", "specificity", "threshold"]
+        header = ["class", "KS", "KS thr", "sensitivity", "sensitivity thr", "specificity", "specificity thr"]
         sections.append(Section("Thresholds", lines, (header, _rows(columns))))
     if report.calibration is not None:
         lines = [
@@ -225,12 +226,12 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
         sections.append(Section("Calibration", lines, (["", "value"], rows)))
     if report.auc_intervals is not None:
         found = report.auc_intervals
-        header = ["class", "AUC", f"{100 * found.level:g} % CI"]
+        header = ["class", "AUC", f"{100 * found.ci:g} % CI"]
         each = zip(report.classes, *(getattr(found.per_class, end).tolist() for end in ("value", "low", "high")))
         rows = [[name, value, span(low, high)] for name, value, low, high in each]
         rows.append(["mean", found.macro.value, span(found.macro.low, found.macro.high)])
         lines = [
-            f"confidence level {100 * found.level:g} %; score intervals with DeLong's variance, raised towards that of "
+            f"confidence level {100 * found.ci:g} %; score intervals with DeLong's variance, raised towards that of "
             "the exponential model",
         ]
         sections.append(Section("Confidence intervals of the AUC", lines, (header, rows)))

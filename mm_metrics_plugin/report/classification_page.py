@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.curves import ClassificationCurves
     from mm_metrics_plugin.functional.sample_cells import SampleCells
 
-COLUMNS = ("samples", "predicted", "tp", "fp", "fn", "precision", "recall", "f1", "auc")
+COLUMNS = ("samples", "predicted", "tp", "fp", "fn", "precision", "recall", "f1", "auc", "average_precision")
 CALIBRATION = (
     ("ece", "Expected error (ECE)", "How far, on average, its confidence is from how often it is right."),
     ("mce", "Greatest error (MCE)", "The same where it is worst: in one of the bins of the chart."),
@@ -64,7 +64,7 @@ def _rounded(scores: np.ndarray) -> np.ndarray:
 
 def page_context(report: ClassificationReport) -> Dict[str, Any]:
     """What the template names."""
-    sections = [one for one in classification_sections(report) if one.heading != "calibration"]
+    sections = [one for one in classification_sections(report) if one.heading != "Calibration"]
     columns = {name: np.asarray(report.columns[name]).tolist() for name in COLUMNS}
     rows = zip(*columns.values())
     return {
@@ -88,8 +88,6 @@ def _cards(report: ClassificationReport) -> List[Dict[str, Any]]:
     """The headline numbers with their confidence intervals, and what each says in plain words."""
     single = report.matrix is not None
     found = {} if report.intervals is None else dict(report.intervals.overall)
-    if single and "micro_recall" in found:  # every sample decided once: they are one number
-        found["accuracy"] = found["micro_recall"]
     if report.auc_intervals is not None:
         found["auc"] = report.auc_intervals.macro
     said = {

@@ -52,7 +52,7 @@ def points(value: float, *, sign: bool = False) -> str:
     return text if float(text) else ("±0.0" if sign else "0.0")
 
 
-def p_text(value: float, *, level: float = 0.95) -> str:
+def p_text(value: float, *, ci: float = 0.95) -> str:
     """A p-value with as many digits as are of use, and as are needed to see whether it is significant.
 
     Example:
@@ -65,7 +65,7 @@ def p_text(value: float, *, level: float = 0.95) -> str:
         return "< 0.001"
     for digits in range(3 if value < 0.1 else 2, 9):
         text = f"{value:.{digits}f}"
-        if bool(significant(float(text), ci=level)) == bool(significant(value, ci=level)):
+        if bool(significant(float(text), ci=ci)) == bool(significant(value, ci=ci)):
             break
     return text
 
@@ -90,7 +90,7 @@ def interval_text(low: float, high: float, *, joined: str = "[{}, {}]", sign: bo
     return joined.format(*texts)
 
 
-def difference_sentence(row: DifferenceRow, second: str, *, level: float = 0.95) -> str:
+def difference_sentence(row: DifferenceRow, second: str, *, ci: float = 0.95) -> str:
     """A difference as a sentence.
 
     Example:
@@ -100,7 +100,7 @@ def difference_sentence(row: DifferenceRow, second: str, *, level: float = 0.95)
         >>> difference_sentence(row, "b.pkl")
         'mAP_50 +1.2 [0.4, 2.0], p = 0.003: b.pkl is better'
     """
-    p_value = p_text(row.p_value, level=level)
+    p_value = p_text(row.p_value, ci=ci)
     return (
         f"{NAMES.get(row.metric, row.metric)} {points(row.difference, sign=True)} {interval_text(row.low, row.high)}, "
         f"p {'' if p_value.startswith('<') else '= '}{p_value}: {WORDS[row.verdict].format(second=second)}"
@@ -110,8 +110,9 @@ def difference_sentence(row: DifferenceRow, second: str, *, level: float = 0.95)
 def comparison_sections(report: ComparisonReport) -> List[Section]:
     """What the terminal and the Markdown file show."""
     settings = report.settings
-    level = settings["ci"]
-    lines = [f"{report.images:,} images, the same for all runs; differences in percentage points"]
+    ci = settings["ci"]
+    what = "images" if report.kind == "detection" else "samples"
+    lines = [f"{report.images:,} {what}, the same for all runs; differences in percentage points"]
     if report.kind == "detection":
         lines.append(f"precision, recall and F1 at score >= {settings['score_thr']:g}, IoU >= {settings['iou_thr']:g}")
         lines.append(f"AP uses at most {settings['max_dets']} detections per class and image (max_dets)")
@@ -120,8 +121,8 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
     lines += class_order_lines(report.inputs)
     lines += joined_by_lines(report.inputs.get("runs", ()), "image" if report.kind == "detection" else "sample")
     lines += [
-        f"paired permutation test ({settings['permutations']:,} permutations), significance level {1 - level:.3g}",
-        f"p-values and {100 * level:g} % confidence intervals are adjusted for the number of rows of their table: a "
+        f"paired permutation test ({settings['permutations']:,} permutations), significance level {1 - ci:.3g}",
+        f"p-values and {100 * ci:g} % confidence intervals are adjusted for the number of rows of their table: a "
         "difference is significant exactly where its interval does not contain 0",
     ]
     names = {printable(name): "" for versus in report.versus for name in (versus.first, versus.second)}
@@ -153,11 +154,11 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
     rows = versus.rows(report.classes)
     overall = [row for row in rows if row.class_name is None]
     overall.sort(key=lambda row: list(NAMES).index(row.metric) if row.metric in NAMES else len(NAMES))
-    level = report.settings["ci"]
+    ci = report.settings["ci"]
     found = [row for row in overall if row.verdict in SIGNIFICANT]
-    words = [difference_sentence(row, second, level=level) for row in found] or ["no significant difference"]
-    header = ["", first, second, "difference", f"{100 * level:g} % CI", "p", "verdict"]
-    table = header, [_cells(row, NAMES.get(row.metric, row.metric), second, level) for row in overall]
+    words = [difference_sentence(row, second, ci=ci) for row in found] or ["no significant difference"]
+    header = ["", first, second, "difference", f"{100 * ci:g} % CI", "p", "verdict"]
+    table = header, [_cells(row, NAMES.get(row.metric, row.metric), second, ci) for row in overall]
     sections = [Section(f"Comparison: {second} against {first}", words, table)]
     for metric in SHOWN_PER_CLASS:
         mine = [row for row in rows if row.class_name is not None and row.metric == metric]
@@ -165,26 +166,30 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
             continue
         if len(mine) > MOST_ROWS:
             mine = sorted(mine, key=lambda row: (row.p_value != row.p_value, row.p_value))[:MOST_ROWS]
-        table = [metric, *header[1:]], [_cells(row, row.class_name, second, level) for row in mine]
+        table = [metric, *header[1:]], [_cells(row, row.class_name, second, ci) for row in mine]
         title = {"auc": "AUC", "f1": "F1"}.get(metric, metric)
         sections.append(Section(f"{title} per class, adjusted for the number of classes", (), table))
-    if versus.changed:
+    if versus.changed_classes:
+        rows_of_classes = [[printable(name), *classes.values()] for _, name, classes in versus.changed_entries()]
+        title = f"Samples that {first} and {second} decide differently"
+        sections.append(Section(title, (), (["sample", "true class", first, second], rows_of_classes)))
+    elif versus.changed:
         changed = [
             [printable(name), *(f"{value:+d}" if value else "0" for value in (one.tp, one.fp, one.fn))]
-            for name, one in zip(versus.image_names, versus.changed)
+            for one, name, _ in versus.changed_entries()
         ]
         sections.append(Section("Images that changed most", (), (["image", "TP", "FP", "FN"], changed)))
     return sections
 
 
-def _cells(row: DifferenceRow, name: Any, second: str, level: float) -> List[Any]:
+def _cells(row: DifferenceRow, name: Any, second: str, ci: float) -> List[Any]:
     return [
         name,
         points(row.first),
         points(row.second),
         points(row.difference, sign=True),
         interval_text(row.low, row.high),
-        p_text(row.p_value, level=level),
+        p_text(row.p_value, ci=ci),
         WORDS[row.verdict].format(second=second),
     ]
 
@@ -208,9 +213,12 @@ def difference_rows(report: ComparisonReport) -> Table:
 
 def changed_rows(report: ComparisonReport) -> Table:
     """The rows of ``changed_images.csv``."""
+    found = [(versus, *entry) for versus in report.versus for entry in versus.changed_entries()]
+    header = ["first_run", "second_run", "image", "tp", "fp", "fn"]
+    if any(classes for *_, classes in found):
+        header += ["true_class", "first_class", "second_class"]
     rows = [
-        [versus.first, versus.second, name, one.tp, one.fp, one.fn]
-        for versus in report.versus
-        for name, one in zip(versus.image_names, versus.changed)
+        [versus.first, versus.second, name, one.tp, one.fp, one.fn, *classes.values()]
+        for versus, one, name, classes in found
     ]
-    return ["first_run", "second_run", "image", "tp", "fp", "fn"], rows
+    return header, rows

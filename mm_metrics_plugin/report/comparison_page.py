@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -24,7 +24,11 @@ AGREEMENT = {
 
 
 def page_data(
-    report: ComparisonReport, *, image_names: Sequence[str], said: Sequence[Mapping[str, Any]]
+    report: ComparisonReport,
+    *,
+    image_names: Sequence[str],
+    said: Sequence[Mapping[str, Any]],
+    pictures: Optional[Mapping[int, str]] = None,
 ) -> Dict[str, Any]:
     """What the scripts of the page read.
 
@@ -33,9 +37,11 @@ def page_data(
         image_names: What images are called.
         said: Of each comparison, what both runs decided for on the images of its disagreements (``truth``, ``said``,
             ``sure``), where every image has one class; else nothing.
+        pictures: ``data:`` addresses of images by number.
     """
     return {
         "labels": report.classes,
+        "pictures": {str(image): uri for image, uri in (pictures or {}).items()},
         "versus": [
             {
                 "first": versus.first,
@@ -54,6 +60,7 @@ def _images(versus: Versus, names: Sequence[str], said: Mapping[str, Any]) -> Di
     sure = [np.round(part.astype(np.float64), 4) for part in said.get("sure", ())]
     return {
         "name": [names[image] for image in found.image.tolist()],
+        "image": found.image,
         "worse": found.worse,
         "first": found.first,
         "second": found.second,
@@ -93,19 +100,20 @@ def _figures(row: DifferenceRow, versus: Versus) -> Dict[str, Any]:
         "high": row.high,
         "interval": interval_text(row.low, row.high, joined="{} to {}", sign=True),
         "p": row.p_value,
-        "p_said": p_text(row.p_value, level=versus.comparison.ci),
+        "p_said": p_text(row.p_value, ci=versus.comparison.ci),
         "verdict": row.verdict,
         "words": WORDS[row.verdict].format(second=printable(versus.second)),
     }
 
 
-def page_context(report: ComparisonReport) -> Dict[str, Any]:
+def page_context(report: ComparisonReport, remarks: Sequence[str] = ()) -> Dict[str, Any]:
     """What the template names."""
     return {
         "title": "Comparison of runs",
         "version": __version__,
         "report": report,
         "what": "samples" if report.kind == "classification" else "images",
+        "remarks": list(remarks),
         "runs": [report.versus[0].first, *(versus.second for versus in report.versus)],
         "versus": [_versus(versus, report) for versus in report.versus],
         "files": file_entries(report.inputs, ("truth", "runs")),
@@ -136,7 +144,7 @@ def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
         "iou_thr": "least overlap (IoU)",
         "nms_iou_thr": "duplicates removed above IoU",
         "max_dets": "detections per class and image in AP (max_dets)",
-        "level": "confidence level",
+        "ci": "confidence level",
         "permutations": "permutations",
         "seed": "seed",
     }

@@ -17,7 +17,9 @@ PROTOCOLS = {
 }
 MEANS = {
     "accuracy": "accuracy",
+    "top_5_accuracy": "top-5 accuracy",
     "auc": "AUC",
+    "mean_average_precision": "mAP",
     "mean_precision": "macro precision",
     "mean_recall": "macro recall",
     "f1_of_means": "F1 of means",
@@ -45,7 +47,7 @@ CLASS_ORDERS = {
     "annotations": "labels follow the categories of the annotation file, as in mmdet's CocoDataset",
     "classes": "labels follow the given class names",
     "metainfo": "labels follow the metainfo of the config's test set",
-    "labels": "no class names are given, so classes are label numbers",
+    "labels": "no class names are given, so classes are label numbers (--classes names them)",
 }
 
 
@@ -76,6 +78,19 @@ def joined_by_lines(entries: Any, what: str) -> List[str]:
     return [f"{', '.join(files)} {have} no {ids}: {its} entries are joined by position"] if files else []
 
 
+def mask_lines(entries: Any) -> List[str]:
+    """Says so if detections have masks.
+
+    Example:
+        >>> mask_lines([{"file": "a.pkl", "masks": 1200}, {"file": "b.pkl"}])
+        ['masks: 1,200 detections have one, which is not evaluated; all numbers are of boxes']
+    """
+    entries = [entries] if isinstance(entries, Mapping) else entries
+    number = sum(one.get("masks", 0) for one in entries)
+    sentence = f"masks: {number:,} detections have one, which is not evaluated; all numbers are of boxes"
+    return [sentence] if number else []
+
+
 def opening(report: DetectionReport) -> List[str]:
     """What was read, and what was asked for."""
     settings = report.settings
@@ -84,6 +99,7 @@ def opening(report: DetectionReport) -> List[str]:
         *(tally_sentence(words, report.counts[what]) for what, words in _COUNTED.items()),
         *class_order_lines(report.inputs),
         *joined_by_lines(report.inputs.get("results", ()), "image"),
+        *mask_lines(report.inputs.get("results", ())),
         f"score threshold {settings['score_thr']:g}, IoU threshold {settings['iou_thr']:g}"
         + ("" if nms is None else f", NMS above IoU {nms:g}"),
     ]

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection_report import DetectionReport
 
 Table = Tuple[List[str], List[List[Any]]]
-TITLES = {"name": "class", "tp": "TP", "fp": "FP", "fn": "FN", "f1": "F1", "auc": "AUC"}
+TITLES = {
+    "name": "class",
+    "tp": "TP",
+    "fp": "FP",
+    "fn": "FN",
+    "f1": "F1",
+    "auc": "AUC",
+    "average_precision": "AP",
+}
 FALSE_POSITIVE_TITLES = {
     "fp_confusion": "confusion",
     "fp_confusion_matched": "confusion, matched object",
@@ -136,14 +144,26 @@ def curve_rows(analysis: DetectionAnalysis) -> Table:
 
 
 def detection_class_rows(report: DetectionReport) -> Table:
-    """The rows of ``per_class.csv``: every protocol's, one after the other."""
+    """The rows of ``per_class.csv``: every protocol's, one after the other. AP and intervals are of ``coco`` alone."""
+    more: Dict[str, Any] = {}
+    if report.analysis is not None:
+        columns = report.analysis.ap_columns()
+        more = {name: columns[name] for name in columns if name != "name"}
+        if report.analysis.intervals is not None:
+            more.update(interval_columns(report.analysis.intervals.per_class))
     header: List[str] = []
     rows: List[List[Any]] = []
     for one in report.protocols:
-        _, body = class_table(one.columns)
-        header = ["protocol", *one.columns]
-        rows += [[one.protocol, *row] for row in body]
+        own = more if one.protocol == "coco" else {name: [""] * len(report.classes) for name in more}
+        columns = {**one.columns, **own}
+        header = ["protocol", *columns]
+        rows += [[one.protocol, *row] for row in class_table(columns)[1]]
     return header, rows
+
+
+def interval_columns(figures: Mapping[str, Any]) -> Dict[str, Any]:
+    """The ends of the confidence intervals of each class, by the name of the column."""
+    return {f"{name}_{end}": getattr(one, end) for name, one in figures.items() for end in ("low", "high")}
 
 
 def detection_matrix_rows(report: DetectionReport) -> Table:
@@ -157,8 +177,13 @@ def detection_matrix_rows(report: DetectionReport) -> Table:
 
 
 def classification_class_rows(report: ClassificationReport) -> Table:
-    """The rows of ``per_class.csv``."""
-    return list(report.columns), class_table(report.columns)[1]
+    """The rows of ``per_class.csv``, with confidence intervals if they were asked for."""
+    columns = report.columns
+    if report.intervals is not None:
+        columns.update(interval_columns(report.intervals.per_class))
+    if report.auc_intervals is not None:
+        columns.update(interval_columns({"auc": report.auc_intervals.per_class}))
+    return list(columns), class_table(columns)[1]
 
 
 def classification_matrix_rows(report: ClassificationReport) -> Table:

@@ -136,7 +136,7 @@ class CountState(State):
     counts: np.ndarray
     NAMES = (*BatchCounts._fields, "detections_suppressed")
 
-    def update(self, counts: BatchCounts, suppressed: int) -> CountState:  # type: ignore[override]
+    def update(self, counts: BatchCounts, suppressed: int) -> CountState:
         """Adds the counts of some images."""
         self.add("counts", np.array([*counts, suppressed], dtype=np.int64))
         return self
@@ -175,9 +175,7 @@ class MatchState(State):
         self.reductions = dict.fromkeys((*_IMAGES, *_AP_COLUMNS, *more), CONCAT)
         super().__init__()
 
-    def update(  # type: ignore[override]
-        self, table: MatchTable, order: np.ndarray, texts: Optional[np.ndarray] = None
-    ) -> MatchState:
+    def update(self, table: MatchTable, order: np.ndarray, texts: Optional[np.ndarray] = None) -> MatchState:
         """Adds the rows of some images.
 
         Args:
@@ -200,7 +198,7 @@ class MatchState(State):
 
     def renumbered(self, places: np.ndarray) -> MatchState:
         """The same rows with ``places[position]`` for the key and the position of every image."""
-        arrays = self.arrays()
+        arrays: Dict[str, Any] = self.arrays()
         for name in ("image", "gt_image", "images"):
             if arrays[name] is not None:
                 arrays[name] = places[arrays[name]].astype(arrays[name].dtype)
@@ -220,7 +218,7 @@ class MatchState(State):
         for name, array in arrays.items():
             if name in _IMAGES:
                 continue
-            like = getattr(expected if hasattr(expected, name) else expected.details, name)  # type: ignore[union-attr]
+            like: Any = getattr(expected if hasattr(expected, name) else expected.details, name)  # type: ignore[union-attr]
             length = gt_rows if name.startswith("gt_") and name != "gt_index" else rows
             if (name != "score" and array.dtype != like.dtype) or array.shape != (length, *like.shape[1:]):
                 raise ValueError(f"{name!a} must be {like.dtype} of shape {(length, *like.shape[1:])}")
@@ -311,7 +309,7 @@ class ExampleState(State):
         self.worst_images = worst_images
         super().__init__()
 
-    def update(self, examples: Examples, order: np.ndarray) -> ExampleState:  # type: ignore[override]
+    def update(self, examples: Examples, order: np.ndarray) -> ExampleState:
         """Adds examples of some images whose places are ``order[:, 1]``, and keeps the worst of all."""
         position = order[:, 1].astype(np.int32)
         for group, columns in examples._asdict().items():
@@ -407,9 +405,7 @@ class DetectionState(StateGroup):
             members["examples"] = ExampleState(len(settings.matching), worst_images)
         super().__init__(**members)
 
-    def update(  # type: ignore[override]
-        self, batch: DetectionBatch, order: Sequence[Any], texts: Optional[np.ndarray] = None
-    ) -> DetectionState:
+    def update(self, batch: DetectionBatch, order: Any, texts: Optional[np.ndarray] = None) -> DetectionState:
         """Matches the images, block by block, and adds what came of it.
 
         Args:

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.report.comparison import points
@@ -194,6 +195,25 @@ def test_it_fits_every_width_by_day_and_night(opened, folder, tmp_path, scheme):
         until(page, "() => document.documentElement.scrollWidth <= innerWidth")
         page.screenshot(path=tmp_path / f"{width}.png", full_page=True)
         assert (tmp_path / f"{width}.png").stat().st_size > 50_000
+
+
+def test_images_are_shown_beside_their_names(opened, folder, tmp_path):
+    pictures = tmp_path / "images"
+    pictures.mkdir()
+    listed = json.loads((folder / "out" / "comparison.json").read_text())["comparisons"][0]["changed_images"]
+    for entry in listed[:3]:
+        Image.new("RGB", (64, 48), (200, 30, 30)).save(pictures / str(entry["image"]))
+    names = ["truth.json", "good.pkl", RUN]
+    arguments = [*(str(folder / name) for name in names), str(tmp_path / "out"), "--images", str(pictures)]
+    assert main(["compare", *arguments, "--quiet", "--html", *QUICK]) == 0
+    page = opened(tmp_path / "out" / "report.html")
+    shown = set()
+    for choice in ("worse", "better"):
+        page.locator(f'#which-0 input[value="{choice}"]').check(force=True)
+        shown |= set(page.locator("#images-0 th:has(img)").all_inner_texts())
+    assert shown <= {str(entry["image"]) for entry in listed[:3]} and shown
+    assert page.evaluate("() => [...document.images].every((one) => one.src.startsWith('data:image/jpeg;base64,'))")
+    assert "of the pictures were not found" in page.locator("#versus-0").inner_text()
 
 
 def test_classifiers_show_what_each_run_said(opened, tmp_path):

@@ -10,7 +10,14 @@ import re
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    confusion_matrix,
+    precision_recall_fscore_support,
+    roc_auc_score,
+    top_k_accuracy_score,
+)
 
 from mm_metrics_plugin import MultiLabelAUC, MultiLabelPRF, SingleLabelAUC, SingleLabelPRF
 from mm_metrics_plugin.cli import main
@@ -44,6 +51,72 @@ def test_numbers_are_those_of_scikit_learn(written):
     macro = precision_recall_fscore_support(labels, decided, average="macro")
     found = [report[key] for key in ("mean_precision", "mean_recall", "macro_f1")]
     assert found == pytest.approx(list(macro[:3]), abs=1e-15)
+
+
+def test_top_k_and_average_precision_are_those_of_scikit_learn(tmp_path):
+    content = files.samples(200, classes=9, seed=3)
+    labels = np.array([one["gt_label"][0] for one in content])
+    scores = np.stack([one["pred_score"] for one in content])
+    path = files.write_pickle(tmp_path / "results.pkl", content)
+    report = json.loads(files.printed("classification", path, "--format", "json"))
+    for k in (1, 5):
+        assert report["top_k"][str(k)] == pytest.approx(top_k_accuracy_score(labels, scores, k=k))
+    assert report["top_5_accuracy"] == report["top_k"]["5"] and report["accuracy"] == report["top_k"]["1"]
+    expected = [average_precision_score(labels == label, scores[:, label]) for label in range(9)]
+    assert [row["average_precision"] for row in report["per_class"]] == pytest.approx(expected)
+    assert report["mean_average_precision"] == pytest.approx(np.mean(expected))
+    text = files.printed("classification", path)
+    assert "top-5 accuracy" in text and "mAP" in text
+    few = json.loads(files.printed("classification", write_samples(tmp_path), "--format", "json"))
+    assert list(few["top_k"]) == ["1"]  # among 3 classes the 5 best are no news
+
+
+def write_samples(folder):
+    return files.write_pickle(folder / "few.pkl", files.samples())
+
+
+def test_accuracy_has_a_confidence_interval(tmp_path):
+    path = files.write_pickle(tmp_path / "results.pkl", files.samples(400))
+    found = json.loads(files.printed("classification", path, "--ci", "0.95", "--format", "json"))
+    one = found["intervals"]["overall"]["accuracy"]
+    assert one["value"] == found["accuracy"] and one["low"] < found["accuracy"] < one["high"]
+    # statsmodels' and everybody's Wilson interval, but for the t quantile
+    share, number, z = found["accuracy"], 400, 1.96
+    middle = (share + z * z / (2 * number)) / (1 + z * z / number)
+    half = z / (1 + z * z / number) * np.sqrt(share * (1 - share) / number + z * z / (4 * number**2))
+    assert [one["low"], one["high"]] == pytest.approx([middle - half, middle + half], abs=1e-3)
+    several = json.loads(
+        files.printed("classification", path, "--ci", "0.95", "--task", "multi-label", "--format", "json")
+    )
+    assert several["intervals"]["overall"]["accuracy"]["value"] == pytest.approx(several["accuracy"])
+    text = files.printed("classification", path, "--ci", "0.95")
+    assert re.search(r"accuracy +\d\.\d+ +\[", text)
+
+
+def test_the_table_per_class_has_the_intervals(tmp_path):
+    path = files.write_pickle(tmp_path / "results.pkl", files.samples(200))
+    files.printed("classification", path, tmp_path / "out", "--ci", "0.9")
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    with open(tmp_path / "out" / "per_class.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    of_classes = {"f1": report["intervals"]["per_class"]["f1"], "auc": report["auc_intervals"]["per_class"]}
+    for name, figures in of_classes.items():
+        for end in ("low", "high"):
+            assert [float(row[f"{name}_{end}"]) for row in rows] == figures[end]
+
+
+def test_every_column_of_a_table_has_a_name_of_its_own(tmp_path):
+    path = files.write_pickle(tmp_path / "results.pkl", files.samples())
+    for line in files.printed("classification", path, "--ci", "0.95", "--format", "md").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| class"):
+            assert len(set(cells)) == len(cells), line
+
+
+def test_without_class_names_the_report_says_how_to_give_them(tmp_path):
+    path = files.write_pickle(tmp_path / "results.pkl", files.samples())
+    assert "label numbers (--classes names them)" in files.printed("classification", path)
+    assert "--classes" not in files.printed("classification", path, "--classes", ",".join(NAMES))
 
 
 def tensors(content):

@@ -284,6 +284,56 @@ def blurred(samples, seed=3):
     ]
 
 
+def two_classifiers(folder, wrong=(2, 5)):
+    """Four classes, eight samples; the second run decides some of them differently."""
+    runs = []
+    for name, moved in (("old.pkl", ()), ("new.pkl", wrong)):
+        content = []
+        for at in range(8):
+            scores = np.full(4, 0.1, dtype=np.float32)
+            scores[(at + (at in moved)) % 4] = 0.7
+            content.append({"pred_score": scores, "gt_label": np.array([at % 4]), "img_path": f"data/val/{at}.png"})
+        runs.append(files.write_pickle(folder / name, content))
+    return runs
+
+
+def test_classifiers_need_no_ground_truth_argument(tmp_path, capsys):
+    runs = two_classifiers(tmp_path)
+    short = report_of(*runs, *QUICK)
+    assert short == report_of("-", *runs, *QUICK)
+    assert short["kind"] == "classification"
+    with pytest.raises(SystemExit):
+        main(["compare", str(runs[0])])
+    third = files.write_pickle(tmp_path / "third.pkl", [])
+    assert main(["compare", str(runs[0]), str(third), str(runs[1])]) == 2
+    assert "third.pkl" in capsys.readouterr().err
+
+
+def test_detectors_without_ground_truth_are_told_to_give_it(folder, capsys):
+    assert main(["compare", str(folder / "good.pkl"), str(folder / "worse.pkl")]) == 2
+    assert "good.pkl: holds no ground truth; give the annotation file as TRUTH" in capsys.readouterr().err
+
+
+def test_samples_that_changed_have_their_old_and_new_class(tmp_path):
+    runs = two_classifiers(tmp_path)
+    options = ("--classes", "ant,bee,cat,dog", *QUICK)
+    text = files.printed("compare", *runs, tmp_path / "out", *options)
+    expected = [["data/val/2.png", "cat", "cat", "dog"], ["data/val/5.png", "bee", "bee", "cat"]]
+    shown = text.split("decide differently")[1].splitlines()
+    assert [line.split() for line in shown if "data/val" in line] == expected
+    report = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    keys = ("image", "true_class", "first_class", "second_class")
+    assert [[one[key] for key in keys] for one in report["comparisons"][0]["changed_images"]] == expected
+    with open(tmp_path / "out" / "changed_images.csv", newline="") as file:
+        assert [[row[key] for key in keys] for row in csv.DictReader(file)] == expected
+
+
+def test_no_sample_is_listed_that_did_not_change(tmp_path):
+    runs = two_classifiers(tmp_path, wrong=())
+    text = files.printed("compare", *runs, *QUICK)
+    assert "decide differently" not in text and "changed most" not in text and "data/val" not in text
+
+
 def test_classifiers_are_joined_by_name(tmp_path):
     from sklearn.metrics import roc_auc_score
 

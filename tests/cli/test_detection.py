@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib import image as pictures
 
+from mm_metrics_plugin.cli import main
 from tests.cli import files
 from tests.cli.files import CLASSES, command, pair, succeeded
 
@@ -278,6 +279,54 @@ def test_no_detections_and_no_objects_at_all(tmp_path):
         report = strict((tmp_path / name / "report.json").read_text())
         assert report["protocols"]["coco"]["micro"]["f1"] in (None, 0.0)
         assert (tmp_path / name / "confusion_matrix.png").stat().st_size > 5_000
+
+
+def test_missing_images_name_the_option_that_allows_them(tmp_path, capsys):
+    made = files.problem(8)
+    truth = files.write_json(tmp_path / "truth.json", files.truth_of(made))
+    content = files.results_of(made)
+    runs = [files.write_pickle(tmp_path / f"{name}.pkl", content[a:b]) for name, a, b in (("a", 0, 3), ("b", 3, 6))]
+    for given in (runs[:1], runs):
+        assert main(["detection", str(truth), *map(str, given)]) == 2
+        assert "--allow-missing" in capsys.readouterr().err
+
+
+def test_the_table_per_class_has_average_precision_and_intervals(tmp_path):
+    truth, results = pair(tmp_path)
+    files.printed("detection", truth, results, tmp_path / "out", "--ci", "0.9", "--resamples", "20")
+    report = strict((tmp_path / "out" / "report.json").read_text())
+    with open(tmp_path / "out" / "per_class.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    coco = [row for row in rows if row["protocol"] == "coco"]
+    assert [float(row["AP"]) for row in coco] == [one["AP"] for one in report["average_precision"]["per_class"]]
+    for name in ("recall", "AP_50"):
+        for end in ("low", "high"):
+            found = [float(row[f"{name}_{end}"]) if row[f"{name}_{end}"] else None for row in coco]
+            assert found == report["intervals"]["per_class"][name][end]
+    assert {row[key] for row in rows if row["protocol"] == "mmdet" for key in ("AP", "AP_low")} == {""}
+
+
+def test_masks_that_are_not_evaluated_are_counted(tmp_path):
+    made = files.problem(8)
+    truth = files.write_json(tmp_path / "truth.json", files.truth_of(made))
+    content = files.results_of(made)
+    for image in content[:3]:
+        image["pred_instances"]["masks"] = [{"size": [4, 4], "counts": "04"}] * len(image["pred_instances"]["scores"])
+    number = sum(len(image["pred_instances"]["scores"]) for image in content[:3])
+    path = files.write_pickle(tmp_path / "masks.pkl", content)
+    assert f"masks: {number} detections have one, which is not evaluated" in files.printed("detection", truth, path)
+    assert report_of(truth, path)["inputs"]["results"]["masks"] == number
+    rows = [
+        {"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5},
+        {"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5, "segmentation": {"counts": "04"}},
+    ]
+    path = files.write_json(tmp_path / "rows.json", rows)
+    assert "masks: 1 detections have one" in files.printed("detection", truth, path)
+    boxes = [[np.full((2 + at % 2, 5), 0.5, np.float32) for _ in range(4)] for at in range(8)]
+    old = [(one, [[]] * 4) if at % 2 else one for at, one in enumerate(boxes)]
+    path = files.write_pickle(tmp_path / "old.pkl", old)
+    assert "masks: 48 detections have one" in files.printed("detection", truth, path)
+    assert "masks" not in files.printed("detection", *pair(tmp_path))
 
 
 def test_allow_missing_says_so(tmp_path):

@@ -3,10 +3,12 @@
 import ast
 import contextlib
 import gc
+import io
 import os
 import pickle
 import random
 import re
+import struct
 import subprocess
 import sys
 from collections import OrderedDict
@@ -17,7 +19,7 @@ import pytest
 import torch
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
-from mm_metrics_plugin.io import safe_pickle, stand_ins
+from mm_metrics_plugin.io import reading, safe_pickle, stand_ins
 from mm_metrics_plugin.io.pickle_machine import Machine
 from mm_metrics_plugin.io.safe_pickle import loads, read_pickle
 from mm_metrics_plugin.io.values import BFloat16Array
@@ -175,6 +177,48 @@ def test_shared_objects_stay_shared(protocol):
     assert all(first is second for first, second in zip(ours[0], ours[2]))
 
 
+def test_long_bytes_may_be_used_again_but_not_the_text_they_were_written_as():
+    """Protocol 2 writes bytes as text that is encoded. The text is forgotten then: it is as large as the bytes."""
+    content = [bytes(range(256)), b"short"] * 2
+    assert loads(pickle.dumps(content, protocol=2)) == content
+    text = b"X" + struct.pack("<I", 100) + b"a" * 100 + b"q\x00"
+    encoded = b"c_codecs\nencode\n" + text + b"X\x06\x00\x00\x00latin1\x86q\x01R"
+    assert loads(b"\x80\x02]" + encoded + b"a.") == [b"a" * 100]
+    for slot in (b"h\x00", b"h\x01"):
+        with pytest.raises(ResultFileError, match="used again after it became bytes"):
+            loads(b"\x80\x02](" + encoded + slot + b"e.")
+
+
+def test_large_results_take_little_more_memory_than_twice_their_scores(tmp_path):
+    """Once as they stand in the file and once as an array. The file itself is larger than that in protocol 2."""
+    samples, classes = 8000, 1000
+    scores = torch.rand(samples, classes)
+    content = [{"pred_score": row.clone(), "gt_label": torch.tensor([at % 7])} for at, row in enumerate(scores)]
+    path = tmp_path / "results.pkl"
+    path.write_bytes(pickle.dumps(content, protocol=2))
+    del content
+    script = """
+import resource, sys
+from mm_metrics_command import load
+read = load("mm_metrics_plugin.io.classification").read_classification
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+total = float(read(sys.argv[1]).scores.sum(dtype="float64"))
+print(total, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+    total, memory = map(float, done.stdout.split())
+    assert total == pytest.approx(float(scores.sum(dtype=torch.float64)))
+    assert memory < 3.2 * scores.numel() * 4
+
+
+def test_a_file_that_becomes_shorter_while_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "results.pkl"
+    path.write_bytes(b"\x80\x04" + b"N" * reading.LARGE)
+    monkeypatch.setattr(reading, "open", lambda *arguments, **options: io.BytesIO(b"\x80\x04N"), raising=False)
+    with pytest.raises(ResultFileError, match="became shorter while it was read"):
+        read_pickle(path)
+
+
 def test_nan_bits_survive():
     data = np.array([0x7FC00001, 0xFFC12345], np.uint32).view(np.float32)
     assert loads(pickle.dumps(torch.from_numpy(data), 2)).tobytes() == data.tobytes()
@@ -295,10 +339,15 @@ def test_siblings_do_not_add_up():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"PK\x03\x04", "is a zip archive by its byte 0"),
-        (b"PK\x03\x04 and more", "is a zip archive by its byte 0"),
-        (b"[1]", "looks like JSON by its byte 0"),
-        (b'{"a": 1}', "looks like JSON by its byte 0"),
+        (b"PK\x03\x04", "not a result file: it is a zip archive"),
+        (b"PK\x03\x04 and more", "not a result file: it is a zip archive"),
+        (b"[1]", "not a result file: it looks like JSON"),
+        (b'{"a": 1}', "not a result file: it looks like JSON"),
+        (b"", "not a result file: it is empty"),
+        (b"hello world\n", "not a result file: it does not begin as a pickle does"),
+        (b"<!DOCTYPE html>", "not a result file: it does not begin as a pickle does"),
+        (b"\xff\xd8\xff\xe0 a picture", "not a result file: it does not begin as a pickle does"),
+        ("résultats".encode("utf-16"), "not a result file: it does not begin as a pickle does"),
         (b"\x80\x04K\x01." + b"abc", "3 bytes follow the end of the pickle, at byte 5"),
     ],
 )

@@ -145,6 +145,7 @@ def classification_report(problem, result, accuracy):
         result=result,
         accuracy=accuracy,
         auc=score_auc([problem.scores], problem.labels),
+        average_precision=score_auc([problem.scores], problem.labels, curve="pr"),
         thresholds=class_thresholds(problem.scores, problem.labels),
     )
 

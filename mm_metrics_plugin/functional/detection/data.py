@@ -19,8 +19,8 @@ _R = TypeVar("_R", bound="_Instances")
 class _Instances:
     """What detections and ground truths have in common: columns of equal length."""
 
-    image: np.ndarray
-    geometry: Geometry
+    image: Any
+    geometry: Any
     labels: np.ndarray
     field_prefix = ""
 
@@ -37,7 +37,7 @@ class _Instances:
     def empty(cls: Type[_R]) -> _R:
         """No instances."""
         nothing = [np.empty(0)] * (4 if issubclass(cls, Detections) else 3)
-        return cls(*nothing)  # type: ignore[call-arg]
+        return cls(*nothing)
 
     @property
     def boxes(self) -> Boxes:
@@ -146,8 +146,8 @@ class Detections(_Instances):
         (2, [0])
     """
 
-    image: np.ndarray
-    geometry: Geometry
+    image: Any
+    geometry: Any  # a Geometry; an array becomes Boxes
     scores: np.ndarray
     labels: np.ndarray
     precision: np.ndarray = None  # type: ignore[assignment]
@@ -190,8 +190,8 @@ class GroundTruths(_Instances):
         (2, 1)
     """
 
-    image: np.ndarray
-    geometry: Geometry
+    image: Any
+    geometry: Any  # a Geometry; an array becomes Boxes
     labels: np.ndarray
     crowd: np.ndarray = None  # type: ignore[assignment]
     area: Optional[np.ndarray] = None

@@ -257,16 +257,17 @@ def match_images(
             matches_of[rule] = used = coco.outcome != BELOW_THRESHOLD
             background = np.zeros((3, num_classes), dtype=np.int64)
             background[-1] = matrix[-1, :-1]  # nothing in this row overlaps a ground truth by the threshold
-            counts = [
-                np.bincount(part, minlength=num_classes) for part in (detections.labels[used], ground_truths.labels)
-            ]
-            rules[rule] = RuleCounts(matrix, background, *counts, 0, 0, duplicates)
+            num_dets = np.bincount(detections.labels[used], minlength=num_classes)
+            num_gts = np.bincount(ground_truths.labels, minlength=num_classes)
+            rules[rule] = RuleCounts(matrix, background, num_dets, num_gts, 0, 0, duplicates)
         else:
             matches = coco if rule == "coco" else match_agnostic(pairs, detections, ground_truths, **thresholds)
             rules[rule] = one_to_one_counts(matches, detections, ground_truths, num_classes)
             matches_of[rule] = matches
-    det_index = _position_in_image(detections.image, order) if table == "full" or worst_images is not None else None
-    gt_index = _position_in_image(ground_truths.image, gt_order)
+    det_index = gt_index = np.empty(0, dtype=np.int32)
+    if table == "full" or worst_images is not None:
+        det_index = _position_in_image(detections.image, order)
+        gt_index = _position_in_image(ground_truths.image, gt_order)
     examples = None
     if worst_images is not None:
         examples = collect_examples(

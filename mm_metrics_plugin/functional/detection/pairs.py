@@ -104,7 +104,7 @@ def find_pairs(
         kept = (overlap >= min_overlap) & (overlap > 0)
         float32 = None
         if mmdet:
-            float32 = shapes.mmdet_overlaps(gt_shapes, det, gt)  # type: ignore[attr-defined]
+            float32 = shapes.mmdet_overlaps(gt_shapes, det, gt)
             kept |= (float32 >= np.float32(min_overlap)) & (float32 > 0)
         pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), overlap, float32)
         parts.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))

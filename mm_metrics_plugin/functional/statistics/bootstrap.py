@@ -133,11 +133,39 @@ def _only(per_class: Interval, defined: np.ndarray) -> Optional[Interval]:
     return Interval(value, low, high, str(per_class.reason[index]))
 
 
+def _proportions(found: Ratios, ci: float) -> Interval:
+    return _interval(
+        found.value,
+        ratio_intervals(found, ci=ci),
+        (TOO_FEW_OBJECTS, found.trials < LEAST_OBJECTS),
+        (TOO_FEW_IMAGES, found.images < LEAST_IMAGES),
+    )
+
+
+def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float = 0.95) -> Interval:
+    """Confidence interval of a proportion whose sampling unit is the image or sample.
+
+    Args:
+        successes: (images,) successes of each image.
+        trials: (images,) trials of each image.
+        ci: Confidence level.
+
+    Example:
+        >>> print(proportion_interval(np.arange(200) % 10 < 8, np.ones(200)))
+        0.8000 [0.7389, 0.8497]
+    """
+    check_ci(ci)
+    number = len(trials)
+    found = ratios(np.arange(number), np.zeros(number, dtype=np.int64), successes, trials, groups=1)
+    one = _proportions(found, ci)
+    return Interval(float(one.value[0]), float(one.low[0]), float(one.high[0]), str(one.reason[0]))
+
+
 class _CountIntervals:
     """Intervals of all rates of what was counted image by image."""
 
-    def __init__(self, counts: PerImageCounts, level: float) -> None:
-        self.level = level
+    def __init__(self, counts: PerImageCounts, ci: float) -> None:
+        self.ci = ci
         tp, fp, fn = counts.counts
         pooled = [np.bincount(counts.image, weights=part, minlength=counts.num_images) for part in counts.counts]
         images, zeros = np.arange(counts.num_images), np.zeros(counts.num_images, dtype=np.int64)
@@ -165,19 +193,19 @@ class _CountIntervals:
     def overall(self, value: Dict[str, np.ndarray], per_class: Dict[str, Interval]) -> Dict[str, Interval]:
         """Means over classes, and the rates of all classes pooled. ``value`` has the figures themselves."""
         precision, recall, jaccard = (self.classes[name] for name in ("precision", "recall", "jaccard"))
-        level = self.level
+        ci = self.ci
         both = jaccard.defined & np.array_equal(precision.defined, recall.defined)
         # Ends; intervals per class and which classes have one: the mean over one class has the interval of that class.
         means = {
             "mean_precision": (
-                mean_interval(precision, level=level),
+                mean_interval(precision, ci=ci),
                 per_class["precision"],
                 precision.defined,
                 precision,
             ),
-            "mean_recall": (mean_interval(recall, level=level), per_class["recall"], recall.defined, recall),
-            "f1_of_means": (f1_of_means_interval(precision, recall, level=level), per_class["f1"], both, jaccard),
-            "macro_f1": (mean_f1_interval(jaccard, level=level), per_class["f1"], jaccard.defined, jaccard),
+            "mean_recall": (mean_interval(recall, ci=ci), per_class["recall"], recall.defined, recall),
+            "f1_of_means": (f1_of_means_interval(precision, recall, ci=ci), per_class["f1"], both, jaccard),
+            "macro_f1": (mean_f1_interval(jaccard, ci=ci), per_class["f1"], jaccard.defined, jaccard),
         }
         found = {}
         for name, (ends, of_classes, defined, part) in means.items():
@@ -195,23 +223,18 @@ class _CountIntervals:
         return found
 
     def _proportion(self, found: Ratios) -> Interval:
-        return _interval(
-            found.value,
-            ratio_intervals(found, level=self.level),
-            (TOO_FEW_OBJECTS, found.trials < LEAST_OBJECTS),
-            (TOO_FEW_IMAGES, found.images < LEAST_IMAGES),
-        )
+        return _proportions(found, self.ci)
 
     def _f1(self, jaccard: Ratios) -> Interval:
         return _interval(
             f1_of_jaccard(jaccard.value),
-            f1_of_jaccard(ratio_intervals(jaccard, level=self.level)),
+            f1_of_jaccard(ratio_intervals(jaccard, ci=self.ci)),
             (TOO_FEW_IMAGES, jaccard.images < LEAST_IMAGES_F1_AP),
         )
 
 
 def _average_precision_intervals(
-    figures: WeightedFigures, curves: RangeCurves, *, level: float, resamples: int, seed: int
+    figures: WeightedFigures, curves: RangeCurves, *, ci: float, resamples: int, seed: int
 ) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
     """Per class and overall. The variance is that of the resamples, but at least that of as many yes-or-no outcomes.
 
@@ -244,7 +267,7 @@ def _average_precision_intervals(
         variance = several * drawn.var(axis=0)
         rows = np.full((2, len(value)), np.nan)
         rows[:, defined] = _biased(
-            known, bias, np.maximum(variance, floor), shrunken, 1 / (size + 1), with_objects[defined], level
+            known, bias, np.maximum(variance, floor), shrunken, 1 / (size + 1), with_objects[defined], ci
         )
         per_class[name] = _interval(value, rows, (TOO_FEW_IMAGES, with_objects < LEAST_IMAGES_F1_AP))
         classes = max(1, len(known))
@@ -252,7 +275,7 @@ def _average_precision_intervals(
         total += np.maximum(floor - variance, 0.0).sum() / classes**2
         mean = known.mean() if len(known) else np.nan
         ends = (
-            _biased(mean, bias.mean(), total, shrunken.mean(), 1 / (size.sum() + 1), max(images - 1, 1), level)
+            _biased(mean, bias.mean(), total, shrunken.mean(), 1 / (size.sum() + 1), max(images - 1, 1), ci)
             if len(known)
             else np.full(2, np.nan)
         )
@@ -262,10 +285,10 @@ def _average_precision_intervals(
     return per_class, overall
 
 
-def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df: Any, level: float) -> np.ndarray:
+def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df: Any, ci: float) -> np.ndarray:
     """Wilson's interval around a value without its bias; the effective size follows from the variance."""
     share = np.clip(shrunken - bias, least / 2, 1 - least / 2)
-    return wilson_interval(value, share * (1 - share) / variance, df, level=level, center=value - bias)
+    return wilson_interval(value, share * (1 - share) / variance, df, ci=ci, center=value - bias)
 
 
 def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
@@ -277,7 +300,7 @@ def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 10
     per_class = counts.per_class()
     overall = counts.overall({name: one[0] for name, one in value.overall.items()}, per_class)
     if figures.curves is not None:
-        areas = _average_precision_intervals(figures, figures.curves, level=ci, resamples=resamples, seed=seed)
+        areas = _average_precision_intervals(figures, figures.curves, ci=ci, resamples=resamples, seed=seed)
         per_class.update(areas[0])
         overall.update(areas[1])
     return Intervals(ci, 0 if figures.curves is None else resamples, seed, overall, per_class)

@@ -331,13 +331,13 @@ def _compare(
             figures.overall["auc"], figures.per_class["auc"] = mean_of_defined(each[None]), each[None]
 
     names = list(permuted.overall)
-    values = [np.array([figures.overall[name][0] for name in names]) for figures in observed]
-    family = _differences(*values, np.stack([permuted.overall[name] for name in names], axis=1), ci=ci)
+    before, after = (np.array([figures.overall[name][0] for name in names]) for figures in observed)
+    family = _differences(before, after, np.stack([permuted.overall[name] for name in names], axis=1), ci=ci)
     overall = {
         name: Difference(*(column[at].item() for column in vars(family).values())) for at, name in enumerate(names)
     }
     per_class = {
-        name: _differences(*(figures.per_class[name][0] for figures in observed), draws, ci=ci)
+        name: _differences(observed[0].per_class[name][0], observed[1].per_class[name][0], draws, ci=ci)
         for name, draws in permuted.per_class.items()
     }
     return Comparison(ci, permutations, seed, overall, per_class)

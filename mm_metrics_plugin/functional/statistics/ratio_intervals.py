@@ -132,14 +132,14 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
     )
 
 
-def t_quantile(df: Numbers, level: float) -> np.ndarray:
+def t_quantile(df: Numbers, ci: float) -> np.ndarray:
     """The two-sided quantile of the t distribution.
 
     Example:
         >>> float(t_quantile(np.array(10.0), 0.95).round(3))
         2.228
     """
-    return stdtrit(np.asarray(df, dtype=np.float64), (1 + level) / 2)
+    return stdtrit(np.asarray(df, dtype=np.float64), (1 + ci) / 2)
 
 
 def wilson_interval(
@@ -147,7 +147,7 @@ def wilson_interval(
     size: Numbers,
     df: Numbers,
     *,
-    level: float,
+    ci: float,
     center: Optional[Numbers] = None,
     exact_ends: bool = False,
 ) -> np.ndarray:
@@ -157,7 +157,7 @@ def wilson_interval(
         value: The observed shares; the interval always contains them. NaN gives NaN.
         size: Effective sample sizes.
         df: Degrees of freedom of the t quantile.
-        level: Confidence level.
+        ci: Confidence level.
         center: The shares without their bias, if the observed ones are biased.
         exact_ends: Widen it to the one-sided limits of Clopper and Pearson at the same level. Without them, coverage
             falls below 87 % where about one success is expected.
@@ -166,36 +166,36 @@ def wilson_interval(
         (2, ...) lower and upper ends.
 
     Example:
-        >>> wilson_interval(np.array([0.0, 0.5]), np.array([13, 13]), np.array([24, 24]), level=0.95).round(3).tolist()
+        >>> wilson_interval(np.array([0.0, 0.5]), np.array([13, 13]), np.array([24, 24]), ci=0.95).round(3).tolist()
         [[0.0, 0.252], [0.247, 0.748]]
     """
     value, size = np.asarray(value, dtype=np.float64), np.asarray(size, dtype=np.float64)
     share = np.clip(value if center is None else center, 0.0, 1.0)
-    squared = t_quantile(df, level) ** 2
+    squared = t_quantile(df, ci) ** 2
     middle = (size * share + squared / 2) / (size + squared)
     half = np.sqrt(squared * (size * share * (1 - share) + squared / 4)) / (size + squared)
     low, high = middle - half, middle + half
     if exact_ends:
         hits, misses = np.nan_to_num(size * share), np.nan_to_num(size * (1 - share))
         tiny = np.finfo(np.float64).tiny
-        low = np.minimum(low, np.where(hits > 0, betaincinv(np.maximum(hits, tiny), misses + 1, 1 - level), 0.0))
-        high = np.maximum(high, np.where(misses > 0, betaincinv(hits + 1, np.maximum(misses, tiny), level), 1.0))
+        low = np.minimum(low, np.where(hits > 0, betaincinv(np.maximum(hits, tiny), misses + 1, 1 - ci), 0.0))
+        high = np.maximum(high, np.where(misses > 0, betaincinv(hits + 1, np.maximum(misses, tiny), ci), 1.0))
     low = np.where(share <= 0, 0.0, low)
     high = np.where(share >= 1, 1.0, high)
     ends = np.stack([np.minimum(low, value), np.maximum(high, value)])
     return np.where(np.isnan(value), np.nan, np.clip(ends, 0.0, 1.0))
 
 
-def ratio_intervals(found: Ratios, *, level: float) -> np.ndarray:
+def ratio_intervals(found: Ratios, *, ci: float) -> np.ndarray:
     """(2, G) ends of the intervals of proportions.
 
     Example:
         >>> image = np.arange(13)
         >>> found = ratios(image, np.zeros(13, dtype=int), np.zeros(13), np.ones(13), groups=1)
-        >>> ratio_intervals(found, level=0.95).round(3).tolist()
+        >>> ratio_intervals(found, ci=0.95).round(3).tolist()
         [[0.0], [0.245]]
     """
-    return wilson_interval(found.value, found.size, found.df, level=level, exact_ends=True)
+    return wilson_interval(found.value, found.size, found.df, ci=ci, exact_ends=True)
 
 
 def f1_of_jaccard(jaccard: np.ndarray) -> np.ndarray:
@@ -208,13 +208,13 @@ def f1_of_jaccard(jaccard: np.ndarray) -> np.ndarray:
     return 2 * jaccard / (1 + jaccard)
 
 
-def mean_interval(found: Ratios, *, level: float) -> np.ndarray:
+def mean_interval(found: Ratios, *, ci: float) -> np.ndarray:
     """(2,) ends of the interval of the mean of proportions over the groups that have one.
 
     Example:
         >>> image, group = np.arange(90), np.arange(90) % 3
         >>> found = ratios(image, group, (image < 60) * 1, np.ones(90), groups=3)
-        >>> mean_interval(found, level=0.95).round(2).tolist()
+        >>> mean_interval(found, ci=0.95).round(2).tolist()
         [0.56, 0.76]
     """
     weight = _mean_weights(found)
@@ -222,10 +222,10 @@ def mean_interval(found: Ratios, *, level: float) -> np.ndarray:
         return np.full(2, np.nan)
     variance, df = _variance([(found, weight)])
     shrunken = (weight * found.shrunken).sum()
-    return wilson_interval(np.nansum(weight * found.value), shrunken * (1 - shrunken) / variance, df, level=level)
+    return wilson_interval(np.nansum(weight * found.value), shrunken * (1 - shrunken) / variance, df, ci=ci)
 
 
-def mean_f1_interval(jaccard: Ratios, *, level: float) -> np.ndarray:
+def mean_f1_interval(jaccard: Ratios, *, ci: float) -> np.ndarray:
     """(2,) ends of the interval of the mean F1 over classes, from J = TP / (TP + FP + FN) of each class.
 
     F1 of few objects is biased downwards, because it is a concave function of J. The bias is estimated by a second
@@ -234,7 +234,7 @@ def mean_f1_interval(jaccard: Ratios, *, level: float) -> np.ndarray:
     Example:
         >>> image, group = np.arange(90), np.arange(90) % 3
         >>> found = ratios(image, group, (image < 60) * 1, np.ones(90), groups=3)
-        >>> mean_f1_interval(found, level=0.95).round(2).tolist()
+        >>> mean_f1_interval(found, ci=0.95).round(2).tolist()
         [0.72, 0.86]
     """
     weight = _mean_weights(jaccard)
@@ -248,16 +248,16 @@ def mean_f1_interval(jaccard: Ratios, *, level: float) -> np.ndarray:
     total, df = _variance([(jaccard, weight * 2 / (1 + share) ** 2)])
     value, shrunken = (np.nansum(weight * part) for part in (f1_of_jaccard(jaccard.value), middle))
     center = value + (weight * bias).sum()
-    return wilson_interval(value, shrunken * (1 - shrunken) / total, df, level=level, center=center)
+    return wilson_interval(value, shrunken * (1 - shrunken) / total, df, ci=ci, center=center)
 
 
-def f1_of_means_interval(precision: Ratios, recall: Ratios, *, level: float) -> np.ndarray:
+def f1_of_means_interval(precision: Ratios, recall: Ratios, *, ci: float) -> np.ndarray:
     """(2,) ends of the interval of F1 of the mean precision and the mean recall.
 
     Example:
         >>> image, group = np.arange(90), np.arange(90) % 3
         >>> found = ratios(image, group, (image < 60) * 1, np.ones(90), groups=3)
-        >>> f1_of_means_interval(found, found, level=0.95).round(2).tolist()
+        >>> f1_of_means_interval(found, found, ci=0.95).round(2).tolist()
         [0.56, 0.76]
     """
     weights = [_mean_weights(one) for one in (precision, recall)]
@@ -269,7 +269,7 @@ def f1_of_means_interval(precision: Ratios, recall: Ratios, *, level: float) -> 
     shrunken = 2 * p * r / (p + r)
     slopes = 2 * r**2 / (p + r) ** 2, 2 * p**2 / (p + r) ** 2
     variance, df = _variance([(precision, weights[0] * slopes[0]), (recall, weights[1] * slopes[1])])
-    return wilson_interval(value, shrunken * (1 - shrunken) / variance, df, level=level)
+    return wilson_interval(value, shrunken * (1 - shrunken) / variance, df, ci=ci)
 
 
 def _mean_weights(found: Ratios) -> np.ndarray:

@@ -14,7 +14,7 @@ from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCou
 from mm_metrics_plugin.functional.statistics.ratio_intervals import shrink
 from mm_metrics_plugin.settings import COCO_IOU_THRS
 
-_WEIGHTS_AT_ONCE = 1 << 22  # images x draws: 32 MB
+_WEIGHTS_AT_ONCE = 1 << 20  # images x draws: 8 MB
 
 
 class Figures(NamedTuple):

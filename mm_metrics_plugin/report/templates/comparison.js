@@ -55,7 +55,7 @@ function classes(versus, id) {
 /* --- the images on which they disagree ----------------------------------------------------------------------------- */
 
 function images(versus, id) {
-  const { name, worse, first, second, counts, truth, said, sure } = versus.images;
+  const { name, image, worse, first, second, counts, truth, said, sure } = versus.images;
   const table = byId(`images-${id}`);
   const label = (index) => page.printable(data.labels[index]);
   const runs = [page.printable(versus.first), page.printable(versus.second)];
@@ -75,6 +75,12 @@ function images(versus, id) {
     ];
   }
 
+  function title(place) {
+    const uri = data.pictures[image[place]];
+    const text = page.printable(name[place]);
+    return make("th", { scope: "row", class: "name" }, ...(uri ? [make("img", { class: "small", src: uri, alt: "" })] : []), text);
+  }
+
   const which = byId(`which-${id}`);
   function fill() {
     const wanted = which.querySelector("input:checked").value;
@@ -84,7 +90,7 @@ function images(versus, id) {
     byId(`images-said-${id}`).textContent =
       total === 0 ? "None." : places.length < total ? `The first ${count(places.length)} of ${count(total)}, ${rule}.` : `All ${count(total)}, ${rule}.`;
     table.hidden = total === 0;
-    table.tBodies[0].replaceChildren(...places.map((place) => make("tr", {}, make("th", { scope: "row", class: "name" }, page.printable(name[place])), ...cells(place))));
+    table.tBodies[0].replaceChildren(...places.map((place) => make("tr", {}, title(place), ...cells(place))));
     document.querySelector(`[data-search="images-${id}"]`).dispatchEvent(new Event("input"));
   }
   which.addEventListener("change", fill);

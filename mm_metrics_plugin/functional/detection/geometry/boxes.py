@@ -96,8 +96,8 @@ class Boxes:
     def is_empty(self) -> np.ndarray:
         """(N,) whether a side is 0 or negative; such a box overlaps nothing."""
         if self.box_format == "xyxy":
-            return (self.array[:, 2:] <= self.array[:, :2]).any(axis=1)
-        return (self.array[:, 2:] <= 0).any(axis=1)
+            return np.any(self.array[:, 2:] <= self.array[:, :2], axis=1)
+        return np.any(self.array[:, 2:] <= 0, axis=1)
 
     def bounding_boxes(self) -> Edges:
         """The edges as ``pycocotools`` computes them."""
