@@ -21,6 +21,7 @@ from mm_metrics_plugin.cli.parsing import (
     class_names,
     whole_number,
 )
+from mm_metrics_plugin.exceptions import MetricWarning
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.output import Forms
@@ -272,7 +273,7 @@ class _Detectors(Side):
         most = max(one.records.most_detections for one in self.matches)
         message = truncation_message(arguments.max_dets, most)
         if message:
-            warnings.warn(message)
+            warnings.warn(message, MetricWarning)
 
     def _joined(self, results: Sequence[DetectionResults], steps: Steps) -> List[Joined]:
         from mm_metrics_plugin.cli.sources import check_inside, read_truth, truth_inside

@@ -22,6 +22,7 @@ from mm_metrics_plugin.cli.parsing import (
     rule,
     state_file,
 )
+from mm_metrics_plugin.exceptions import MetricWarning
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.detection_page import PageOptions
@@ -277,7 +278,7 @@ def make_report(part: Part) -> DetectionReport:
         )
         message = truncation_message(analysis.max_dets, analysis.most_detections)
         if message:
-            warnings.warn(message)
+            warnings.warn(message, MetricWarning)
     return DetectionReport(part.classes, settings, part.inputs(), counts, tuple(reports), analysis)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, List, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from mm_metrics_plugin.metrics.fields import (
     SampleName,
     exact_arrays,
     field_values,
+    plain_value,
     real_value,
     same_kind,
     score_precision,
@@ -76,7 +78,9 @@ def scale_factor(sample: Mapping, name: str) -> Tuple[float, float]:
     if value is None:
         return 1.0, 1.0
     try:
-        array = to_host([value if isinstance(value, torch.Tensor) else np.asarray(value)])[0].astype(np.float64)
+        array = to_host([plain_value(value, "scale_factor", lambda _: name, 0)])[0].astype(np.float64)
+    except MetricInputError:
+        raise
     except (TypeError, ValueError):
         array = np.zeros(0)
     factors = [] if isinstance(value, (str, bytes)) else np.ravel(array).tolist()
@@ -94,9 +98,10 @@ def _columns(samples: Sequence[Mapping], part: str, fields: Sequence[str], name:
         for index, value in enumerate(column):
             value = getattr(value, "tensor", value)  # mmdet's box objects
             value = real_value(value, f"{part}.{field}", name, index)
-            rows = len(value) if field == "bboxes" else len(columns[0][index])
+            boxes = value if field == "bboxes" else columns[0][index]
+            rows = boxes.shape[0] if boxes.ndim else 1
             expected = (rows, 4) if field == "bboxes" else (rows,)
-            if not rows and not len(value):
+            if not rows and not math.prod(value.shape):
                 value = value.reshape(expected)  # "no boxes" comes in many shapes
             if tuple(value.shape) != expected:
                 raise MetricInputError(
