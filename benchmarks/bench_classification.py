@@ -93,7 +93,7 @@ def main() -> None:
         if checks:
             print(f"{'SingleLabelPRF (and 7 more numbers)':<44}{ours:9.3f} s")
         versus(ours, theirs, "torchmetrics", 1, note)
-        differences = [abs(our_values[f"single-label/{key}_weighted"] - their_values[key]) for key in peers]
+        differences = [abs(our_values[f"single-label-prf/{key}_weighted"] - their_values[key]) for key in peers]
         print(f"largest difference of a value: {max(differences):.1e}")
 
     heading(f"All classification metrics together, a batch of {BATCH} x {NUM_CLASSES}")

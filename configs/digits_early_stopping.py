@@ -13,14 +13,14 @@ default_hooks = dict(
     # mmengine guesses the direction of keys with "auc" in them; f1 and nll need the rule. One rule a key.
     checkpoint=dict(
         interval=-1,
-        save_best=["single-label/auc", "single-label/f1", "single-label/nll"],
+        save_best=["single-label/auc", "single-label-prf/f1", "single-label/nll"],
         rule=["greater", "greater", "less"],
     ),
 )
 custom_hooks = [
     dict(
         type="EarlyStoppingHook",
-        monitor="single-label/f1",
+        monitor="single-label-prf/f1",
         rule="greater",
         # Its default of 0.1 is a tenth of the whole scale: training would stop while the model still gets better.
         min_delta=0.001,

@@ -73,5 +73,5 @@ default_hooks = dict(
     checkpoint=dict(type="CheckpointHook", interval=max_epochs, save_best="det/f1", rule="greater"),
     logger=dict(type="LoggerHook", interval=10),
 )
-custom_hooks = []
+custom_hooks = [dict(type="EvaluationCheckHook")]  # no ground truth in the samples: told before training starts
 randomness = dict(seed=0)

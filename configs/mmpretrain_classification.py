@@ -7,7 +7,7 @@ _base_ = ["mmpretrain_auc.py"]
 
 val_evaluator = [
     dict(type="Accuracy", topk=(1, 2)),
-    dict(type="SingleLabelMetric", prefix="stock"),  # by default its keys would be those of SingleLabelPRF
+    dict(type="SingleLabelMetric"),
     dict(type="SingleLabelAUC", classwise=True),
     dict(
         type="SingleLabelPRF",
@@ -25,4 +25,4 @@ val_evaluator = [
     dict(type="MultiLabelPRF", topk=1, convention="mmpretrain"),
 ]
 test_evaluator = val_evaluator
-default_hooks = dict(checkpoint=dict(save_best="single-label/f1", rule="greater"))
+default_hooks = dict(checkpoint=dict(save_best="single-label-prf/f1", rule="greater"))

@@ -1,5 +1,5 @@
 # Metrics of two tasks at once, inside mmpretrain's MultiTasksMetric: the AUC of one task and the F1 of the other, under
-# the keys `largest_single-label/auc` and `count_single-label/f1`. The best checkpoint is kept by the first.
+# the keys `largest_single-label/auc` and `count_single-label-prf/f1`. The best checkpoint is kept by the first.
 #   python -m demo.scenes data/scenes
 #   mim train mmpretrain configs/mmpretrain_multi_task.py
 

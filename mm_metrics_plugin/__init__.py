@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING, Any, List
 
 from mm_metrics_plugin.exceptions import (
     MetricInputError,
+    MetricWarning,
     ResultFileError,
     UndefinedMetricWarning,
     UnsafePickleError,
 )
 from mm_metrics_plugin.version import __version__
 
-__all__ = ["MetricInputError", "ResultFileError", "UndefinedMetricWarning", "UnsafePickleError", "__version__"]
+__all__ = [
+    "MetricInputError",
+    "MetricWarning",
+    "ResultFileError",
+    "UndefinedMetricWarning",
+    "UnsafePickleError",
+    "__version__",
+]
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.metrics import *  # noqa: F403

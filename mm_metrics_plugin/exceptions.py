@@ -18,5 +18,9 @@ class UnsafePickleError(ResultFileError):
     """A pickle asks for something that reading data never needs. Nothing of it was run."""
 
 
-class UndefinedMetricWarning(UserWarning):
+class MetricWarning(UserWarning):
+    """Something a user of this package should know. Inside a Runner it is a line of mmengine's log instead."""
+
+
+class UndefinedMetricWarning(MetricWarning):
     """A value has no definition on this data (such as the AUC of a class without samples) and is NaN."""

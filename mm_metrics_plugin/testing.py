@@ -31,6 +31,7 @@ from mmengine.evaluator import BaseMetric, Evaluator
 from torch import distributed, multiprocessing
 
 from mm_metrics_plugin.exceptions import MetricInputError, UndefinedMetricWarning
+from mm_metrics_plugin.metrics.messages import python_warnings
 
 Samples = List[Dict[str, Any]]
 
@@ -102,7 +103,7 @@ class MetricCase:
 
 def evaluate(metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, size: Optional[int] = None) -> Dict:
     """The numbers of the samples, fed in batches. Undefined ones are NaN and not warned of."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), python_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         for start in range(0, len(samples), batch_size):
             metric.process(None, samples[start : start + batch_size])
@@ -232,7 +233,7 @@ def check_memory(case: MetricCase) -> None:
 def check_empty(case: MetricCase) -> None:
     """Without any sample nothing breaks: every value is NaN (or 0, for counts), and NaN is announced."""
     metric = case.metric()
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, python_warnings():
         warnings.simplefilter("always")
         metric.process(None, [])
         found = metric.evaluate(0)
@@ -306,7 +307,7 @@ def guessed_rule(key: str) -> Optional[str]:
     """The direction mmengine's ``save_best`` guesses for a key when no ``rule`` is given; None if it refuses.
 
     Example:
-        >>> guessed_rule("single-label/auc"), guessed_rule("single-label/f1")
+        >>> guessed_rule("single-label/auc"), guessed_rule("single-label-prf/f1")
         ('greater', None)
     """
     # Takes as long to import as torch; the processes that are started for other checks do without.

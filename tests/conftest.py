@@ -7,6 +7,9 @@ ones at every run unless ``pytest --hypothesis-seed=...`` says which. What fails
 from __future__ import annotations
 
 import os
+import sys
+
+import pytest
 
 try:
     from hypothesis import HealthCheck, Phase, settings
@@ -20,3 +23,12 @@ else:
     # Quick to notice, or not at all; and nobody reads the smallest example.
     settings.register_profile("mutation", max_examples=20, derandomize=True, phases=[Phase.generate], **common)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True)
+def no_logger_of_an_earlier_runner():
+    """Warnings go to mmengine's logger once a Runner has made one in this process: no test leaves one behind."""
+    yield
+    logging = sys.modules.get("mmengine.logging")
+    if logging is not None:
+        logging.MMLogger._instance_dict.clear()

@@ -66,9 +66,9 @@ def test_training_stops_early_and_keeps_the_best_by_each_key(gallery):
     found = gallery["digits_early_stopping.py"]
     assert 4 <= found["epochs"] < 60
     assert [name.rsplit("_epoch", 1)[0] for name in found["kept"]] == [
-        f"best_single-label_{key}" for key in ("auc", "f1", "nll")
+        f"best_{key}" for key in ("single-label_auc", "single-label-prf_f1", "single-label_nll")
     ]
-    assert found["scalars"]["single-label/f1"] > 0.9
+    assert found["scalars"]["single-label-prf/f1"] > 0.9
 
 
 def test_multi_label_agrees_with_mmpretrain(gallery):
@@ -82,7 +82,7 @@ def test_multi_label_agrees_with_mmpretrain(gallery):
 def test_tasks_have_keys_of_their_own(gallery):
     found = gallery["mmpretrain_multi_task.py"]
     assert 0 < found["scalars"]["largest_single-label/auc"] < 1
-    assert 0 <= found["scalars"]["count_single-label/f1"] < 1
+    assert 0 <= found["scalars"]["count_single-label-prf/f1"] < 1
     assert found["kept"][0].startswith("best_largest_single-label_auc")
 
 

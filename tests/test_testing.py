@@ -361,7 +361,7 @@ def test_means_over_absent_classes_are_found():
         return MeansOverAbsent(num_classes=4, classwise=True)
 
     case = MetricCase("absent", build, one_missing, lambda drawn: {"recall": 1.0})
-    with pytest.raises(AssertionError, match=r"against its reference, 64 samples: single-label/recall is 0\.75"):
+    with pytest.raises(AssertionError, match=r"against its reference, 64 samples: single-label-prf/recall is 0\.75"):
         testing.check_reference(case)
 
 

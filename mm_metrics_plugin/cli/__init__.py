@@ -9,6 +9,7 @@ from mm_metrics_plugin.cli import classification, compare, detection, merge
 from mm_metrics_plugin.cli.parsing import Parser, one_line
 from mm_metrics_plugin.cli.streams import (
     discard_output,
+    ignore,
     launched_processes,
     warnings_shown_by,
     write_error,
@@ -64,7 +65,7 @@ def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
     parsed.quiet = parsed.quiet or rank > 0
     collects = gc.isenabled()
     gc.disable()  # a report is over before anything worth collecting has gathered, and looking for it takes its time
-    with warnings_shown_by(_ignore if parsed.quiet else _show_warning):
+    with warnings_shown_by(ignore if parsed.quiet else _show_warning):
         try:
             module.run(parsed)
             write_output("")  # a reader that has gone is noticed here, not at the end
@@ -94,7 +95,3 @@ def _message(error: Exception) -> str:
 
 def _show_warning(message: str) -> None:
     write_error(f"{PROGRAM}: warning: {one_line(message)}")
-
-
-def _ignore(message: str) -> None:
-    """Show nothing, as --quiet asks."""

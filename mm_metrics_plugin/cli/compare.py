@@ -23,6 +23,7 @@ from mm_metrics_plugin.cli.parsing import (
     detection_settings,
     whole_number,
 )
+from mm_metrics_plugin.exceptions import MetricWarning
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.detection_page import PageOptions
@@ -307,7 +308,7 @@ class _Detectors(Side):
         }
         message = truncation_message(arguments.max_dets, max(one.most_detections for one in self.tables))
         if message:
-            warnings.warn(message)
+            warnings.warn(message, MetricWarning)
 
     def _joined(self, results: Sequence[DetectionResults], steps: Steps) -> List[Joined]:
         from mm_metrics_plugin.cli.sources import check_inside, read_truth, truth_inside

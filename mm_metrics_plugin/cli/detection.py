@@ -23,6 +23,7 @@ from mm_metrics_plugin.cli.parsing import (
     rule,
     state_file,
 )
+from mm_metrics_plugin.exceptions import MetricWarning
 from mm_metrics_plugin.settings import COCO_AREA_EDGES, MATCHING_RULES
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def make_report(part: Part) -> DetectionReport:
         analysis = analyze_detections(table, settings, classes=part.classes)
         message = truncation_message(settings.max_dets, analysis.most_detections)
         if message:
-            warnings.warn(message)
+            warnings.warn(message, MetricWarning)
     return DetectionReport(part.classes, report_settings(part), part.inputs(), totals, tuple(reports), analysis)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from mm_metrics_plugin.cli.progress import Steps
 from mm_metrics_plugin.cli.streams import write_error, write_output
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.io.writing import write_all
 from mm_metrics_plugin.report.tables import printable
 
@@ -126,7 +126,7 @@ def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> N
         from mm_metrics_plugin.report.figures import show
 
         if not show(list(figures.values())):
-            warnings.warn("there is no display to show the figures on")
+            warnings.warn("there is no display to show the figures on", MetricWarning)
 
 
 def check_folder(path: Path) -> None:
@@ -173,6 +173,6 @@ def _drawn(name: str, draw: Callable[[], Any], out_dir: Optional[str]) -> Tuple[
         save_png(figure, image)
     except Exception as error:
         older = "; the one in OUT_DIR is of an older report" if out_dir and Path(out_dir, name).exists() else ""
-        warnings.warn(f"{name} cannot be drawn ({type(error).__name__}: {error}){older}")
+        warnings.warn(f"{name} cannot be drawn ({type(error).__name__}: {error}){older}", MetricWarning)
         return None, None
     return figure, image.getbuffer()

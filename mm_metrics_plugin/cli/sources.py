@@ -16,7 +16,7 @@ from mm_metrics_plugin.cli.ranks import Ranks
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing, read_ground_truth
-from mm_metrics_plugin.io.joining import Joined, classes_from_labels, join
+from mm_metrics_plugin.io.joining import Joined, classes_from_labels, ids_as_in, join
 from mm_metrics_plugin.io.results import DetectionResults, read_results
 from mm_metrics_plugin.io.shares import share_of_joined, share_of_truth
 from mm_metrics_plugin.io.tally import Tally
@@ -159,6 +159,7 @@ class _Reader:
             check_inside(arguments)
             return [truth_inside(one) for one in self.results]
         self.truth = read_truth(arguments, self.classes, self.steps)
+        self.results = [ids_as_in(self.truth, one) for one in self.results]
         return [self.truth] * len(self.results)
 
     def told(self) -> _Told:

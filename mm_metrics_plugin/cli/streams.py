@@ -10,6 +10,8 @@ import warnings
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from mm_metrics_plugin.exceptions import MetricWarning
+
 # What stands for a character of a report that the encoding of the output lacks. Names have the same written out.
 ASCII = {"→": "->", "–": "-", "─": "-", "±": "+/-", "…": "..."}
 
@@ -146,7 +148,10 @@ _before: Any = None  # what showed warnings before the first thread came
 
 @contextmanager
 def warnings_shown_by(show: Callable[[str], None]) -> Iterator[None]:
-    """Pass the warnings of this thread to a function while the block runs. Other threads keep their own way.
+    """Pass this package's warnings of this thread to a function while the block runs.
+
+    Those of other libraries are shown as Python shows them, and other threads keep their own way. Nothing is shown
+    where the function is :func:`ignore`.
 
     ``warnings.catch_warnings`` alone would not do: of two threads that end in another order than they began, one would
     leave its function behind.
@@ -171,9 +176,13 @@ def warnings_shown_by(show: Callable[[str], None]) -> Iterator[None]:
                 warnings.showwarning, _before = _before, None
 
 
-def _show_warning(message: Any, *place: Any, **more: Any) -> None:
+def ignore(message: str) -> None:
+    """Show nothing, as --quiet asks."""
+
+
+def _show_warning(message: Any, category: Any, *place: Any, **more: Any) -> None:
     own, before = _showing.get(threading.get_ident()), _before
-    if own:
+    if own and (own[-1] is ignore or issubclass(category, MetricWarning)):
         own[-1](str(message))
     elif before is not None:
-        before(message, *place, **more)
+        before(message, category, *place, **more)

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, read_ground_truth
 from mm_metrics_plugin.io.tally import Tally
@@ -75,6 +75,7 @@ def _annotation_file(dataset: Any) -> Optional[GroundTruth]:
     except (ResultFileError, OSError) as error:
         warnings.warn(
             f"{path}: cannot be read for the areas of the objects; their size is that of their boxes ({error})",
+            MetricWarning,
             stacklevel=2,
         )
         return None
@@ -113,6 +114,7 @@ def _matched(own: GroundTruths, known: GroundTruths, tally: Tally) -> Tuple[Grou
         warnings.warn(
             f"{int(strangers.sum())} of {len(own)} objects of the test dataset are not in its annotation file; their "
             "size is that of their boxes",
+            MetricWarning,
             stacklevel=2,
         )
         return matched, Tally(len(own), len(own))

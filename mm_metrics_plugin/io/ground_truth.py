@@ -67,6 +67,19 @@ class GroundTruth:
     image_folders: Tuple[str, ...] = ()
 
 
+def distinct_ids(ids: Sequence[ImageId], paths: Sequence[str]) -> Sequence[ImageId]:
+    """The ids, or the paths where ids repeat and paths do not, as in a ConcatDataset of files that share ids.
+
+    Examples:
+        >>> distinct_ids([1, 2, 1], ["a/1.jpg", "a/2.jpg", "b/1.jpg"])
+        ['a/1.jpg', 'a/2.jpg', 'b/1.jpg']
+        >>> distinct_ids([1, 2, 1], ["", "", ""])
+        [1, 2, 1]
+    """
+    repeat = len(set(ids)) < len(ids) and len(set(paths)) == len(paths) and all(paths)
+    return paths if repeat else ids
+
+
 def read_ground_truth(
     path: PathLike,
     *,

@@ -15,7 +15,7 @@ from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing
 from mm_metrics_plugin.io.results import DetectionResults
 from mm_metrics_plugin.io.tally import Tally
 
-IMAGE_ID, POSITION = "image id", "position"
+IMAGE_ID, IMAGE_PATH, POSITION = "image id", "image path", "position"
 MOST_CLASSES = 1 << 16  # labels beyond are refused by name
 
 
@@ -33,7 +33,8 @@ class Joined:
         missing_images (int): Images the results do not speak of, taken as without detections.
         class_order (str): What labels follow: ``'annotations'``, ``'classes'`` or ``'metainfo'`` as in
             :class:`GroundTruth`, or ``'labels'`` where nobody names the classes.
-        joined_by (str): ``'image id'``, or ``'position'`` where the results have no ids (mmdet 2.x).
+        joined_by (str): ``'image id'``, ``'image path'`` where ids repeat, or ``'position'`` where the results have no
+            ids (mmdet 2.x).
         image_sizes (np.ndarray, optional): (images, 2) height and width, 0 where unknown.
     """
 
@@ -68,7 +69,7 @@ def join(
     classes: Optional[Sequence[str]] = None,
     allow_missing: bool = False,
 ) -> Joined:
-    """Join results to the ground truth by image id, or by position where results have no ids (mmdet 2.x).
+    """Join results to the ground truth by image id, by path where ids repeat, by position where results have no ids.
 
     mmdet 2.x tested COCO data sets in the order of the annotation file's images, and VOC data sets in the order of
     their image set. A folder of VOC files has no order of its own: results without ids need ``image_set``.
@@ -92,6 +93,7 @@ def join(
         >>> joined.batch.num_images, joined.classes, joined.counts()["detections"]
         (1, ('cat',), {'read': 1, 'used': 1, 'dropped': {}})
     """
+    results = ids_as_in(truth, results)
     if truth.class_conflict and results.category_ids is None:
         raise ResultFileError(f"{results.source}: holds labels, not class names: {truth.class_conflict}")
     place, missing = _places(truth, results, allow_missing)
@@ -117,8 +119,31 @@ def join(
         objects=truth.tally,
         missing_images=missing,
         class_order=truth.class_order or (CLASSES if classes else LABELS),
-        joined_by=POSITION if results.image_ids is None else IMAGE_ID,
+        joined_by=_joined_by(results),
     )
+
+
+def ids_as_in(truth: GroundTruth, results: DetectionResults) -> DetectionResults:
+    """Results whose images are named by path if those of the ground truth are, because ids repeat there.
+
+    Examples:
+        >>> from mm_metrics_plugin.io.results import results_from_images
+        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
+        >>> image = {"img_id": 7, "img_path": "a/7.jpg", "pred_instances": found, "gt_instances": found}
+        >>> results = results_from_images([image], "a.pkl")
+        >>> ids_as_in(replace(results.truth, image_ids=("a/7.jpg",)), results).image_ids
+        ('a/7.jpg',)
+    """
+    by_path = any(truth.image_names) and tuple(truth.image_ids) == tuple(truth.image_names)
+    if not by_path or results.image_ids is None or not all(results.image_names):
+        return results
+    return replace(results, image_ids=results.image_names)
+
+
+def _joined_by(results: DetectionResults) -> str:
+    if results.image_ids is None:
+        return POSITION
+    return IMAGE_PATH if results.image_ids and results.image_ids == results.image_names else IMAGE_ID
 
 
 def _places(truth: GroundTruth, results: DetectionResults, allow_missing: bool) -> Tuple[np.ndarray, int]:

@@ -164,8 +164,11 @@ def identities(values: List[Any], field: str, source: str, what: str) -> List[An
     kinds = set(map(type, values))
     if not kinds <= {int, str}:
         number, value = next((at, one) for at, one in enumerate(values) if type(one) not in (int, str))
+        pipeline = value is None and field == "img_id"
+        remedy = ": add 'img_id' to meta_keys of PackDetInputs in the test pipeline and test again" if pipeline else ""
         raise ResultFileError(
-            f"{source}: '{field}' of {what} number {number} must be a whole number or text (found {_short(value)})"
+            f"{source}: '{field}' of {what} number {number} must be a whole number or text "
+            f"(found {_short(value)}){remedy}"
         )
     whole = values if kinds == {int} else [value for value in values if type(value) is int]
     if whole and (max(whole) >= DIFFERENT_HASHES or min(whole) <= -DIFFERENT_HASHES):

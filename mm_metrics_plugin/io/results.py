@@ -20,7 +20,7 @@ import numpy as np
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
-from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, has_swapped_corners
+from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, distinct_ids, has_swapped_corners
 from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
 from mm_metrics_plugin.io.reading import PathLike
 from mm_metrics_plugin.io.safe_pickle import read_pickle
@@ -143,12 +143,12 @@ class _Images:
             raise ResultFileError(f"{source}: image number 0 has no 'pred_instances'{hint}")
         ids = [image.get("img_id") for image in images]
         ids = [int(one) if isinstance(one, np.integer) else one for one in ids]
-        self.ids = identities(ids, "img_id", source, "image")
+        names = tuple(text_or_nothing(image.get("img_path")) for image in images)
+        self.ids = distinct_ids(identities(ids, "img_id", source, "image"), names)
         found = self._instances("pred_instances", ("bboxes", "scores", "labels"))
         detections = Detections(
             found["image"], found["bboxes"], found["scores"], found["labels"], precision=found["precision"]
         )
-        names = tuple(text_or_nothing(image.get("img_path")) for image in images)
         sizes = np.array([_size(image.get("ori_shape")) for image in images], dtype=np.int64)
         objects = self._truth()
         truth = None

@@ -12,7 +12,7 @@ from typing import Any, Iterator, List
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.budget import OverBudget
 from mm_metrics_plugin.io.pickle_machine import Damaged, Machine, StandIn
 from mm_metrics_plugin.io.pickle_opcodes import run
@@ -191,7 +191,11 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _run(data: Content, source: str) -> Any:
-    warnings.warn(f"{source}: read with plain pickle on request; it may run anything that was put in it", stacklevel=3)
+    warnings.warn(
+        f"{source}: read with plain pickle on request; it may run anything that was put in it",
+        MetricWarning,
+        stacklevel=3,
+    )
     try:
         return pickle.loads(data)
     except Exception as error:  # a pickle can raise whatever it likes

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 import numpy as np
 
 from mm_metrics_plugin import register_metrics
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io.annotation_files import complete_from_annotation_files
 from mm_metrics_plugin.io.class_order import (
@@ -29,7 +29,7 @@ from mm_metrics_plugin.io.class_order import (
     read_categories,
     same_labels,
 )
-from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, has_swapped_corners
+from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, distinct_ids, has_swapped_corners
 from mm_metrics_plugin.io.plain_coco import read_plain_coco
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -85,8 +85,12 @@ def read_test_set(
         paths.append(str(info.get("img_path", "")))
         sizes.append((int(info.get("height") or 0), int(info.get("width") or 0)))
         rows += [(number, instance) for instance in info.get("instances", ())]
-    if len(set(ids)) < len(ids):
-        raise ResultFileError(f"{path.name}: image ids of its test data set come twice; results cannot be joined to it")
+    names = distinct_ids(ids, paths)
+    if len(set(names)) < len(names):
+        raise ResultFileError(
+            f"{path.name}: image ids of its test data set come twice, and so do their paths; results cannot be joined "
+            "to it. Give each part an annotation file of its own ids, or test the parts one by one"
+        )
     objects = GroundTruths(
         np.array([number for number, _ in rows], dtype=np.int64),
         np.array([one["bbox"] for _, one in rows], dtype=np.float64).reshape(-1, 4),
@@ -98,7 +102,7 @@ def read_test_set(
     swapped = has_swapped_corners(objects.boxes.array)
     return GroundTruth(
         source=path.name,
-        image_ids=tuple(ids),
+        image_ids=tuple(names),
         image_names=tuple(paths),
         image_sizes=np.array(sizes, dtype=np.int64).reshape(-1, 2),
         objects=objects.take(~swapped),
@@ -180,7 +184,8 @@ def _numbering(
         warnings.warn(
             f"{path.name}: {both}. mmdet's CocoDataset numbers labels in the order of {file}, and so does this report. "
             "List metainfo.classes in that order to make them agree; if the labels of your model follow metainfo, give "
-            "--class-order classes"
+            "--class-order classes",
+            MetricWarning,
         )
         return _Numbering(listed, ANNOTATIONS)
     return _Numbering(listed, ANNOTATIONS, f"{both}. Say which order the labels follow: {choice}")

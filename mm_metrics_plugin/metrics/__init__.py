@@ -1,8 +1,9 @@
-"""The metrics mmengine can build from a config, and the hook that draws them. Importing this package registers them."""
+"""The metrics and hooks that mmengine can build from a config. Importing this package registers them."""
 
 from mm_metrics_plugin.metrics.auc import MultiLabelAUC, SingleLabelAUC
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.calibration import CalibrationError
+from mm_metrics_plugin.metrics.check_hook import EvaluationCheckHook
 from mm_metrics_plugin.metrics.detection import DetectionPRF
 from mm_metrics_plugin.metrics.figure_hook import MetricFigureHook
 from mm_metrics_plugin.metrics.ks import SingleLabelKS
@@ -17,6 +18,7 @@ __all__ = [
     "CalibrationError",
     "DetectionPRF",
     "DiceScore",
+    "EvaluationCheckHook",
     "FieldMean",
     "FieldSum",
     "MeanIoU",

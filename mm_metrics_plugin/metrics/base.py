@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import logging
 from abc import abstractmethod
 from contextlib import ExitStack, contextmanager, nullcontext
 from fnmatch import fnmatchcase
@@ -11,11 +11,15 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping,
 import numpy as np
 from mmengine.dist import get_dist_info, is_main_process
 from mmengine.evaluator import BaseMetric
+from mmengine.logging import print_log
 
 from mm_metrics_plugin.exceptions import MetricInputError, UndefinedMetricWarning
 from mm_metrics_plugin.functional.class_names import unique_names
 from mm_metrics_plugin.metrics.concatenated import ELSEWHERE, Entry, cumulative_sizes, split_places, whole_entries
 from mm_metrics_plugin.metrics.distributed import add_up, exchange
+from mm_metrics_plugin.metrics.fields import check_samples
+from mm_metrics_plugin.metrics.keys import class_table
+from mm_metrics_plugin.metrics.messages import in_runner, warn
 from mm_metrics_plugin.metrics.padding import Padding, Share, find_padding, sample_identity
 from mm_metrics_plugin.states.base import State, merge_all
 from mm_metrics_plugin.states.batch import Batch
@@ -62,10 +66,13 @@ class StreamingMetric(BaseMetric):
         prefix: Stands before every key; the class's ``default_prefix`` if None.
 
     Attributes:
+        target_fields: Fields of the ground truth that every sample of the data set must have, for
+            :class:`EvaluationCheckHook`.
         figures_wanted: Patterns of the names of figures, set (on every process alike) before an evaluation by who
             wants to draw it afterwards: :class:`MetricFigureHook`. Without any, nothing is kept for figures.
     """
 
+    target_fields: Sequence[str] = ()
     figures_wanted: Sequence[str] = ()
     _evaluated: Optional[State] = None
     _metas: Sequence[Mapping] = ()  # of concatenated data sets that differ in theirs
@@ -122,6 +129,14 @@ class StreamingMetric(BaseMetric):
             self._reset()
         if not len(data_samples):
             return
+        try:
+            self._take_in(data_samples)
+        except MetricInputError as error:
+            name = type(self).__name__
+            raise error if name in str(error) else MetricInputError(f"{name}: {error}") from None
+
+    def _take_in(self, data_samples: Sequence[Mapping]) -> None:
+        check_samples(data_samples, self.sample_name)
         if not self._seen:
             self._first = sample_identity(data_samples[0])
         ends = cumulative_sizes(self._dataset_meta)
@@ -210,7 +225,7 @@ class StreamingMetric(BaseMetric):
         state = merge_all(states) if states else self.empty_state()
         found = {key: float(value) for key, value in self.compute(state).items()}
         if entries is not None:
-            with self.published(state):
+            with self._outputs(state, found):
                 self._evaluated = state if self.figures_wanted else None
         return found
 
@@ -236,7 +251,7 @@ class StreamingMetric(BaseMetric):
                     try:
                         self._announce(padding, total + len(padding.ranks), size)
                         found = self.compute_metrics([state])
-                        agreed.enter_context(self.published(state))
+                        agreed.enter_context(self._outputs(state, found))
                         self._evaluated = state if self.figures_wanted else None
                         prefix = f"{self.prefix}/" if self.prefix else ""
                         metrics = {f"{prefix}{key}": value for key, value in found.items()}
@@ -269,11 +284,20 @@ class StreamingMetric(BaseMetric):
 
     def _announce(self, padding: Padding, total: int, size: int) -> None:
         if padding.doubt is not None:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__} saw {total} samples of a data set of {size} on {get_dist_info()[1]} processes. "
                 f"{padding.doubt}. Use a data set size that the number of processes divides, or a sampler with "
                 "round_up=False"
             )
+
+    @contextmanager
+    def _outputs(self, state: Any, metrics: Mapping[str, float]) -> Iterator[None]:
+        """What :meth:`published` writes, and inside a Runner the values per class as a table in the log."""
+        with self.published(state):
+            yield
+        table = class_table(metrics)
+        if table and in_runner():
+            print_log(f"{type(self).__name__}, results per class:\n{table}", logger="current", level=logging.INFO)
 
     def published(self, state: Any) -> ContextManager[None]:
         """Whatever tells the world of an evaluation besides its numbers; nothing, unless a subclass says otherwise.
@@ -312,6 +336,12 @@ class StreamingMetric(BaseMetric):
         """The data set's names of the classes where it has as many, else their numbers; never one twice."""
         names = [str(name) for name in (self.dataset_meta or {}).get("classes") or ()]
         if len(names) != num_classes:
+            if (names or in_runner()) and num_classes and "class names" not in self._warned:
+                self._warned.append("class names")
+                warn(
+                    f"{type(self).__name__} names {num_classes} classes by their numbers, because the data set has "
+                    f"{len(names)} class names: give the dataset metainfo=dict(classes=(...)) with {num_classes} names"
+                )
             return [str(index) for index in range(num_classes)]
         return unique_names(names)
 
@@ -334,4 +364,4 @@ class StreamingMetric(BaseMetric):
             defined = mean_of - len(classes)
             if defined > 0:
                 message += f". The mean is over {defined} of {mean_of} classes, also in save_best{remedy}"
-            warnings.warn(message, UndefinedMetricWarning)
+            warn(message, UndefinedMetricWarning)

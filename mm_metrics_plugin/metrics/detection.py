@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
@@ -29,7 +28,8 @@ from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
 from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
 from mm_metrics_plugin.metrics.instances import original_shape, read_images, scale_factor
 from mm_metrics_plugin.metrics.keys import class_key, class_values
-from mm_metrics_plugin.metrics.options import check_choice, check_together, zero_division_value
+from mm_metrics_plugin.metrics.messages import warn
+from mm_metrics_plugin.metrics.options import check_choice, check_num_classes, check_together, zero_division_value
 from mm_metrics_plugin.metrics.prf import REMEDY
 from mm_metrics_plugin.report.sentences import truncation_message
 from mm_metrics_plugin.report.tables import matrix_rows
@@ -106,6 +106,8 @@ class DetectionPRF(StreamingMetric):
 
     default_prefix = "det"
 
+    target_fields = ("gt_instances.bboxes", "gt_instances.labels")
+
     def __init__(
         self,
         score_thr: float = 0.3,
@@ -149,6 +151,7 @@ class DetectionPRF(StreamingMetric):
             ci is None or zero_division == "skip",
             f"ci goes with zero_division='skip' (found {zero_division!r})",
         )
+        check_num_classes(num_classes)
         check_together(
             ci is None or (matching == "coco" and average != "weighted"),
             f"ci goes with matching='coco' and average='macro' or 'micro' (found {matching!r} and {average!r})",
@@ -193,7 +196,7 @@ class DetectionPRF(StreamingMetric):
                 f"{orders}: mmdet's CocoDataset numbers labels in the order of {source}, so the labels of a model that "
                 "knows all of these classes do not fit; list every class in the annotation file, in the model's order"
             )
-        warnings.warn(
+        warn(
             f"{orders}: mmdet's CocoDataset numbers labels in the order of {source}, so classes are named in that "
             "order; list metainfo['classes'] in the same order to make them agree"
         )
@@ -272,7 +275,7 @@ class DetectionPRF(StreamingMetric):
         outside = int((batch.ground_truths.boxes.array[:, 2:] > shapes[:, ::-1] + 2).any(axis=1).sum())
         if outside or (self._scale_seen[2] >= 5 and self._scale_seen[2] > 3 * self._scale_seen[1]):
             self._warned.append(what)
-            warnings.warn(
+            warn(
                 "the boxes of 'gt_instances' look as if they stood in the pixels of the resized pictures while "
                 f"'pred_instances' stand in those of the original ones ({outside} objects lie outside their picture, "
                 f"{int(self._scale_seen[1])} detections are right as it is, {int(self._scale_seen[2])} if the objects "
@@ -379,7 +382,7 @@ class DetectionPRF(StreamingMetric):
         message = truncation_message(self.settings.max_dets, most, option="max_dets")
         if message and "max_dets" not in self._warned:
             self._warned.append("max_dets")
-            warnings.warn(message)
+            warn(message)
 
     def _operating_point(self, table: Optional[MatchTable], names: List[str]) -> Dict[str, float]:
         """The best threshold, and what it gives on the same images and on others."""

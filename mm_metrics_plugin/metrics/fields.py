@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, Sequence
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -12,7 +12,37 @@ from mm_metrics_plugin.functional.score_precision import BFLOAT16, FLOAT16, FLOA
 from mm_metrics_plugin.functional.summation import split_values
 
 SampleName = Callable[[int], str]
+# What NumPy has too, bfloat16, and complex numbers, which have a message of their own.
+_DTYPES = frozenset(
+    getattr(torch, kind)
+    for kind in (
+        *("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64"),
+        *("complex32", "complex64", "complex128"),
+    )
+)
+# By name: torch before 2.3 has none of them. uint1 to uint7 are no dtypes that torch computes with.
+_CONVERTED = ("torch.float8", "torch.uint16", "torch.uint32", "torch.uint64")
+# What a data set has to do so that samples have their ground truth.
+_REMEDIES = {
+    "gt_instances": ": add dict(type='LoadAnnotations', with_bbox=True) after Resize in the test pipeline",
+    "gt_sem_seg": ": add dict(type='LoadAnnotations') after Resize in the test pipeline (in mmdet, with_seg=True)",
+    "gt_label": ": the test dataset must have labels",
+}
 _PRECISIONS = {torch.bfloat16: BFLOAT16, torch.float16: FLOAT16, torch.float32: FLOAT32}
+
+
+def check_samples(samples: Any, name: Callable[[Any, int], str]) -> None:
+    """Raises MetricInputError unless samples come as a list of dicts (or data elements), one per sample."""
+    remedy = "give a list with one dict per sample"
+    if isinstance(samples, Mapping):
+        keys = ", ".join(repr(str(key)) for key in list(samples)[:5])
+        raise MetricInputError(f"data_samples must be a list (found one dict of a whole batch with {keys}): {remedy}")
+    for index, sample in enumerate(samples):
+        if not isinstance(sample, Mapping) and not hasattr(sample, "get"):
+            found = f"the text {sample!r:.40}" if isinstance(sample, str) else f"a {type(sample).__name__}"
+            # mmengine's Evaluator takes the keys of a dict for samples.
+            cause = " (a dict of a whole batch gives its keys)" if isinstance(sample, str) else ""
+            raise MetricInputError(f"{name({}, index)} must be a dict with fields (found {found}): {remedy}{cause}")
 
 
 def field_values(samples: Sequence[Mapping], field: str, name: SampleName) -> List[Any]:
@@ -27,8 +57,13 @@ def field_values(samples: Sequence[Mapping], field: str, name: SampleName) -> Li
             try:
                 values[index] = value[part] if isinstance(value, dict) else getattr(value, part)
             except (KeyError, AttributeError):
-                found = ", ".join(sorted(str(key) for key in value)) if isinstance(value, Mapping) else type(value)
-                raise MetricInputError(f"{name(index)} must have a field '{field}' (found {found})") from None
+                found = (
+                    ", ".join(sorted(map(str, value))) if isinstance(value, Mapping) else f"a {type(value).__name__}"
+                )
+                raise MetricInputError(
+                    f"{name(index)} must have a field '{field}' (found {found or 'nothing'})"
+                    f"{_REMEDIES.get(field.split('.')[0], '')}"
+                ) from None
     return values
 
 
@@ -79,14 +114,67 @@ def real_values(values: Sequence[Any], field: str, name: SampleName) -> List[Any
 
 def real_value(value: Any, field: str, name: SampleName, index: int) -> Any:
     """The value of one sample as a tensor or an array of real numbers; see :func:`real_values`."""
+    value = plain_value(value, field, name, index)
     if isinstance(value, torch.Tensor):
         if value.is_complex():
             raise MetricInputError(f"'{field}' of {name(index)} must hold real numbers (found {value.dtype})")
         return value
-    value = np.asarray(value)
     if value.dtype.kind not in "biuf":
         raise not_numbers(value, field, name(index))
     return value
+
+
+def plain_value(value: Any, field: str, name: SampleName, index: int) -> Any:
+    """The value of one sample as a dense tensor of a dtype that torch computes with, or as an array.
+
+    float8 becomes float32, and unsigned integers become int64 (of 64 bits: an array), which changes no number.
+
+    Raises:
+        MetricInputError: It holds no values, or in a form that depends on more than its dtype says.
+    """
+    if isinstance(value, torch.Tensor):
+        refused = _refused_form(value)
+        if refused is not None:
+            wanted, found, remedy = refused
+            raise MetricInputError(f"'{field}' of {name(index)} must be {wanted} (found {found}): {remedy}")
+        if value.dtype in _DTYPES:
+            return value
+        kind = str(value.dtype)
+        if kind.startswith("torch.float8"):
+            return value.detach().float()
+        return value.cpu().numpy() if kind == "torch.uint64" else value.to(torch.int64)
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise MetricInputError(
+            f"'{field}' of {name(index)} must be an array without a mask (found {int(value.mask.sum())} masked "
+            "values): leave out what is masked, or call .filled(value)"
+        )
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, and lists of tensors on a device
+        raise MetricInputError(
+            f"'{field}' of {name(index)} must be a tensor, an array or a number (found a {type(value).__name__} that "
+            f"NumPy cannot convert: {str(error).splitlines()[0]:.80})"
+        ) from None
+
+
+def _refused_form(tensor: torch.Tensor) -> Optional[Tuple[str, str, str]]:
+    """What was expected instead of this tensor, what was found and what to do; None for a tensor that can be read."""
+    if tensor.is_nested:
+        return "a dense tensor", "a nested tensor", "give every sample a tensor of its own, as nested.unbind() does"
+    if tensor.layout is not torch.strided:
+        return "a dense tensor", f"layout {tensor.layout}", "call .to_dense() before the metric is given the sample"
+    if tensor.is_meta:
+        shape = tuple(tensor.shape)
+        return "a tensor with values", f"shape {shape} on the meta device", "load the model on a real device"
+    if tensor.is_quantized:
+        return (
+            "a tensor of plain numbers",
+            f"{tensor.dtype}",
+            "call .dequantize() before the metric is given the sample",
+        )
+    if tensor.dtype not in _DTYPES and not str(tensor.dtype).startswith(_CONVERTED):
+        return "a tensor of plain numbers", f"{tensor.dtype}", "convert it to float32 or int64"
+    return None
 
 
 def same_kind(values: Sequence[Any]) -> bool:
@@ -122,7 +210,8 @@ def exact_arrays(arrays: Sequence[np.ndarray], field: str, name: SampleName) -> 
 def score_precision(value: Any) -> int:
     """The code of the precision in which scores are given."""
     if isinstance(value, torch.Tensor):
-        return _PRECISIONS.get(value.dtype, FLOAT64)
+        wide = FLOAT32 if str(value.dtype).startswith("torch.float8") else FLOAT64  # float8 is read as float32
+        return _PRECISIONS.get(value.dtype, wide)
     return precision_of(np.asarray(value).dtype)
 
 

@@ -13,6 +13,7 @@ from mmengine.visualization import BaseVisBackend, LocalVisBackend
 from mmengine.visualization.vis_backend import MLflowVisBackend
 
 from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
+from mm_metrics_plugin.metrics.check_hook import check_evaluations
 from mm_metrics_plugin.metrics.options import check_together
 from mm_metrics_plugin.report.figures import DPI, to_rgb
 from mm_metrics_plugin.report.pictures import draw_figures
@@ -62,6 +63,10 @@ class MetricFigureHook(Hook):
         self.dpi = dpi
         self._validations = 0
         self._said: Set[str] = set()
+
+    def before_run(self, runner: Runner) -> None:
+        """Checks the evaluation before training starts, as :class:`EvaluationCheckHook` does."""
+        check_evaluations(runner)
 
     def before_val_epoch(self, runner: Runner) -> None:
         """Asks the metrics to keep what the figures need, if this validation is drawn."""

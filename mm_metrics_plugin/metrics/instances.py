@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, List, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -75,7 +76,7 @@ def scale_factor(sample: Mapping, name: str) -> Tuple[float, float]:
     value = sample.get("scale_factor")
     if value is None:
         return 1.0, 1.0
-    factors = _flat_numbers(value)
+    factors = _flat_numbers(value, "scale_factor", name)
     if len(factors) not in (1, 2, 4) or not all(0 < factor < np.inf for factor in factors):
         raise MetricInputError(
             f"'scale_factor' of {name} must be one positive number, or those of width and height (found {value!r})"
@@ -96,18 +97,20 @@ def original_shape(sample: Mapping, name: str) -> Tuple[float, float]:
     value = sample.get("ori_shape")
     if value is None:
         return np.inf, np.inf
-    sides = _flat_numbers(value)[:2]
+    sides = _flat_numbers(value, "ori_shape", name)[:2]
     if len(sides) < 2 or not all(0 <= side < np.inf for side in sides):
         raise MetricInputError(f"'ori_shape' of {name} must be height and width (found {value!r})")
     return sides[0], sides[1]
 
 
-def _flat_numbers(value: Any) -> List[float]:
+def _flat_numbers(value: Any, field: str, name: str) -> List[float]:
     """The numbers of a value in one list; none if it holds anything else."""
     if isinstance(value, (str, bytes)):
         return []
     try:
-        array = to_host([value if isinstance(value, torch.Tensor) else np.asarray(value)])[0].astype(np.float64)
+        array = to_host([plain_value(value, field, lambda _: name, 0)])[0].astype(np.float64)
+    except MetricInputError:
+        raise
     except (TypeError, ValueError):
         return []
     return np.ravel(array).tolist()
@@ -120,9 +123,10 @@ def _columns(samples: Sequence[Mapping], part: str, fields: Sequence[str], name:
         for index, value in enumerate(column):
             value = getattr(value, "tensor", value)  # mmdet's box objects
             value = real_value(value, f"{part}.{field}", name, index)
-            rows = len(value) if field == "bboxes" else len(columns[0][index])
+            boxes = value if field == "bboxes" else columns[0][index]
+            rows = boxes.shape[0] if boxes.ndim else 1
             expected = (rows, 4) if field == "bboxes" else (rows,)
-            if not rows and not len(value):
+            if not rows and not math.prod(value.shape):
                 value = value.reshape(expected)  # "no boxes" comes in many shapes
             if tuple(value.shape) != expected:
                 raise MetricInputError(

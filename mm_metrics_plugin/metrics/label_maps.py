@@ -6,14 +6,14 @@ from functools import partial
 from typing import Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
-import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.overlap import count_label_pairs
 from mm_metrics_plugin.functional.score_precision import FLOAT64
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.fields import field_values, score_precision, to_host
+from mm_metrics_plugin.metrics.fields import field_values, plain_value, score_precision, to_host
 from mm_metrics_plugin.metrics.flat import lean_shape
+from mm_metrics_plugin.metrics.options import check_num_classes
 
 Name = Callable[[], str]
 
@@ -56,10 +56,16 @@ class LabelMapMetricBase(StreamingMetric):
         **kwargs: Optional[str],
     ) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]
+        check_num_classes(num_classes)
         self.prediction_field = prediction_field
         self.target_field = target_field
         self.num_classes = num_classes
         self.ignore_index = ignore_index
+
+    @property
+    def target_fields(self) -> Sequence[str]:  # type: ignore[override]
+        """The ground truth, if it comes from the data set: other fields a model may set."""
+        return [self.target_field] if self.target_field.startswith("gt_") else []
 
     @property
     def known_classes(self) -> Optional[int]:
@@ -72,10 +78,14 @@ class LabelMapMetricBase(StreamingMetric):
         def name(index: int) -> str:
             return self.sample_name(samples[index], index)
 
-        values = [*field_values(samples, self.prediction_field, name), *field_values(samples, self.target_field, name)]
-        arrays = to_host([value if isinstance(value, torch.Tensor) else np.asarray(value) for value in values])
+        fields = (self.prediction_field, self.target_field)
+        predictions, targets = (
+            [plain_value(value, field, name, index) for index, value in enumerate(field_values(samples, field, name))]
+            for field in fields
+        )
+        arrays = to_host([*predictions, *targets])
         for index, (predicted, target) in enumerate(zip(arrays, arrays[len(samples) :])):
-            yield Picture(partial(name, index), predicted, target, score_precision(values[index]))
+            yield Picture(partial(name, index), predicted, target, score_precision(predictions[index]))
 
     def count_pixels(self, picture: Picture, num_classes: int) -> np.ndarray:
         """The confusion matrix of a picture of labels, ignored pixels left out."""

@@ -25,6 +25,11 @@ def check_num_thresholds(num_thresholds: Optional[int]) -> None:
     )
 
 
+def check_num_classes(num_classes: Optional[int]) -> None:
+    """Raises ValueError if there would be no classes."""
+    check_together(num_classes is None or num_classes >= 1, f"num_classes must be at least 1 (found {num_classes!r})")
+
+
 def zero_division_value(zero_division: Union[str, float]) -> float:
     """The value of 0/0 that an option ``zero_division`` asks for, NaN for ``'skip'``.
 

@@ -164,7 +164,8 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score`` and the
             data set names no classes.
         collect_device: As in mmengine.
-        prefix: As in mmengine; ``'single-label'`` by default.
+        prefix: As in mmengine; ``'single-label-prf'`` by default, because mmpretrain's ``SingleLabelMetric`` has
+            ``single-label/precision`` and ``single-label/recall``.
 
     Example:
         >>> import torch
@@ -173,9 +174,11 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         >>> samples = [dict(pred_label=torch.tensor([p]), gt_label=torch.tensor([t])) for p, t in pairs]
         >>> metric.process(None, samples)
         >>> found = metric.evaluate(size=4)
-        >>> [round(found[f"single-label/{key}"], 6) for key in ("precision", "recall", "f1", "f1_micro")]
+        >>> [round(found[f"single-label-prf/{key}"], 6) for key in ("precision", "recall", "f1", "f1_micro")]
         [0.875, 0.75, 0.807692, 0.75]
     """
+
+    default_prefix = "single-label-prf"
 
     def __init__(
         self,
@@ -296,7 +299,8 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
         classwise: Also keys per class.
         counts: Also true and false positives and negatives per class.
         collect_device: As in mmengine.
-        prefix: As in mmengine; ``'multi-label'`` by default.
+        prefix: As in mmengine; ``'multi-label-prf'`` by default, because mmpretrain's ``MultiLabelMetric`` has
+            ``multi-label/precision`` and ``multi-label/recall``.
 
     Example:
         >>> import torch
@@ -304,9 +308,11 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
         >>> scores, labels = [[0.9, 0.6], [0.3, 0.6]], [[0], [0, 1]]
         >>> samples = [dict(pred_score=torch.tensor(s), gt_label=torch.tensor(t)) for s, t in zip(scores, labels)]
         >>> metric.process(None, samples)
-        >>> round(metric.evaluate(size=2)["multi-label/f1_micro"], 6)
+        >>> round(metric.evaluate(size=2)["multi-label-prf/f1_micro"], 6)
         0.666667
     """
+
+    default_prefix = "multi-label-prf"
 
     def __init__(
         self,

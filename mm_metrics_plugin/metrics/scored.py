@@ -10,6 +10,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.summation import split_values
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.fields import SampleName, check_finite, field_values, first_bad, score_precision
+from mm_metrics_plugin.metrics.options import check_num_classes
 
 
 class ScoredMetricBase(StreamingMetric):
@@ -25,6 +26,7 @@ class ScoredMetricBase(StreamingMetric):
 
     def __init__(self, num_classes: Optional[int] = None, **kwargs: Optional[str]) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]
+        check_num_classes(num_classes)
         self.num_classes = num_classes
 
     def namer(self, samples: Sequence[Mapping]) -> SampleName:

@@ -21,6 +21,7 @@ class SingleLabelMetricBase(ScoredMetricBase):
     """
 
     default_prefix = "single-label"
+    target_fields = ("gt_label",)
 
     def __init__(self, num_classes: Optional[int] = None, **kwargs: Optional[str]) -> None:
         super().__init__(num_classes, **kwargs)

@@ -70,12 +70,16 @@ def joined_by_lines(entries: Any, what: str) -> List[str]:
         ['a.pkl has no image ids: its entries are joined by position']
         >>> joined_by_lines([{"file": "a.pkl", "joined_by": "image id"}], "image")
         []
+        >>> joined_by_lines([{"file": "a.pkl", "joined_by": "image path"}], "image")
+        ['image ids in a.pkl repeat: images are joined by path']
     """
     entries = [entries] if isinstance(entries, Mapping) else entries
     files = [printable(one["file"]) for one in entries if one.get("joined_by") == "position"]
     ids = "image ids" if what == "image" else "img_path or sample_idx that tells samples apart"
     have, its = ("has", "its") if len(files) == 1 else ("have", "their")
-    return [f"{', '.join(files)} {have} no {ids}: {its} entries are joined by position"] if files else []
+    lines = [f"{', '.join(files)} {have} no {ids}: {its} entries are joined by position"] if files else []
+    paths = [printable(one["file"]) for one in entries if one.get("joined_by") == "image path"]
+    return [*lines, f"image ids in {', '.join(paths)} repeat: images are joined by path"] if paths else lines
 
 
 def mask_lines(entries: Any) -> List[str]:

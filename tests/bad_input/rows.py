@@ -210,13 +210,16 @@ ROWS = [
     Row(
         "the truth is missing",
         METRIC,
-        says("sample 1 (cat.jpg) must have a field 'gt_instances.bboxes' (found img_id, img_path, pred_instances)"),
+        says(
+            "sample 1 (cat.jpg) must have a field 'gt_instances.bboxes' (found img_id, img_path, pred_instances): add "
+            "dict(type='LoadAnnotations', with_bbox=True) after Resize in the test pipeline"
+        ),
         detector(without(image(), "gt_instances")),
     ),
     Row(
         "a field is missing",
         AUC,
-        says("sample 1 must have a field 'gt_label' (found pred_score)"),
+        says("sample 1 must have a field 'gt_label' (found pred_score): the test dataset must have labels"),
         classifier(without(scored(), "gt_label")),
     ),
     Row(
@@ -228,7 +231,10 @@ ROWS = [
     Row(
         "an image without id",
         DETECTION,
-        says("results.pkl: 'img_id' of image number 1 must be a whole number or text (found None)"),
+        says(
+            "results.pkl: 'img_id' of image number 1 must be a whole number or text (found None): add 'img_id' to "
+            "meta_keys of PackDetInputs in the test pipeline and test again"
+        ),
         detection(results=lambda results: (results[1].pop("img_id"), results)[1]),
     ),
     Row(

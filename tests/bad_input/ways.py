@@ -70,10 +70,12 @@ def without(sample, field):
 
 
 def told(metric, samples):
-    """What the metric says of the samples."""
+    """What the metric says of the samples, behind its name."""
     with pytest.raises(MetricInputError) as caught:
         evaluate(metric, samples)
-    return str(caught.value)
+    name, message = type(metric).__name__, str(caught.value)
+    assert name in message
+    return message[len(f"{name}: ") :] if message.startswith(f"{name}: ") else message
 
 
 def detector(*samples):
@@ -194,7 +196,7 @@ def mixed_dtypes(_):
     labels = [torch.tensor([2051]), torch.tensor([3.0], dtype=torch.float16)]
     samples = [dict(pred_label=label, gt_label=label) for label in labels]
     found = evaluate(SingleLabelPRF(num_classes=2060, counts=True), samples)
-    assert (found["single-label/tp/2051"], found["single-label/tp/2052"]) == (1, 0)
+    assert (found["single-label-prf/tp/2051"], found["single-label-prf/tp/2052"]) == (1, 0)
     assert evaluate(FieldSum(field="x"), [dict(x=label) for label in labels])["field/sum"] == 2054
     images = [image(labels=label, gt_labels=label) for label in labels]
     assert evaluate(DetectionPRF(num_classes=2060), images)["det/tp"] == 2
@@ -274,7 +276,7 @@ def many_samples(_):
     tracemalloc.stop()
     assert held[-1] - held[9] < 10_000  # a tenth of a byte a sample
     values = metric.evaluate(100_000)
-    assert (values["single-label/tp/0"], values["single-label/tp/1"]) == (50_000, 50_000)
+    assert (values["single-label-prf/tp/0"], values["single-label-prf/tp/1"]) == (50_000, 50_000)
 
 
 def many_classes(folder):

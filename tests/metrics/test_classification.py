@@ -67,17 +67,17 @@ def test_paddlerec_six_and_states():
     metric = SingleLabelPRF(num_classes=4, convention="paddlerec", counts=True)
     found = evaluate(metric, decided([0, 1, 1, 3], [0, 2, 1, 3]))
     keys = ("precision", "recall", "f1", "precision_micro", "recall_micro", "f1_micro")
-    six = [found[f"single-label/{key}"] for key in keys]
+    six = [found[f"single-label-prf/{key}"] for key in keys]
     assert six == pytest.approx([0.875, 0.75, 0.807692, 0.75, 0.75, 0.75], abs=5e-7)
-    states = [[found[f"single-label/{key}/{c}"] for key in ("tp", "fp", "tn", "fn")] for c in range(4)]
+    states = [[found[f"single-label-prf/{key}/{c}"] for key in ("tp", "fp", "tn", "fn")] for c in range(4)]
     assert states == [[1, 0, 3, 0], [1, 1, 2, 0], [0, 0, 3, 1], [1, 0, 3, 0]]
 
 
 def test_mmpretrain_convention_on_its_own_example():
     found = evaluate(SingleLabelPRF(num_classes=4, convention="mmpretrain"), decided([0, 1, 1, 3], [0, 2, 1, 3]))
-    values = [found[f"single-label/{key}"] for key in ("precision", "recall", "f1")]
+    values = [found[f"single-label-prf/{key}"] for key in ("precision", "recall", "f1")]
     assert values == pytest.approx([0.625, 0.75, 0.666667], abs=5e-7)
-    assert next(iter(found)) == "single-label/f1"
+    assert next(iter(found)) == "single-label-prf/f1"
     theirs = SingleLabelMetric.calculate([0, 1, 1, 3], [0, 2, 1, 3], num_classes=4)
     assert values == pytest.approx([float(value) / 100 for value in theirs[:3]], abs=1e-6)
 
@@ -87,8 +87,8 @@ def test_mmpretrain_convention_has_its_threshold_at_zero():
     scores = torch.stack([sample["pred_score"] for sample in samples])
     ((_, theirs, _, _),) = SingleLabelMetric.calculate(scores, torch.tensor([0, 0]))
     found = evaluate(SingleLabelPRF(convention="mmpretrain"), samples)
-    assert found["single-label/recall"] == float(theirs) / 100 == 0.25
-    assert evaluate(SingleLabelPRF(), samples)["single-label/recall"] == 1
+    assert found["single-label-prf/recall"] == float(theirs) / 100 == 0.25
+    assert evaluate(SingleLabelPRF(), samples)["single-label-prf/recall"] == 1
 
 
 def test_empty_data_is_undefined_whatever_the_convention():
@@ -108,7 +108,7 @@ def test_undefined_classes_are_named_and_counted():
     messages = [str(warning.message) for warning in caught]
     assert any("recall is undefined for d:" in message for message in messages)
     assert any("precision is undefined for c, d:" in message for message in messages)
-    assert (found["single-label/classes_present"], found["single-label/classes_predicted"]) == (3, 2)
+    assert (found["single-label-prf/classes_present"], found["single-label-prf/classes_predicted"]) == (3, 2)
 
 
 def test_all_single_label_metrics_go_into_one_evaluator():
@@ -121,8 +121,9 @@ def test_all_single_label_metrics_go_into_one_evaluator():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         found = evaluator.offline_evaluate(samples, chunk_size=8)
-    for key in ("auc", "f1", "ks", "recall@2", "ece", "classes_averaged", "classes_present", "classes_in_ks"):
+    for key in ("auc", "ks", "recall@2", "ece", "classes_averaged", "classes_in_ks"):
         assert f"single-label/{key}" in found
+    assert "single-label-prf/f1" in found and "single-label-prf/classes_present" in found
 
 
 def test_mmpretrain_samples_work_as_they_come():
@@ -134,13 +135,13 @@ def test_mmpretrain_samples_work_as_they_come():
     ours = Evaluator([MultiLabelPRF(convention="mmpretrain"), MultiLabelAUC()]).offline_evaluate(samples)
     theirs = Evaluator(MultiLabelMetric(thr=0.5)).offline_evaluate(samples)
     for mine, their in (("f1", "f1-score"), ("precision", "precision"), ("recall", "recall")):
-        assert ours[f"multi-label/{mine}"] == pytest.approx(theirs[f"multi-label/{their}"] / 100, abs=1e-6)
+        assert ours[f"multi-label-prf/{mine}"] == pytest.approx(theirs[f"multi-label/{their}"] / 100, abs=1e-6)
 
 
 def test_samples_without_any_label_and_labels_of_minus_one():
     samples = [dict(pred_score=torch.tensor([0.9, 0.2]), gt_label=labels) for labels in ([0], [], [-1, 1], 0)]
     found = evaluate(MultiLabelPRF(counts=True), samples)
-    counts = {key: [found[f"multi-label/{key}/{c}"] for c in (0, 1)] for key in ("tp", "fp", "fn", "tn")}
+    counts = {key: [found[f"multi-label-prf/{key}/{c}"] for c in (0, 1)] for key in ("tp", "fp", "fn", "tn")}
     assert counts == {"tp": [2, 0], "fp": [2, 0], "fn": [0, 1], "tn": [0, 3]}
 
 
@@ -157,14 +158,14 @@ def test_truth_of_several_labels_is_ones_and_zeros_or_true_and_false():
 def test_topk_accuracy_also_asks_for_the_threshold():
     samples = [dict(pred_score=torch.tensor([0.6, 0.3, 0.1]), gt_label=torch.tensor([label])) for label in (0, 1, 2)]
     found = evaluate(SingleLabelPRF(topk=2, thrs=(None, 0.5)), samples)
-    assert found["single-label/accuracy_top2_no-thr"] == 2 / 3
-    assert found["single-label/accuracy_top2_thr-0.50"] == 1 / 3
+    assert found["single-label-prf/accuracy_top2_no-thr"] == 2 / 3
+    assert found["single-label-prf/accuracy_top2_thr-0.50"] == 1 / 3
 
 
 def test_the_beta_is_in_the_name():
     found = evaluate(SingleLabelPRF(beta=2, num_classes=2), decided([0, 1, 1], [0, 0, 1]))
-    assert found["single-label/f2"] == pytest.approx(np.mean([5 * 1 / (5 + 4 * 1), 5 * 1 / (5 + 1)]))
-    assert "single-label/f1" not in found
+    assert found["single-label-prf/f2"] == pytest.approx(np.mean([5 * 1 / (5 + 4 * 1), 5 * 1 / (5 + 1)]))
+    assert "single-label-prf/f1" not in found
 
 
 def test_certain_and_wrong_is_infinitely_unlikely():

@@ -52,11 +52,11 @@ def test_a_score_equal_to_the_threshold(dtype, thr):
     score = torch.tensor([thr, 0.01], dtype=dtype)
     one = dict(pred_score=score, gt_label=torch.tensor([0]))
     found = evaluate(MultiLabelPRF(thr=thr, counts=True), [one])
-    assert found["multi-label/tp/0"] == 1
+    assert found["multi-label-prf/tp/0"] == 1
     # A single-label decision is made above the threshold only.
     found = evaluate(SingleLabelPRF(thrs=thr, topk=1, counts=True), [one])
-    assert (found["single-label/tp/0"], found["single-label/accuracy_top1"]) == (0, 0)
-    assert evaluate(SingleLabelPRF(thrs=thr - 0.02, counts=True), [one])["single-label/tp/0"] == 1
+    assert (found["single-label-prf/tp/0"], found["single-label-prf/accuracy_top1"]) == (0, 0)
+    assert evaluate(SingleLabelPRF(thrs=thr - 0.02, counts=True), [one])["single-label-prf/tp/0"] == 1
     pair = [one, dict(pred_score=torch.tensor([0.01, 0.95], dtype=dtype), gt_label=torch.tensor([1]))]
     assert evaluate(SingleLabelAUC(thrs=thr, average=None), pair)["single-label/auc/0"] == 0.5
     box = torch.tensor([[0.0, 0, 9, 9]])
@@ -83,7 +83,7 @@ def test_mixed_precisions_in_a_batch(rows, data):
     for size in (1, 3, len(rows)):
         samples = [dict(pred_score=t, gt_score=torch.tensor([int(right)])) for t, right in zip(tensors, truth)]
         found = evaluate(MultiLabelPRF(thr=thr, counts=True), samples, batch_size=size)
-        assert (found["multi-label/tp/0"], found["multi-label/fp/0"]) == (hits, sum(decided) - hits)
+        assert (found["multi-label-prf/tp/0"], found["multi-label-prf/fp/0"]) == (hits, sum(decided) - hits)
         images = [
             dict(
                 pred_instances=dict(bboxes=box, scores=tensor, labels=torch.tensor([0])),
@@ -122,8 +122,8 @@ def test_labels_beside_any_dtype(data):
         metric = SingleLabelPRF(num_classes=classes, convention="mmpretrain")
         found = evaluate(metric, samples, batch_size=size)
         every = dict(labels=range(classes), average="macro", zero_division=0)
-        assert math.isclose(found["single-label/precision"], precision_score(labels, predictions, **every))
-        assert math.isclose(found["single-label/recall"], recall_score(labels, predictions, **every))
+        assert math.isclose(found["single-label-prf/precision"], precision_score(labels, predictions, **every))
+        assert math.isclose(found["single-label-prf/recall"], recall_score(labels, predictions, **every))
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
@@ -133,7 +133,11 @@ def test_lists_of_classes_beside_any_dtype(batch_size):
     labels = [torch.tensor([2051, 7]), torch.tensor([8.0], dtype=torch.float16), [], np.array([2051], dtype=">i4")]
     samples = [dict(pred_score=scores, gt_label=value) for value in labels]
     found = evaluate(MultiLabelPRF(counts=True), samples, batch_size=batch_size)
-    assert (found["multi-label/tp/2051"], found["multi-label/tp/2052"], found["multi-label/fn/7"]) == (2, 0, 1)
+    assert (found["multi-label-prf/tp/2051"], found["multi-label-prf/tp/2052"], found["multi-label-prf/fn/7"]) == (
+        2,
+        0,
+        1,
+    )
 
 
 @pytest.mark.parametrize("batch_size", [1, 2])
@@ -231,7 +235,7 @@ def test_lazy_bits_are_resolved():
     found = evaluate(DiceScore(**soft), [dict(x=lazy([0.25, 1.0]), y=torch.tensor([0.0, 1.0]))])
     assert found["sem-seg/mDice"] == 2 / (1 + 1 + 0.0625)
     scores = [dict(pred_score=lazy(row), gt_score=torch.tensor([1, 0])) for row in ([0.75, 0.5], [0.25, 0.125])]
-    assert evaluate(MultiLabelPRF(thr=0.5), scores)["multi-label/accuracy"] == 0.5
+    assert evaluate(MultiLabelPRF(thr=0.5), scores)["multi-label-prf/accuracy"] == 0.5
     box = torch.tensor([[0.0, 0, 9, 9]])
     found = dict(bboxes=box, scores=lazy([0.9]), labels=torch.tensor([0]))
     image = dict(pred_instances=found, gt_instances=dict(bboxes=box, labels=torch.tensor([0])))

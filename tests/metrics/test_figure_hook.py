@@ -31,7 +31,7 @@ from mm_metrics_plugin.testing import run_processes
 from tests.cases_detection import CLASSES, detections
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FIGURES = ["single-label/curves", "single-label/confusion_matrix", "single-label/reliability"]
+FIGURES = ["single-label/curves", "single-label-prf/confusion_matrix", "single-label/reliability"]
 COARSE = dict(type="MetricFigureHook", dpi=20)
 # Slow imports stand where they are used: the processes of a group import this file too.
 # After one epoch some class may never be predicted.
@@ -128,7 +128,7 @@ def test_the_matrix_drawn_is_that_of_scikit_learn(trained):
     matrix = confusion_matrix(data.labels, decided)
     view = matrix_view(matrix, data.metainfo["classes"], title=f"accuracy {matrix.trace() / matrix.sum():.4f}")
     (expected,) = draw_figures(view, view.labels)
-    assert np.array_equal(pixels(local_files(folder)["single-label_confusion_matrix_2.png"]), to_rgb(expected))
+    assert np.array_equal(pixels(local_files(folder)["single-label-prf_confusion_matrix_2.png"]), to_rgb(expected))
 
 
 def test_numbers_are_the_same_without_the_hook(trained, tmp_path):
@@ -166,17 +166,17 @@ def test_interval_choice_and_the_test_loop(tmp_path):
     for _ in range(3):
         runner.val()
     runner.test()
-    names = ["single-label/confusion_matrix", "single-label/reliability"]
+    names = ["single-label-prf/confusion_matrix", "single-label/reliability"]
     found = events(tmp_path)
     assert sorted(found.Tags()["images"]) == sorted([*names, *(f"test/{name}" for name in names)])
     assert [len(found.Images(name)) for name in names] == [2, 2]  # of three validations, the first and the third
-    warning = "no metric has figures called confusoin (there are single-label/curves, single-label/confusion_matrix"
+    warning = "no metric has figures called confusoin (there are single-label/curves, single-label-prf/confusion_matrix"
     assert logged(tmp_path).count(warning) == 1
 
 
 def figure_steps(folder):
     """At which epochs a figure was drawn."""
-    return [image.step for image in events(folder).Images("single-label/confusion_matrix")]
+    return [image.step for image in events(folder).Images("single-label-prf/confusion_matrix")]
 
 
 def test_interval_goes_on_after_a_resume(tmp_path, monkeypatch):

@@ -103,7 +103,9 @@ def test_the_data_set_names_the_classes():
         labels, decisions, samples = decided(classes)
         for metric in (prf, auc):
             metric.dataset_meta = dict(classes=[f"c{index}" for index in range(classes)])
-        assert evaluate(prf, samples)["single-label/f1"] == pytest.approx(f1_score(labels, decisions, average="macro"))
+        assert evaluate(prf, samples)["single-label-prf/f1"] == pytest.approx(
+            f1_score(labels, decisions, average="macro")
+        )
         onehot = np.eye(classes)
         expected = roc_auc_score(onehot[labels], onehot[decisions], average="macro")
         assert evaluate(auc, samples)["single-label/auc"] == pytest.approx(expected)
@@ -114,7 +116,9 @@ def test_decisions_after_scores_of_another_data_set():
     evaluate(metric, scored(10))
     metric.dataset_meta = dict(classes=["a", "b", "c", "d"])
     labels, decisions, samples = decided(4)
-    assert evaluate(metric, samples)["single-label/f1"] == pytest.approx(f1_score(labels, decisions, average="macro"))
+    assert evaluate(metric, samples)["single-label-prf/f1"] == pytest.approx(
+        f1_score(labels, decisions, average="macro")
+    )
 
 
 @pytest.mark.parametrize("build", [SingleLabelPRF, SingleLabelAUC])

@@ -54,7 +54,7 @@ def test_a_collapsed_model_is_the_best_only_where_classes_are_left_out():
 
     def precision(predicted, **options):
         found, _ = said(SingleLabelPRF(**options), decided(predicted, TRUE, 3), names)
-        return found["single-label/precision"]
+        return found["single-label-prf/precision"]
 
     assert precision(COLLAPSED) == 0.9 > precision(FAIR)
     assert precision(COLLAPSED, zero_division=0) == pytest.approx(0.3)
@@ -119,7 +119,7 @@ def test_one_label_as_scikit_learn(zero_division, average):
         expected = precision_recall_fscore_support(
             true, predicted, labels=range(4), average=average, zero_division=zero_division
         )
-        keys = [f"single-label/{key}{suffix}" for key in ("precision", "recall", "f1")]
+        keys = [f"single-label-prf/{key}{suffix}" for key in ("precision", "recall", "f1")]
         assert [found[key] for key in keys] == pytest.approx(expected[:3], abs=1e-12)
 
 
@@ -131,7 +131,7 @@ def test_one_label_as_mmpretrain():
         true, predicted = generator.integers(0, 3, 8), generator.integers(0, 4, 8)
         found = evaluate(SingleLabelPRF(zero_division=0), decided(predicted, true))
         expected = SingleLabelMetric.calculate(torch.tensor(predicted), torch.tensor(true), num_classes=4)
-        keys = [f"single-label/{key}" for key in ("precision", "recall", "f1")]
+        keys = [f"single-label-prf/{key}" for key in ("precision", "recall", "f1")]
         assert [100 * found[key] for key in keys] == pytest.approx([float(one) for one in expected[:3]], abs=1e-4)
 
 
@@ -144,7 +144,7 @@ def test_several_labels_as_mmpretrain():
         truth = torch.stack([torch.as_tensor(sample["gt_score"]) for sample in samples])
         found = evaluate(MultiLabelPRF(thr=0.8, zero_division=0), samples)
         expected = MultiLabelMetric.calculate(scores, truth, pred_indices=False, target_indices=False, thr=0.8)
-        keys = [f"multi-label/{key}" for key in ("precision", "recall", "f1")]
+        keys = [f"multi-label-prf/{key}" for key in ("precision", "recall", "f1")]
         assert [100 * found[key] for key in keys] == pytest.approx([float(one) for one in expected[:3]], abs=1e-4)
 
 

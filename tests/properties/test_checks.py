@@ -263,7 +263,7 @@ def test_merges_that_forget_are_found():
 
 
 def test_rates_outside_of_0_to_1_are_found():
-    for found in ({"det/f1": 1.5}, {"recall@1": -0.5}, {"single-label/precision/cat": 2.0}, {"mAP_50": -1.0}):
+    for found in ({"det/f1": 1.5}, {"recall@1": -0.5}, {"single-label-prf/precision/cat": 2.0}, {"mAP_50": -1.0}):
         with pytest.raises(AssertionError, match="expected 0 to 1"):
             checks.check_rates(found)
     checks.check_rates({"det/tp": 5.0, "single-label/recall_count@1": 3.0, "f1": float("nan"), "mcc": -0.5})

@@ -9,7 +9,6 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import stable_order
-from mm_metrics_plugin.functional.detection.geometry import Geometry
 from mm_metrics_plugin.functional.detection.geometry.boxes import LARGEST_COORDINATE, Boxes, floats, nms
 from mm_metrics_plugin.functional.score_precision import PRECISIONS, precision_of, reach
 

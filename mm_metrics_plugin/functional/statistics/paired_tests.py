@@ -331,8 +331,8 @@ def _compare(
             figures.overall["auc"], figures.per_class["auc"] = mean_of_defined(each[None]), each[None]
 
     names = list(permuted.overall)
-    before, after = (np.array([figures.overall[name][0] for name in names]) for figures in observed)
-    family = _differences(before, after, np.stack([permuted.overall[name] for name in names], axis=1), ci=ci)
+    old, new = (np.array([figures.overall[name][0] for name in names]) for figures in observed)
+    family = _differences(old, new, np.stack([permuted.overall[name] for name in names], axis=1), ci=ci)
     overall = {
         name: Difference(*(column[at].item() for column in vars(family).values())) for at, name in enumerate(names)
     }
