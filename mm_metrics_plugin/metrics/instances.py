@@ -14,6 +14,7 @@ from mm_metrics_plugin.metrics.fields import (
     SampleName,
     exact_arrays,
     field_values,
+    plain_value,
     real_value,
     same_kind,
     score_precision,
