@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mm_metrics_plugin import DetectionPRF
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch
+from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.testing import Damage, MetricCase
 
 CLASSES = ("car", "person", "dog")
@@ -68,9 +68,9 @@ def batch_of(samples):
         boxes=column("pred_instances", "bboxes"),
         scores=column("pred_instances", "scores"),
         labels=column("pred_instances", "labels"),
-        object_boxes=[np.concatenate(pair) for pair in boxes],
-        object_labels=[np.concatenate(pair) for pair in zip(regular, ignored)],
-        object_crowd=[np.repeat([False, True], [len(a), len(b)]) for a, b in zip(regular, ignored)],
+        gt_boxes=[np.concatenate(pair) for pair in boxes],
+        gt_labels=[np.concatenate(pair) for pair in zip(regular, ignored)],
+        gt_crowd=[np.repeat([False, True], [len(a), len(b)]) for a, b in zip(regular, ignored)],
     )
 
 

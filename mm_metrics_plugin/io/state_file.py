@@ -73,7 +73,10 @@ def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
     except (NotImplementedError, RuntimeError, SyntaxError) as error:  # other zip features; a header of no array
         raise ResultFileError(f"{path.name}: is no state that --save-state wrote ({error})") from None
     if version != SCHEMA_VERSION:
-        raise ResultFileError(f"{path.name}: has schema version {version!a} where {SCHEMA_VERSION} is read")
+        raise ResultFileError(
+            f"{path.name}: is a state of format version {version!a}, and this version of the package reads version "
+            f"{SCHEMA_VERSION}; save it again with --save-state"
+        )
     return header, arrays
 
 

@@ -115,7 +115,7 @@ def test_another_iou_threshold_and_suppression(folder):
     plain = report_of(folder / "truth.json", *runs, *QUICK)["comparisons"][0]["overall"]
     other = report_of(folder / "truth.json", *runs, *QUICK, "--tp-iou-thr", "0.42", "--nms-iou-thr", "0.9")
     rows = {row["metric"]: row for row in other["comparisons"][0]["overall"]}
-    assert {row["metric"] for row in plain} == set(rows) and other["settings"]["tp_iou_thr"] == 0.42
+    assert {row["metric"] for row in plain} == set(rows) and other["settings"]["iou_thr"] == 0.42
     alone = json.loads(
         files.printed(
             "detection",

@@ -221,12 +221,15 @@ def test_files_that_are_no_states_are_refused(states, folder, capsys, tmp_path):
     header, arrays = read_state(good)
     settings = header["settings"]
     changes = {
-        "version": ({**header, "schema_version": 9}, arrays, "schema version 9"),
+        "version": ({**header, "schema_version": 9}, arrays, "version 9"),
         "kind": ({**header, "kind": "classification"}, arrays, "no state"),
-        "labels": (header, {**arrays, "boxes.detection_labels": arrays["boxes.detection_labels"] + 4}, "no state"),
-        "images": (header, {**arrays, "boxes.object_image": arrays["boxes.object_image"] + 7}, "no state"),
-        "nan": (header, {**arrays, "boxes.detection_scores": arrays["boxes.detection_scores"] * np.nan}, "finite"),
-        "short": (header, {**arrays, "boxes.detection_scores": arrays["boxes.detection_scores"][1:]}, "no state"),
+        "labels": (header, {**arrays, "matches.label": arrays["matches.label"] + np.int16(4)}, "no state"),
+        "images": (header, {**arrays, "matches.gt_image": arrays["matches.gt_image"] + np.int32(7)}, "no state"),
+        "nan": (header, {**arrays, "matches.score": arrays["matches.score"] * np.float32(np.nan)}, "finite"),
+        "short": (header, {**arrays, "matches.score": arrays["matches.score"][1:]}, "no state"),
+        "positions": (header, {**arrays, "matches.error_gt": arrays["matches.error_gt"] + np.int32(99)}, "no state"),
+        "dtype": (header, {**arrays, "matches.matched": arrays["matches.matched"].astype(np.int64)}, "no state"),
+        "example": (header, {**arrays, "examples.boxes_image": arrays["examples.boxes_image"] + 7}, "no state"),
         "matrix": (header, {**arrays, "coco.cells": arrays["coco.cells"][:, 1:]}, "no state"),
         "missing": (header, {key: value for key, value in arrays.items() if key != "coco.cells"}, "no state"),
         "twice": ({**header, "image_ids": [1] * 7}, arrays, "no state"),
@@ -236,9 +239,9 @@ def test_files_that_are_no_states_are_refused(states, folder, capsys, tmp_path):
             arrays,
             "60000 classes",
         ),
-        "resamples": ({**header, "settings": {**settings, "resamples": 10**12}}, arrays, "'resamples' must be"),
-        "matching": ({**header, "settings": {**settings, "matching": ["coco"] * 9}}, arrays, "'matching' must be"),
-        "edges": ({**header, "settings": {**settings, "size_edges": [1] * 9999}}, arrays, "'size_edges' must be"),
+        "resamples": ({**header, "settings": {**settings, "resamples": 10**12}}, arrays, "resamples must be"),
+        "matching": ({**header, "settings": {**settings, "matching": ["coco"] * 9}}, arrays, "matching must be"),
+        "edges": ({**header, "settings": {**settings, "area_edges": [1] * 9999}}, arrays, "area_edges must be"),
     }
     for name, (changed, content, words) in changes.items():
         write_state(tmp_path / f"{name}.npz", changed, content)
@@ -252,6 +255,6 @@ def test_a_state_is_plain_arrays_and_the_same_again(states, folder, tmp_path):
     with np.load(path, allow_pickle=False) as content:
         header = json.loads(content["header"].tobytes())
         assert all(content[name].dtype.kind in "biuf" for name in content.files)
-    assert header["schema_version"] == 2 and header["classes"] == list(CLASSES)
+    assert header["schema_version"] == 3 and header["classes"] == list(CLASSES)
     assert header["settings"]["score_thr"] == 0.3 and len(header["results"][0]["sha256"]) == 64
     assert all(entry.compress_type == zipfile.ZIP_STORED for entry in zipfile.ZipFile(path).infolist())

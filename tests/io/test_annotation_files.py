@@ -14,11 +14,13 @@ pytest.importorskip("mmdet")
 from mmdet.datasets import CocoDataset
 from mmengine.registry import DATASETS
 
-from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
+from mm_metrics_plugin.functional.detection.average_precision import average_precision
+from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.io import test_sets
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
 from mm_metrics_plugin.io.joining import join
 from mm_metrics_plugin.io.results import results_from_images
+from mm_metrics_plugin.settings import DetectionSettings
 
 CLASSES = ("cat", "dog", "emu")
 CONFIG = """
@@ -96,8 +98,8 @@ def numbers(truth, rows):
         }
         images.append({"img_id": image_id, "pred_instances": found})
     batch = join(truth, results_from_images(images, "results.pkl")).batch
-    settings = APSettings(len(truth.classes))
-    return list(average_precision(match_for_ap(batch.detections, batch.objects, settings), settings).to_dict().values())
+    table = match_images(batch, DetectionSettings(), num_classes=len(truth.classes), table="ap").table
+    return list(average_precision(table).to_dict().values())
 
 
 def written(folder, content, name="truth.json"):
@@ -197,7 +199,7 @@ def test_what_a_dataset_leaves_out_by_its_own_rules_stays_out_and_is_counted(tmp
     path = written(tmp_path, annotations(3))
     truth = built(tmp_path, path, monkeypatch, kind="LargeOnly")
     whole = read_ground_truth(path)
-    keep = (whole.objects.boxes[:, 2] > 30) & (whole.objects.area > 0)
+    keep = (whole.objects.boxes.array[:, 2] > 30) & (whole.objects.area > 0)
     order = np.flatnonzero(keep)[np.argsort(whole.objects.image[keep], kind="stable")]
     np.testing.assert_array_equal(truth.objects.area, whole.objects.area[order])
     left_out = int((~keep).sum())
@@ -212,6 +214,6 @@ def test_objects_that_are_not_in_the_file_have_the_area_of_their_box(tmp_path, m
     path = written(tmp_path, annotations(3, thin=False))
     with pytest.warns(UserWarning, match="objects of the test dataset are not in its annotation file"):
         truth = built(tmp_path, path, monkeypatch, kind="Moved")
-    sides = truth.objects.boxes[:, 2:] - truth.objects.boxes[:, :2]
+    sides = truth.objects.boxes.array[:, 2:] - truth.objects.boxes.array[:, :2]
     np.testing.assert_array_equal(truth.objects.area, sides[:, 0] * sides[:, 1])
     assert truth.tally.to_dict() == {"read": len(sides), "used": len(sides), "dropped": {}}

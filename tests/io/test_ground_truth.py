@@ -59,11 +59,8 @@ def our_rows(truth, like_mmdet=False):
     """The objects as rows_of gives them; like mmdet: without those that mmdet finds too small."""
     there = truth.objects
     if like_mmdet:
-        there = there.take((there.boxes[:, 2:] >= 1).all(axis=1) & (there.area > 0))
-    boxes = there.boxes.copy()
-    if there.box_format == "xywh":
-        boxes[:, 2:] += boxes[:, :2]
-    rows = np.column_stack([there.image, there.labels, there.crowd, boxes])
+        there = there.take((there.boxes.array[:, 2:] >= 1).all(axis=1) & (there.area > 0))
+    rows = np.column_stack([there.image, there.labels, there.crowd, there.boxes.to_format("xyxy")])
     return rows[np.argsort(there.image, kind="stable")]
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.matching import match
+from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
 from mm_metrics_plugin.io.joining import join
 from mm_metrics_plugin.io.results import read_results, results_from_images
+from mm_metrics_plugin.settings import DetectionSettings
 
 IMAGES = 40
 CATEGORIES = {"cat": 7, "dog": 3, "bird": 90}  # in the order of the file
@@ -55,7 +56,8 @@ def results(order=range(IMAGES)):
 
 
 def is_perfect(joined):
-    matrix = match(joined.batch.detections, joined.batch.objects, num_classes=len(joined.classes)).matrix
+    found = match_images(joined.batch, DetectionSettings(), num_classes=len(joined.classes), table="none")
+    matrix = found.rules["coco"].matrix
     return (matrix == np.diag([IMAGES] * len(joined.classes) + [0])).all()
 
 
@@ -122,7 +124,7 @@ def test_missing_images(truth_file):
     joined = join(truth, results(range(25)), allow_missing=True)
     assert joined.counts()["images"] == {"read": 40, "with_results": 25, "missing": 15}
     assert len(joined.batch.detections) == 75
-    assert len(joined.batch.objects) == 120
+    assert len(joined.batch.ground_truths) == 120
 
 
 def test_unknown_and_repeated_images(truth_file):

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.detection_batch import Objects
+from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.classification import read_classification
 from mm_metrics_plugin.io.ground_truth import GroundTruth
@@ -296,7 +296,7 @@ def test_classes_that_have_scores_or_arrays_of_their_own_are_limited_too(tmp_pat
                 read_classification(path)
             else:
                 results = read_results(path)
-                join(GroundTruth("-", (1,), ("",), np.zeros((1, 2)), Objects.empty(), Tally(0, 0)), results)
+                join(GroundTruth("-", (1,), ("",), np.zeros((1, 2)), GroundTruths.empty(), Tally(0, 0)), results)
 
 
 def test_scores_in_bfloat16_take_twice_their_bytes_and_are_read(tmp_path):

@@ -53,8 +53,8 @@ def check_detections(results):
     assert results.num_images == 3
     assert found.image.tolist() == [0] * 3 + [2] * 5
     assert found.labels.tolist() == [0, 1, 2, 0, 1, 2, 3, 0]
-    np.testing.assert_array_equal(found.boxes, np.concatenate([boxes(3, 0), boxes(5, 2)]))
-    assert found.boxes.dtype == found.scores.dtype == np.float32
+    np.testing.assert_array_equal(found.boxes.array, np.concatenate([boxes(3, 0), boxes(5, 2)]))
+    assert found.boxes.array.dtype == found.scores.dtype == np.float32
     assert results.tally.to_dict() == {"read": 8, "used": 8, "dropped": {}}
 
 
@@ -105,7 +105,7 @@ def test_mmyolo_with_truth_inside(tmp_path):
     assert truth.objects.image.tolist() == [0] * 4 + [1] + [2] * 6 + [2]
     assert truth.objects.crowd.tolist() == [False] * 11 + [True]
     assert truth.objects.labels.tolist() == [0, 1, 2, 3, 0, 0, 1, 2, 3, 4, 5, 0]
-    np.testing.assert_array_equal(truth.objects.boxes[4:5], boxes(1, 10))
+    np.testing.assert_array_equal(truth.objects.boxes.array[4:5], boxes(1, 10))
     assert truth.tally.to_dict() == {"read": 12, "used": 12, "dropped": {}}
     assert truth.classes is None
 
@@ -137,7 +137,7 @@ def test_mmdet_2(tmp_path, with_masks):
     results = read_results(write(tmp_path, content))
     assert (results.dialect, results.image_ids, results.num_classes, results.num_images) == ("mmdet 2", None, 4, 3)
     order = np.lexsort((results.detections.labels, -results.detections.scores, results.detections.image))
-    np.testing.assert_array_equal(results.detections.boxes[order], np.concatenate([boxes(3, 0), boxes(5, 2)]))
+    np.testing.assert_array_equal(results.detections.boxes.array[order], np.concatenate([boxes(3, 0), boxes(5, 2)]))
     assert results.detections.labels[order].tolist() == [0, 1, 2, 0, 1, 2, 3, 0]
     assert results.detections.image.tolist() == [0] * 3 + [2] * 5
 
@@ -152,8 +152,8 @@ def test_coco_json(tmp_path):
     assert (results.dialect, results.image_ids, results.category_ids) == ("coco", (9, 4), (18, 1))
     assert results.detections.image.tolist() == [0, 1, 0]
     assert results.detections.labels.tolist() == [0, 1, 1]
-    assert results.detections.box_format == "xywh"
-    assert results.detections.boxes[0].tolist() == [1, 2.5, 3, 4]
+    assert results.detections.boxes.box_format == "xywh"
+    assert results.detections.boxes.array[0].tolist() == [1, 2.5, 3, 4]
     assert read_results(write(tmp_path, [], "none.json")).num_images == 0
 
 

@@ -125,7 +125,7 @@ def test_swapped_corners_are_left_out_and_counted(root, tmp_path):
     write(root / "Annotations", TEST_SET[0], *(voc_object("ant", one) for one in (good, *bad, thin)))
     truth = read_ground_truth(root, classes=CLASSES)
     assert truth.tally.to_dict() == {"read": 7, "used": 4, "dropped": {"corners swapped": 3}}
-    assert (truth.objects.boxes[:, 2:] >= truth.objects.boxes[:, :2]).all()
+    assert (truth.objects.boxes.array[:, 2:] >= truth.objects.boxes.array[:, :2]).all()
     results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
     report = recalls(root, results, "--classes", ",".join(CLASSES))[1]
     assert report["counts"]["objects"] == truth.tally.to_dict()

@@ -14,7 +14,7 @@ from mmdet.structures.bbox import HorizontalBoxes
 from mmengine.structures import InstanceData
 
 from mm_metrics_plugin import DetectionPRF, MetricInputError, UndefinedMetricWarning
-from mm_metrics_plugin.functional.boxes import nms
+from mm_metrics_plugin.functional.detection.geometry.boxes import nms
 from mm_metrics_plugin.testing import evaluate
 from tests.cases_detection import CLASSES, detections
 from tests.functional.detection_problems import crowded_images
@@ -87,7 +87,7 @@ def test_nms_is_that_of_mmcv(threshold):
                 _, chosen = mmcv_nms(found["bboxes"][rows], found["scores"][rows], threshold)
                 kept.append(rows[chosen])
         rows = torch.cat(kept).sort().values
-        mine = nms(found["bboxes"].numpy(), found["scores"].numpy(), found["labels"].numpy(), iou_threshold=threshold)
+        mine = nms(found["bboxes"].numpy(), found["scores"].numpy(), found["labels"].numpy(), iou_thr=threshold)
         assert sorted(found["scores"][rows].tolist()) == sorted(found["scores"][mine].tolist())
         thinned.append(dict(sample, pred_instances={key: value[mine] for key, value in found.items()}))
     assert values(nms_iou_thr=threshold, ap=True) == values(thinned, ap=True)
@@ -138,8 +138,8 @@ def crowded_samples():
     samples = []
     for image in range(batch.num_images):
         found = batch.detections.images(image, image + 1)
-        boxes, labels = torch.tensor(found.boxes), torch.tensor(found.labels)
-        instances = [{"bbox": box, "bbox_label": 0, "ignore_flag": 0} for box in found.boxes.tolist()]
+        boxes, labels = torch.tensor(found.boxes.array), torch.tensor(found.labels)
+        instances = [{"bbox": box, "bbox_label": 0, "ignore_flag": 0} for box in found.boxes.array.tolist()]
         samples.append(
             dict(
                 img_id=image,

@@ -308,7 +308,7 @@ def test_the_curves_of_a_detector_are_those_of_the_report():
     counted, drawn = matrix.result(), curves.result()
     assert counted.labels == (*CLASSES, "background") and counted.matrix[:-1, :-1].trace() == found["det/tp"]
     # At the metric's own threshold the curve gives the metric's own numbers.
-    at = int(np.abs(drawn.confidence - metric.score_thr).argmin())
+    at = int(np.abs(drawn.confidence - metric.settings.score_thr).argmin())
     assert drawn.mean_precision[at] == pytest.approx(found["det/precision"], abs=1e-15)
     assert drawn.mean_recall[at] == pytest.approx(found["det/recall"], abs=1e-15)
 
