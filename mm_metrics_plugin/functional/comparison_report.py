@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison
 from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION
 from mm_metrics_plugin.functional.disagreements import Disagreements
+from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison
 from mm_metrics_plugin.functional.statistics.permutation import significant
 
 _NOTHING = 1e-12  # the same numbers added up in another order

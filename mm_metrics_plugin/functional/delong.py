@@ -10,8 +10,8 @@ that of the exponential model at an AUC shrunken by half a pair, and the interva
 effective sample size has this variance. It keeps its level from a few samples on, also near 1.
 
 Two models are compared by swapping their scores sample by sample
-(:mod:`~mm_metrics_plugin.functional.statistics.permutation`). Scores of two models have different scales, so ranks are swapped.
-The difference of the AUCs is then a sum over the samples in which a swap changes a sign, which makes it cheap.
+(:mod:`~mm_metrics_plugin.functional.statistics.permutation`). Scores of two models have different scales, so ranks are
+swapped. The difference of the AUCs is then a sum over the samples in which a swap changes a sign, which makes it cheap.
 
 References: E. DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44 (1988); X. Sun and W. Xu (2014) for the sort;
 A. Bandos, H. Rockette, D. Gur, Statistics in Medicine 24 (2005) for the permutation test.

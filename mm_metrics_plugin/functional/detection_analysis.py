@@ -9,14 +9,15 @@ import numpy as np
 
 from mm_metrics_plugin.functional.class_names import unique_names
 from mm_metrics_plugin.functional.coco_ap import APSettings, AveragePrecision, average_precision, match_for_ap
-from mm_metrics_plugin.functional.detection.average_precision import SizeReport
-from mm_metrics_plugin.functional.detection.operating_points import OperatingPoint, OperatingPoints, operating_points
-from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves, precision_recall_curves
+from mm_metrics_plugin.functional.curves import DetectionCurves, detection_curves
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch
 from mm_metrics_plugin.functional.error_types import ErrorTypes, error_types
 from mm_metrics_plugin.functional.false_positives import count_errors
+from mm_metrics_plugin.functional.intervals import Intervals, bootstrap_detection
 from mm_metrics_plugin.functional.matching import match
-from mm_metrics_plugin.functional.statistics.bootstrap import Intervals, bootstrap_ci
+from mm_metrics_plugin.functional.operating_points import OperatingPoint, OperatingPoints, operating_points
+from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, COCO_MAX_DETS, match_scores
+from mm_metrics_plugin.functional.sizes import COCO_EDGES, SizeReport, size_report
 
 BACKGROUND_THRESHOLD = 0.1
 FOLDS = 5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mm_metrics_plugin.functional.auc import map_classes
 from mm_metrics_plugin.functional._count_curve import CountCurve
+from mm_metrics_plugin.functional.auc import map_classes
 from mm_metrics_plugin.functional.curves import ClassificationCurves, count_curve
 
 

@@ -130,11 +130,10 @@ class RangeCurves:
     def __init__(
         self, table: MatchTable, area: str, max_dets: Optional[int], iou_thrs: Optional[Sequence[float]] = None
     ) -> None:
-        rows = table.ranked
-        order, self._rank = rows
+        order, self._rank = table.ranked
         if max_dets is not None:
-            within = np.flatnonzero(rows.rank < max_dets)
-            order, self._rank = rows.order[within], rows.rank[within]
+            within = np.flatnonzero(self._rank < max_dets)
+            order, self._rank = order[within], self._rank[within]
         matched, ignored = (table.grid.of_range(bits, area)[order] for bits in (table.matched, table.ignored))
         self.table, self.area = table, area
         self.iou_thrs = table.grid.iou_thrs if iou_thrs is None else tuple(float(value) for value in iou_thrs)
@@ -416,8 +415,8 @@ class SizeReport:
     confusion matrix under ``coco`` and the average precision of COCO.
 
     Attributes:
-        ranges: Least and greatest area by name. The first is ``all``; there ground truths and detections of any area count for
-            precision and recall.
+        ranges: Least and greatest area by name. The first is ``all``; there ground truths and detections of any area
+            count for precision and recall.
         max_dets: Number of detections per class and image that average precision uses.
         iou_thr: Least overlap of a match that counts for precision and recall.
         score_thr: Least score of a detection that counts for precision and recall.

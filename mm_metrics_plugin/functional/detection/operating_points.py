@@ -113,8 +113,8 @@ def best_threshold(curve: CountCurve, rule: OperatingRule) -> float:
 
     Example:
         >>> curve = CountCurve(np.array([0.8, 0.6, 0.4]), np.array([1, 1, 3]), np.array([0, 1, 2]), positives=4)
-        >>> best_threshold(curve, OperatingRule.parse("f1")), best_threshold(curve, OperatingRule.parse("precision=0.9"))
-        (0.4, 0.8)
+        >>> [best_threshold(curve, OperatingRule.parse(rule)) for rule in ("f1", "precision=0.9")]
+        [0.4, 0.8]
     """
     if rule.kind == "f":
         value = curve.f_score(beta=rule.value)

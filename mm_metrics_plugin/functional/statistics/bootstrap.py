@@ -1,8 +1,9 @@
 """Confidence intervals of a model's figures; images are the sampling unit.
 
 Precision, recall, F1 and their means have Wilson score intervals with an effective sample size
-(:mod:`~mm_metrics_plugin.functional.statistics.ratio_intervals`). Average precision has the same kind of interval: its variance
-comes from bootstrap resamples over images, and its known bias is taken off the center. Nothing is matched again.
+(:mod:`~mm_metrics_plugin.functional.statistics.ratio_intervals`). Average precision has the same kind of interval: its
+variance comes from bootstrap resamples over images, and its known bias is taken off the center. Nothing is matched
+again.
 
 Where the data cannot carry an interval, its ends are NaN and ``reason`` says why.
 """

@@ -1,9 +1,9 @@
 """Paired comparison of two runs on the same images.
 
-The test is the paired permutation test of :mod:`~mm_metrics_plugin.functional.statistics.permutation`: runs are swapped image by
-image. Interval and p-value of a difference come from the same permutations, so 0 lies outside the interval exactly
-where the difference is significant. Figures over all classes are one family of tests; the classes of a figure are
-another.
+The test is the paired permutation test of :mod:`~mm_metrics_plugin.functional.statistics.permutation`: runs are swapped
+image by image. Interval and p-value of a difference come from the same permutations, so 0 lies outside the interval
+exactly where the difference is significant. Figures over all classes are one family of tests; the classes of a figure
+are another.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int =
 
     Example:
         >>> truth = np.array([0, 1, 1])
-        >>> first, second = (PerImageCounts.from_labels(truth, found, num_classes=2) for found in ([0, 0, 1], [0, 1, 1]))
-        >>> [str(image) for image in changed_images(first, second)]
+        >>> runs = (PerImageCounts.from_labels(truth, found, num_classes=2) for found in ([0, 0, 1], [0, 1, 1]))
+        >>> [str(image) for image in changed_images(*runs)]
         ['image 1: +1 true positives, -1 false positives, -1 false negatives']
     """
     _check_pair(first, second)
@@ -331,14 +331,15 @@ def _compare(
             figures.overall["auc"], figures.per_class["auc"] = mean_of_defined(each[None]), each[None]
 
     names = list(permuted.overall)
-    values = [np.array([figures.overall[name][0] for name in names]) for figures in observed]
-    family = _differences(*values, np.stack([permuted.overall[name] for name in names], axis=1), ci=ci)
+    first_values, second_values = (np.array([figures.overall[name][0] for name in names]) for figures in observed)
+    draws = np.stack([permuted.overall[name] for name in names], axis=1)
+    family = _differences(first_values, second_values, draws, ci=ci)
     overall = {
         name: Difference(*(column[at].item() for column in vars(family).values())) for at, name in enumerate(names)
     }
     per_class = {
-        name: _differences(*(figures.per_class[name][0] for figures in observed), draws, ci=ci)
-        for name, draws in permuted.per_class.items()
+        name: _differences(observed[0].per_class[name][0], observed[1].per_class[name][0], swapped_values, ci=ci)
+        for name, swapped_values in permuted.per_class.items()
     }
     return Comparison(ci, permutations, seed, overall, per_class)
 
