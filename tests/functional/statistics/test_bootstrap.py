@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.auc import one_vs_rest_auc
