@@ -89,6 +89,19 @@ def release(content: Content, start: int, end: int) -> int:
     return end
 
 
+def return_free_memory() -> None:
+    """Gives memory that is free but scattered back to the system, where the C library is able to (glibc).
+
+    A file of results becomes millions of small objects. After they are gone, their pages would stay with the process.
+    """
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, ImportError, OSError, TypeError):  # another C library
+        pass
+
+
 def sha256(path: PathLike) -> str:
     """What identifies the content of a file. Pickles carry no checksum, so reports name this one.
 

@@ -196,6 +196,13 @@ class MatchState(State):
                 self.add(name, getattr(table if hasattr(table, name) else table.details, name))
         return self
 
+    def reserve(self, num_dets: int, num_gts: int) -> None:
+        """Makes room for so many detections and ground truths at once."""
+        for name in self.reductions:
+            if name not in _IMAGES:
+                of_gts = name.startswith("gt_") and name != "gt_index"
+                getattr(self, name).reserve(num_gts if of_gts else num_dets)
+
     def renumbered(self, places: np.ndarray) -> MatchState:
         """The same rows with ``places[position]`` for the key and the position of every image."""
         arrays: Dict[str, Any] = self.arrays()
@@ -416,6 +423,8 @@ class DetectionState(StateGroup):
         order = np.asarray(order, dtype=np.int64)
         if order.ndim == 1:
             order = np.stack([order, order], axis=1)
+        if len(batch.detections) > _DETECTIONS_AT_ONCE and "matches" in self.members:
+            self.members["matches"].reserve(len(batch.detections), len(batch.ground_truths))  # type: ignore[attr-defined]
         for start, block in batch.blocks(_DETECTIONS_AT_ONCE):
             rows = slice(start, start + block.num_images)
             self._update_block(block, order[rows], None if texts is None else texts[rows])

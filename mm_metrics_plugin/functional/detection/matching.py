@@ -100,12 +100,15 @@ class MatchTable:
     @cached_property
     def ranked(self) -> RankedRows:
         """The rows by class, descending score and image, sorted once for all analyses."""
-        order = stable_order(self.label, -self.score, self.image)
-        group = (self.label.astype(np.int64) * self.num_images + self.image)[order]
-        by_group = stable_order(group)
-        rank = np.empty(len(order), dtype=np.int32)
-        rank[by_group] = position_in_group(group[by_group])
-        return RankedRows(order, rank)
+        # Rows are by image and descending score, and a stable sort keeps that order among equal keys.
+        by_label = stable_order(self.label)
+        group = self.image[by_label]  # neighbors of another class but the same image are two groups
+        starts = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (np.diff(self.label[by_label]) != 0)))
+        rank = np.empty(len(by_label), dtype=np.int32)
+        if len(rank):
+            rank[by_label] = np.arange(len(rank)) - np.repeat(starts, np.diff(np.append(starts, len(rank))))
+        order = stable_order(self.label, -self.score)
+        return RankedRows(order, rank[order])
 
     @property
     def most_detections(self) -> int:
