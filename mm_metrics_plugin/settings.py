@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 # The floats of numpy.linspace(0.5, 0.95, 10), which pycocotools uses.
@@ -202,10 +203,10 @@ class OperatingRule:
 
 
 def _require_number(name: str, value: Any) -> None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, Real) and not isinstance(value, bool)
     require(number and abs(value) < float("inf"), f"{name} must be a finite number (found {value!r})")
 
 
 def _require_count(name: str, value: Any) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
     require(whole and value >= 1, f"{name} must be a whole number of at least 1 (found {value!r})")

@@ -36,10 +36,12 @@ def _sortable(key: np.ndarray) -> np.ndarray:
         return key.astype(np.uint8)
     if key.dtype.kind == "f":
         unsigned = np.dtype(f"u{key.dtype.itemsize}")
-        bits = (key + key.dtype.type(0)).view(unsigned)  # -0.0 and 0.0 become one
         sign = unsigned.type(1) << unsigned.type(8 * unsigned.itemsize - 1)
         # Flip all bits of negative numbers and the sign of the others: then the bits sort as the numbers do.
-        key = np.where(bits & sign, ~bits, bits | sign)
+        bits = (key + key.dtype.type(0)).view(unsigned)  # -0.0 and 0.0 become one
+        bits ^= np.where(bits >= sign, ~unsigned.type(0), sign)
+        bits -= bits.min()
+        return bits
     return (key - key.min()).view(f"u{key.dtype.itemsize}")
 
 

@@ -215,7 +215,8 @@ class RangeCurves:
 
     def hit_counts(self) -> Iterator[HitCounts]:
         """The counts at the TP of one IoU threshold after the other."""
-        seen = np.concatenate([[0], np.cumsum(self.counts)])
+        seen = np.zeros(len(self.counts) + 1, dtype=np.int32)
+        np.cumsum(self.counts, out=seen[1:])
         for one in self.thresholds:
             rows = self.hits[one.tp]
             label = self.label[rows]
@@ -397,14 +398,20 @@ def average_precision(
     if weights is not None:
         weights = np.asarray(weights)
         columns = weights[:, None]
-    curves = [RangeCurves(table, area, max_dets, thresholds) for area in areas]
+    values, recall, num_gts = [], [], []
+    for area in areas:  # one after the other, because each takes some 20 bytes per detection
+        curves = RangeCurves(table, area, max_dets, thresholds)
+        values.append(curves.average_precision(columns)[..., 0])
+        recall.append([curves.recall(number, weights) for number in numbers])
+        num_gts.append(curves.num_gts(weights))
+        del curves
     return AveragePrecision(
         iou_thrs=thresholds,
         areas=areas,
         max_dets=numbers,
-        ap=np.stack([one.average_precision(columns)[..., 0] for one in curves]),
-        recall=np.stack([[one.recall(number, weights) for number in numbers] for one in curves]),
-        num_gts=np.stack([one.num_gts(weights) for one in curves]),
+        ap=np.stack(values),
+        recall=np.stack([np.stack(one) for one in recall]),
+        num_gts=np.stack(num_gts),
     )
 
 

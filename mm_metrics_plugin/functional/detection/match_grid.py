@@ -75,7 +75,9 @@ class MatchGrid:
         word, shift = self._place(area)
         width = len(self.iou_thrs)
         dtype = np.uint16 if width <= 16 else np.uint64
-        return ((bits[:, word] >> np.uint64(shift)) & np.uint64((1 << width) - 1)).astype(dtype, copy=False)
+        found = bits[:, word] >> np.uint64(shift)
+        found &= np.uint64((1 << width) - 1)
+        return found.astype(dtype, copy=False)
 
     def word_masks(self) -> np.ndarray:
         """(words,) the bits of each word that are in use."""

@@ -40,7 +40,7 @@ class RankedRows(NamedTuple):
     """The rows of a table by class, descending score and image.
 
     Attributes:
-        order: (N,) rows of the table.
+        order: (N,) int32 rows of the table.
         rank: (N,) how many detections of the same class and image come before each of ``order``: what ``max_dets``
             limits.
     """
@@ -101,13 +101,13 @@ class MatchTable:
     def ranked(self) -> RankedRows:
         """The rows by class, descending score and image, sorted once for all analyses."""
         # Rows are by image and descending score, and a stable sort keeps that order among equal keys.
-        by_label = stable_order(self.label)
+        by_label = stable_order(self.label).astype(np.int32)
         group = self.image[by_label]  # neighbors of another class but the same image are two groups
         starts = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (np.diff(self.label[by_label]) != 0)))
         rank = np.empty(len(by_label), dtype=np.int32)
         if len(rank):
             rank[by_label] = np.arange(len(rank)) - np.repeat(starts, np.diff(np.append(starts, len(rank))))
-        order = stable_order(self.label, -self.score)
+        order = stable_order(self.label, -self.score).astype(np.int32)
         return RankedRows(order, rank[order])
 
     @property

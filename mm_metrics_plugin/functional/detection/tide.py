@@ -220,6 +220,24 @@ def _average_precision(label: np.ndarray, is_tp: np.ndarray, num_gts: np.ndarray
     return interpolated_ap(tp, seen, starts, gts, coco_levels=False)[:, 0]
 
 
+def _order_ties(rows: np.ndarray, label: np.ndarray, score: np.ndarray, is_tp: np.ndarray) -> np.ndarray:
+    """Rows by class and descending score, those of equal scores reordered: what is wrong or was fixed before a TP.
+
+    Args:
+        rows: (N,) rows of a table, by class and descending score.
+        label: (N,) the class of each of ``rows``.
+        score: Of all rows of the table.
+        is_tp: Of all rows of the table.
+    """
+    sorted_score = score[rows]
+    same = np.append(False, (label[1:] == label[:-1]) & (sorted_score[1:] == sorted_score[:-1]))
+    tied = np.flatnonzero(same | np.append(same[1:], False))
+    run = np.cumsum(~same[tied])
+    result = rows.copy()
+    result[tied] = rows[tied][np.lexsort((rows[tied], is_tp[rows[tied]], run))]
+    return result
+
+
 def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
     """Counts the errors of every type, and computes what fixing them would gain.
 
@@ -240,8 +258,6 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
     pointed_at[target[target >= 0]] = True
     missed = not_crowd & ~details.gt_tide_matched & ~pointed_at
     num_gts = np.bincount(table.gt_label[not_crowd], minlength=num_classes)
-    # Between equal scores, what is wrong or was fixed comes before a TP.
-    order = stable_order(label, -table.score, is_tp)
 
     def per_class(label: np.ndarray) -> np.ndarray:
         return np.bincount(label, minlength=num_classes)
@@ -260,18 +276,25 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
 
     def evaluate_reclassified(these: np.ndarray) -> Tuple[np.ndarray, float]:
         """The same with classification errors fixed: the best one of each ground truth becomes a TP of its class."""
-        moved = these & fixed
-        rows = np.flatnonzero((counts_for_ap & ~these) | moved)
-        new_label = label[rows].copy()
-        new_label[moved[rows]] = table.gt_label[target[rows][moved[rows]]]
-        rows_order = stable_order(new_label, -table.score[rows], is_tp[rows])
-        now_tp = (is_tp | moved)[rows]
-        values = _average_precision(new_label[rows_order], now_tp[rows_order], num_gts)
+        moved = np.flatnonzero(these & fixed)
+        moved = moved[stable_order(table.gt_label[target[moved]], -table.score[moved])]
+        moved_label = table.gt_label[target[moved]]
+        kept = order[(counts_for_ap & ~these)[order]]
+        starts = np.searchsorted(label[kept], np.arange(num_classes + 1))
+        place = np.empty(len(moved), dtype=np.int64)
+        for one in np.unique(moved_label):
+            here, (first, last) = moved_label == one, starts[one : one + 2]
+            place[here] = first + np.searchsorted(-table.score[kept[first:last]], -table.score[moved[here]])
+        rows, new_label = np.insert(kept, place, moved), np.insert(label[kept], place, moved_label)
+        rows = _order_ties(rows, new_label, table.score, is_tp)
+        values = _average_precision(new_label, is_tp[rows] | (these & fixed)[rows], num_gts)
         return values, mean(values, per_class(new_label) > 0, num_gts)
 
     before = table.ranked.order[counts_for_ap[table.ranked.order]]
     base = _average_precision(label[before], is_tp[before], num_gts)
     base_mean = mean(base, per_class(label[before]) > 0, num_gts)
+    del before
+    order = _order_ties(table.ranked.order, label[table.ranked.order], table.score, is_tp)
     result: Dict[str, Dict[str, Any]] = {"counts": {}, "ignored": {}, "dap": {}, "dap_per_class": {}}
     for index, name in enumerate(ERROR_TYPES):
         these = kind == index
