@@ -140,7 +140,7 @@ def count_intervals(tp, fp, fn, level):
 
 
 def auc_variance(kernel):
-    """The AUC, the same shrunken, and DeLong's variance over all pairs, raised towards that of the exponential model."""
+    """The AUC, the AUC shrunken, and DeLong's variance raised towards that of the exponential model."""
     auc, (p, n) = kernel.mean(), kernel.shape
     near = (auc * p * n + 0.5) / (p * n + 1)
     m = (p + n) / 2 - 1
