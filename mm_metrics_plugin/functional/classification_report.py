@@ -158,7 +158,9 @@ class ClassificationReport:
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
         columns = self.columns
-        rows = zip(*(np.asarray(column).tolist() for column in columns.values()))
+        rows = zip(
+            *(column if isinstance(column, list) else np.asarray(column).tolist() for column in columns.values())
+        )
         return {
             "schema_version": SCHEMA_VERSION,
             "classes": list(self.classes),
@@ -211,5 +213,5 @@ def class_thresholds(
 
 
 def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:
-    plain = [np.asarray(column).tolist() for column in columns.values()]
+    plain = [column if isinstance(column, list) else np.asarray(column).tolist() for column in columns.values()]
     return [dict(zip(columns, row)) for row in zip(*plain)]

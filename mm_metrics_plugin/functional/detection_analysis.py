@@ -112,7 +112,7 @@ class DetectionAnalysis:
 
 
 def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:
-    plain = [np.asarray(column).tolist() for column in columns.values()]
+    plain = [column if isinstance(column, list) else np.asarray(column).tolist() for column in columns.values()]
     return [dict(zip(columns, row)) for row in zip(*plain)]
 
 

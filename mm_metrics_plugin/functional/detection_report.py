@@ -83,7 +83,9 @@ class ProtocolReport:
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
         names = list(self.columns)
-        rows = zip(*(np.asarray(column).tolist() for column in self.columns.values()))
+        rows = zip(
+            *(column if isinstance(column, list) else np.asarray(column).tolist() for column in self.columns.values())
+        )
         return {
             **matrix_entries(self.result.matrix),
             "per_class": [dict(zip(names, row)) for row in rows],

@@ -74,8 +74,13 @@ def encode_texts(texts: Sequence[Optional[str]]) -> np.ndarray:
         >>> np.argsort(encode_texts(["b", None, "a"])).tolist()
         [2, 0, 1]
     """
-    encoded = np.array([b"\xff" if text is None else text.encode("utf-8", "surrogatepass") for text in texts])
+    encoded = np.array([b"\xff" if text is None else _without_nul(text) for text in texts])
     return encoded.astype(f"S{-(-max(1, encoded.itemsize) // 16) * 16}")  # few widths, so that batches share blocks
+
+
+def _without_nul(text: str) -> bytes:
+    """UTF-8, in which NUL and the character after it are written as two bytes: NumPy cuts NUL off the end."""
+    return text.encode("utf-8", "surrogatepass").replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
 
 
 class RuleState(ConfusionState):

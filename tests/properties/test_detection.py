@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
+from mm_metrics_plugin.states.scored_matches import ScoredMatchState
 
 from mm_metrics_plugin.functional.boxes import box_iou, xyxy_to_xywh
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
@@ -15,7 +16,6 @@ from mm_metrics_plugin.functional.matching import PROTOCOLS, match
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.states.base import merge_all
-from mm_metrics_plugin.states.scored_matches import ScoredMatchState
 from tests.functional.detection.problems import match_table
 from tests.properties.checks import (
     check_confusion,
