@@ -10,6 +10,8 @@ import warnings
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from mm_metrics_plugin.exceptions import UndefinedMetricWarning
+
 # What stands for a character of a report that the encoding of the output lacks. Names have the same written out.
 ASCII = {"→": "->", "–": "-", "─": "-", "±": "+/-", "…": "..."}
 
@@ -139,14 +141,44 @@ def launched_processes(environment: Optional[Mapping[str, str]] = None) -> Tuple
     return int(rank), int(size)
 
 
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_MISSING_GLYPH = "missing from font"
+FONT = "the font of the figures lacks some characters of the names; they are drawn as boxes"
+
+
+class _Shown:
+    """Passes warnings of this package on.
+
+    Args:
+        show: Receives the text of a warning.
+    """
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._said_font = False
+
+    def __call__(self, message: str, category: Any, filename: str) -> None:
+        if _MISSING_GLYPH in message:  # Matplotlib gives the place that called it, which is ours
+            if not self._said_font:
+                self._show(FONT)
+            self._said_font = True
+        elif issubclass(category, UndefinedMetricWarning) or (
+            issubclass(category, UserWarning) and os.path.abspath(filename).startswith(_PACKAGE + os.sep)
+        ):
+            self._show(message)
+
+
 _lock = threading.Lock()
-_showing: Dict[int, List[Callable[[str], None]]] = {}  # by thread
+_showing: Dict[int, List[_Shown]] = {}  # by thread
 _before: Any = None  # what showed warnings before the first thread came
 
 
 @contextmanager
 def warnings_shown_by(show: Callable[[str], None]) -> Iterator[None]:
     """Pass the warnings of this thread to a function while the block runs. Other threads keep their own way.
+
+    Warnings of other libraries say nothing to a user of the command and are dropped, but for one: characters that the
+    font of the figures lacks are reported once.
 
     ``warnings.catch_warnings`` alone would not do: of two threads that end in another order than they began, one would
     leave its function behind.
@@ -159,7 +191,7 @@ def warnings_shown_by(show: Callable[[str], None]) -> Iterator[None]:
         if not _showing:
             _before = warnings.showwarning
             warnings.showwarning = _show_warning
-        _showing.setdefault(thread, []).append(show)
+        _showing.setdefault(thread, []).append(_Shown(show))
     try:
         yield
     finally:
@@ -171,9 +203,9 @@ def warnings_shown_by(show: Callable[[str], None]) -> Iterator[None]:
                 warnings.showwarning, _before = _before, None
 
 
-def _show_warning(message: Any, *place: Any, **more: Any) -> None:
+def _show_warning(message: Any, category: Any, filename: str, *place: Any, **more: Any) -> None:
     own, before = _showing.get(threading.get_ident()), _before
     if own:
-        own[-1](str(message))
+        own[-1](str(message), category, filename)
     elif before is not None:
-        before(message, *place, **more)
+        before(message, category, filename, *place, **more)
