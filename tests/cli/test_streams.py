@@ -158,7 +158,7 @@ def test_warnings_of_other_libraries_are_not_repeated(folder, tmp_path, capsys):
     paths[0] = str(files.write_json(tmp_path / "truth.json", truth))
     assert main(["detection", *paths, "--matching", "coco", "--matching", "mmdet"]) == 0
     said = capsys.readouterr().err
-    assert "Glyph" not in said and said.count("warning") == said.count(f"warning: {streams.FONT}") == 1
+    assert "Glyph" not in said and said.count("mm-metrics: warning") == said.count(f"warning: {streams.FONT}") == 1
 
 
 def test_the_way_warnings_are_shown_is_put_back(folder):
