@@ -248,7 +248,7 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
     if results.targets is None:
         decided = hard_decisions(scores, thresholds=[-np.inf])
         state = ConfusionState(scores.shape[1]).update(results.labels, decided)  # type: ignore[arg-type]
-        result = confusion_report(state.matrix)
+        result = confusion_report(state.decisions)  # the best class always is a decision
         return result, result.accuracy
     counts = BinaryCountState().update(results.reach(score_thr), results.targets)
     tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn

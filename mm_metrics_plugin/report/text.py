@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 WIDTH = 120  # where the output is no terminal
 UNLIMITED = 1_000_000  # of the console, so that it crops nothing
 LEAST_NAME = 16  # columns that names have, even if the table is then wider than the window
+LONGEST_CELL = 28  # columns of any other cell; class names in it go over several lines
 GAP = 2  # between columns
 MOST_CLASSES = 20  # of a table that fits one screen
 MOST_CONFUSIONS = 5
@@ -158,12 +159,13 @@ class _Printer:
         """
         body = [[cell(value) for value in row] for row in (*rows, *end)]
         widths = [max(map(cell_len, column)) for column in zip(header, *body)]
+        widths[1:] = [min(width, LONGEST_CELL) for width in widths[1:]]
         for part in self._parts(widths):
             others = sum(widths[at] + GAP for at in part)
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
             table.add_column(Text(header[0]), overflow="fold", max_width=max(LEAST_NAME, self.width - others))
             for at in part:
-                table.add_column(Text(header[at]), justify="right", no_wrap=True)
+                table.add_column(Text(header[at]), justify="right", overflow="fold", width=widths[at])
             for number, row in enumerate(body, start=1):
                 cells = (Text(row[at]) for at in (0, *part))
                 table.add_row(*cells, end_section=bool(end) and number == len(rows))

@@ -148,6 +148,19 @@ def test_several_threads_leave_warnings_as_they_were(folder, monkeypatch):
     assert warnings.showwarning is before and list(warnings.filters) == filters
 
 
+def test_warnings_of_other_libraries_are_not_repeated(folder, tmp_path, capsys):
+    """Matplotlib warns of every character and figure; the command says once that its font lacks some."""
+    classes = "名前,クラス,三,四"
+    paths = [str(folder / "truth.json"), str(folder / "results.pkl"), str(tmp_path / "out")]
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    for category, name in zip(truth["categories"], classes.split(",")):
+        category["name"] = name
+    paths[0] = str(files.write_json(tmp_path / "truth.json", truth))
+    assert main(["detection", *paths, "--matching", "coco", "--matching", "mmdet"]) == 0
+    said = capsys.readouterr().err
+    assert "Glyph" not in said and said.count("mm-metrics: warning") == said.count(f"warning: {streams.FONT}") == 1
+
+
 def test_the_way_warnings_are_shown_is_put_back(folder):
     before = warnings.showwarning
     threads = [
