@@ -10,6 +10,7 @@ import math
 import os
 import re
 import tracemalloc
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
@@ -22,6 +23,7 @@ from mm_metrics_plugin import (
     FieldMean,
     FieldSum,
     MetricInputError,
+    MetricWarning,
     RecallAtK,
     RegressionError,
     SingleLabelAUC,
@@ -105,8 +107,9 @@ def one_of(messages):
 
 
 def command(*arguments):
-    """Exit code, stdout and stderr."""
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as said:
+    """Exit code, stdout and stderr, where warnings are."""
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as said:
+        warnings.simplefilter("default", MetricWarning)
         code = main(list(map(str, arguments)))
     return code, out.getvalue(), said.getvalue()
 

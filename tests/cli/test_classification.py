@@ -60,7 +60,7 @@ def test_numbers_are_those_of_the_training_log(written):
     log = evaluated(SingleLabelPRF(), files.samples())
     log.update(evaluated(SingleLabelAUC(), files.samples()))
     keys = {"accuracy": "accuracy", "auc": "auc", "mean_precision": "precision", "macro_f1": "f1"}
-    assert {key: report[key] for key in keys} == {key: log[f"single-label/{name}"] for key, name in keys.items()}
+    assert {key: report[key] for key in keys} == {key: log[f"single-label-prf/{name}"] for key, name in keys.items()}
 
 
 def test_files_and_text(written):
@@ -86,7 +86,7 @@ def test_several_classes_a_sample(tmp_path):
     log = evaluated(MultiLabelPRF(), content)
     log.update(evaluated(MultiLabelAUC(), content))
     keys = {"accuracy": "accuracy", "auc": "auc", "mean_precision": "precision", "mean_recall": "recall"}
-    assert {key: report[key] for key in keys} == {key: log[f"multi-label/{name}"] for key, name in keys.items()}
+    assert {key: report[key] for key in keys} == {key: log[f"multi-label-prf/{name}"] for key, name in keys.items()}
     assert report["confusion_matrix"] is None and report["settings"]["score_thr"] == 0.5
     assert sorted(os.listdir(tmp_path / "out")) == ["curves.png", "per_class.csv", "report.json", "report.md"]
     text = files.printed("classification", path)
