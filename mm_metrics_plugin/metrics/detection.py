@@ -203,8 +203,8 @@ class DetectionPRF(StreamingMetric):
                 "knows all of these classes do not fit; list every class in the annotation file, in the model's order"
             )
         warn(
-            f"{orders}: mmdet's CocoDataset numbers labels in the order of {source}, so classes are named in that "
-            "order; list metainfo['classes'] in the same order to make them agree"
+            f"DetectionPRF: {orders}: mmdet's CocoDataset numbers labels in the order of {source}, so classes are named in "
+            "that order; list metainfo['classes'] in the same order to make them agree"
         )
         return listed
 
@@ -294,7 +294,7 @@ class DetectionPRF(StreamingMetric):
         outside = int((batch.objects.boxes[:, 2:] > shapes[:, ::-1] + 2).any(axis=1).sum())
         if outside or (self._scale_seen[2] >= 5 and self._scale_seen[2] > 3 * self._scale_seen[1]):
             self._warned.append(what)
-            warn(
+            self.warn(
                 "the boxes of 'gt_instances' look as if they stood in the pixels of the resized pictures while "
                 f"'pred_instances' stand in those of the original ones ({outside} objects lie outside their picture, "
                 f"{int(self._scale_seen[1])} detections are right as it is, {int(self._scale_seen[2])} if the objects "
@@ -408,7 +408,7 @@ class DetectionPRF(StreamingMetric):
         message = truncation_message(self.max_dets, most, option="max_dets")
         if message and "max_dets" not in self._warned:
             self._warned.append("max_dets")
-            warn(message)
+            self.warn(message)
 
     def _operating_point(self, matches: Optional[ScoredMatches], names: List[str]) -> Dict[str, float]:
         """The best threshold, and what it gives on the same images and on others."""

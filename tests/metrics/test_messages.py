@@ -197,7 +197,7 @@ def test_no_table_without_values_per_class_nor_outside_of_a_runner(tmp_path, cap
 @pytest.mark.filterwarnings("ignore::mm_metrics_plugin.UndefinedMetricWarning")  # there are no birds
 def test_missing_class_names_are_told_once(tmp_path):
     _, log = train(tmp_path, classified(0, 1), [SingleLabelKS(classwise=True)], epochs=2)
-    assert log.count("3 classes by their numbers, because the data set has 0 class names") == 1
+    assert log.count("3 classes are named by their numbers, because the data set has 0 class names") == 1
     assert "metainfo=dict(classes=(...))" in log
     MMLogger._instance_dict.clear()
     metric = SingleLabelKS(classwise=True)
