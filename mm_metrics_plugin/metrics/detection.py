@@ -203,8 +203,8 @@ class DetectionPRF(StreamingMetric):
                 "knows all of these classes do not fit; list every class in the annotation file, in the model's order"
             )
         warn(
-            f"DetectionPRF: {orders}: mmdet's CocoDataset numbers labels in the order of {source}, so classes are named in "
-            "that order; list metainfo['classes'] in the same order to make them agree"
+            f"DetectionPRF: {orders}: mmdet's CocoDataset numbers labels in the order of {source}, so classes are "
+            "named in that order; list metainfo['classes'] in the same order to make them agree"
         )
         return listed
 

@@ -68,8 +68,8 @@ def test_a_mean_over_fewer_classes_is_told_once_with_what_save_best_makes_of_it(
     by_rate = {message.split(" ")[1]: message for message in messages}
     assert by_rate["precision"] == (
         "SingleLabelPRF: precision is undefined for dog, bird, fish: the class was never predicted. The mean is over 1 "
-        "of 4 classes, also in save_best, where a model that predicts fewer classes can look better; zero_division=0 counts "
-        "undefined values as 0"
+        "of 4 classes, also in save_best, where a model that predicts fewer classes can look better; zero_division=0 "
+        "counts undefined values as 0"
     )
     assert "undefined for fish: the data holds no sample of the class. The mean is over 3 of 4" in by_rate["recall"]
     assert "undefined for fish" in by_rate["f1"] and "The mean is over 3 of 4 classes" in by_rate["f1"]
