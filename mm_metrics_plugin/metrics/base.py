@@ -308,8 +308,9 @@ class StreamingMetric(BaseMetric):
         """What :meth:`published` writes, and inside a Runner the values per class as a table in the log."""
         with self.published(state):
             yield
-        table = class_table(metrics)
-        if table and in_runner():
+        per_class = getattr(self, "classwise", False) or getattr(self, "counts", False)
+        table = class_table(metrics) if per_class and in_runner() else ""
+        if table:
             print_log(f"{type(self).__name__}, results per class:\n{table}", logger="current", level=logging.INFO)
 
     def published(self, state: Any) -> ContextManager[None]:
