@@ -140,8 +140,6 @@ class StreamingMetric(BaseMetric):
         """Takes in one batch of samples; mmengine calls it."""
         if not len(self.results):  # also where somebody else than evaluate() cleared them
             self._reset()
-        if not len(data_samples):
-            return
         try:
             self._take_in(data_samples)
         except MetricInputError as error:
@@ -150,6 +148,8 @@ class StreamingMetric(BaseMetric):
 
     def _take_in(self, data_samples: Sequence[Mapping]) -> None:
         check_samples(data_samples, self.sample_name)
+        if not len(data_samples):
+            return
         if not self._seen:
             self._first = sample_identity(data_samples[0])
         ends = cumulative_sizes(self._dataset_meta)
