@@ -202,6 +202,14 @@ def test_ids_and_paths_that_repeat_cannot_be_joined(path):
         join(found.truth, found, classes=tuple(CATEGORIES))
 
 
+def test_one_annotation_file_is_not_the_ground_truth_of_both_parts(truth_file):
+    found = results_from_images(twice_numbered(), "results.pkl")
+    with pytest.raises(
+        ResultFileError, match=r"image ids repeat in the results.*give the config of the test set as TRUTH"
+    ):
+        join(read_ground_truth(truth_file), found)
+
+
 def test_ids_that_do_not_repeat_are_kept():
     joined = join(
         results_from_images([{**twice_numbered()[0]}], "a.pkl").truth,
