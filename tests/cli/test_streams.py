@@ -181,6 +181,29 @@ def test_each_call_shows_its_warnings_again(folder, capsys):
         assert capsys.readouterr().err.count("warning: results.pkl") == 1
 
 
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_warnings_of_other_libraries_are_not_the_command_s_own(folder, monkeypatch, capsys, quiet):
+    """They are shown as Python shows them, or not at all with --quiet."""
+    from mm_metrics_plugin.cli import detection
+
+    run = detection.run
+
+    def noisy(parsed):
+        warnings.warn("of another library", UserWarning)
+        warnings.warn("will go away", FutureWarning)
+        run(parsed)
+
+    monkeypatch.setattr(detection, "run", noisy)
+    shown = []
+    monkeypatch.setattr(warnings, "showwarning", lambda message, *rest, **more: shown.append(str(message)))
+    arguments = ["detection", str(folder / "truth.json"), str(folder / "results.pkl"), "--trust", "--matrix-only"]
+    assert main([*arguments, *quiet]) == 0
+    told = capsys.readouterr().err
+    assert "another library" not in told and "go away" not in told
+    assert shown == ([] if quiet else ["of another library", "will go away"])
+    assert ("mm-metrics: warning: results.pkl" in told) is not bool(quiet)
+
+
 def test_error_handlers_only_help_encoding():
     for name in ("mm_metrics_plugin.json_escapes", "mm_metrics_plugin.similar"):
         with pytest.raises(UnicodeDecodeError):
