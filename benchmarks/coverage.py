@@ -1,6 +1,6 @@
 """Simulated datasets whose true values are known, and how often confidence intervals contain them.
 
-``bench_coverage.py`` prints the tables of docs/compare.md from these; ``tests/functional/test_coverage.py`` holds the
+``bench_coverage.py`` prints the tables of docs/compare.md from these; ``tests/functional/statistics/test_coverage.py`` holds the
 package to them.
 """
 
@@ -12,11 +12,13 @@ import numpy as np
 from scipy.stats import norm
 
 from mm_metrics_plugin.functional.delong import auc_intervals
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-from mm_metrics_plugin.functional.image_counts import ImageCounts
-from mm_metrics_plugin.functional.intervals import Interval, bootstrap_counts, bootstrap_detection
-from mm_metrics_plugin.functional.resampling import WeightedFigures, drawn_images, over_draws
-from mm_metrics_plugin.functional.scored_matches import ScoredMatches, match_scores
+from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.matching import MatchTable, match_images
+from mm_metrics_plugin.functional.statistics.bootstrap import Interval, bootstrap_ci, bootstrap_counts
+from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
+from mm_metrics_plugin.functional.statistics.resampling import WeightedFigures, drawn_images, over_draws
+from mm_metrics_plugin.settings import DetectionSettings
 
 Random = np.random.Generator
 LEVEL = 0.95
@@ -63,19 +65,19 @@ def _shares(random: Random, share: float, correlation: float, shape: Tuple[int, 
     return random.beta(share * weight, (1 - share) * weight, shape)
 
 
-def stacked(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray) -> ImageCounts:
+def stacked(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray) -> PerImageCounts:
     """(datasets, images) counts as the classes of one dataset: every interval per class is one of a dataset."""
     datasets, images = tp.shape
     counts = np.stack([part.reshape(-1) for part in (tp, fp, fn)])
     image, label = np.arange(datasets * images), np.repeat(np.arange(datasets), images)
     kept = counts.any(axis=0)
-    return ImageCounts(datasets * images, datasets, image[kept], label[kept], counts[:, kept])
+    return PerImageCounts(datasets * images, datasets, image[kept], label[kept], counts[:, kept])
 
 
 def proportion_coverage(setting: Proportion, *, datasets: int, seed: int = 0) -> Coverage:
     """Of the interval of recall."""
     found, objects = setting.sample(np.random.default_rng(seed), datasets)
-    recall = bootstrap_counts(stacked(found, np.zeros_like(found), objects - found), level=LEVEL).per_class["recall"]
+    recall = bootstrap_counts(stacked(found, np.zeros_like(found), objects - found), ci=LEVEL).per_class["recall"]
     return Coverage.of(recall.low, recall.high, np.array(setting.share))
 
 
@@ -118,7 +120,7 @@ class Detector(NamedTuple):
 def f1_coverage(setting: Detector, *, datasets: int, seed: int = 0) -> Coverage:
     """Of the interval of F1."""
     counts = stacked(*setting.sample(np.random.default_rng(seed), datasets))
-    found = bootstrap_counts(counts, level=LEVEL).per_class["f1"]
+    found = bootstrap_counts(counts, ci=LEVEL).per_class["f1"]
     return Coverage.of(found.low, found.high, np.array(setting.f1))
 
 
@@ -153,7 +155,7 @@ class Classes(NamedTuple):
         tp, fp = self.objects * recall, self.false_positives
         return {"precision": tp / (tp + fp), "recall": recall, "f1": 2 * tp / (tp + fp + self.objects)}
 
-    def sample(self, random: Random) -> ImageCounts:
+    def sample(self, random: Random) -> PerImageCounts:
         """The counts of a dataset."""
         images = self.images
         objects = random.poisson(self.objects, (images, len(self.objects)))
@@ -162,9 +164,9 @@ class Classes(NamedTuple):
         fp = random.poisson(self.false_positives * difficulty)
         counts = np.stack([tp, fp, objects - tp])
         image, label = np.nonzero(counts.any(axis=0))
-        return ImageCounts(images, len(self.objects), image, label, counts[:, image, label])
+        return PerImageCounts(images, len(self.objects), image, label, counts[:, image, label])
 
-    def batch(self, random: Random, images: int = 0) -> ScoredMatches:
+    def table(self, random: Random, images: int = 0) -> MatchTable:
         """A dataset of boxes with scores, matched."""
         images = images or self.images
         number = random.poisson(self.objects, (images, len(self.objects)))
@@ -181,9 +183,11 @@ class Classes(NamedTuple):
             scores,
             np.concatenate([label[hit], wrong_label]),
         )
-        return match_scores(
-            DetectionBatch(detections, Objects(image, boxes, label), images), num_classes=len(self.objects)
-        )
+        batch = DetectionBatch(detections, GroundTruths(image, boxes, label), images)
+        settings = DetectionSettings(iou_thrs=(0.5,))
+        found = match_images(batch, settings, num_classes=len(self.objects), table="ap").table
+        assert found is not None
+        return found
 
 
 def _rows(number: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
@@ -213,7 +217,7 @@ def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> Dict[str
     rows: Dict[str, List[Tuple[float, float, float]]] = {name: [] for name in MEANS}
     for _ in range(datasets):
         counts = setting.sample(random)
-        found = bootstrap_counts(counts, level=LEVEL)
+        found = bootstrap_counts(counts, ci=LEVEL)
         values = {"mean_precision": "precision", "mean_recall": "recall", "macro_f1": "f1"}
         truth = {name: float(true[key][~np.isnan(found.per_class[key].value)].mean()) for name, key in values.items()}
         both = truth["mean_precision"], truth["mean_recall"]
@@ -234,29 +238,27 @@ def ap_coverage(
     true = _true_ap(setting, random, images)
     overall, per_class, basic = [], [], []
     for run in range(datasets):
-        matches = setting.batch(random)
-        counts = matches.image_counts(score_threshold=0.3)
-        found = bootstrap_detection(matches, counts=counts, level=LEVEL, resamples=resamples, seed=run)
+        table = setting.table(random)
+        found = bootstrap_ci(table, ci=LEVEL, resamples=resamples, seed=run)
         one, each = found.overall["mAP_50"], found.per_class["AP_50"]
         truth = float(true[~np.isnan(each.value)].mean())
         overall.append((one.low, one.high, truth))
         per_class.append(np.stack([each.low, each.high, true], axis=1))
-        basic.append((*_basic(matches, counts, one, resamples, run), truth))
+        basic.append((*_basic(table, one, resamples, run), truth))
     return tuple(Coverage.of(*part.T) for part in (np.array(overall), np.concatenate(per_class), np.array(basic)))  # type: ignore[return-value]
 
 
 def _true_ap(setting: Classes, random: Random, images: int) -> np.ndarray:
     values = []
     for _ in range(4):
-        matches = setting.batch(random, images=images // 4)
-        figures = WeightedFigures(matches.image_counts(score_threshold=0.3), matches)
-        values.append(figures.of_all().per_class["AP_50"][0])
+        curves = RangeCurves(setting.table(random, images=images // 4), "all", 100)
+        values.append(curves.average_precision()[0, :, 0])
     return np.mean(values, axis=0)
 
 
-def _basic(matches: ScoredMatches, counts: ImageCounts, one: Interval, resamples: int, seed: int) -> np.ndarray:
-    figures = WeightedFigures(counts, matches)
-    draws = over_draws(figures, drawn_images(matches.num_images, draws=resamples, seed=seed, at_once=64))
+def _basic(table: MatchTable, one: Interval, resamples: int, seed: int) -> np.ndarray:
+    figures = WeightedFigures(per_image_counts(table, score_thr=0.3), RangeCurves(table, "all", 100))
+    draws = over_draws(figures, drawn_images(table.num_images, draws=resamples, seed=seed, at_once=64))
     low, high = np.quantile(draws.overall["mAP_50"], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return np.clip([2 * one.value - high, 2 * one.value - low], 0, 1)
 

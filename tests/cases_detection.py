@@ -145,7 +145,7 @@ def coco_classwise(samples):
 
 def coco_intervals(samples, resamples=20, level=0.9):
     """The formulas written out, with counts, matches and resampled values of pycocotools."""
-    from tests.functional.interval_reference import Ratio, count_intervals, shrunken, wilson
+    from tests.functional.statistics.interval_reference import Ratio, count_intervals, shrunken, wilson
 
     result = coco_classwise(samples)
     counts = np.stack([coco_counts([sample]) for sample in samples], axis=1)  # TP, FP, FN; images; classes

@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from mm_metrics_plugin import SingleLabelAUC
 from mm_metrics_plugin.testing import Damage, MetricCase
-from tests.functional.interval_reference import auc_interval, wilson
+from tests.functional.statistics.interval_reference import auc_interval, wilson
 
 NUM_CLASSES = 4
 NAMES = ("cat", "dog", "bird", "fish")

@@ -242,6 +242,16 @@ def accumulated(batch, num_classes, **params):
     return evaluation.eval
 
 
+def coco_summary(batch, num_classes):
+    """The twelve numbers of pycocotools, and what it accumulated."""
+    evaluation = coco_eval(batch, num_classes)
+    with contextlib.redirect_stdout(io.StringIO()):
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return evaluation.stats, evaluation.eval
+
+
 def empty_batch(num_images=1):
     """Images without anything."""
     return DetectionBatch(Detections.empty(), Objects.empty(), num_images)

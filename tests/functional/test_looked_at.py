@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.curves import classification_curves
 from mm_metrics_plugin.functional.disagreements import disagreements
-from mm_metrics_plugin.functional.image_counts import ImageCounts
+from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
 from mm_metrics_plugin.functional.thinned_curves import thinned_curves
 from mm_metrics_plugin.functional.worst_first import worst_first
 
@@ -45,7 +45,7 @@ def test_disagreements_are_those_of_a_plain_loop():
     random = np.random.default_rng(2)
     truth = random.integers(0, 2, (300, 4))
     decided = [truth ^ (random.random(truth.shape) < 0.3) for _ in range(2)]
-    found = disagreements(*(ImageCounts.from_decisions(truth, one == 1) for one in decided), most=40)
+    found = disagreements(*(PerImageCounts.from_decisions(truth, one == 1) for one in decided), most=40)
     wrong = np.array([(one != truth).sum(axis=1) for one in decided])
     for worse in (True, False):
         gain = (wrong[1] - wrong[0]) * (1 if worse else -1)
@@ -57,6 +57,6 @@ def test_disagreements_are_those_of_a_plain_loop():
 
 
 def test_runs_of_different_images_are_refused():
-    counts = [ImageCounts.from_labels(np.zeros(size, int), np.zeros(size, int), num_classes=1) for size in (2, 3)]
+    counts = [PerImageCounts.from_labels(np.zeros(size, int), np.zeros(size, int), num_classes=1) for size in (2, 3)]
     with pytest.raises(MetricInputError, match="found 2 and 3"):
         disagreements(*counts)

@@ -1,4 +1,4 @@
-"""What stands behind the page of a detector: members of cells, counts at thresholds, worst images."""
+"""What stands behind the page of a detector: members of cells, worst images."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.functional.cell_members import cell_members
-from mm_metrics_plugin.functional.curves import detection_curves
 from mm_metrics_plugin.functional.matching import PROTOCOLS, match
-from mm_metrics_plugin.functional.operating_points import operating_points
-from mm_metrics_plugin.functional.scored_matches import match_scores
-from mm_metrics_plugin.functional.threshold_counts import threshold_counts
 from mm_metrics_plugin.functional.worst_images import worst_images
 from tests.functional.detection_problems import random_batch
 
@@ -63,35 +59,6 @@ def test_all_cells_together_list_no_more_than_fits():
     assert len(members.cell) <= total // 2 and members.limit < 50
     one = cell_members(batch, num_classes=size, score_threshold=0.0, most=0)
     assert one.limit == 1 and len(one.cell) == np.count_nonzero(one.matrix)
-
-
-def test_counts_at_every_threshold_are_those_of_a_match_there():
-    for seed in SEEDS:
-        batch, size = random_batch(seed)
-        curves = detection_curves(match_scores(batch, num_classes=size), num_points=5)
-        counts = threshold_counts(curves, also=[0.37])
-        assert 0.37 in counts.thresholds
-        for place, threshold in enumerate(counts.thresholds.tolist()):
-            found = match(batch.detections, batch.objects, num_classes=size, score_threshold=threshold).matrix
-            tp = np.diag(found)[:-1]
-            assert np.array_equal(counts.tp[:, place], tp)
-            assert np.array_equal(counts.fp[:, place], found.sum(0)[:-1] - tp)
-            assert np.array_equal(counts.objects, found.sum(1)[:-1])
-
-
-def test_the_best_thresholds_are_those_of_operating_points():
-    compared = 0
-    for seed in SEEDS:
-        batch, size = random_batch(seed)
-        matches = match_scores(batch, num_classes=size)
-        if matches.num_images < 2:
-            continue
-        counts = threshold_counts(detection_curves(matches))
-        points = operating_points(matches, rule="f1", folds=2)
-        assert np.array_equal(counts.best, points.overall.threshold, equal_nan=True)
-        assert np.array_equal(counts.best_per_class, points.per_class.threshold, equal_nan=True)
-        compared += 1
-    assert compared > 30
 
 
 def test_the_worst_images_by_hand():

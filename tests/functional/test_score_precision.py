@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm_metrics_plugin.functional.boxes import stable_order
-from mm_metrics_plugin.functional.curves import RankedScores, detection_curves
 from mm_metrics_plugin.functional.decisions import hard_decisions
+from mm_metrics_plugin.functional.detection.average_precision import results_by_size
+from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, precision_recall_curves, threshold_sweep
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 from mm_metrics_plugin.functional.score_precision import PRECISIONS, reach, round_thresholds
-from mm_metrics_plugin.functional.scored_matches import match_scores
-from mm_metrics_plugin.functional.sizes import size_report
-from mm_metrics_plugin.functional.threshold_counts import threshold_counts
+from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
+from tests.functional.detection.problems import match_table
 
 DTYPES = [getattr(torch, name) for name in PRECISIONS]
 
@@ -68,13 +68,12 @@ def test_every_way_of_counting_agrees_with_torch(rows, data):
     found = Detections(image, boxes, scores, np.zeros(len(rows)), precision=precision)
     there = Objects(image[right], boxes[right], np.zeros(sum(right)))
     batch = DetectionBatch(found, there, len(rows))
-    matches = match_scores(batch, num_classes=1)
-    assert matches.image_counts(score_threshold=threshold).counts[:2].reshape(2, -1).sum(axis=1).tolist() == counts
-    curves = detection_curves(matches, num_points=5)
-    many = threshold_counts(curves, also=[threshold])
+    table = match_table(batch, 1)
+    assert [int(part[0]) for part in per_image_counts(table, score_thr=threshold).totals()[:2]] == counts
+    many = threshold_sweep(precision_recall_curves(table, num_points=5), also=[threshold])
     place = many.thresholds.tolist().index(threshold)
     assert [int(many.tp[0, place]), int(many.fp[0, place])] == counts
-    sizes = size_report(batch, num_classes=1, score_threshold=threshold)
+    sizes = results_by_size(table, score_thr=threshold)
     assert int(sizes.tp[0].sum()) == hits
 
 

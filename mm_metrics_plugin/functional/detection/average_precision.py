@@ -24,8 +24,8 @@ from mm_metrics_plugin.settings import (
 )
 
 _SHORT = {"small": "s", "medium": "m", "large": "l"}
-_CELLS_AT_ONCE = 1 << 18  # of TP x weights: a few arrays that fit the cache of a core
-_CELLS_OF_A_DRAW = 1 << 21  # of TP of all thresholds x weights: a few arrays of 16 MB
+_CELLS_AT_ONCE = 1 << 17  # of TP x weights: a few arrays that fit the cache of a core
+_CELLS_OF_ALL_CLASSES = 1 << 22  # of TP x weights: an array of 32 MB
 
 
 def interpolated_ap(
@@ -36,8 +36,9 @@ def interpolated_ap(
     Precision peaks and recall rises at true positives only, so that nothing else is looked at.
 
     Args:
-        tp: (H, D) weight of the true positives up to each one, within its class; classes one after the other.
-        seen: (H, D) weight of all detections up to each one that are TP or FP.
+        tp: (H, D) weight of the true positives up to each one, within its class; classes one after the other. It is
+            overwritten.
+        seen: (H, D) weight of all detections up to each one that are TP or FP. It is overwritten.
         starts: (C + 1,) where the true positives of each class begin, and how many there are.
         num_gts: (C, D) weight of the ground truths.
         coco_levels: The recall levels are the floats k x 0.01, as in pycocotools; else k / 100, as in tidecv.
@@ -57,20 +58,21 @@ def interpolated_ap(
     classes = np.flatnonzero(sizes)
     if not len(classes):
         return result
-    precision = np.maximum(seen, 1)
+    precision, recall = np.maximum(seen, 1, out=seen), tp
     np.divide(tp, precision, out=precision)
     for index in classes:
-        rising = precision[starts[index] : starts[index + 1]][::-1]
-        np.maximum.accumulate(rising, axis=0, out=rising)
-    recall = tp / np.repeat(np.maximum(num_gts[classes], 1), sizes[classes], axis=0)
-    reached = np.floor(recall * (100 * (1 + 1e-12)))
+        rows = slice(starts[index], starts[index + 1])
+        highest = precision[rows][::-1]
+        np.maximum.accumulate(highest, axis=0, out=highest)
+        np.divide(tp[rows], np.maximum(num_gts[index], 1), out=recall[rows])
+    levels = recall * (100 * (1 + 1e-12))
+    np.floor(levels, out=levels)
     # The level itself may lie a last bit above the recall.
-    reached += (reached * 0.01 if coco_levels else reached / 100) <= recall
-    first = starts[classes]
-    steps = np.empty_like(reached)
-    np.subtract(reached[1:], reached[:-1], out=steps[1:])
-    steps[first] = reached[first]
-    precision *= steps
+    levels += (levels * 0.01 if coco_levels else levels / 100) <= recall
+    first, new_levels = starts[classes], recall
+    np.subtract(levels[1:], levels[:-1], out=new_levels[1:])
+    new_levels[first] = levels[first]
+    precision *= new_levels
     result[classes] += np.add.reduceat(precision, first, axis=0) / 101
     return result
 
@@ -79,8 +81,12 @@ class _Threshold(NamedTuple):
     """One IoU threshold in one area range."""
 
     tp: np.ndarray  # the TP, as indices into those of all thresholds
+    image: np.ndarray  # of the TP
+    starts: np.ndarray  # where those of each class begin
     ignored: np.ndarray  # rows that this threshold ignores and another one counts
-    ignored_before: np.ndarray  # how many of these come before each TP
+    ignored_starts: np.ndarray  # where those of each class begin
+    ignored_before: np.ndarray  # how many of these come before each TP, those of other classes included
+    after_ignored: np.ndarray  # the TP that come after one of these of their class, as indices into ``tp``
 
 
 class HitCounts(NamedTuple):
@@ -124,11 +130,10 @@ class RangeCurves:
     def __init__(
         self, table: MatchTable, area: str, max_dets: Optional[int], iou_thrs: Optional[Sequence[float]] = None
     ) -> None:
-        rows = table.ranked
-        order, self._rank = rows
+        order, self._rank = table.ranked
         if max_dets is not None:
-            within = np.flatnonzero(rows.rank < max_dets)
-            order, self._rank = rows.order[within], rows.rank[within]
+            within = np.flatnonzero(self._rank < max_dets)
+            order, self._rank = order[within], self._rank[within]
         matched, ignored = (table.grid.of_range(bits, area)[order] for bits in (table.matched, table.ignored))
         self.table, self.area = table, area
         self.iou_thrs = table.grid.iou_thrs if iou_thrs is None else tuple(float(value) for value in iou_thrs)
@@ -145,14 +150,26 @@ class RangeCurves:
         self.thresholds: List[_Threshold] = []
         for bit in bits:
             mine = np.flatnonzero(tp[self.hits] & bit)
+            rows = self.hits[mine]
             skipped = partly[np.flatnonzero(ignored[partly] & bit)]
-            self.thresholds.append(_Threshold(mine, skipped, np.searchsorted(skipped, self.hits[mine])))
+            skipped_starts, before = (np.searchsorted(skipped, place) for place in (self.class_starts, rows))
+            self.thresholds.append(
+                _Threshold(
+                    tp=mine,
+                    image=self.image[rows],
+                    starts=np.searchsorted(rows, self.class_starts),
+                    ignored=skipped,
+                    ignored_starts=skipped_starts,
+                    ignored_before=before,
+                    after_ignored=np.flatnonzero(before > skipped_starts[self.label[rows]]),
+                )
+            )
         self._incidence: Optional[Tuple[csr_matrix, csr_matrix]] = None
 
     @property
     def draws_at_once(self) -> int:
         """How many sets of weights are best given at once."""
-        return max(1, min(32, _CELLS_OF_A_DRAW // max(1, len(self.hits))))
+        return max(1, min(48, _CELLS_OF_ALL_CLASSES // max(1, len(self.hits))))
 
     def average_precision(self, weights: Optional[np.ndarray] = None) -> np.ndarray:
         """(thresholds, classes, D); NaN for classes without ground truths.
@@ -201,13 +218,11 @@ class RangeCurves:
         for one in self.thresholds:
             rows = self.hits[one.tp]
             label = self.label[rows]
-            starts = np.searchsorted(rows, self.class_starts)
-            class_start = self.class_starts[label]
-            tp = np.arange(1, len(rows) + 1) - starts[label]
-            tp_and_fp = seen[rows + 1] - seen[class_start]
+            tp = np.arange(1, len(rows) + 1) - one.starts[label]
+            tp_and_fp = seen[rows + 1] - seen[self.class_starts[label]]
             if len(one.ignored):
-                tp_and_fp = tp_and_fp - one.ignored_before + np.searchsorted(one.ignored, class_start)
-            yield HitCounts(label, tp, tp_and_fp, starts)
+                tp_and_fp = tp_and_fp - one.ignored_before + one.ignored_starts[label]
+            yield HitCounts(label, tp, tp_and_fp, one.starts)
 
     def _plain(self) -> np.ndarray:
         num_gts = self.num_gts()[:, None].astype(np.float64)
@@ -221,31 +236,27 @@ class RangeCurves:
         if self._incidence is None:
             self._incidence = self._make_incidence()
         counted_up_to_hit, gts_of_class = self._incidence
-        num_gts, between = gts_of_class @ weights, counted_up_to_hit @ weights
+        num_gts, seen = gts_of_class @ weights, counted_up_to_hit @ weights
         result = np.empty((len(self.thresholds), self.table.num_classes, weights.shape[1]))
         hit_starts = np.searchsorted(self.hits, self.class_starts)
+        # Weight of the rows of a class up to each one that this threshold ignores and another one counts.
+        ignored = [weights.take(self.image[one.ignored], axis=0) for one in self.thresholds]
+        for one, values in zip(self.thresholds, ignored):
+            _cumsum_by_class(values, one.ignored_starts)
         for first, last in self._class_chunks(hit_starts, weights.shape[1]):
-            begin, end = hit_starts[first], hit_starts[last]
-            seen = _cumsum_by_class(between[begin:end], hit_starts[first : last + 1] - begin)
-            for out, one in zip(result, self.thresholds):
-                low, high = np.searchsorted(one.tp, [begin, end])
-                mine = one.tp[low:high]
-                starts = np.searchsorted(mine, hit_starts[first : last + 1])
-                tp = _cumsum_by_class(weights.take(self.image[self.hits[mine]], axis=0), starts)
-                fp_and_tp = seen.take(mine - begin, axis=0)
+            _cumsum_by_class(seen, hit_starts[first : last + 1])
+            for index, one in enumerate(self.thresholds):
+                low, high = one.starts[first], one.starts[last]
+                starts, mine = one.starts[first : last + 1] - low, one.tp[low:high]
+                tp = weights.take(one.image[low:high], axis=0)
+                _cumsum_by_class(tp, starts)
+                tp_and_fp = seen.take(mine, axis=0)
                 if len(one.ignored):
-                    fp_and_tp -= self._ignored_before(one, low, high, starts, first, last, weights)
-                out[first:last] = interpolated_ap(tp, fp_and_tp, starts, num_gts[first:last])
+                    first_after, last_after = np.searchsorted(one.after_ignored, [low, high])
+                    after = one.after_ignored[first_after:last_after]
+                    tp_and_fp[after - low] -= ignored[index].take(one.ignored_before[after] - 1, axis=0)
+                result[index, first:last] = interpolated_ap(tp, tp_and_fp, starts, num_gts[first:last])
         return result
-
-    def _ignored_before(
-        self, one: _Threshold, low: int, high: int, starts: np.ndarray, first: int, last: int, weights: np.ndarray
-    ) -> np.ndarray:
-        """(TP, D) weight of the rows of its class before each TP that this threshold ignores and another one counts."""
-        total = np.zeros((len(one.ignored) + 1, weights.shape[1]))
-        np.cumsum(weights[self.image[one.ignored]], axis=0, out=total[1:])
-        before_class = np.searchsorted(one.ignored, self.class_starts[first:last])
-        return total[one.ignored_before[low:high]] - total[np.repeat(before_class, np.diff(starts))]
 
     def _make_incidence(self) -> Tuple[csr_matrix, csr_matrix]:
         """(hits, images): rows that count and come before a hit of their class, by hit; (classes, images): gts."""
@@ -270,12 +281,11 @@ class RangeCurves:
             first = last
 
 
-def _cumsum_by_class(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Sums down the first axis that begin anew at each of ``starts``."""
-    if len(starts) == 2:
-        return np.cumsum(values, axis=0)
-    total = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-    return total[1:] - np.repeat(total[starts[:-1]], np.diff(starts), axis=0)
+def _cumsum_by_class(values: np.ndarray, starts: np.ndarray) -> None:
+    """Replaces values by their sums down the first axis, which begin anew at each of ``starts``."""
+    for start, stop in zip(starts[:-1], starts[1:]):
+        if stop - start > 1:
+            np.cumsum(values[start:stop], axis=0, out=values[start:stop])
 
 
 def _ones(rows: np.ndarray, columns: np.ndarray, shape: Sequence[int]) -> csr_matrix:

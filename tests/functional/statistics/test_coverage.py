@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import coverage
-from mm_metrics_plugin.functional.intervals import bootstrap_counts
+from mm_metrics_plugin.functional.statistics.bootstrap import bootstrap_counts
 
 PROPORTION, F1_AND_AP, AUC = (0.93, 0.985), (0.925, 0.98), (0.93, 0.985)
 

@@ -8,24 +8,23 @@ from scipy import stats
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.auc import one_vs_rest_auc
-from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
 from mm_metrics_plugin.functional.confusion import confusion_report, counts_report
 from mm_metrics_plugin.functional.delong import auc_intervals, compare_auc
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-from mm_metrics_plugin.functional.image_counts import ImageCounts
-from mm_metrics_plugin.functional.intervals import (
+from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, average_precision
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.statistics.bootstrap import (
     TOO_FEW_IMAGES,
     TOO_FEW_OBJECTS,
     UNDEFINED,
     Interval,
+    bootstrap_ci,
     bootstrap_counts,
-    bootstrap_detection,
-    bootstrap_means,
 )
-from mm_metrics_plugin.functional.resampling import WeightedFigures, drawn_images, over_draws, quantiles
-from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
+from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
+from mm_metrics_plugin.functional.statistics.resampling import WeightedFigures, drawn_images, over_draws
+from tests.functional.detection.problems import as_batch, match_table
 from tests.functional.detection_problems import everywhere
-from tests.functional.interval_reference import Ratio, auc_interval, count_intervals, f1_of, shrunken, wilson
+from tests.functional.statistics.interval_reference import Ratio, auc_interval, count_intervals, f1_of, shrunken, wilson
 
 BOX = np.array([0.0, 0.0, 10.0, 10.0])
 
@@ -38,8 +37,17 @@ def simple_run(random, num_images, quality):
     boxes = np.concatenate([np.where(hit[:, None], BOX, BOX + 30), np.tile(BOX + 60, (len(clutter), 1))])
     scores = np.concatenate([random.beta(3, 2, num_images), random.beta(2, 3, len(clutter))])
     labels = np.zeros(len(boxes))
-    objects = Objects(image, np.tile(BOX, (num_images, 1)), np.zeros(num_images))
-    return DetectionBatch(Detections(np.concatenate([image, clutter]), boxes, scores, labels), objects, num_images)
+    gts = GroundTruths(image, np.tile(BOX, (num_images, 1)), np.zeros(num_images))
+    return DetectionBatch(Detections(np.concatenate([image, clutter]), boxes, scores, labels), gts, num_images)
+
+
+def table_at_50(batch, num_classes):
+    """Matched at an IoU of 0.5 alone, so that AP_50 is the only average precision."""
+    return match_table(batch, num_classes, iou_thrs=(0.5,))
+
+
+def figures_of(table):
+    return WeightedFigures(per_image_counts(table, score_thr=0.3), RangeCurves(table, "all", 100))
 
 
 # --- the bootstrap ----------------------------------------------------------------------------------------------------
@@ -47,9 +55,9 @@ def simple_run(random, num_images, quality):
 
 def test_figures_are_those_of_the_reports():
     batch = everywhere(4)
-    matches = match_scores(batch, num_classes=3, iou_thresholds=COCO_IOU_THRESHOLDS)
-    result = bootstrap_detection(matches, score_threshold=0.4, resamples=20)
-    counts = matches.image_counts(score_threshold=0.4)
+    table = match_table(batch, 3)
+    result = bootstrap_ci(table, score_thr=0.4, resamples=20)
+    counts = per_image_counts(table, score_thr=0.4)
     theirs = counts_report(*counts.totals(), np.zeros(3))
     assert result.per_class["f1"].value == pytest.approx(theirs.per_class.f_score)
     for ours, value in (
@@ -62,8 +70,7 @@ def test_figures_are_those_of_the_reports():
         ("micro_f1", theirs.micro.f_score),
     ):
         assert result.overall[ours].value == pytest.approx(value, abs=1e-12), ours
-    settings = APSettings(num_classes=3)
-    theirs = average_precision(match_for_ap(batch.detections, batch.objects, settings), settings)
+    theirs = average_precision(table)
     for name in ("mAP", "mAP_50", "mAP_75"):
         assert result.overall[name].value == pytest.approx(theirs.to_dict()[name], abs=1e-12)
     assert result.per_class["AP"].value == pytest.approx(theirs.per_class, abs=1e-12)
@@ -71,61 +78,45 @@ def test_figures_are_those_of_the_reports():
 
 
 def test_draws_are_those_of_data_put_together_anew():
-    batch = everywhere(5, num_images=6)
-    matches = match_scores(batch, num_classes=3)
-    counts = matches.image_counts(score_threshold=0.3)
-    figures = WeightedFigures(counts, matches)
+    batch = as_batch(everywhere(5, num_images=6))
+    figures = figures_of(table_at_50(batch, 3))
     weights = np.concatenate(list(drawn_images(6, draws=5, seed=3, at_once=2)), axis=1)
     drawn = figures(weights)
-    settings = APSettings(num_classes=3)
     for draw, column in enumerate(weights.T):
         again = DetectionBatch.concatenate(
             [batch.images(image, image + 1) for image, weight in enumerate(column) for _ in range(weight)]
         )
-        there = match_scores(again, num_classes=3)
-        theirs = counts_report(*there.image_counts(score_threshold=0.3).totals(), np.zeros(3))
+        table = match_table(again, 3)
+        theirs = counts_report(*per_image_counts(table, score_thr=0.3).totals(), np.zeros(3))
         assert drawn.overall["mean_precision"][draw] == pytest.approx(theirs.macro.precision, abs=1e-12)
         assert drawn.per_class["recall"][draw] == pytest.approx(theirs.per_class.recall, abs=1e-12)
-        ap = average_precision(match_for_ap(again.detections, again.objects, settings), settings).to_dict()
-        assert drawn.overall["mAP_50"][draw] == pytest.approx(ap["mAP_50"], abs=1e-12)
+        assert drawn.overall["mAP_50"][draw] == pytest.approx(average_precision(table).to_dict()["mAP_50"], abs=1e-12)
 
 
 def test_the_same_seed_gives_the_same_interval_however_it_is_cut():
-    matches = match_scores(everywhere(6), num_classes=3)
-    figures = WeightedFigures(matches.image_counts(score_threshold=0.3), matches)
+    figures = figures_of(table_at_50(everywhere(6), 3))
     parts = [
         over_draws(figures, drawn_images(12, draws=30, seed=9, at_once=at_once)).overall["mAP_50"]
         for at_once in (1, 7, 30)
     ]
     # The same draws; sums may round otherwise.
     assert np.allclose(parts[0], parts[1:], rtol=0, atol=1e-14)
-    matches = match_scores(everywhere(6, num_images=60), num_classes=3)
-    first, second, other = (bootstrap_detection(matches, resamples=50, seed=seed).to_dict() for seed in (1, 1, 2))
+    table = table_at_50(everywhere(6, num_images=60), 3)
+    first, second, other = (bootstrap_ci(table, resamples=50, seed=seed).to_dict() for seed in (1, 1, 2))
     assert first["overall"] == second["overall"] != other["overall"]
-
-
-def test_quantiles_are_numpys():
-    random = np.random.default_rng(0)
-    draws = random.random((41, 5))
-    draws[random.random(draws.shape) < 0.3] = np.nan
-    draws[:, 4] = np.nan
-    shares = np.array([0.025, 0.5, 0.975])
-    assert np.allclose(quantiles(draws[:, :4], shares), np.nanquantile(draws[:, :4], shares, axis=0))
-    assert np.isnan(quantiles(draws, shares)[:, 4]).all()
 
 
 def test_counts_of_a_classifier():
     random = np.random.default_rng(1)
     truth, found = random.integers(0, 4, 300), random.integers(-1, 4, 300)
-    counts = ImageCounts.from_labels(truth, found, num_classes=4)
+    counts = PerImageCounts.from_labels(truth, found, num_classes=4)
     matrix = np.zeros((4, 5), dtype=np.int64)
     np.add.at(matrix, (truth, found), 1)
     theirs = confusion_report(matrix)
     for ours, expected in zip(counts.totals(), (theirs.tp, theirs.fp, theirs.fn)):
         assert np.array_equal(ours, expected)
-    many = ImageCounts.from_decisions(np.array([[1, 0], [-1, 1], [0, 1]]), np.array([[1, 1], [1, 0], [0, 1]]))
+    many = PerImageCounts.from_decisions(np.array([[1, 0], [-1, 1], [0, 1]]), np.array([[1, 1], [1, 0], [0, 1]]))
     assert [part.tolist() for part in many.totals()] == [[1, 1], [0, 1], [0, 1]]
-    assert many.of_images(np.array([True, False, False])).totals()[1].tolist() == [0, 1]
 
 
 def random_counts(random, images, classes, *, rate=0.4):
@@ -139,14 +130,14 @@ def random_counts(random, images, classes, *, rate=0.4):
 def image_counts(tp, fp, fn):
     counts = np.stack([tp, fp, fn])
     image, label = np.nonzero(counts.any(axis=0))
-    return ImageCounts(len(tp), tp.shape[1], image, label, counts[:, image, label])
+    return PerImageCounts(len(tp), tp.shape[1], image, label, counts[:, image, label])
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_intervals_of_counts_are_the_formulas_written_out(seed):
     random = np.random.default_rng(seed)
     tp, fp, fn = random_counts(random, 80, 5)
-    result = bootstrap_counts(image_counts(tp, fp, fn), level=0.9)
+    result = bootstrap_counts(image_counts(tp, fp, fn), ci=0.9)
     for name, ends in count_intervals(tp, fp, fn, 0.9).items():
         assert (result.overall[name].low, result.overall[name].high) == pytest.approx(ends, abs=1e-10), name
     for name, trials in (("precision", tp + fp), ("recall", tp + fn), ("f1", tp + fp + fn)):
@@ -164,25 +155,24 @@ ENDS = ("low", "high")
 
 
 def test_intervals_of_average_precision_are_the_formulas_written_out():
-    batch = everywhere(12, num_images=60)
-    matches = match_scores(batch, num_classes=3)
-    result = bootstrap_detection(matches, level=0.9, resamples=40, seed=2)
-    figures = WeightedFigures(matches.image_counts(score_threshold=0.3), matches)
-    draws = over_draws(figures, drawn_images(60, draws=40, seed=2, at_once=64)).per_class["AP_50"]
+    table = table_at_50(everywhere(12, num_images=60), 3)
+    result = bootstrap_ci(table, ci=0.9, resamples=40, seed=2)
+    draws = over_draws(figures_of(table), drawn_images(60, draws=40, seed=2, at_once=64)).per_class["AP_50"]
     value = result.per_class["AP_50"].value
-    chosen = matches.object_in_range
-    objects = np.bincount(matches.object_label[chosen], minlength=3)
-    tp, used = matches.flags(0.5, coco_areas=True)
+    chosen = table.grid.at(table.gt_counts, "all", 0.5)
+    objects = np.bincount(table.gt_label[chosen], minlength=3)
+    is_tp, is_tp_or_fp = (flag[table.ranked.order] for flag in table.flags(0.5, "all"))
+    labels = table.label[table.ranked.order]
     near, biases, variances, floors = shrunken(value, objects), [], [], []
     for label in range(3):
-        hits = tp[used & (matches.records.label == label)]
+        hits = is_tp[is_tp_or_fp & (labels == label)]
         bias = 0.0
         for earlier, at in enumerate(np.flatnonzero(hits)):  # rank at + 1, so many hits before it
             bias += (1 - (earlier + (1 + near[label]) / 2) / (at + 1)) / (at + 1) / objects[label]
         biases.append(bias)
         variances.append(draws[:, label].var() * 60 / 59)
         floors.append(near[label] * (1 - near[label]) / objects[label])
-        images = len(np.unique(matches.object_image[chosen & (matches.object_label == label)]))
+        images = len(np.unique(table.gt_image[chosen & (table.gt_label == label)]))
         share = near[label] - bias
         size = share * (1 - share) / max(variances[-1], floors[-1])
         ends = wilson(value[label], size, images, 0.9, center=value[label] - bias)
@@ -192,7 +182,7 @@ def test_intervals_of_average_precision_are_the_formulas_written_out():
     total = draws.mean(axis=1).var() * 60 / 59
     total += sum(max(floor - variance, 0) for floor, variance in zip(floors, variances)) / 9
     share = np.mean(near) - np.mean(biases)
-    with_objects = len(np.unique(matches.object_image[chosen]))
+    with_objects = len(np.unique(table.gt_image[chosen]))
     ends = wilson(
         value.mean(), share * (1 - share) / total, with_objects - 1, 0.9, center=value.mean() - np.mean(biases)
     )
@@ -201,10 +191,10 @@ def test_intervals_of_average_precision_are_the_formulas_written_out():
 
 def test_no_recall_of_13_objects_is_not_certain():
     """The mistake this replaces: [0, 0]."""
-    counts = ImageCounts.from_labels(np.zeros(13, dtype=int), np.ones(13, dtype=int), num_classes=2)
+    counts = PerImageCounts.from_labels(np.zeros(13, dtype=int), np.ones(13, dtype=int), num_classes=2)
     recall = bootstrap_counts(counts).per_class["recall"]
     assert (recall.value[0], recall.low[0]) == (0, 0) and 0.15 < recall.high[0] < 0.35
-    turned = ImageCounts.from_labels(np.zeros(13, dtype=int), np.zeros(13, dtype=int), num_classes=2)
+    turned = PerImageCounts.from_labels(np.zeros(13, dtype=int), np.zeros(13, dtype=int), num_classes=2)
     recall = bootstrap_counts(turned).per_class["recall"]
     assert (recall.value[0], recall.high[0]) == (1, 1) and 0.65 < recall.low[0] < 0.85
 
@@ -214,9 +204,8 @@ def test_intervals_contain_their_value_inside_0_to_1_and_have_a_width(seed):
     random = np.random.default_rng(seed)
     for images in (4, 20, 35, 200):
         batch = everywhere(seed, num_images=images)
-        matches = match_scores(batch, num_classes=3)
-        several = bootstrap_detection(matches, resamples=20, seed=seed)
-        single = bootstrap_counts(ImageCounts.from_labels(*random.integers(0, 40, (2, images)), num_classes=40))
+        several = bootstrap_ci(match_table(batch, 3), resamples=20, seed=seed)
+        single = bootstrap_counts(PerImageCounts.from_labels(*random.integers(0, 40, (2, images)), num_classes=40))
         for found in (several, single):
             for interval in (*found.overall.values(), *found.per_class.values()):
                 value, low, high = (np.atleast_1d(part) for part in (interval.value, interval.low, interval.high))
@@ -231,13 +220,13 @@ def test_perfect_and_useless_detectors_have_intervals_too():
     image, box = np.arange(40), np.tile(BOX, (40, 1))
     for shift, value in ((0, 1.0), (30, 0.0)):
         found = Detections(image, box + shift, np.linspace(0.9, 0.5, 40), np.zeros(40))
-        matches = match_scores(DetectionBatch(found, Objects(image, box, np.zeros(40)), 40), num_classes=1)
-        for name, interval in bootstrap_detection(matches, resamples=50).overall.items():
+        table = match_table(DetectionBatch(found, GroundTruths(image, box, np.zeros(40)), 40), 1)
+        for name, interval in bootstrap_ci(table, resamples=50).overall.items():
             assert interval.value == pytest.approx(value) and 0.03 < interval.high - interval.low < 0.3, name
 
 
 def test_below_the_limits_there_is_no_interval_but_a_reason():
-    counts = ImageCounts.from_labels(np.array([0, 1, 0]), np.array([0, 1, 1]), num_classes=3)
+    counts = PerImageCounts.from_labels(np.array([0, 1, 0]), np.array([0, 1, 1]), num_classes=3)
     result = bootstrap_counts(counts)
     recall = result.per_class["recall"]
     assert recall.reason.tolist() == [TOO_FEW_OBJECTS, TOO_FEW_OBJECTS, UNDEFINED] and np.isnan(recall.low).all()
@@ -255,21 +244,21 @@ def test_below_the_limits_there_is_no_interval_but_a_reason():
         for name in ("macro_f1", "f1_of_means", "mean_precision", "mean_recall", "micro_f1"):
             assert found.overall[name].reason == reason, name
         assert found.per_class["f1"].reason.tolist() == [reason] * 2
-        matches = match_scores(simple_run(np.random.default_rng(0), images, 0.7), num_classes=1)
-        areas = bootstrap_detection(matches, resamples=20)
+        table = match_table(simple_run(np.random.default_rng(0), images, 0.7), 1)
+        areas = bootstrap_ci(table, resamples=20)
         assert areas.overall["mAP_50"].reason == areas.per_class["AP_50"].reason[0] == reason
     assert str(Interval(0.5, np.nan, np.nan, TOO_FEW_IMAGES)) == "0.5000 (too few images)"
     with pytest.raises(ValueError, match="must"):
-        bootstrap_counts(counts, level=1.0)
+        bootstrap_counts(counts, ci=1.0)
     with pytest.raises(ValueError, match="must"):
-        bootstrap_detection(match_scores(everywhere(1), num_classes=3), resamples=0)
+        bootstrap_ci(match_table(everywhere(1), 3), resamples=0)
 
 
 def test_one_number_has_one_interval():
     random = np.random.default_rng(3)
     truth = random.integers(0, 3, 60)
     decided = np.where(random.random(60) < 0.7, truth, random.integers(0, 3, 60))
-    overall = bootstrap_counts(ImageCounts.from_labels(truth, decided, num_classes=3)).overall
+    overall = bootstrap_counts(PerImageCounts.from_labels(truth, decided, num_classes=3)).overall
     assert overall["micro_precision"] == overall["micro_recall"] == overall["micro_f1"]
     tp, fp, fn = random_counts(random, 60, 1, rate=1.0)
     found = bootstrap_counts(image_counts(tp, fp, fn))
@@ -287,20 +276,6 @@ def test_objects_of_one_image_count_less_than_objects_of_many():
         assert recall.value == 0.75
         widths.append(recall.high - recall.low)
     assert widths[1] > 2 * widths[0]
-
-
-def test_means_are_those_of_scipy():
-    pytest.importorskip("scipy", minversion="1.7")  # older ones have no bootstrap
-    random = np.random.default_rng(3)
-    values = random.exponential(size=(400, 2))
-    values[:40, 1] = np.nan
-    ours = bootstrap_means(values, resamples=3000, names=["a", "b"])
-    for name, column in (("a", values[:, 0]), ("b", values[40:, 1])):
-        theirs = stats.bootstrap((column,), np.mean, n_resamples=3000, method="percentile", random_state=0)
-        assert ours[name].value == pytest.approx(column.mean())
-        assert ours[name].low == pytest.approx(theirs.confidence_interval.low, abs=0.02)
-        assert ours[name].high == pytest.approx(theirs.confidence_interval.high, abs=0.02)
-    assert bootstrap_means(values[:9], names=["a", "b"])["a"].reason == TOO_FEW_OBJECTS
 
 
 # --- DeLong -----------------------------------------------------------------------------------------------------------

@@ -7,16 +7,20 @@ import pytest
 from scipy import stats
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
-from mm_metrics_plugin.functional.comparison import changed_images, compare_counts, compare_detection
 from mm_metrics_plugin.functional.comparison_report import verdict
 from mm_metrics_plugin.functional.delong import auc_swaps, compare_auc
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch
-from mm_metrics_plugin.functional.image_counts import ImageCounts
-from mm_metrics_plugin.functional.permutation import family_tests, significant
-from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
+from mm_metrics_plugin.functional.detection.average_precision import average_precision
+from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from mm_metrics_plugin.functional.statistics.paired_tests import (
+    changed_images,
+    compare_counts,
+    paired_permutation_test,
+)
+from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
+from mm_metrics_plugin.functional.statistics.permutation import family_tests, significant
+from tests.functional.detection.problems import as_batch, match_table
 from tests.functional.detection_problems import everywhere
-from tests.functional.test_intervals import simple_run
+from tests.functional.statistics.test_bootstrap import simple_run, table_at_50
 
 REJECTED = (0.03, 0.07)
 
@@ -26,7 +30,7 @@ def counts_of(random, ease):
     number = len(ease)
     tp = random.binomial(4, ease)
     fp = random.poisson(2.5 * (1 - ease))
-    return ImageCounts(number, 1, np.arange(number), np.zeros(number, dtype=int), np.stack([tp, fp, 4 - tp]))
+    return PerImageCounts(number, 1, np.arange(number), np.zeros(number, dtype=int), np.stack([tp, fp, 4 - tp]))
 
 
 def test_equal_runs_are_told_apart_as_often_as_said():
@@ -45,8 +49,8 @@ def test_equal_detectors_are_told_apart_as_often_as_said():
     random, runs = np.random.default_rng(22), 400
     rejected = 0
     for run in range(runs):
-        first, second = (match_scores(simple_run(random, 60, 0.7), num_classes=1) for _ in range(2))
-        result = compare_detection(first, second, score_threshold=0.5, permutations=99, seed=run)
+        first, second = (table_at_50(simple_run(random, 60, 0.7), 1) for _ in range(2))
+        result = paired_permutation_test(first, second, score_thr=0.5, permutations=99, seed=run)
         rejected += result.overall["mAP_50"].p_unadjusted <= 0.05
     assert REJECTED[0] <= rejected / runs <= REJECTED[1], rejected / runs
 
@@ -67,8 +71,8 @@ def test_a_better_run_is_found():
     ease = random.beta(3, 2, 200)
     better = compare_counts(counts_of(random, ease), counts_of(random, np.minimum(ease + 0.15, 1)))
     assert better.overall["micro_recall"].p_value < 0.01 and better.overall["micro_recall"].low > 0
-    first, second = (match_scores(simple_run(random, 200, quality), num_classes=1) for quality in (0.55, 0.8))
-    assert compare_detection(first, second, permutations=199).overall["mAP_50"].p_value < 0.02
+    first, second = (table_at_50(simple_run(random, 200, quality), 1) for quality in (0.55, 0.8))
+    assert paired_permutation_test(first, second, permutations=199).overall["mAP_50"].p_value < 0.02
 
 
 def test_the_p_value_is_scipys():
@@ -76,7 +80,7 @@ def test_the_p_value_is_scipys():
     random = np.random.default_rng(25)
     truth = np.zeros(40, dtype=int)
     found = [np.where(random.random(40) < share, 0, 1) for share in (0.6, 0.8)]
-    runs = [ImageCounts.from_labels(truth, labels, num_classes=2) for labels in found]
+    runs = [PerImageCounts.from_labels(truth, labels, num_classes=2) for labels in found]
     ours = compare_counts(*runs, permutations=20000).per_class["recall"]
     right = [(labels == 0).astype(float) for labels in found]
     theirs = stats.permutation_test(
@@ -89,15 +93,14 @@ def test_the_p_value_is_scipys():
 
 def test_swapping_is_swapping():
     """All swaps of a few images, each made anew from boxes."""
-    first, second = everywhere(7, num_images=4), everywhere(8, num_images=4)
-    second = DetectionBatch(second.detections, first.objects, 4)
-    matches = [match_scores(batch, num_classes=3) for batch in (first, second)]
-    result = compare_detection(*matches, permutations=4000).overall["mAP_50"]
-    settings = APSettings(num_classes=3)
+    first, second = (as_batch(everywhere(seed, num_images=4)) for seed in (7, 8))
+    second = DetectionBatch(second.detections, first.ground_truths, 4)
+    tables = [table_at_50(batch, 3) for batch in (first, second)]
+    result = paired_permutation_test(*tables, permutations=4000).overall["mAP_50"]
 
     def value(parts):
         batch = DetectionBatch.concatenate([run.images(image, image + 1) for image, run in enumerate(parts)])
-        return average_precision(match_for_ap(batch.detections, batch.objects, settings), settings).to_dict()["mAP_50"]
+        return average_precision(match_table(batch, 3)).to_dict()["mAP_50"]
 
     apart = []
     for code in range(16):
@@ -111,13 +114,13 @@ def test_swapping_is_swapping():
 
 
 def test_a_run_is_no_better_than_itself():
-    matches = match_scores(everywhere(9), num_classes=3, iou_thresholds=COCO_IOU_THRESHOLDS)
-    result = compare_detection(matches, matches, permutations=20)
+    table = match_table(everywhere(9), 3)
+    result = paired_permutation_test(table, table, permutations=20)
     for name, difference in result.overall.items():
         assert difference.difference == pytest.approx(0, abs=1e-14) and difference.p_value == 1, name
         assert np.isnan(difference.low) and np.isnan(difference.high), name  # nothing to estimate an interval from
     assert {"mAP", "mAP_50", "mAP_75"} <= set(result.overall)
-    assert changed_images(*[matches.image_counts(score_threshold=0.3)] * 2) == ()
+    assert changed_images(*[per_image_counts(table, score_thr=0.3)] * 2) == ()
     assert result.to_dict()["overall"]["mAP"]["p_value"] == 1.0
 
 
@@ -131,7 +134,7 @@ def test_any_metric_of_equal_runs_is_significant_as_seldom_as_said():
         for _ in range(2):
             tp, fp = random.binomial(2, ease), random.poisson(0.5, (60, 6))
             image, label = (part.reshape(-1) for part in np.indices((60, 6)))
-            counts.append(ImageCounts(60, 6, image, label, np.stack([tp, fp, 2 - tp]).reshape(3, -1)))
+            counts.append(PerImageCounts(60, 6, image, label, np.stack([tp, fp, 2 - tp]).reshape(3, -1)))
         result = compare_counts(*counts, permutations=199, seed=run)
         overall += any(one.p_value <= 0.05 for one in result.overall.values())
         per_class += bool((result.per_class["f1"].p_value <= 0.05).any())
@@ -150,9 +153,9 @@ def test_a_difference_is_significant_exactly_where_its_interval_leaves_0_out(lev
         decided = [np.where(random.random(number) < share, truth, 0) for share in random.random(2)]
         scores = [np.round(random.random((number, 3)) + np.eye(3)[truth] * share, 1) for share in random.random(2)]
         result = compare_counts(
-            *(ImageCounts.from_labels(truth, labels, num_classes=3) for labels in decided),
+            *(PerImageCounts.from_labels(truth, labels, num_classes=3) for labels in decided),
             auc=auc_swaps([scores[0]], [scores[1]], truth),
-            level=level,
+            ci=level,
             permutations=int(random.choice([1, 19, 39, 99, 199])),
             seed=seed,
         )
@@ -172,14 +175,14 @@ def test_a_difference_is_significant_exactly_where_its_interval_leaves_0_out(lev
                 assert np.isnan(p_value) and np.isnan(low)
                 continue
             assert 0 < p_value <= 1
-            found = bool(significant(p_value, level=level))
+            found = bool(significant(p_value, ci=level))
             seen.append(found)
             if np.isnan(low):
                 assert p_value == 1 and abs(difference) < 1e-12
             else:
                 assert -1 <= low <= difference <= high <= 1
                 assert found == (low > 0 or high < 0), (difference, low, high, p_value)
-            assert verdict(difference, p_value, level=level) in (
+            assert verdict(difference, p_value, ci=level) in (
                 ("better" if difference > 0 else "worse",) if found else ("not significant", "the same")
             )
     assert any(seen) and not all(seen)
@@ -189,10 +192,10 @@ def test_a_detector_is_significantly_different_exactly_where_its_interval_leaves
     random = np.random.default_rng(29)
     verdicts = set()
     for seed in range(12):
-        first, second = (match_scores(simple_run(random, 40, quality), num_classes=1) for quality in (0.5, 0.75))
-        result = compare_detection(first, second, permutations=199, seed=seed)
+        first, second = (table_at_50(simple_run(random, 40, quality), 1) for quality in (0.5, 0.75))
+        result = paired_permutation_test(first, second, permutations=199, seed=seed)
         for one in result.overall.values():
-            found = bool(significant(one.p_value, level=0.95))
+            found = bool(significant(one.p_value, ci=0.95))
             verdicts.add(found)
             assert found == (one.low > 0 or one.high < 0)
     assert verdicts == {True, False}
@@ -200,7 +203,7 @@ def test_a_detector_is_significantly_different_exactly_where_its_interval_leaves
 
 def test_family_tests_by_hand():
     permuted = np.array([[1.0, 2.0], [-1.0, 4.0], [3.0, -2.0]]) / 10
-    found = family_tests(np.array([0.3, 0.1]), permuted, level=0.5)
+    found = family_tests(np.array([0.3, 0.1]), permuted, ci=0.5)
     # With the observed ones: |0.1, 0.1, 0.3, 0.3| and |0.2, 0.4, 0.2, 0.1|.
     assert found.p_unadjusted.tolist() == [0.5, 1.0]
     assert found.low_unadjusted == pytest.approx([0.3 - 0.1, 0.1 - 0.2])
@@ -211,7 +214,7 @@ def test_family_tests_by_hand():
     assert found.high == pytest.approx(np.minimum(np.array([0.3, 0.1]) + np.maximum(largest[2] * scale, [0, 0.1]), 1))
     # What is undefined when swapped speaks against a difference, and NaN stays.
     permuted[:, 1] = np.nan
-    found = family_tests(np.array([0.3, 0.1]), permuted, level=0.5)
+    found = family_tests(np.array([0.3, 0.1]), permuted, ci=0.5)
     assert found.p_value[1] == 1 and (found.low[1], found.high[1]) == (-1, 1)
     assert np.isnan(family_tests(np.array([np.nan]), permuted[:, :1]).p_value[0])
 
@@ -282,10 +285,10 @@ def test_many_samples_are_swapped_as_few_are():
 def test_the_images_that_changed_most_come_first():
     truth = np.zeros(5, dtype=int)
     events = [(np.array([0, 1, 1, 3]), np.zeros(4, dtype=int)), (np.array([2]), np.array([0])), (truth[:0], truth[:0])]
-    first = ImageCounts.from_events(
+    first = PerImageCounts.from_events(
         (truth[:0], truth[:0]), (truth[:0], truth[:0]), events[0], num_images=5, num_classes=1
     )
-    second = ImageCounts.from_events(*events, num_images=5, num_classes=1)
+    second = PerImageCounts.from_events(*events, num_images=5, num_classes=1)
     changed = changed_images(first, second)
     assert [(image.image, image.tp, image.fp, image.fn) for image in changed] == [
         (1, 2, 0, -2), (0, 1, 0, -1), (3, 1, 0, -1), (2, 0, 1, 0),
@@ -294,12 +297,11 @@ def test_the_images_that_changed_most_come_first():
 
 
 def test_runs_of_other_images_are_refused():
-    first, second = (match_scores(everywhere(1, num_images=number), num_classes=3) for number in (4, 5))
-    with pytest.raises(MetricInputError, match="same images"):
-        compare_detection(first, second)
-    counts = [matches.image_counts(score_threshold=0.3) for matches in (first, second)]
+    first, second = (match_table(everywhere(1, num_images=number), 3) for number in (4, 5))
     with pytest.raises(MetricInputError, match="num_images"):
-        compare_counts(*counts)
-    other = match_scores(everywhere(1, num_images=4), num_classes=3, iou_thresholds=[0.6])
+        paired_permutation_test(first, second)
+    with pytest.raises(MetricInputError, match="num_images"):
+        compare_counts(*(per_image_counts(table, score_thr=0.3) for table in (first, second)))
+    other = match_table(everywhere(1, num_images=4), 3, iou_thr=0.6, iou_thrs=(0.6,))
     with pytest.raises(MetricInputError, match="IoU thresholds"):
-        compare_detection(first, other)
+        paired_permutation_test(first, other)

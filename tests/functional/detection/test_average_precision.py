@@ -1,0 +1,173 @@
+"""Average precision, average recall and results by size beside pycocotools, with and without weights of the images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.functional.detection.average_precision import (
+    RangeCurves,
+    ap_iou_thrs,
+    average_precision,
+    results_by_size,
+)
+from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
+from mm_metrics_plugin.settings import COCO_IOU_THRS
+from tests.functional.detection.problems import as_batch, counts_at, match_table
+from tests.functional.detection_problems import accumulated, coco_summary, dense_batch, empty_batch, random_batch
+
+
+def repeated(batch, weights):
+    """The batch with every image as often as its weight says."""
+    parts = [batch.images(at, at + 1) for at in np.repeat(np.arange(len(weights)), weights)]
+    return DetectionBatch.concatenate(parts or [batch.images(0, 0)])
+
+
+def undefined_as_nan(values):
+    return np.where(np.asarray(values) == -1, np.nan, values)
+
+
+def test_all_twelve_numbers_equal_pycocotools():
+    undefined = between = 0
+    for seed in range(150):
+        batch, num_classes = random_batch(seed)
+        stats, evaluated = coco_summary(batch, num_classes)
+        found = average_precision(match_table(batch, num_classes))
+        numbers = list(found.to_dict().values())
+        np.testing.assert_allclose(numbers, undefined_as_nan(stats), rtol=0, atol=1e-10, err_msg=f"seed {seed}")
+        precision = undefined_as_nan(evaluated["precision"])[..., -1].mean(axis=1)  # (T, K, A)
+        np.testing.assert_allclose(found.ap, precision.transpose(2, 0, 1), rtol=0, atol=1e-12)
+        recall = undefined_as_nan(evaluated["recall"])  # (T, K, A, M)
+        np.testing.assert_allclose(found.recall, recall.transpose(2, 3, 0, 1), rtol=0, atol=1e-12)
+        undefined += np.isnan(numbers).any()
+        between += 0 < numbers[0] < 1
+    assert undefined > 10 and between > 40
+
+
+@pytest.mark.parametrize("max_dets", [1, 7, 100, 1000])
+def test_matching_all_and_limiting_by_rank_is_pycocotools_with_max_dets(max_dets):
+    """The limit comes after matching; pycocotools applies it before."""
+    for seed in range(3):
+        batch, num_classes = dense_batch(seed)
+        theirs = accumulated(batch, num_classes, maxDets=[max_dets])
+        precision, recall = (undefined_as_nan(theirs[key])[..., -1] for key in ("precision", "recall"))
+        table = match_table(batch, num_classes)
+        assert len(table.score) == len(batch.detections) and table.most_detections > 100
+        found = average_precision(table, max_dets=max_dets)
+        np.testing.assert_allclose(found.ap, precision.mean(axis=1).transpose(2, 0, 1), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found.recall[:, -1], recall.transpose(2, 0, 1), rtol=0, atol=1e-12)
+        sizes = results_by_size(table, max_dets=max_dets)
+        np.testing.assert_allclose(sizes.average_precision, found.ap.mean(axis=1), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_weights_count_images_several_times(seed):
+    batch, num_classes = random_batch(seed, ties=False)
+    random = np.random.default_rng(seed)
+    batch = as_batch(batch)
+    # Distinct scores: tied detections of an image would not stay together when it is repeated.
+    scores = random.permutation(len(batch.detections)) / 1000
+    batch = replace(batch, detections=replace(batch.detections, scores=scores, precision=None))
+    table = match_table(batch, num_classes)
+    weights = random.integers(0, 4, (batch.num_images, 4))
+    weights[:, 0] = 1
+    draws = RangeCurves(table, "all", 100).average_precision(weights)
+    for draw, column in enumerate(weights.T):
+        expected = average_precision(match_table(repeated(batch, column), num_classes))
+        found = average_precision(table, weights=column)
+        for name in ("ap", "recall", "num_gts"):
+            np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(draws[..., draw], expected.ap[0], rtol=0, atol=1e-12)
+
+
+def test_some_iou_thresholds_equal_those_of_all():
+    for seed in range(30):
+        batch, num_classes = random_batch(seed)
+        table = match_table(batch, num_classes, iou_thr=0.42)
+        weights = np.random.default_rng(seed).integers(0, 3, (batch.num_images, 5))
+        whole, some = (RangeCurves(table, "all", 100, thrs) for thrs in (None, [0.5, 0.9]))
+        places = [int(np.argmin(np.abs(np.array(whole.iou_thrs) - value))) for value in (0.5, 0.9)]
+        for given in (None, weights):
+            expected = whole.average_precision(given)[places]
+            np.testing.assert_allclose(some.average_precision(given), expected, rtol=0, atol=1e-14)
+        assert len(table.grid.iou_thrs) == 11 and ap_iou_thrs(table) == COCO_IOU_THRS
+        # A threshold of the counts changes no average precision.
+        expected = average_precision(match_table(batch, num_classes)).to_dict()
+        np.testing.assert_array_equal(list(average_precision(table).to_dict().values()), list(expected.values()))
+
+
+def test_classes_in_several_chunks_equal_one_chunk(monkeypatch):
+    from mm_metrics_plugin.functional.detection import average_precision as module
+
+    batch, num_classes = next(found for found in map(random_batch, range(20)) if found[1] == 3)
+    weights = np.random.default_rng(0).integers(0, 3, (batch.num_images, 7))
+    curves = RangeCurves(match_table(batch, num_classes), "all", 100)
+    expected = curves.average_precision(weights)
+    monkeypatch.setattr(module, "_CELLS_AT_ONCE", 1)
+    np.testing.assert_array_equal(curves.average_precision(weights), expected)
+
+
+def test_recall_at_a_level_counts_as_in_pycocotools():
+    # 7/100 is below the seventh level as a float, 29/100 is not: both must fall as they do there.
+    for hits in (7, 14, 28, 29, 55, 57, 58):
+        image = np.arange(100)
+        boxes = np.tile([0.0, 0.0, 10.0, 10.0], (100, 1))
+        batch = type(empty_batch()).from_images(
+            boxes=[[box] if index < hits else [] for index, box in enumerate(boxes)],
+            scores=[[1 - index / 200] if index < hits else [] for index in image],
+            labels=[[0] if index < hits else [] for index in image],
+            object_boxes=boxes[:, None],
+            object_labels=np.zeros((100, 1), dtype=int),
+        )
+        theirs = accumulated(batch, 1)["precision"][0, :, 0, 0, -1].mean()
+        curves = RangeCurves(match_table(batch, 1), "all", 100)
+        for weights in (None, np.ones((100, 1))):
+            assert curves.average_precision(weights)[0, 0, 0] == pytest.approx(theirs, abs=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_counts_at_any_score_are_those_of_matching_there(seed):
+    batch, num_classes = random_batch(seed)
+    table = match_table(batch, num_classes)
+    for iou_thr in (0.5, 0.75):
+        for score_thr in (0.0, 0.3, 0.5, 0.9):
+            counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr).totals()
+            assert np.array_equal(counts, counts_at(batch, num_classes, score_thr, iou_thr))
+
+
+def test_an_unknown_threshold_is_refused():
+    batch, num_classes = random_batch(1)
+    with pytest.raises(ValueError, match=r"iou_thr must be one of 0.5 \(found 0.6\)"):
+        per_image_counts(match_table(batch, num_classes, iou_thrs=(0.5,)), score_thr=0.3, iou_thr=0.6)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_results_by_size_are_those_of_pycocotools(seed):
+    batch, num_classes = random_batch(seed, odd_boxes=False)
+    report = results_by_size(match_table(batch, num_classes), score_thr=0.0)
+    evaluation = accumulated(batch, num_classes)
+    theirs = undefined_as_nan(evaluation["precision"][..., -1])  # thresholds, levels, classes, sizes
+    assert np.allclose(report.average_precision, theirs.mean(axis=(0, 1)).T, rtol=0, atol=1e-12, equal_nan=True)
+    assert np.allclose(report.average_precision_50, theirs[0].mean(axis=0).T, rtol=0, atol=1e-12, equal_nan=True)
+    recall = evaluation["recall"][0, :, :, -1].T
+    defined = report.objects > 0
+    assert np.array_equal(np.where(defined, report.tp / np.maximum(report.objects, 1), -1), recall)
+
+
+def test_own_edges_split_the_ground_truths():
+    batch, num_classes = random_batch(5, crowds=False)
+    edges = (50.5, 120.5, 300.5)
+    report = results_by_size(match_table(batch, num_classes, area_edges=edges), area_edges=edges)
+    assert report.objects[0].sum() == report.objects[1:].sum() == len(batch.objects) and len(report.figures()) == 5
+    with pytest.raises(ValueError, match="ascending"):
+        results_by_size(match_table(batch, num_classes), area_edges=[100, 50])
+    with pytest.raises(ValueError, match="area must be one of"):
+        results_by_size(match_table(batch, num_classes), area_edges=edges)
+
+
+def test_nothing_at_all():
+    found = average_precision(match_table(empty_batch(), 2))
+    assert np.isnan(list(found.to_dict().values())).all() and found.num_gts.tolist() == [[0, 0]] * 4
