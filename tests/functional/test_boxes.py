@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pycocotools import mask
-
-from mm_metrics_plugin.functional import assignment
 from mm_metrics_plugin.functional.assignment import Pairs, by_preference, coco_pairs, gathered, mmdet_pairs
 from mm_metrics_plugin.functional.boxes import (
     box_area,
@@ -18,6 +15,9 @@ from mm_metrics_plugin.functional.boxes import (
     xywh_to_xyxy,
     xyxy_to_xywh,
 )
+from pycocotools import mask
+
+from mm_metrics_plugin.functional import assignment
 
 
 def _boxes(random, number, *, odd=True):

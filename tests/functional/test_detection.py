@@ -7,11 +7,11 @@ import io
 
 import numpy as np
 import pytest
+from mm_metrics_plugin.functional.coco_ap import APRecords, APSettings, average_precision, match_for_ap
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional import assignment
-from mm_metrics_plugin.functional.coco_ap import APRecords, APSettings, average_precision, match_for_ap
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 from tests.functional.detection_problems import coco_eval, empty_batch, random_batch
 
 

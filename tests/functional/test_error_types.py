@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tidecv
+from mm_metrics_plugin.functional.boxes import xyxy_to_xywh
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
 from tidecv.errors.main_errors import (
     BackgroundError,
     BoxError,
@@ -16,9 +19,6 @@ from tidecv.errors.main_errors import (
     OtherError,
 )
 
-from mm_metrics_plugin.functional.boxes import xyxy_to_xywh
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
 from tests.functional.detection_problems import dense_batch, everywhere, random_batch
 
 THEIRS = dict(zip(ERROR_TYPES, (ClassError, BoxError, OtherError, DuplicateError, BackgroundError, MissedError)))

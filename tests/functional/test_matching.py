@@ -9,11 +9,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects, check_rows
+from mm_metrics_plugin.functional.matching import PROTOCOLS, match
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional import assignment
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects, check_rows
-from mm_metrics_plugin.functional.matching import PROTOCOLS, match
 from tests.functional.detection_problems import (
     StockDataset,
     coco_eval,

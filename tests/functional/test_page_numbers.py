@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from mm_metrics_plugin.functional.cell_members import cell_members
 from mm_metrics_plugin.functional.matching import PROTOCOLS, match
 from mm_metrics_plugin.functional.worst_images import worst_images
+
 from tests.functional.detection_problems import random_batch
 
 SEEDS = range(60)

@@ -16,7 +16,7 @@ from mm_metrics_plugin.functional.detection.average_precision import (
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import COCO_IOU_THRS
-from tests.functional.detection.problems import as_batch, counts_at, match_table
+from tests.functional.detection.problems import counts_at, match_table
 from tests.functional.detection_problems import accumulated, coco_summary, dense_batch, empty_batch, random_batch
 
 
@@ -67,7 +67,6 @@ def test_matching_all_and_limiting_by_rank_is_pycocotools_with_max_dets(max_dets
 def test_weights_count_images_several_times(seed):
     batch, num_classes = random_batch(seed, ties=False)
     random = np.random.default_rng(seed)
-    batch = as_batch(batch)
     # Distinct scores: tied detections of an image would not stay together when it is repeated.
     scores = random.permutation(len(batch.detections)) / 1000
     batch = replace(batch, detections=replace(batch.detections, scores=scores, precision=None))
@@ -119,8 +118,8 @@ def test_recall_at_a_level_counts_as_in_pycocotools():
             boxes=[[box] if index < hits else [] for index, box in enumerate(boxes)],
             scores=[[1 - index / 200] if index < hits else [] for index in image],
             labels=[[0] if index < hits else [] for index in image],
-            object_boxes=boxes[:, None],
-            object_labels=np.zeros((100, 1), dtype=int),
+            gt_boxes=boxes[:, None],
+            gt_labels=np.zeros((100, 1), dtype=int),
         )
         theirs = accumulated(batch, 1)["precision"][0, :, 0, 0, -1].mean()
         curves = RangeCurves(match_table(batch, 1), "all", 100)
@@ -161,7 +160,9 @@ def test_own_edges_split_the_ground_truths():
     batch, num_classes = random_batch(5, crowds=False)
     edges = (50.5, 120.5, 300.5)
     report = results_by_size(match_table(batch, num_classes, area_edges=edges), area_edges=edges)
-    assert report.objects[0].sum() == report.objects[1:].sum() == len(batch.objects) and len(report.figures()) == 5
+    assert (
+        report.objects[0].sum() == report.objects[1:].sum() == len(batch.ground_truths) and len(report.figures()) == 5
+    )
     with pytest.raises(ValueError, match="ascending"):
         results_by_size(match_table(batch, num_classes), area_edges=[100, 50])
     with pytest.raises(ValueError, match="area must be one of"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.auc import one_vs_rest_auc
@@ -22,7 +21,7 @@ from mm_metrics_plugin.functional.statistics.bootstrap import (
 )
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.statistics.resampling import WeightedFigures, drawn_images, over_draws
-from tests.functional.detection.problems import as_batch, match_table
+from tests.functional.detection.problems import match_table
 from tests.functional.detection_problems import everywhere
 from tests.functional.statistics.interval_reference import Ratio, auc_interval, count_intervals, f1_of, shrunken, wilson
 
@@ -78,7 +77,7 @@ def test_figures_are_those_of_the_reports():
 
 
 def test_draws_are_those_of_data_put_together_anew():
-    batch = as_batch(everywhere(5, num_images=6))
+    batch = everywhere(5, num_images=6)
     figures = figures_of(table_at_50(batch, 3))
     weights = np.concatenate(list(drawn_images(6, draws=5, seed=3, at_once=2)), axis=1)
     drawn = figures(weights)
