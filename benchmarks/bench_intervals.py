@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Tuple
 
 import numpy as np
 
-from benchmarks.bench_detection import ap_of, batch_of
-from benchmarks.detection_problem import make_problem
+from benchmarks.detection_problem import Problem, make_problem
 from benchmarks.timing import heading, peak_bytes, reset_peak, seconds, versus
-from mm_metrics_plugin.functional.comparison import compare_detection
-from mm_metrics_plugin.functional.curves import detection_curves
 from mm_metrics_plugin.functional.delong import auc_intervals
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch
-from mm_metrics_plugin.functional.error_types import error_types
-from mm_metrics_plugin.functional.intervals import bootstrap_detection
-from mm_metrics_plugin.functional.operating_points import operating_points
-from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
-from mm_metrics_plugin.functional.sizes import size_report
+from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.matching import MatchTable, match_images
+from mm_metrics_plugin.functional.detection.operating_points import operating_points
+from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
+from mm_metrics_plugin.functional.detection.tide import tide_errors
+from mm_metrics_plugin.functional.statistics.bootstrap import bootstrap_ci
+from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
+from mm_metrics_plugin.settings import COCO_IOU_THRS, DetectionSettings
 
 DRAWS = 1000
 PROMISED_SECONDS = 10.0
@@ -27,12 +28,26 @@ def line(name: str, time: float, note: str = "") -> None:
     print(f"{name:<58}{time:9.3f} s   {note}", flush=True)
 
 
+def batch_of(problem: Problem) -> DetectionBatch:
+    return DetectionBatch(
+        Detections(problem.image, problem.boxes, problem.scores, problem.labels),
+        GroundTruths(problem.object_image, problem.object_boxes, problem.object_labels, problem.object_crowd),
+        problem.num_images,
+    )
+
+
+def table_of(batch: DetectionBatch, classes: int, iou_thrs: Tuple[float, ...], table: str = "ap") -> MatchTable:
+    found = match_images(batch, DetectionSettings(iou_thrs=iou_thrs), num_classes=classes, table=table).table
+    assert found is not None
+    return found
+
+
 def noisy(batch: DetectionBatch) -> DetectionBatch:
-    """The same detector with its scores a little shaken."""
+    """The same detector with a little noise in its scores."""
     random = np.random.default_rng(1)
     scores = batch.detections.scores
     shaken = np.clip(scores + random.normal(0, 0.02, len(scores)), 0, 1).astype(scores.dtype)
-    return DetectionBatch(batch.detections._with(scores=shaken), batch.objects, batch.num_images)
+    return replace(batch, detections=replace(batch.detections, scores=shaken))
 
 
 def pairwise_variance(scores: np.ndarray, positive: np.ndarray) -> float:
@@ -43,16 +58,16 @@ def pairwise_variance(scores: np.ndarray, positive: np.ndarray) -> float:
 
 
 def intervals(batch: DetectionBatch, classes: int, thresholds: Tuple[float, ...], name: str) -> None:
-    matching, matches = seconds(lambda: match_scores(batch, num_classes=classes, iou_thresholds=thresholds))
+    matching, table = seconds(lambda: table_of(batch, classes, thresholds))
     reset_peak()
     before = peak_bytes()
-    time, _ = seconds(lambda: bootstrap_detection(matches, resamples=DRAWS))
+    time, _ = seconds(lambda: bootstrap_ci(table, resamples=DRAWS))
     met = "met" if matching + time <= PROMISED_SECONDS else "MISSED"
     verdict = f"promised {PROMISED_SECONDS:g} s in all: {met}; " if len(thresholds) == 1 else ""
     line(f"matching once, at {len(thresholds)} IoU thresholds", matching)
     more = f"{(peak_bytes() - before) / 2**20:.0f} MiB more"
     line(f"intervals of {name}", time, verdict + more)
-    once, _ = seconds(lambda: ap_of(batch, classes))
+    once, _ = seconds(lambda: average_precision(table_of(batch, classes, COCO_IOU_THRS)))
     versus(time, once * DRAWS, "matching again for every draw (one, times draws)", 10)
 
 
@@ -62,17 +77,17 @@ def main() -> None:
     classes = problem.num_classes
     heading(f"{DRAWS:,} draws of {batch.num_images:,} images, {len(batch.detections):,} detections, {classes} classes")
     intervals(batch, classes, (0.5,), "P, R, F1 and mAP_50")
-    intervals(batch, classes, COCO_IOU_THRESHOLDS, "the same with mAP and mAP_75")
+    intervals(batch, classes, COCO_IOU_THRS, "the same with mAP and mAP_75")
 
     heading("Everything else on the same")
-    matches = match_scores(batch, num_classes=classes)
-    second = match_scores(noisy(batch), num_classes=classes)
-    time, result = seconds(lambda: compare_detection(matches, second))
+    first, second = (table_of(one, classes, (0.5,)) for one in (batch, noisy(batch)))
+    time, result = seconds(lambda: paired_permutation_test(first, second))
     line(f"comparison of two runs, {result.permutations:,} permutations, with mAP_50", time)
-    line("curves", seconds(lambda: detection_curves(matches))[0])
-    line("operating points, five folds", seconds(lambda: operating_points(matches))[0])
-    line("kinds of error", seconds(lambda: error_types(batch, num_classes=classes))[0])
-    line("by size", seconds(lambda: size_report(batch, num_classes=classes))[0])
+    table = table_of(batch, classes, COCO_IOU_THRS, "full")
+    line("curves", seconds(lambda: precision_recall_curves(table))[0])
+    line("operating points, five folds", seconds(lambda: operating_points(table))[0])
+    line("error types", seconds(lambda: tide_errors(table))[0])
+    line("results by size", seconds(lambda: results_by_size(table))[0])
 
     random = np.random.default_rng(0)
     positive = random.random(8000) < 0.3

@@ -1,7 +1,7 @@
 """Simulated datasets whose true values are known, and how often confidence intervals contain them.
 
-``bench_coverage.py`` prints the tables of docs/compare.md from these; ``tests/functional/statistics/test_coverage.py`` holds the
-package to them.
+``bench_coverage.py`` prints the tables of docs/compare.md from these; the package is held to them by
+``tests/functional/statistics/test_coverage.py``.
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@ import pytest
 from PIL import Image
 
 from mm_metrics_plugin.cli import main
-from mm_metrics_plugin.functional import comparison
-from mm_metrics_plugin.functional.comparison import changed_images
-from mm_metrics_plugin.functional.image_counts import ImageCounts
+from mm_metrics_plugin.functional.statistics.paired_tests import changed_images
+from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
 from mm_metrics_plugin.report import figures
 from tests.cli import files
 
@@ -134,7 +133,7 @@ def test_changed_images_are_those_of_the_definition(seed):
     runs = []
     for _ in range(2):
         events = [(random.integers(0, images, 30), random.integers(0, classes, 30)) for _ in range(3)]
-        runs.append(ImageCounts.from_events(*events, num_images=images, num_classes=classes))
+        runs.append(PerImageCounts.from_events(*events, num_images=images, num_classes=classes))
     found = [(one.image, one.tp, one.fp, one.fn) for one in changed_images(*runs)]
     assert found == dense_changes(*runs)
 
@@ -144,6 +143,6 @@ def test_changed_images_take_memory_for_what_changed_only():
     truth = np.zeros(images, dtype=np.int64)
     decided = truth.copy()
     decided[77] = 99_999
-    runs = [ImageCounts.from_labels(truth, found, num_classes=classes) for found in (truth, decided)]
-    (changed,) = comparison.changed_images(*runs)
+    runs = [PerImageCounts.from_labels(truth, found, num_classes=classes) for found in (truth, decided)]
+    (changed,) = changed_images(*runs)
     assert (changed.image, changed.tp, changed.fp, changed.fn) == (77, -1, 1, 1)

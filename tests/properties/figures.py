@@ -10,18 +10,17 @@ import numpy as np
 
 from mm_metrics_plugin.functional.boxes import nms, xywh_to_xyxy
 from mm_metrics_plugin.functional.cell_members import cell_members
-from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
-from mm_metrics_plugin.functional.curves import detection_curves
+from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
+from mm_metrics_plugin.functional.detection.operating_points import operating_points
+from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves, threshold_sweep
 from mm_metrics_plugin.functional.error_types import error_types
 from mm_metrics_plugin.functional.matching import PROTOCOLS, match
-from mm_metrics_plugin.functional.operating_points import operating_points
-from mm_metrics_plugin.functional.scored_matches import match_scores
-from mm_metrics_plugin.functional.sizes import size_report
-from mm_metrics_plugin.functional.threshold_counts import threshold_counts
+from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.functional.worst_images import worst_images
+from tests.functional.detection.problems import match_table
 
 SCORE_THRESHOLD = 0.5
-_AREAS = {"all": (0.0, 1e10), "small": (0.0, 150.0), "large": (150.0, 1e10)}
+_AREA_EDGES = (150.0,)
 
 
 def counted(problem, *, score_threshold=SCORE_THRESHOLD):
@@ -57,14 +56,16 @@ def suppressed(problem):
 def ranked(problem):
     """What depends on nothing but the order of the scores."""
     batch, classes = problem.batch, problem.num_classes
-    settings = APSettings(classes, iou_thresholds=(0.5, 0.75), area_ranges=_AREAS, max_detections=(1, 100))
-    precise = average_precision(match_for_ap(batch.detections, batch.objects, settings), settings)
-    curves = detection_curves(match_scores(batch, num_classes=classes), num_points=3)
+    table = match_table(batch, classes, area_edges=_AREA_EDGES)
+    precise = average_precision(table)
+    sizes = results_by_size(table, area_edges=_AREA_EDGES)
+    curves = precision_recall_curves(table, num_points=3)
     errors = error_types(batch, num_classes=classes)
     result = {
-        "class/precision": np.moveaxis(precise.precision, 2, 0),
+        "class/AP": np.moveaxis(precise.ap, 2, 0),
+        "class/AP by size": sizes.average_precision.T,
         "class/recall": np.moveaxis(precise.recall, 3, 0),
-        "class/objects": precise.objects.T,
+        "class/objects": precise.num_gts.T,
         "all/AP": np.array(list(precise.to_dict().values())),
         "class/curve AP": curves.average_precision,
         "all/errors AP": np.array([errors.average_precision, *errors.gains.values()]),
@@ -77,8 +78,8 @@ def ranked(problem):
         result[f"class/{kind} ignored"] = errors.ignored[kind]
         result[f"class/{kind} gain"] = errors.gains_per_class[kind]
     if batch.num_images > 1:
-        points = operating_points(match_scores(batch, num_classes=classes), folds=2)
-        result["class/best"] = np.stack([points.per_class.tp, points.per_class.fp, points.per_class.fn], axis=1)
+        points = operating_points(table, folds=2)
+        result["class/best"] = np.array([(one.tp, one.fp, one.fn) for one in points.per_class])
         result["all/best"] = np.array([points.overall.f_score, points.overall.precision, points.overall.recall])
     return result
 
@@ -86,11 +87,11 @@ def ranked(problem):
 def at_thresholds(problem):
     """What depends on where the scores are cut."""
     batch, classes = problem.batch, problem.num_classes
-    matches = match_scores(batch, num_classes=classes)
-    curves = detection_curves(matches, num_points=9)
-    sizes = size_report(batch, num_classes=classes, edges=(150.0,), score_threshold=SCORE_THRESHOLD)
-    counts = matches.image_counts(score_threshold=SCORE_THRESHOLD).totals()
-    many = threshold_counts(curves, also=[SCORE_THRESHOLD])
+    table = match_table(batch, classes, area_edges=_AREA_EDGES)
+    curves = precision_recall_curves(table, num_points=9)
+    sizes = results_by_size(table, area_edges=_AREA_EDGES, score_thr=SCORE_THRESHOLD)
+    counts = per_image_counts(table, score_thr=SCORE_THRESHOLD).totals()
+    many = threshold_sweep(curves, also=[SCORE_THRESHOLD])
     return {
         "class/many counts": np.stack([many.tp, many.fp], axis=1),
         "class/best threshold": many.best_per_class,

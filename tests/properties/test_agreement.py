@@ -16,14 +16,14 @@ from mm_metrics_plugin.functional.auc import score_auc
 from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
 from mm_metrics_plugin.functional.confusion import confusion_report, counts_report
 from mm_metrics_plugin.functional.curves import classification_curves
-from mm_metrics_plugin.functional.image_counts import count_figures
-from mm_metrics_plugin.functional.scored_matches import match_scores
+from mm_metrics_plugin.functional.statistics.per_image_counts import count_figures, per_image_counts
 from mm_metrics_plugin.io.joining import Joined
 from mm_metrics_plugin.io.tally import Tally
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.report.tables import curve_rows
 from mm_metrics_plugin.states.confusion import ConfusionState
 from mm_metrics_plugin.states.counts import BinaryCountState
+from tests.functional.detection.problems import match_table
 from tests.properties.checks import check_agreement, check_rates, numbers
 from tests.properties.strategies import detection_problem_of, rolls, scored_labels_of
 
@@ -77,7 +77,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
     problem, threshold = detection_problem_of(roll, least_images=1), roll.one_of([0.125, 0.3, 0.5, 1.0])
     report, written = detection_report(problem, threshold)
     samples, names = samples_of_images(problem), written["classes"]
-    matches = match_scores(problem.batch, num_classes=problem.num_classes)
+    matches = match_table(problem.batch, problem.num_classes)
     for protocol in ("coco", "mmdet", "agnostic"):
         said = written["protocols"][protocol]
         table = table_of(said)
@@ -108,7 +108,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
             {key: log[f"det/{key}"] for key in ("mAP", "mAP_50", "mAP_75")}, written["average_precision"], "AP"
         )
         # The matches that curves and intervals are made of, and the curves at the threshold.
-        counts = matches.image_counts(score_threshold=threshold).totals()
+        counts = per_image_counts(matches, score_thr=threshold).totals()
         check_agreement(dict(zip(("tp", "fp", "fn"), counts)), table, "image counts and table")
         for index, curve in enumerate(report.analysis.curves.per_class):
             kept = np.flatnonzero(curve.thresholds >= curve.thresholds.dtype.type(threshold))
@@ -124,7 +124,7 @@ def check_grid(analysis, matches):
     size = len(analysis.curves.confidence)
     for place in (0, size // 2, size - 1):
         confidence = analysis.curves.confidence[place]
-        rates, means = count_figures(*matches.image_counts(score_threshold=confidence).totals())
+        rates, means = count_figures(*per_image_counts(matches, score_thr=confidence).totals())
         for index, name in enumerate((*analysis.classes, "")):
             row = dict(zip(header, rows[index * size + place]))
             assert (row["class"], row["confidence"]) == (name, confidence)

@@ -14,12 +14,12 @@ from mmengine.dist import get_dist_info
 from mm_metrics_plugin import SingleLabelAUC, SingleLabelPRF, StreamingMetric
 from mm_metrics_plugin.functional.auc import histogram_auc, score_auc
 from mm_metrics_plugin.functional.matching import match
-from mm_metrics_plugin.functional.scored_matches import match_scores
 from mm_metrics_plugin.states.base import CONCAT, SUM, State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.scores import ScoreHistogramState
 from mm_metrics_plugin.testing import MetricCase
 from tests.cases_single_label import NUM_CLASSES, single_label
+from tests.functional.detection.problems import match_table
 from tests.properties import checks
 from tests.properties.ranks import dealt, on_ranks
 from tests.properties.strategies import (
@@ -395,7 +395,7 @@ def test_curves_of_other_detections_are_found():
         report, _ = detection_report(problem, 0.5)
         found = problem.batch.detections
         other = replace(problem.batch, detections=found.take(np.arange(len(found) // 2)))
-        check_grid(report.analysis, match_scores(other, num_classes=problem.num_classes))
+        check_grid(report.analysis, match_table(other, problem.num_classes))
 
 
 def test_disagreement_in_the_last_digit_is_found():

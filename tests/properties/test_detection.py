@@ -8,14 +8,15 @@ import numpy as np
 from hypothesis import given
 
 from mm_metrics_plugin.functional.boxes import box_iou, xyxy_to_xywh
-from mm_metrics_plugin.functional.comparison import compare_detection
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 from mm_metrics_plugin.functional.disagreements import disagreements
 from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
 from mm_metrics_plugin.functional.matching import PROTOCOLS, match
-from mm_metrics_plugin.functional.scored_matches import match_scores
+from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
+from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.scored_matches import ScoredMatchState
+from tests.functional.detection.problems import match_table
 from tests.properties.checks import (
     check_confusion,
     check_inputs_kept,
@@ -113,8 +114,9 @@ def test_a_comparison_turns_round_with_its_runs(roll):
     problem = detection_problem_of(roll, least_images=1)
     found = problem.batch.detections
     fewer = problem.with_rows(detections=found.take(np.flatnonzero(roll.some(len(found)) % 3)))
-    one, other = (match_scores(run.batch, num_classes=problem.num_classes) for run in (problem, fewer))
-    there, back, same = (compare_detection(*pair, permutations=5) for pair in ((one, other), (other, one), (one, one)))
+    one, other = (match_table(run.batch, problem.num_classes) for run in (problem, fewer))
+    pairs_of_runs = ((one, other), (other, one), (one, one))
+    there, back, same = (paired_permutation_test(*pair, permutations=5) for pair in pairs_of_runs)
     for kind in ("overall", "per_class"):
         for name, difference in getattr(there, kind).items():
             turned = getattr(back, kind)[name]
@@ -126,7 +128,7 @@ def test_a_comparison_turns_round_with_its_runs(roll):
             nothing = getattr(same, kind)[name]
             np.testing.assert_allclose(np.nan_to_num(nothing.difference), 0, rtol=0, atol=1e-12, err_msg=name)
             assert (np.isnan(nothing.p_value) | (np.asarray(nothing.p_value) == 1)).all()
-    counts = [run.image_counts(score_threshold=SCORE_THRESHOLD) for run in (one, other)]
+    counts = [per_image_counts(run, score_thr=SCORE_THRESHOLD) for run in (one, other)]
     said, turned = disagreements(*counts), disagreements(*counts[::-1])
     assert said.counts == {"better": turned.counts["worse"], "worse": turned.counts["better"]}
     assert set(said.image) == set(turned.image)

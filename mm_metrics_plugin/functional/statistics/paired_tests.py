@@ -331,14 +331,15 @@ def _compare(
             figures.overall["auc"], figures.per_class["auc"] = mean_of_defined(each[None]), each[None]
 
     names = list(permuted.overall)
-    old, new = (np.array([figures.overall[name][0] for name in names]) for figures in observed)
-    family = _differences(old, new, np.stack([permuted.overall[name] for name in names], axis=1), ci=ci)
+    first_values, second_values = (np.array([figures.overall[name][0] for name in names]) for figures in observed)
+    draws = np.stack([permuted.overall[name] for name in names], axis=1)
+    family = _differences(first_values, second_values, draws, ci=ci)
     overall = {
         name: Difference(*(column[at].item() for column in vars(family).values())) for at, name in enumerate(names)
     }
     per_class = {
-        name: _differences(observed[0].per_class[name][0], observed[1].per_class[name][0], draws, ci=ci)
-        for name, draws in permuted.per_class.items()
+        name: _differences(observed[0].per_class[name][0], observed[1].per_class[name][0], swapped_values, ci=ci)
+        for name, swapped_values in permuted.per_class.items()
     }
     return Comparison(ci, permutations, seed, overall, per_class)
 
