@@ -13,7 +13,7 @@ from mm_metrics_plugin.settings import DetectionSettings
 
 def match_table(batch, num_classes, **settings):
     """The match table of a batch, without details."""
-    return match_images(batch, DetectionSettings(**settings), num_classes=num_classes, table="ap").table
+    return match_images(batch, DetectionSettings(**settings), num_classes=num_classes, table="scores").table
 
 
 def counts_at(batch, num_classes, score_thr, iou_thr=0.5):

@@ -297,7 +297,7 @@ def test_delong_is_its_definition(digits):
     random = np.random.default_rng(digits)
     labels = random.integers(0, 3, 70)
     first, second = (np.round(random.normal(size=(70, 3)) + np.eye(3)[labels], digits) for _ in range(2))
-    ours, both = auc_intervals([first[:30], first[30:]], labels, level=0.9), compare_auc([first], [second], labels)
+    ours, both = auc_intervals([first[:30], first[30:]], labels, ci=0.9), compare_auc([first], [second], labels)
     for label in range(3):
         aucs, covariance = direct(first[:, label], second[:, label], labels == label)
         assert ours.per_class.value[label] == pytest.approx(aucs[0], abs=1e-14)
