@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm_metrics_plugin.functional._arrays import stable_order
 from mm_metrics_plugin.functional.decisions import hard_decisions
 from mm_metrics_plugin.functional.detection.average_precision import results_by_size
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
@@ -89,7 +88,3 @@ def test_big_endian_scores_keep_their_precision():
     found = Detections([0, 0], np.zeros((2, 4), ">f4"), np.array([0.7, 0.1], dtype=">f4"), [0, 0])
     assert found.scores.dtype == np.float32
     assert found.reach(0.7).tolist() == [True, False]
-
-
-def test_order_of_narrow_integers_does_not_overflow():
-    assert stable_order(np.array([2**31 - 1, -(2**31), 0], dtype=np.int32)).tolist() == [1, 2, 0]

@@ -108,9 +108,16 @@ def find_pairs(
             kept |= (float32 >= np.float32(min_overlap)) & (float32 > 0)
         pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), overlap, float32)
         parts.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))
-        in_image = _count_in_last_image(in_image, detections.image[parts[-1].det])
-        if in_image[1] > MOST_PAIRS:
-            image = names[in_image[0]] if names is not None else in_image[0]
+        images, before = detections.image[parts[-1].det], in_image
+        in_image = _count_in_last_image(before, images)
+        # Only the first image of a block continues another block, and only the last one is continued.
+        if len(images) + before[1] > MOST_PAIRS:
+            number, counts = np.unique(images, return_counts=True)
+            counts[number == before[0]] += before[1]
+            if counts.max(initial=0) <= MOST_PAIRS:
+                continue
+            full = int(number[np.argmax(counts > MOST_PAIRS)])
+            image = full if names is None else names[full]
             raise MetricInputError(
                 f"image {image!r} has more than {MOST_PAIRS} pairs of a detection and a ground truth that overlap; "
                 "such results are damaged, or need non-maximum suppression (nms_iou_thr)"

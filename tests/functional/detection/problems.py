@@ -24,6 +24,17 @@ def counts_at(batch, num_classes, score_thr, iou_thr=0.5):
     return tp, matrix[:, :-1].sum(axis=0) - tp, matrix[:-1].sum(axis=1) - tp
 
 
+def rows_as_given(table, batch):
+    """Of each detection of a table: its row in the batch, and that of its ground truth (-1 without any).
+
+    The batch must be sorted by image, and the table must have details.
+    """
+    first = np.searchsorted(batch.detections.image, np.arange(batch.num_images))[table.image]
+    first_gt = np.searchsorted(batch.ground_truths.image, np.arange(batch.num_images))[table.image]
+    gt_index = table.details.gt_index
+    return first + table.details.det_index, np.where(gt_index < 0, -1, first_gt + gt_index)
+
+
 @dataclass
 class Problem:
     """A batch and what to match it with."""
