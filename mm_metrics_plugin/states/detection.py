@@ -366,8 +366,11 @@ class ExampleState(State):
             return
         members = Members(*(arrays[f"members_{name}"] for name in Members._fields)).worst(self.num_rules)
         images = WorstImages(*(arrays[f"images_{name}"] for name in WorstImages._fields))
-        images = WorstImages(*(column[images.worst(self.worst_images)] for column in images))
+        kept = images.worst(self.worst_images)
+        kept = kept[np.argsort(images.image[kept])]  # in one order, whatever order the images came in
+        images = WorstImages(*(column[kept] for column in images))
         shown = np.flatnonzero(np.isin(arrays["boxes_image"], images.image))
+        shown = shown[stable_order(arrays["boxes_image"][shown])]
         boxes = ImageBoxes(*(arrays[f"boxes_{name}"][shown] for name in ImageBoxes._fields))
         for group, columns in (("members", members), ("images", images), ("boxes", boxes)):
             for name, column in columns._asdict().items():
