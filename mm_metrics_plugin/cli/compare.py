@@ -339,7 +339,8 @@ class _Detectors(Side):
         from mm_metrics_plugin.states.detection import DetectionState
 
         state = DetectionState(len(joined.classes), self.detection, table="scores")
-        return state.update(joined.batch, range(joined.batch.num_images)).table()  # type: ignore[return-value]
+        order = range(joined.batch.num_images)
+        return state.update(joined.batch, order, names=joined.image_ids).table()  # type: ignore[return-value]
 
     def counts(self, run: int) -> PerImageCounts:
         """TP, FP and FN, image by image."""

@@ -124,7 +124,9 @@ def part_of(
         truths=(truth,),
         truth_inside=truth_inside,
         versions=(versions,),
-        state=empty_state(len(joined.classes), settings, worst_images).update(joined.batch, order),
+        state=empty_state(len(joined.classes), settings, worst_images).update(
+            joined.batch, order, names=joined.image_ids
+        ),
         allow_missing=allow_missing,
         image_sizes={image_id: (height, width) for image_id, (height, width) in zip(joined.image_ids, sizes)},
     )

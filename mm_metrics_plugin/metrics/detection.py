@@ -231,9 +231,9 @@ class DetectionPRF(StreamingMetric):
         batch.detections.check(num_classes=self._classes, names=images)
         batch.ground_truths.check(num_classes=self._classes, names=images)
         self._check_scale(samples, batch)
-        return self._in_order(samples, batch)
+        return self._in_order(samples, batch, images)
 
-    def _in_order(self, samples: Sequence[Mapping], batch: DetectionBatch) -> ImageBatch:
+    def _in_order(self, samples: Sequence[Mapping], batch: DetectionBatch, names: Sequence[str]) -> ImageBatch:
         """The images with what decides between equal scores, as in `mm-metrics detection`.
 
         Numbers come first, ascending as in pycocotools, then texts, then images without an id. Images of the same id
@@ -256,7 +256,7 @@ class DetectionPRF(StreamingMetric):
                         f"(found {image_id})"
                     )
                 order[index, 0], texts[index] = image_id, ""  # before all texts, where it is the largest number
-        return ImageBatch(batch, order, encode_texts(texts) if (order[:, 0] == NO_NUMBER).any() else None)
+        return ImageBatch(batch, order, encode_texts(texts) if (order[:, 0] == NO_NUMBER).any() else None, names)
 
     def _check_scale(self, samples: Sequence[Mapping], batch: DetectionBatch) -> None:
         """Warns once if the objects seem to stand in the pixels of the resized pictures."""

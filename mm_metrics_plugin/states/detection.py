@@ -43,6 +43,7 @@ class ImageBatch(Batch):
         order: (images, 2) the key of each image, which decides between equal scores, and its position, which no other
             image has; or (images,) keys that no two images share.
         texts: (images,) of :func:`encode_texts`, the ids of the images whose key is ``NO_NUMBER``; None if none has it.
+        names: Names of the images for messages; their numbers by default.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
@@ -52,11 +53,18 @@ class ImageBatch(Batch):
         (2, 1)
     """
 
-    def __init__(self, batch: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray] = None) -> None:
-        super().__init__(batch, order, texts)  # type: ignore[arg-type]
+    def __init__(
+        self,
+        batch: DetectionBatch,
+        order: np.ndarray,
+        texts: Optional[np.ndarray] = None,
+        names: Optional[Sequence[Any]] = None,
+    ) -> None:
+        super().__init__(batch, order, texts, names)  # type: ignore[arg-type]
         self.batch = batch
         self.order = order
         self.texts = texts
+        self.names = names
 
     def __len__(self) -> int:
         return self.batch.num_images
@@ -64,7 +72,7 @@ class ImageBatch(Batch):
     def without_last(self) -> ImageBatch:
         """The batch without its last image."""
         texts = None if self.texts is None else self.texts[:-1]
-        return ImageBatch(self.batch.images(0, len(self) - 1), self.order[:-1], texts)
+        return ImageBatch(self.batch.images(0, len(self) - 1), self.order[:-1], texts, self.names)
 
 
 def encode_texts(texts: Sequence[Optional[str]]) -> np.ndarray:
@@ -370,8 +378,11 @@ class ExampleState(State):
             return
         members = Members(*(arrays[f"members_{name}"] for name in Members._fields)).worst(self.num_rules)
         images = WorstImages(*(arrays[f"images_{name}"] for name in WorstImages._fields))
-        images = WorstImages(*(column[images.worst(self.worst_images)] for column in images))
+        kept = images.worst(self.worst_images)
+        kept = kept[np.argsort(images.image[kept])]  # in one order, whatever order the images came in
+        images = WorstImages(*(column[kept] for column in images))
         shown = np.flatnonzero(np.isin(arrays["boxes_image"], images.image))
+        shown = shown[stable_order(arrays["boxes_image"][shown])]
         boxes = ImageBoxes(*(arrays[f"boxes_{name}"][shown] for name in ImageBoxes._fields))
         for group, columns in (("members", members), ("images", images), ("boxes", boxes)):
             for name, column in columns._asdict().items():
@@ -417,14 +428,25 @@ class DetectionState(StateGroup):
             members["examples"] = ExampleState(len(settings.matching), worst_images)
         super().__init__(**members)
 
-    def update(self, batch: DetectionBatch, order: Any, texts: Optional[np.ndarray] = None) -> DetectionState:
+    def update(
+        self,
+        batch: DetectionBatch,
+        order: Any,
+        texts: Optional[np.ndarray] = None,
+        names: Optional[Sequence[Any]] = None,
+    ) -> DetectionState:
         """Matches the images, block by block, and adds what came of it.
 
         Args:
             batch: Checked detections and ground truths.
             order: As in :class:`ImageBatch`.
             texts: As in :class:`ImageBatch`.
+            names: As in :class:`ImageBatch`.
+
+        Raises:
+            MetricInputError: More pairs overlap in one image than memory allows.
         """
+        names = range(batch.num_images) if names is None else names
         order = np.asarray(order, dtype=np.int64)
         if order.ndim == 1:
             order = np.stack([order, order], axis=1)
@@ -432,10 +454,12 @@ class DetectionState(StateGroup):
             self.members["matches"].reserve(len(batch.detections), len(batch.ground_truths))  # type: ignore[attr-defined]
         for start, block in batch.blocks(_DETECTIONS_AT_ONCE):
             rows = slice(start, start + block.num_images)
-            self._update_block(block, order[rows], None if texts is None else texts[rows])
+            self._update_block(block, order[rows], None if texts is None else texts[rows], names[rows])
         return self
 
-    def _update_block(self, batch: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray]) -> None:
+    def _update_block(
+        self, batch: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray], names: Sequence[Any]
+    ) -> None:
         suppressed = 0
         if self.settings.nms_iou_thr is not None:
             kept = batch.suppressed(self.settings.nms_iou_thr)
@@ -446,6 +470,7 @@ class DetectionState(StateGroup):
             num_classes=self.num_classes,
             table=self.table_kind,
             worst_images=self.worst_images,
+            names=names,
         )
         members: Dict[str, Any] = self.members
         members["counts"].update(found.counts, suppressed)

@@ -12,7 +12,7 @@ import numpy as np
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 
 
 def random_batch(seed, *, crowds=True, odd_boxes=True, ties=True):
@@ -23,36 +23,32 @@ def random_batch(seed, *, crowds=True, odd_boxes=True, ties=True):
     grid = (
         int(random.choice([1, 1, 4, 1000])) if ties else 10**6
     )  # whole pixels often, so that IoUs tie and meet thresholds exactly
-    found, there = [], []
+    images = []
     for _ in range(num_images):
-        objects = _boxes(random, 0 if random.random() < 0.2 else int(random.integers(1, 9)), grid)
-        object_labels = random.integers(0, num_classes, len(objects))
+        gt_boxes = _boxes(random, 0 if random.random() < 0.2 else int(random.integers(1, 9)), grid)
+        gt_labels = random.integers(0, num_classes, len(gt_boxes))
         number = 0 if random.random() < 0.2 else int(random.integers(1, 25))
         boxes, labels = _boxes(random, number, grid), random.integers(0, num_classes, number)
-        if len(objects) and number:
+        if len(gt_boxes) and number:
             near = random.random(number) < 0.75
-            chosen = random.integers(0, len(objects), number)
-            moved = objects[chosen] + np.round(random.normal(0, 1.5, (number, 4)) * grid) / grid
+            chosen = random.integers(0, len(gt_boxes), number)
+            moved = gt_boxes[chosen] + np.round(random.normal(0, 1.5, (number, 4)) * grid) / grid
             boxes = np.where(near[:, None], moved, boxes)
-            labels = np.where(near & (random.random(number) < 0.7), object_labels[chosen], labels)
+            labels = np.where(near & (random.random(number) < 0.7), gt_labels[chosen], labels)
             if odd_boxes and random.random() < 0.3:
-                boxes[0] = objects[0][[2, 3, 0, 1]]  # inverted
+                boxes[0] = gt_boxes[0][[2, 3, 0, 1]]  # inverted
                 boxes[-1, 2] = boxes[-1, 0]  # no width
             if ties and random.random() < 0.3:
                 boxes[number // 2 :] = boxes[: number - number // 2]  # duplicates
         scores = np.round(random.random(number), int(random.choice([1, 6])))
-        crowd = random.random(len(objects)) < (0.25 if crowds else 0)
-        found.append((boxes.astype(np.float32), scores.astype(np.float32), labels))
-        there.append((objects, object_labels, crowd))
-    batch = DetectionBatch.from_images(
-        boxes=[item[0] for item in found],
-        scores=[item[1] for item in found],
-        labels=[item[2] for item in found],
-        object_boxes=[item[0] for item in there],
-        object_labels=[item[1] for item in there],
-        object_crowd=[item[2] for item in there],
-    )
-    return batch, num_classes
+        crowd = random.random(len(gt_boxes)) < (0.25 if crowds else 0)
+        images.append((boxes.astype(np.float32), scores.astype(np.float32), labels, gt_boxes, gt_labels, crowd))
+    return _batch_of(images), num_classes
+
+
+def _batch_of(images):
+    names = ("boxes", "scores", "labels", "gt_boxes", "gt_labels", "gt_crowd")
+    return DetectionBatch.from_images(**dict(zip(names, zip(*images))))
 
 
 def _boxes(random, number, grid):
@@ -62,66 +58,52 @@ def _boxes(random, number, grid):
 
 
 def everywhere(seed, *, num_classes=3, num_images=12):
-    """A batch in which every class has objects, and none of them goes without any detection near it."""
+    """A batch in which every class has ground truths, and none of them goes without any detection near it."""
     random = np.random.default_rng(seed)
-    number, per_object = num_images * 6, 4
+    number, per_gt = num_images * 6, 4
     image = np.repeat(np.arange(num_images), 6)
     corner = random.random((number, 2)) * 60
     boxes = np.concatenate([corner, corner + 5 + random.random((number, 2)) * 25], axis=1)
     labels = np.arange(number) % num_classes
-    chosen = np.repeat(np.arange(number), per_object)
+    chosen = np.repeat(np.arange(number), per_gt)
     moved = boxes[chosen] + random.normal(size=(len(chosen), 4)) * random.choice([0.5, 3, 12], (len(chosen), 1))
     moved[:, 2:] = np.maximum(moved[:, 2:], moved[:, :2] + 1)
     guess = np.where(random.random(len(chosen)) < 0.75, labels[chosen], random.integers(0, num_classes, len(chosen)))
     keep = random.random(len(chosen)) < 0.8
-    found = Detections(image[chosen], moved, random.random(len(chosen)), guess).take(keep)
-    return DetectionBatch(found, Objects(image, boxes, labels, crowd=random.random(number) < 0.1), num_images)
+    detections = Detections(image[chosen], moved, random.random(len(chosen)), guess).take(keep)
+    return DetectionBatch(detections, GroundTruths(image, boxes, labels, random.random(number) < 0.1), num_images)
 
 
 def dense_batch(seed, *, num_images=3, ties=True, crowds=True):
-    """Hundreds of objects and detections per image: several detections on most objects, many of the wrong class."""
+    """Hundreds of ground truths and detections per image: several detections on most, many of the wrong class."""
     random = np.random.default_rng(seed)
     num_classes = int(random.choice([1, 2, 3]))
-    found, there = [], []
+    images = []
     for _ in range(num_images):
         number = int(random.integers(150, 320))
         corner = random.integers(0, 500, (number, 2)).astype(float)
-        objects = np.concatenate([corner, corner + random.integers(8, 40, (number, 2))], axis=1)
-        labels = random.integers(0, num_classes, number)
+        gt_boxes = np.concatenate([corner, corner + random.integers(8, 40, (number, 2))], axis=1)
+        gt_labels = random.integers(0, num_classes, number)
         chosen = random.integers(0, number, int(random.integers(300, 800)))
         noise = random.normal(0, random.choice([0.5, 2, 6], (len(chosen), 1)), (len(chosen), 4))
-        boxes = objects[chosen] + (np.round(noise) if ties else noise)
+        boxes = gt_boxes[chosen] + (np.round(noise) if ties else noise)
         wrong = random.random(len(chosen)) < 0.3
-        guess = np.where(wrong, random.integers(0, num_classes, len(chosen)), labels[chosen])
+        labels = np.where(wrong, random.integers(0, num_classes, len(chosen)), gt_labels[chosen])
         scores = random.random(len(chosen))
-        found.append((boxes, np.round(scores, 2) if ties else scores, guess))
-        there.append((objects, labels, random.random(number) < (0.05 if crowds else 0)))
-    batch = DetectionBatch.from_images(
-        boxes=[item[0] for item in found],
-        scores=[item[1] for item in found],
-        labels=[item[2] for item in found],
-        object_boxes=[item[0] for item in there],
-        object_labels=[item[1] for item in there],
-        object_crowd=[item[2] for item in there],
-    )
-    return batch, num_classes
+        crowd = random.random(number) < (0.05 if crowds else 0)
+        images.append((boxes, np.round(scores, 2) if ties else scores, labels, gt_boxes, gt_labels, crowd))
+    return _batch_of(images), num_classes
 
 
 def crowded_images(*, images=5, side=20, columns=16, rows=15):
-    """Images with 240 objects of one class, each found exactly, with distinct scores from 0.5 to 1."""
+    """Images with 240 ground truths of one class, each detected exactly, with distinct scores from 0.5 to 1."""
     corner = np.array([[x, y] for x in range(columns) for y in range(rows)], dtype=float) * (side + 4)
     boxes = np.concatenate([corner, corner + side], axis=1)
     number = len(boxes) * images
     image, boxes = np.repeat(np.arange(images), len(boxes)), np.tile(boxes, (images, 1))
     scores = 1 - np.arange(number) / (2 * number)
     labels = np.zeros(number, dtype=int)
-    return DetectionBatch(Detections(image, boxes, scores, labels), Objects(image, boxes, labels), images)
-
-
-def shuffled_rows(rows, seed):
-    """The same rows in another order that keeps the order within each image."""
-    random = np.random.default_rng(seed)
-    return rows.take(np.argsort(random.permutation(int(rows.image.max(initial=0)) + 1)[rows.image], kind="stable"))
+    return DetectionBatch(Detections(image, boxes, scores, labels), GroundTruths(image, boxes, labels), images)
 
 
 @functools.lru_cache(maxsize=None)
@@ -144,17 +126,10 @@ class StockDataset:
         self.metainfo = {"classes": tuple(str(index) for index in range(num_classes))}
         self._infos = []
         for index in range(batch.num_images):
-            objects = batch.objects.images(index, index + 1)
-            self._infos.append(
-                {
-                    "instances": [
-                        {"bbox": box, "bbox_label": label, "ignore_flag": int(crowd)}
-                        for box, label, crowd in zip(
-                            objects.boxes.tolist(), objects.labels.tolist(), objects.crowd.tolist()
-                        )
-                    ]
-                }
-            )
+            gts = batch.ground_truths.images(index, index + 1)
+            columns = zip(gts.boxes.to_format("xyxy").tolist(), gts.labels.tolist(), gts.crowd.tolist())
+            instances = [{"bbox": box, "bbox_label": label, "ignore_flag": int(crowd)} for box, label, crowd in columns]
+            self._infos.append({"instances": instances})
 
     def __len__(self):
         return len(self._infos)
@@ -170,55 +145,33 @@ def stock_results(batch):
 
     results = []
     for index in range(batch.num_images):
-        found = batch.detections.images(index, index + 1)
-        instances = InstanceData(
-            bboxes=torch.from_numpy(found.boxes),
-            scores=torch.from_numpy(found.scores),
-            labels=torch.from_numpy(found.labels),
-        )
+        dets = batch.detections.images(index, index + 1)
+        columns = {"bboxes": dets.boxes.to_format("xyxy"), "scores": dets.scores, "labels": dets.labels}
+        instances = InstanceData(**{name: torch.from_numpy(column) for name, column in columns.items()})
         results.append({"pred_instances": instances})
     return results
 
 
 def coco_eval(batch, num_classes, *, min_score=None, evaluator=COCOeval, api=COCO):
     """The evaluation of pycocotools on the batch, fed as mmdet's ``CocoMetric`` feeds it. ids count rows from 1."""
-    objects, found = batch.objects, batch.detections
-    area = (objects.boxes[:, 2] - objects.boxes[:, 0]) * (objects.boxes[:, 3] - objects.boxes[:, 1])
-    area = area if objects.area is None else objects.area
+    gts, dets = batch.ground_truths, batch.detections
+    xywh = gts.boxes.to_format("xywh")
+    area = xywh[:, 2] * xywh[:, 3] if gts.area is None else gts.area
+    columns = (gts.image, gts.labels, xywh, gts.crowd.astype(int), area)
+    names = ("image_id", "category_id", "bbox", "iscrowd", "area")
     truth = {
         "images": [{"id": index} for index in range(batch.num_images)],
         "categories": [{"id": index, "name": str(index)} for index in range(num_classes)],
         "annotations": [
-            {
-                "id": row + 1,
-                "image_id": image,
-                "category_id": label,
-                "bbox": [box[0], box[1], box[2] - box[0], box[3] - box[1]],
-                "iscrowd": int(crowd),
-                "area": size,
-            }
-            for row, (image, label, box, crowd, size) in enumerate(
-                zip(
-                    objects.image.tolist(),
-                    objects.labels.tolist(),
-                    objects.boxes.tolist(),
-                    objects.crowd.tolist(),
-                    area.tolist(),
-                )
-            )
+            {"id": row + 1, **dict(zip(names, values))}
+            for row, values in enumerate(zip(*(column.tolist() for column in columns)))
         ],
     }
+    columns = (dets.image, dets.labels, dets.boxes.to_format("xywh"), dets.scores)
     predictions = [
-        {
-            "image_id": image,
-            "category_id": label,
-            "bbox": [box[0], box[1], box[2] - box[0], box[3] - box[1]],
-            "score": score,
-        }
-        for image, label, box, score in zip(
-            found.image.tolist(), found.labels.tolist(), found.boxes.tolist(), found.scores.tolist()
-        )
-        if min_score is None or np.float32(score) >= np.float32(min_score)
+        dict(zip(("image_id", "category_id", "bbox", "score"), values))
+        for values in zip(*(column.tolist() for column in columns))
+        if min_score is None or np.float32(values[-1]) >= np.float32(min_score)
     ]
     with contextlib.redirect_stdout(io.StringIO()):
         gt = api()
@@ -254,4 +207,4 @@ def coco_summary(batch, num_classes):
 
 def empty_batch(num_images=1):
     """Images without anything."""
-    return DetectionBatch(Detections.empty(), Objects.empty(), num_images)
+    return DetectionBatch(Detections.empty(), GroundTruths.empty(), num_images)

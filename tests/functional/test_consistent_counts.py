@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mm_metrics_plugin.functional.comparison import compare_detection
-from mm_metrics_plugin.functional.intervals import bootstrap_detection
-from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
-from mm_metrics_plugin.functional.threshold_counts import threshold_counts
-
 from mm_metrics_plugin.functional.cell_members import cell_members
 from mm_metrics_plugin.functional.coco_ap import APSettings, average_precision, match_for_ap
-from mm_metrics_plugin.functional.detection_analysis import analyse_detections
+from mm_metrics_plugin.functional.comparison import compare_detection
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch
-from mm_metrics_plugin.functional.detection_report import FALSE_POSITIVES, protocol_report
 from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
 from mm_metrics_plugin.functional.false_positives import BACKGROUND_TYPES, background_types, count_background_types
+from mm_metrics_plugin.functional.intervals import bootstrap_detection
 from mm_metrics_plugin.functional.matching import PROTOCOLS, match
+from mm_metrics_plugin.functional.scored_matches import COCO_IOU_THRESHOLDS, match_scores
+from mm_metrics_plugin.functional.threshold_counts import threshold_counts
 from mm_metrics_plugin.functional.worst_images import worst_images
+
+from mm_metrics_plugin.functional.detection_analysis import analyse_detections
+from mm_metrics_plugin.functional.detection_report import FALSE_POSITIVES, protocol_report
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
 from tests.functional.detection_problems import accumulated, crowded_images, dense_batch, random_batch

@@ -8,11 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm_metrics_plugin.functional.boxes import stable_order
 from mm_metrics_plugin.functional.decisions import hard_decisions
 from mm_metrics_plugin.functional.detection.average_precision import results_by_size
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, precision_recall_curves, threshold_sweep
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
 from mm_metrics_plugin.functional.score_precision import PRECISIONS, reach, round_thresholds
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from tests.functional.detection.problems import match_table
@@ -66,7 +65,7 @@ def test_every_way_of_counting_agrees_with_torch(rows, data):
     # One image per detection, so that each true positive has its own object.
     image, boxes = np.arange(len(rows)), np.tile([0.0, 0.0, 10.0, 10.0], (len(rows), 1))
     found = Detections(image, boxes, scores, np.zeros(len(rows)), precision=precision)
-    there = Objects(image[right], boxes[right], np.zeros(sum(right)))
+    there = GroundTruths(image[right], boxes[right], np.zeros(sum(right)))
     batch = DetectionBatch(found, there, len(rows))
     table = match_table(batch, 1)
     assert [int(part[0]) for part in per_image_counts(table, score_thr=threshold).totals()[:2]] == counts
@@ -80,9 +79,7 @@ def test_every_way_of_counting_agrees_with_torch(rows, data):
 def test_images_keep_their_own_precision():
     scores = [np.array([0.7], dtype=dtype) for dtype in (np.float64, np.float32, np.float16, ">f4", ">f2")]
     boxes, labels = [[[0, 0, 9, 9]]] * 5, [[0]] * 5
-    batch = DetectionBatch.from_images(
-        boxes=boxes, scores=scores, labels=labels, object_boxes=boxes, object_labels=labels
-    )
+    batch = DetectionBatch.from_images(boxes=boxes, scores=scores, labels=labels, gt_boxes=boxes, gt_labels=labels)
     assert batch.detections.reach(0.7).all()
     assert not batch.detections.reach(0.71).any()
 
@@ -91,7 +88,3 @@ def test_big_endian_scores_keep_their_precision():
     found = Detections([0, 0], np.zeros((2, 4), ">f4"), np.array([0.7, 0.1], dtype=">f4"), [0, 0])
     assert found.scores.dtype == np.float32
     assert found.reach(0.7).tolist() == [True, False]
-
-
-def test_order_of_narrow_integers_does_not_overflow():
-    assert stable_order(np.array([2**31 - 1, -(2**31), 0], dtype=np.int32)).tolist() == [1, 2, 0]

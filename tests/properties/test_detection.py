@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
-from mm_metrics_plugin.states.scored_matches import ScoredMatchState
-
 from mm_metrics_plugin.functional.boxes import box_iou, xyxy_to_xywh
 from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-from mm_metrics_plugin.functional.disagreements import disagreements
 from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
 from mm_metrics_plugin.functional.matching import PROTOCOLS, match
+from mm_metrics_plugin.states.scored_matches import ScoredMatchState
+
+from mm_metrics_plugin.functional.disagreements import disagreements
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.states.base import merge_all

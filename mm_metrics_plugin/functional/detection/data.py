@@ -257,8 +257,9 @@ class DetectionBatch:
             {key: value for key, value in fields.items() if value is not None}, "ground-truth ", names
         )
         crowd = gt.get("crowd", np.zeros(len(gt["image"]), dtype=bool))
+        precision = np.array([precision_of(np.asarray(one).dtype) for one in scores], dtype=np.uint8)[det["image"]]
         return cls(
-            Detections(det["image"], Boxes(det["boxes"], box_format), det["scores"], det["labels"]),
+            Detections(det["image"], Boxes(det["boxes"], box_format), det["scores"], det["labels"], precision),
             GroundTruths(gt["image"], Boxes(gt["boxes"], gt_box_format), gt["labels"], crowd, gt.get("area")),
             len(boxes),
         )

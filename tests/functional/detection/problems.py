@@ -7,46 +7,40 @@ from dataclasses import dataclass
 import numpy as np
 
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch as OldBatch
-from mm_metrics_plugin.functional.detection_batch import Detections as OldDetections
-from mm_metrics_plugin.functional.detection_batch import Objects
 from mm_metrics_plugin.settings import DetectionSettings
-
-
-def as_batch(batch) -> DetectionBatch:
-    """A batch of tests/functional/detection_problems.py in the form of the match table."""
-    if isinstance(batch, DetectionBatch):
-        return batch
-    found, there = batch.detections, batch.objects
-    return DetectionBatch(
-        Detections(found.image, Boxes(found.boxes, found.box_format), found.scores, found.labels, found.precision),
-        GroundTruths(there.image, Boxes(there.boxes, there.box_format), there.labels, there.crowd, there.area),
-        batch.num_images,
-    )
 
 
 def match_table(batch, num_classes, **settings):
     """The match table of a batch, without details."""
-    return match_images(as_batch(batch), DetectionSettings(**settings), num_classes=num_classes, table="ap").table
+    return match_images(batch, DetectionSettings(**settings), num_classes=num_classes, table="scores").table
 
 
 def counts_at(batch, num_classes, score_thr, iou_thr=0.5):
     """TP, FP and FN of each class from the confusion matrix, matched anew at a score threshold."""
     settings = DetectionSettings(score_thr=float(score_thr), iou_thr=iou_thr)
-    matrix = match_images(as_batch(batch), settings, num_classes=num_classes, table="none").rules["coco"].matrix
+    matrix = match_images(batch, settings, num_classes=num_classes, table="none").rules["coco"].matrix
     tp = matrix.diagonal()[:-1]
     return tp, matrix[:, :-1].sum(axis=0) - tp, matrix[:-1].sum(axis=1) - tp
 
 
+def rows_as_given(table, batch):
+    """Of each detection of a table: its row in the batch, and that of its ground truth (-1 without any).
+
+    The batch must be sorted by image, and the table must have details.
+    """
+    first = np.searchsorted(batch.detections.image, np.arange(batch.num_images))[table.image]
+    first_gt = np.searchsorted(batch.ground_truths.image, np.arange(batch.num_images))[table.image]
+    gt_index = table.details.gt_index
+    return first + table.details.det_index, np.where(gt_index < 0, -1, first_gt + gt_index)
+
+
 @dataclass
 class Problem:
-    """One problem, for the new functions and for those it must agree with."""
+    """A batch and what to match it with."""
 
     num_classes: int
     batch: DetectionBatch
-    old: OldBatch
     settings: DetectionSettings
 
 
@@ -80,11 +74,6 @@ def make_problem(seed: int) -> Problem:
         DetectionBatch(
             Detections(image, det_boxes, scores, labels),
             GroundTruths(gt_image, gt_boxes, gt_labels, crowd, area),
-            num_images,
-        ),
-        OldBatch(
-            OldDetections(image, det_boxes, scores, labels),
-            Objects(gt_image, gt_boxes, gt_labels, crowd, area),
             num_images,
         ),
         settings,

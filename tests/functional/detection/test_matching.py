@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from mm_metrics_plugin.functional.cell_members import cell_members
 from mm_metrics_plugin.functional.coco_ap import APSettings, match_for_ap
 from mm_metrics_plugin.functional.coco_ap import average_precision as old_average_precision
+from mm_metrics_plugin.functional.error_types import error_types
+from mm_metrics_plugin.functional.false_positives import count_background_types, count_errors
+from mm_metrics_plugin.functional.matching import match
+from mm_metrics_plugin.functional.worst_images import worst_images
+
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.detection.confusion_rules import MISSED, TP
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.tide import errors_at_threshold, tide_errors
-from mm_metrics_plugin.functional.error_types import error_types
-from mm_metrics_plugin.functional.false_positives import count_background_types, count_errors
-from mm_metrics_plugin.functional.matching import match
-from mm_metrics_plugin.functional.worst_images import worst_images
 from mm_metrics_plugin.settings import DetectionSettings
 from tests.functional.detection.problems import make_problem
 from tests.functional.detection.reference import match_across_classes, match_coco_setting

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,9 @@ def test_the_best_threshold_is_the_best_of_all(text, seed):
     batch, num_classes = everywhere(seed, num_images=4), 3
     # Few distinct scores, so that thresholds take several detections at once.
     batch = type(batch)(
-        batch.detections._with(scores=np.round(batch.detections.scores, 1).astype(np.float32)), batch.objects, 4
+        replace(batch.detections, scores=np.round(batch.detections.scores, 1).astype(np.float32), precision=None),
+        batch.ground_truths,
+        4,
     )
     rule = OperatingRule.parse(text)
     points = operating_points(match_table(batch, num_classes), rule=text, folds=2)
@@ -63,7 +67,9 @@ def test_cross_fitting_judges_on_other_images():
     for number in range(4):
         for_choice, for_judging = (
             type(batch)(
-                batch.detections.take(keep[batch.detections.image]), batch.objects.take(keep[batch.objects.image]), 20
+                batch.detections.take(keep[batch.detections.image]),
+                batch.ground_truths.take(keep[batch.ground_truths.image]),
+                20,
             )
             for keep in (fold != number, fold == number)
         )
@@ -88,8 +94,10 @@ def test_a_threshold_on_noise_is_worth_less_than_it_looks():
 
 
 def test_rules_are_read_or_refused():
-    assert OperatingRule.parse(" Precision=0.9 ") == OperatingRule("precision", 0.9)
-    assert OperatingRule.parse("f2").beta == 2
+    assert (
+        OperatingRule.parse(" Precision=0.9 ") == OperatingRule("precision", 0.9)
+        and OperatingRule.parse("f2").beta == 2
+    )
     for text in ("", "f", "f-1", "f0", "fnan", "accuracy", "precision", "precision=2", "recall=0", "f1=3", "recall=x"):
         with pytest.raises(ValueError, match="operating point"):
             OperatingRule.parse(text)
@@ -99,7 +107,7 @@ def test_rules_are_read_or_refused():
 
 def test_nothing_found():
     batch = everywhere(0, num_images=3)
-    batch = type(batch)(batch.detections.take(np.zeros(len(batch.detections), dtype=bool)), batch.objects, 3)
+    batch = type(batch)(batch.detections.take(np.zeros(len(batch.detections), dtype=bool)), batch.ground_truths, 3)
     points = operating_points(match_table(batch, 3), folds=2)
     assert np.isnan(points.overall.threshold) and np.isnan(points.overall.precision)
     assert points.overall.recall == 0 and [one["tp"] for one in points.to_dict()["per_class"]] == [0, 0, 0]

@@ -21,7 +21,7 @@ from mm_metrics_plugin.functional.statistics.bootstrap import (
 )
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.statistics.resampling import WeightedFigures, drawn_images, over_draws
-from tests.functional.detection.problems import as_batch, match_table
+from tests.functional.detection.problems import match_table
 from tests.functional.detection_problems import everywhere
 from tests.functional.statistics.interval_reference import Ratio, auc_interval, count_intervals, f1_of, shrunken, wilson
 
@@ -77,7 +77,7 @@ def test_figures_are_those_of_the_reports():
 
 
 def test_draws_are_those_of_data_put_together_anew():
-    batch = as_batch(everywhere(5, num_images=6))
+    batch = everywhere(5, num_images=6)
     figures = figures_of(table_at_50(batch, 3))
     weights = np.concatenate(list(drawn_images(6, draws=5, seed=3, at_once=2)), axis=1)
     drawn = figures(weights)
@@ -297,7 +297,7 @@ def test_delong_is_its_definition(digits):
     random = np.random.default_rng(digits)
     labels = random.integers(0, 3, 70)
     first, second = (np.round(random.normal(size=(70, 3)) + np.eye(3)[labels], digits) for _ in range(2))
-    ours, both = auc_intervals([first[:30], first[30:]], labels, level=0.9), compare_auc([first], [second], labels)
+    ours, both = auc_intervals([first[:30], first[30:]], labels, ci=0.9), compare_auc([first], [second], labels)
     for label in range(3):
         aucs, covariance = direct(first[:, label], second[:, label], labels == label)
         assert ours.per_class.value[label] == pytest.approx(aucs[0], abs=1e-14)

@@ -18,7 +18,7 @@ from mm_metrics_plugin.functional.statistics.paired_tests import (
 )
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.statistics.permutation import family_tests, significant
-from tests.functional.detection.problems import as_batch, match_table
+from tests.functional.detection.problems import match_table
 from tests.functional.detection_problems import everywhere
 from tests.functional.statistics.test_bootstrap import simple_run, table_at_50
 
@@ -93,7 +93,7 @@ def test_the_p_value_is_scipys():
 
 def test_swapping_is_swapping():
     """All swaps of a few images, each made anew from boxes."""
-    first, second = (as_batch(everywhere(seed, num_images=4)) for seed in (7, 8))
+    first, second = (everywhere(seed, num_images=4) for seed in (7, 8))
     second = DetectionBatch(second.detections, first.ground_truths, 4)
     tables = [table_at_50(batch, 3) for batch in (first, second)]
     result = paired_permutation_test(*tables, permutations=4000).overall["mAP_50"]
@@ -159,7 +159,7 @@ def test_a_difference_is_significant_exactly_where_its_interval_leaves_0_out(lev
             permutations=int(random.choice([1, 19, 39, 99, 199])),
             seed=seed,
         )
-        alone = compare_auc([scores[0]], [scores[1]], truth, level=level, permutations=99, seed=seed)
+        alone = compare_auc([scores[0]], [scores[1]], truth, ci=level, permutations=99, seed=seed)
         rows = [(alone.macro.value, alone.macro.low, alone.macro.high, alone.macro_p_value)]
         rows += zip(alone.difference.value, alone.difference.low, alone.difference.high, alone.p_value)
         for one in (*result.overall.values(), *result.per_class.values()):

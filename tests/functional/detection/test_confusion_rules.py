@@ -1,0 +1,404 @@
+"""Confusion matrices beside mmdet's own tool, pycocotools and supervision."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.functional.detection import confusion_rules, pairs
+from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, IGNORED, TP, match_agnostic
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.functional.detection.pairs import find_pairs
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.states.base import merge_all
+from mm_metrics_plugin.states.detection import DetectionState
+from tests.functional.detection.problems import rows_as_given
+from tests.functional.detection.reference import overlap
+from tests.functional.detection_problems import (
+    StockDataset,
+    coco_eval,
+    empty_batch,
+    random_batch,
+    stock_results,
+    stock_tool,
+)
+
+SEEDS = range(int(os.environ.get("MM_METRICS_SEEDS", "300")))
+
+
+def counts_of(batch, num_classes, rule="coco", **options):
+    """What one rule counts."""
+    settings = DetectionSettings(matching=(rule,), **options)
+    return match_images(batch, settings, num_classes=num_classes, table="none").rules[rule]
+
+
+def coco_details(batch, num_classes, **options):
+    """Outcome and matched ground truth (-1 without any) of each detection under ``coco``, in the order given."""
+    table = match_images(batch, DetectionSettings(**options), num_classes=num_classes).table
+    row, gt_row = rows_as_given(table, batch)
+    outcome, gt = np.empty(len(row), dtype=int), np.empty(len(row), dtype=int)
+    outcome[row] = table.details.outcome
+    matched = np.isin(table.details.outcome, (TP, confusion_rules.CONFUSION, IGNORED))
+    gt[row] = np.where(matched, gt_row, -1)
+    return outcome, gt
+
+
+def agnostic_gts(batch, **options):
+    """Outcome and matched ground truth of each detection under ``agnostic``, in the order given."""
+    thresholds = {"iou_thr": 0.5, "score_thr": 0.3, **options}
+    order = np.lexsort((-batch.detections.scores, batch.detections.image))
+    detections = batch.detections.take(order)
+    near = find_pairs(detections, batch.ground_truths, min_overlap=thresholds["iou_thr"])
+    found = match_agnostic(near, detections, batch.ground_truths, **thresholds)
+    outcome, gt = np.empty(len(order), dtype=int), np.empty(len(order), dtype=int)
+    outcome[order], gt[order] = found.outcome, found.gt
+    return outcome, gt
+
+
+def thresholds_of(seed):
+    return {"score_thr": [0.3, 0.0, 0.5][seed % 3], "iou_thr": [0.5, 0.5, 0.75, 0.3][seed % 4]}
+
+
+@pytest.fixture(params=[None, 3])
+def block(request, monkeypatch):
+    """Many blocks of pairs must give what one gives."""
+    if request.param:
+        monkeypatch.setattr(pairs, "_CANDIDATES_AT_ONCE", request.param)
+
+
+def test_mmdet_equals_the_stock_tool_cell_by_cell(block):
+    busy = 0
+    for seed in SEEDS:
+        batch, num_classes = random_batch(seed)
+        options = thresholds_of(seed)
+        found = counts_of(batch, num_classes, "mmdet", **options)
+        with contextlib.redirect_stdout(io.StringIO()):
+            expected = stock_tool().calculate_confusion_matrix(
+                StockDataset(batch, num_classes), stock_results(batch), options["score_thr"], None, options["iou_thr"]
+            )
+        np.testing.assert_array_equal(found.matrix, expected, err_msg=f"seed {seed}")
+        reached = batch.detections.reach(options["score_thr"])
+        np.testing.assert_array_equal(
+            found.detections, np.bincount(batch.detections.labels[reached], minlength=num_classes)
+        )
+        np.testing.assert_array_equal(found.objects, np.bincount(batch.ground_truths.labels, minlength=num_classes))
+        np.testing.assert_array_equal(found.background_types, [[0] * num_classes] * 2 + [found.matrix[-1, :-1]])
+        busy += found.duplicates > 0
+    assert busy > len(SEEDS) // 6  # the problems do hold what the rules differ on
+
+
+def evaluate_img(batch, num_classes, *, score_thr, iou_thr):
+    """TP, ignored detections and matched ground truths of pycocotools' ``evaluateImg``."""
+    rows = np.flatnonzero(batch.detections.scores >= np.float32(score_thr))
+    evaluation = coco_eval(batch, num_classes, min_score=score_thr)
+    evaluation.params.iouThrs = np.array([iou_thr])
+    evaluation.params.maxDets = [10**6]
+    with contextlib.redirect_stdout(io.StringIO()):
+        evaluation.evaluate()
+    # pycocotools also ignores unmatched detections of negative area, that is inverted ones; here they are FP.
+    boxes = batch.detections.boxes.array
+    inverted = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) < 0
+    is_tp, ignored = np.zeros((2, len(batch.detections)), bool)
+    matched = np.full(len(batch.detections), -1)
+    for image in evaluation.evalImgs:
+        if image is None or image["aRng"] != evaluation.params.areaRng[0] or not image["dtIds"]:
+            continue
+        row = rows[np.array(image["dtIds"]) - 1]
+        ids, skipped = image["dtMatches"][0].astype(int), image["dtIgnore"][0].astype(bool)
+        is_tp[row], ignored[row], matched[row] = (ids > 0) & ~skipped, skipped, ids - 1
+    return is_tp, ignored & ~inverted, matched
+
+
+def test_coco_equals_evaluate_img(block):
+    ignored_seen = confusions = 0
+    for seed in SEEDS:
+        batch, num_classes = random_batch(seed)
+        options = thresholds_of(seed)
+        outcome, gt = coco_details(batch, num_classes, **options)
+        is_tp, ignored, matched = evaluate_img(batch, num_classes, **options)
+        np.testing.assert_array_equal(outcome == TP, is_tp, err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(outcome == IGNORED, ignored, err_msg=f"seed {seed}")
+        in_class = is_tp | ignored
+        np.testing.assert_array_equal(gt[in_class], matched[in_class], err_msg=f"seed {seed}")
+        matrix = counts_of(batch, num_classes, **options).matrix
+        expected = np.bincount(batch.detections.labels[is_tp], minlength=num_classes)
+        np.testing.assert_array_equal(matrix.diagonal()[:-1], expected)
+        ignored_seen += ignored.any()
+        confusions += matrix[:-1, :-1].sum() > expected.sum()
+    assert ignored_seen > len(SEEDS) // 6 and confusions > len(SEEDS) // 6
+
+
+@pytest.mark.parametrize("rule", ["coco", "agnostic"])
+def test_rows_sum_to_ground_truths_and_columns_to_detections(rule):
+    for seed in SEEDS:
+        batch, num_classes = random_batch(seed)
+        outcome, gt = coco_details(batch, num_classes) if rule == "coco" else agnostic_gts(batch)
+        settings = DetectionSettings(matching=(rule,))
+        found = match_images(batch, settings, num_classes=num_classes, table="none")
+        counts, labels = found.rules[rule], batch.detections.labels
+        crowd = batch.ground_truths.crowd
+        objects = np.bincount(batch.ground_truths.labels[~crowd], minlength=num_classes)
+        used = np.bincount(labels[outcome < IGNORED], minlength=num_classes)
+        for expected, *values in (
+            (objects, counts.matrix[:-1].sum(axis=1), counts.objects),
+            (used, counts.matrix[:, :-1].sum(axis=0), counts.detections),
+        ):
+            for value in values:
+                np.testing.assert_array_equal(value, expected, err_msg=f"seed {seed}")
+        assert counts.matrix[-1, -1] == 0
+        dropped = counts.detections_ignored + found.counts.detections_below_threshold
+        assert used.sum() + dropped == len(labels) and counts.objects_ignored == crowd.sum()
+        matched = gt[(outcome < IGNORED) & (gt >= 0)]
+        assert len(np.unique(matched)) == len(matched)
+
+
+def test_no_pair_across_classes_is_left_over():
+    for seed in SEEDS:
+        batch, num_classes = random_batch(seed)
+        outcome, gt = coco_details(batch, num_classes)
+        free = np.setdiff1d(np.flatnonzero(~batch.ground_truths.crowd), gt)
+        rest = DetectionBatch(
+            batch.detections.take((outcome < IGNORED) & (gt < 0)), batch.ground_truths.take(free), batch.num_images
+        )
+        assert counts_of(rest, num_classes).matrix[:-1, :-1].sum() == 0
+
+
+def greedy_by_overlap(batch, iou_thr, score_thr):
+    """The definition of ``agnostic``: all pairs by overlap, then by score and order; crowds take what is left."""
+    dets, gts = batch.detections, batch.ground_truths
+    pairs_left = []
+    for row in np.flatnonzero(dets.reach(score_thr)).tolist():
+        for at in np.flatnonzero(gts.image == dets.image[row]).tolist():
+            value = overlap(dets.boxes.array[row], gts.boxes.array[at], gts.crowd[at])
+            if value >= min(iou_thr, 1 - 1e-10):
+                crowd = bool(gts.crowd[at])
+                pairs_left.append((crowd, -value, -float(dets.scores[row]), row, -at if crowd else at))
+    matched = np.full(len(dets), -1)
+    for crowd, _, _, row, at in sorted(pairs_left):
+        if matched[row] < 0 and (crowd or at not in matched):
+            matched[row] = abs(at)
+    return matched
+
+
+def test_agnostic_equals_its_definition(block):
+    for seed in SEEDS[:200]:
+        batch, _ = random_batch(seed, odd_boxes=False)
+        expected = greedy_by_overlap(batch, 0.5, 0.3)
+        np.testing.assert_array_equal(agnostic_gts(batch)[1], expected, err_msg=f"seed {seed}")
+
+
+def test_agnostic_equals_supervision_where_there_is_one_class():
+    """Its matrix prefers pairs of the same class and takes IoU > threshold; with one class only the latter is left."""
+    import supervision
+
+    compared = 0
+    for seed in SEEDS:
+        batch, _ = random_batch(seed, crowds=False, ties=False)
+        dets, gts = batch.detections, batch.ground_truths
+        predictions, targets = [], []
+        for image in range(batch.num_images):
+            one, gt = dets.images(image, image + 1), gts.images(image, image + 1)
+            predictions.append(np.c_[one.boxes.array, np.zeros(len(one)), one.scores].astype(np.float64))
+            targets.append(np.c_[gt.boxes.array, np.zeros(len(gt))])
+        below = float(np.nextafter(0.5, 0))
+        peer = supervision.ConfusionMatrix.from_tensors(predictions, targets, ["thing"], 0.3 + 1e-6, below)
+        dets = dets.take(dets.scores >= 0.3 + 1e-6)
+        one_class = DetectionBatch(
+            replace(dets, labels=dets.labels * 0), replace(gts, labels=gts.labels * 0), batch.num_images
+        )
+        matrix = counts_of(one_class, 1, "agnostic", score_thr=0).matrix
+        np.testing.assert_array_equal(matrix, peer.matrix, err_msg=f"seed {seed}")
+        compared += matrix[0, 0] > 0
+    assert compared > len(SEEDS) // 3
+
+
+@pytest.mark.parametrize("rule", MATCHING_RULES)
+def test_order_of_images_and_names_of_classes_change_nothing(rule):
+    for seed in range(100):
+        batch, num_classes = random_batch(seed)
+        random = np.random.default_rng(seed)
+        expected = counts_of(batch, num_classes, rule).matrix
+        images, classes = random.permutation(batch.num_images), random.permutation(num_classes)
+        sides = batch.detections, batch.ground_truths
+        moved = DetectionBatch(*(replace(side, image=images[side.image]) for side in sides), batch.num_images)
+        np.testing.assert_array_equal(counts_of(moved, num_classes, rule).matrix, expected)
+        renamed = DetectionBatch(*(replace(side, labels=classes[side.labels]) for side in sides), batch.num_images)
+        where = np.append(classes, num_classes)
+        np.testing.assert_array_equal(
+            counts_of(renamed, num_classes, rule).matrix[np.ix_(where, where)], expected, err_msg=f"seed {seed}"
+        )
+
+
+@pytest.mark.parametrize("rule", MATCHING_RULES)
+def test_shards_add_up(rule):
+    settings = DetectionSettings(matching=(rule,))
+
+    def state_of(batch, num_classes, order):
+        return DetectionState(num_classes, settings, table="none").update(batch, order)
+
+    for seed in range(50):
+        batch, num_classes = random_batch(seed)
+        whole = state_of(batch, num_classes, np.arange(batch.num_images))
+        images = [batch.images(image, image + 1) for image in range(batch.num_images)]
+        merged = merge_all([state_of(one, num_classes, [at]) for at, one in reversed(list(enumerate(images)))])
+        joined = state_of(DetectionBatch.concatenate(images), num_classes, np.arange(batch.num_images))
+        for state in (merged, joined):
+            for name, array in state.with_arrays(state.arrays()).arrays().items():
+                np.testing.assert_array_equal(array, whole.arrays()[name], err_msg=name)
+    nothing = DetectionState(3, settings, table="none").rule(rule)
+    assert nothing.false_positives.tolist() == [[0] * 3] * 3 and nothing.matrix.sum() == 0
+
+
+@pytest.mark.parametrize("rule", MATCHING_RULES)
+def test_no_detections_and_no_ground_truths(rule):
+    np.testing.assert_array_equal(counts_of(empty_batch(), 2, rule).matrix, np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("rule", MATCHING_RULES)
+def test_empty_and_inverted_boxes_match_nothing_and_are_counted(rule):
+    detections = Detections([0, 0], [[5, 5, 5, 9], [9, 9, 1, 1]], [0.9, 0.9], [0, 0])
+    ground_truths = GroundTruths([0, 0], [[5, 5, 5, 9], [1, 1, 9, 9]], [0, 0])
+    batch = DetectionBatch(detections, ground_truths, 1)
+    found = match_images(batch, DetectionSettings(matching=(rule,)), num_classes=1)
+    np.testing.assert_array_equal(found.rules[rule].matrix, [[0, 2], [2, 0]])
+    assert (found.counts.detections_without_area, found.counts.objects_without_area) == (2, 1)
+
+
+@pytest.mark.parametrize("rule", MATCHING_RULES)
+@pytest.mark.parametrize("spread", [2000, 400])
+def test_memory_is_bounded_by_the_overlapping_pairs(rule, spread):
+    """20 million pairs in one image, of which few overlap."""
+    random = np.random.default_rng(0)
+    corner = random.random((2000, 2)) * spread
+    gt_boxes = np.concatenate([corner, corner + 60], axis=1)
+    boxes = gt_boxes[random.integers(0, 2000, 10_000)] + random.normal(0, 8, (10_000, 4))
+    batch = DetectionBatch(
+        Detections(np.zeros(10_000), boxes.astype(np.float32), random.random(10_000), random.integers(0, 4, 10_000)),
+        GroundTruths(np.zeros(2000), gt_boxes, random.integers(0, 4, 2000)),
+        1,
+    )
+    tracemalloc.start()
+    try:
+        matrix = counts_of(batch, 4, rule, score_thr=0).matrix
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 256 * 2**20 and matrix.sum() >= 10_000
+
+
+def test_float32_coordinates_near_the_largest_are_not_infinite():
+    boxes = np.array([[0, 0, 3e38, 3e38]], dtype=np.float32)
+    batch = DetectionBatch(Detections([0], boxes, [0.9], [0]), GroundTruths.empty(), 1)
+    assert counts_of(batch, 1, "mmdet").matrix[1, 0] == 1
+
+
+def test_all_counts_of_a_small_example():
+    """2 TP, 3 confusions, 4 detections on background, 5 missed, 1 on a crowd, 1 below the threshold."""
+    places = np.arange(16) * 100.0
+    boxes = np.stack([places, np.zeros(16), places + 10, np.full(16, 10)], axis=1)
+    labels = np.arange(16) % 3
+    annotated = np.array([0, 1, 2, 3, 4, 9, 10, 11, 12, 13, 14])
+    detected = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 14, 15])
+    predicted = np.where(np.isin(detected, [2, 3, 4]), (labels[detected] + 1) % 3, labels[detected])
+    batch = DetectionBatch(
+        Detections(np.zeros(11), boxes[detected], np.where(detected == 15, 0.1, 0.9), predicted),
+        GroundTruths(np.zeros(11), boxes[annotated], labels[annotated], annotated == 14),
+        1,
+    )
+    found = match_images(batch, DetectionSettings(matching=MATCHING_RULES), num_classes=3, table="none")
+    for rule, (tp, confused, background, missed), used, ignored in (
+        ("coco", (2, 3, 4, 5), (9, 10), (1, 1)),
+        ("agnostic", (2, 3, 4, 5), (9, 10), (1, 1)),
+        # What is a crowd to others is an object here, and a confused object is missed as well.
+        ("mmdet", (3, 3, 4, 8), (10, 11), (0, 0)),
+    ):
+        counts = found.rules[rule]
+        inner = counts.matrix[:-1, :-1]
+        assert (inner.trace(), inner.sum() - inner.trace()) == (tp, confused)
+        assert (counts.matrix[-1].sum(), counts.matrix[:, -1].sum()) == (background, missed)
+        assert (counts.detections.sum(), counts.objects.sum()) == used
+        assert (counts.detections_ignored, counts.objects_ignored, counts.duplicates) == (*ignored, 0)
+    assert found.counts.detections_below_threshold == 1
+
+
+def test_mmdet_counts_duplicates_as_tp():
+    boxes = [[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8]]
+    detections = Detections([0, 0, 0], boxes, [0.9, 0.8, 0.1], [0, 0, 1])
+    batch = DetectionBatch(detections, GroundTruths([0], boxes[:1], [0]), 1)
+    settings = DetectionSettings(matching=("coco", "mmdet"))
+    state = DetectionState(2, settings, table="none").update(batch, [0])
+    mmdet, coco = state.rule("mmdet"), state.rule("coco")
+    assert mmdet.matrix.tolist() == [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
+    names = ("duplicates", "objects_counted_again", "detections_counted_again")
+    assert [mmdet.tally[name] for name in names] == [1, 1, 0]
+    assert [coco.tally[name] for name in names] == [0, 0, 0]
+    assert coco.false_positives[list(BACKGROUND_TYPES).index("duplicate")].tolist() == [1, 0]
+
+
+def test_agnostic_turns_to_crowds_last():
+    boxes = [[0, 0, 10, 10], [0, 0, 10, 9], [50, 0, 60, 10]]
+    ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [0, 0, 60, 10]], [0, 0], crowd=[False, True])
+    batch = DetectionBatch(Detections([0, 0, 0], boxes, [0.9, 0.8, 0.7], [0, 0, 0]), ground_truths, 1)
+    outcome, gt = agnostic_gts(batch)
+    assert gt.tolist() == [0, 1, 1] and outcome.tolist() == [TP, IGNORED, IGNORED]
+    assert counts_of(batch, 1, "agnostic").matrix.tolist() == [[1, 0], [0, 0]]
+
+
+def test_agnostic_decides_equal_overlaps_by_score_also_where_the_first_choice_is_gone():
+    """The first prefers a ground truth that the second overlaps more; on the other it ties with the third."""
+    boxes = [[0, 0, 10, 6], [0, 0, 10, 8], [0, 0, 10, 1.5]]
+    ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [0, 0, 10, 3]], [0, 0])
+    batch = DetectionBatch(Detections([0, 0, 0], boxes, [0.9, 0.8, 0.7], [0, 0, 0]), ground_truths, 1)
+    assert agnostic_gts(batch)[1].tolist() == [1, 0, -1]
+
+
+@pytest.mark.parametrize("rule", MATCHING_RULES)
+def test_boxes_by_width_match_as_boxes_by_edges(rule):
+    compared = 0
+    for seed in range(50):
+        batch, num_classes = random_batch(seed)
+        edges = batch.ground_truths.boxes.array
+        xywh = batch.ground_truths.boxes.to_format("xywh")
+        if not np.array_equal(xywh[:, :2] + xywh[:, 2:], edges[:, 2:]):  # exact for whole pixels and quarters
+            continue
+        by_width = replace(batch, ground_truths=replace(batch.ground_truths, geometry=Boxes(xywh, "xywh")))
+        one, other = (counts_of(given, num_classes, rule).matrix for given in (batch, by_width))
+        np.testing.assert_array_equal(one, other)
+        compared += 1
+    assert compared > 20
+
+
+@pytest.mark.parametrize("rule", ["coco", "agnostic"])
+@pytest.mark.parametrize("iou_thr", [0.5, 0.75])
+def test_background_types_equal_a_plain_loop(rule, iou_thr):
+    totals = np.zeros(3, dtype=int)
+    for seed in range(60):
+        batch, num_classes = random_batch(seed)
+        dets, gts = batch.detections, batch.ground_truths
+        options = {"iou_thr": iou_thr, "score_thr": 0.2}
+        outcome, gt = coco_details(batch, num_classes, **options) if rule == "coco" else agnostic_gts(batch, **options)
+        expected = np.zeros((3, num_classes), dtype=int)
+        for row in np.flatnonzero((outcome < IGNORED) & (gt < 0)):
+            reached = [
+                at
+                for at in np.flatnonzero(~gts.crowd & (gts.image == dets.image[row]))
+                if overlap(dets.boxes.array[row], gts.boxes.array[at]) >= iou_thr
+            ]
+            assert set(reached) <= set(gt.tolist())  # otherwise it would be matched to one of them
+            own_class = any(gts.labels[at] == dets.labels[row] for at in reached)
+            name = "duplicate" if own_class else "confusion_matched" if reached else "background"
+            assert outcome[row] == BACKGROUND_TYPES[name]
+            expected[list(BACKGROUND_TYPES).index(name), dets.labels[row]] += 1
+        counts = counts_of(batch, num_classes, rule, **options)
+        np.testing.assert_array_equal(counts.background_types, expected)
+        np.testing.assert_array_equal(expected.sum(axis=0), counts.matrix[-1, :-1])
+        totals += expected.sum(axis=1)
+    assert (totals > 20).all()

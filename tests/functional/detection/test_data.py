@@ -1,0 +1,102 @@
+"""Columns of detections and ground truths: what is refused, and in which words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from tests.functional.detection_problems import random_batch
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"geometry": [[0, 0, np.nan, 1]]}, r"'boxes' of image 'a.jpg' must be finite \(found nan\)"),
+        ({"geometry": [[0, 0, 1e101, 1]]}, r"'boxes' of image 'a.jpg' must be at most 1e\+100 in size"),
+        ({"geometry": np.zeros((1, 5))}, r"'boxes' must have shape \(N, 4\) \(found \(1, 5\)\)"),
+        ({"scores": [np.inf]}, r"'scores' of image 'a.jpg' must be finite \(found inf\)"),
+        ({"scores": [0.5, 0.6]}, r"'scores' must have 1 rows, one per box \(found 2\)"),
+        ({"labels": [2]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found 2\)"),
+        ({"labels": [-1]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found -1\)"),
+        ({"labels": [0.5]}, r"'labels' of image 'a.jpg' must be whole numbers \(found 0.5\)"),
+        ({"labels": [1e30]}, r"'labels' of image 'a.jpg' must be whole numbers \(found 1e\+30\)"),
+        ({"image": [-1]}, r"'image' must not be negative \(found -1\)"),
+        ({"precision": [9]}, r"'precision' must be a code below 4 \(found 9\)"),
+    ],
+)
+def test_bad_detections_are_named(change, message):
+    columns = {"image": [0], "geometry": [[0, 0, 1, 1]], "scores": [0.5], "labels": [0], **change}
+    with pytest.raises(MetricInputError, match=message):
+        Detections(**columns).check(num_classes=2, names=["a.jpg"])
+
+
+def test_bad_ground_truths_and_lengths_are_named():
+    with pytest.raises(MetricInputError, match="'ground-truth boxes' of image 1 must be finite"):
+        GroundTruths([1], [[0, 0, np.inf, 1]], [0]).check(num_classes=2)
+    with pytest.raises(MetricInputError, match="'ground-truth area' of image 0 must be finite"):
+        GroundTruths([0], [[0, 0, 1, 1]], [0], area=[np.nan]).check(num_classes=1)
+    images = dict(boxes=[[], [[0, 0, 1, 1]]], labels=[[], [0]], gt_boxes=[[], []], gt_labels=[[], []])
+    with pytest.raises(MetricInputError, match=r"'scores' of image 'b' must have 1 rows, one per box \(found 2\)"):
+        DetectionBatch.from_images(**images, scores=[[], [0.1, 0.2]], names=["a", "b"])
+    with pytest.raises(MetricInputError, match=r"'scores' must be given for 2 images \(found 1\)"):
+        DetectionBatch.from_images(**images, scores=[[]])
+
+
+def test_parts_with_and_without_areas_are_not_mixed():
+    parts = [GroundTruths([0], [[0, 0, 1, 1]], [0], area=area) for area in (None, [1.0])]
+    with pytest.raises(ValueError, match="areas"):
+        GroundTruths.concatenate(parts)
+
+
+def test_matching_leaves_its_input_as_it_is():
+    batch, num_classes = random_batch(3)
+    before = [{name: column.copy() for name, column in side.columns().items()} for side in sides(batch)]
+    boxes = [side.boxes.array.copy() for side in sides(batch)]
+    settings = DetectionSettings(matching=MATCHING_RULES)
+    match_images(batch, settings, num_classes=num_classes, worst_images=3)
+    for side, columns, array in zip(sides(batch), before, boxes):
+        np.testing.assert_array_equal(side.boxes.array, array)
+        for name, column in columns.items():
+            np.testing.assert_array_equal(side.columns()[name], column)
+
+
+def sides(batch):
+    return batch.detections, batch.ground_truths
+
+
+def test_blocks_are_whole_images_in_order():
+    for seed in range(30):
+        batch, _ = random_batch(seed)
+        for number in (1, 10, 10**6):
+            blocks = list(batch.blocks(number))
+            assert [start for start, _ in blocks] == [0, *np.cumsum([b.num_images for _, b in blocks])[:-1].tolist()]
+            joined = DetectionBatch.concatenate([block for _, block in blocks])
+            assert joined.num_images == batch.num_images
+            for mine, theirs in zip(sides(joined), sides(batch)):
+                for name, column in theirs.columns().items():
+                    np.testing.assert_array_equal(mine.columns()[name], column)
+                np.testing.assert_array_equal(mine.boxes.array, theirs.boxes.array)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(({"iou_thr": value}, "iou_thr must be above 0 and at most 1") for value in (0, -0.5, 1.5)),
+        ({"matching": ("voc",)}, "matching must be some of coco, mmdet, agnostic"),
+        ({"matching": ("coco", "coco")}, "each once"),
+        ({"iou_thrs": (0.7, 0.5)}, "iou_thrs must be ascending"),
+        ({"area_edges": (100.0, 50.0)}, "area edges must be positive and ascending"),
+        ({"background_iou_thr": 1.0}, "background_iou_thr must be from 0 to below 1"),
+        ({"score_thr": float("nan")}, "score_thr must be a finite number"),
+        ({"max_dets": 0}, "max_dets must be a whole number of at least 1"),
+        ({"operating_point": "voc"}, "operating point"),
+        ({"ci": 1.0}, "ci must be above 0 and below 1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        DetectionSettings(**options)

@@ -1,0 +1,174 @@
+"""Members of the cells of confusion matrices, and the worst images, beside the matrices and plain loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.functional.detection import examples
+from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, IGNORED, TP
+from mm_metrics_plugin.functional.detection.examples import BOX_KINDS
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.states.base import merge_all
+from mm_metrics_plugin.states.detection import DetectionState
+from tests.functional.detection.problems import make_problem, rows_as_given
+from tests.functional.detection.reference import overlap
+from tests.functional.detection_problems import random_batch
+
+SEEDS = range(60)
+SETTINGS = DetectionSettings(matching=MATCHING_RULES, score_thr=0.2)
+
+
+@pytest.fixture
+def unlimited(monkeypatch):
+    monkeypatch.setattr(examples, "PER_CELL", 10**6)
+    monkeypatch.setattr(examples, "MOST_MEMBERS", 10**9)
+
+
+def found_in(batch, num_classes, worst_images=3, settings=SETTINGS):
+    return match_images(batch, settings, num_classes=num_classes, worst_images=worst_images)
+
+
+def rows_of(members, batch):
+    """Rows of the detections and of the ground truths in a batch sorted by image; -1 without any."""
+    images = np.arange(batch.num_images)
+    first = [np.searchsorted(side.image, images)[members.image] for side in (batch.detections, batch.ground_truths)]
+    return [
+        np.where(index < 0, -1, start + index) for start, index in zip(first, (members.det_index, members.gt_index))
+    ]
+
+
+def test_every_cell_lists_what_the_matrix_counts(unlimited):
+    for seed in SEEDS:
+        batch, size = random_batch(seed)
+        dets, gts, found = batch.detections, batch.ground_truths, found_in(*random_batch(seed))
+        for rule, counts in found.rules.items():
+            members = found.examples.members.of_rule(rule)
+            assert np.array_equal(np.bincount(members.cell, minlength=counts.matrix.size), counts.matrix.ravel())
+            truth, prediction = np.divmod(members.cell, size + 1)
+            assert np.array_equal(prediction, np.where(members.label < 0, size, members.label))
+            # A detection in the background row shows the ground truth that it overlaps most, or none.
+            in_background = members.background_type >= 0
+            assert np.array_equal(in_background, truth == size)
+            assert np.array_equal(truth[~in_background], members.gt_label[~in_background])
+            for index, name in enumerate(BACKGROUND_TYPES):
+                labels = members.label[members.background_type == index]
+                expected = counts.background_types[index]
+                assert np.array_equal(np.bincount(labels, minlength=size), expected), (seed, rule, name)
+            pairs = ~in_background & (members.label >= 0)
+            assert (members.overlap[pairs] >= 0.5 - 1e-5).all()
+            assert np.array_equal(np.isnan(members.overlap), members.label < 0)
+            det, gt = rows_of(members, batch)
+            for rows, side, label, box in (
+                (det, dets, members.label, members.box),
+                (gt, gts, members.gt_label, members.gt_box),
+            ):
+                known = rows >= 0
+                assert np.array_equal(known, label >= 0) and np.isnan(box[~known]).all()
+                assert np.array_equal(label[known], side.labels[rows[known]])
+                assert np.array_equal(side.image[rows[known]], members.image[known])
+                assert np.allclose(box[known], side.boxes.to_format("xywh")[rows[known]], rtol=0, atol=1e-12)
+            assert np.array_equal(members.score[det >= 0], dets.scores[det[det >= 0]])
+
+
+@pytest.mark.parametrize("rule", MATCHING_RULES)
+def test_a_false_positive_shows_the_ground_truth_of_the_highest_iou(rule, unlimited):
+    seen = np.zeros(3, dtype=int)
+    for seed in range(40):
+        batch, size = random_batch(seed)
+        dets, gts = batch.detections, batch.ground_truths
+        members = found_in(batch, size).examples.members.of_rule(rule)
+        members = members.take(np.flatnonzero(members.background_type >= 0))
+        for place, (row, best) in enumerate(zip(*rows_of(members, batch))):
+            overlaps = {
+                at: overlap(dets.boxes.array[row], gts.boxes.array[at])
+                for at in np.flatnonzero((gts.image == dets.image[row]) & ((rule == "mmdet") | ~gts.crowd))
+            }
+            highest, kind = max(overlaps.values(), default=0.0), int(members.background_type[place])
+            assert members.overlap[place] == pytest.approx(highest, abs=1e-6)  # float32
+            assert (best == -1) == (highest == 0)
+            if best >= 0:
+                assert overlaps[best] == pytest.approx(highest, abs=1e-6)
+            if rule != "mmdet":
+                assert (highest >= 0.5) == (list(BACKGROUND_TYPES)[kind] != "background")
+            seen[kind] += 1
+    assert seen[2] > 20 and (rule == "mmdet" or (seen > 20).all())
+
+
+def test_the_worst_come_first_and_only_so_many(unlimited, monkeypatch):
+    for seed in SEEDS:
+        batch, size = random_batch(seed)
+        whole = found_in(batch, size).examples.members
+        with monkeypatch.context() as limited:
+            limited.setattr(examples, "PER_CELL", 2)
+            short = found_in(batch, size).examples.members
+        area = batch.ground_truths.areas()
+        for rule in MATCHING_RULES:
+            mine, few = whole.of_rule(rule), short.of_rule(rule)
+            for cell in np.unique(mine.cell):
+                (truth, prediction), members = divmod(int(cell), size + 1), mine.take(mine.cell == cell)
+                _, gt = rows_of(members, batch)
+                worst = area[gt] if prediction == size else members.score * (-1 if truth == prediction else 1)
+                assert (np.diff(worst) <= 0).all()
+                first = few.take(few.cell == cell)
+                for name in ("image", "det_index", "gt_index"):
+                    assert np.array_equal(getattr(first, name), getattr(members, name)[:2])
+
+
+def test_all_cells_together_list_no_more_than_fits(monkeypatch):
+    batch, size = next(one for one in map(random_batch, SEEDS) if len(one[0].detections) > 60 and one[1] == 1)
+    settings = DetectionSettings(score_thr=0.0)
+    matrix = found_in(batch, size, settings=settings).rules["coco"].matrix
+    for most, expected in ((int(matrix.sum()) // 2, None), (0, np.count_nonzero(matrix))):
+        monkeypatch.setattr(examples, "MOST_MEMBERS", most)
+        listed = len(found_in(batch, size, settings=settings).examples.members.cell)
+        assert listed <= most if expected is None else listed == expected  # one of a cell is always listed
+
+
+def test_the_worst_images_equal_a_plain_loop():
+    for seed in SEEDS:
+        batch, size = random_batch(seed)
+        found = found_in(batch, size, worst_images=2)
+        table, worst, boxes = found.table, found.examples.images, found.examples.boxes
+        _, gt = rows_as_given(table, batch)
+        outcome, crowd = table.details.outcome, batch.ground_truths.crowd
+        missed, confidence, kinds = [], [], []
+        for image in range(batch.num_images):
+            mine = table.image == image
+            matched = set(gt[mine & (outcome == TP)].tolist())
+            lost = [at for at in np.flatnonzero((batch.ground_truths.image == image) & ~crowd) if at not in matched]
+            false = mine & (outcome != TP) & (outcome < IGNORED)
+            missed.append(len(lost))
+            confidence.append(max(table.score[false].tolist(), default=-1.0))
+            kinds.append((len(matched), np.count_nonzero(false), len(lost)))
+        images = range(batch.num_images)
+        by_missed = sorted(images, key=lambda image: (-missed[image], -confidence[image], image))
+        by_confidence = sorted(images, key=lambda image: (-confidence[image], -missed[image], image))
+        first = [image for image in by_missed if missed[image]][:2]
+        second = [image for image in by_confidence if confidence[image] >= 0][:2]
+        assert worst.image[worst.most_missed()][:2].tolist() == first
+        assert worst.image[worst.most_confident()][:2].tolist() == second
+        assert worst.image.tolist() == sorted({*first, *second})
+        assert worst.missed.tolist() == [missed[image] for image in worst.image]
+        assert np.nan_to_num(worst.confidence, nan=-1.0).tolist() == [confidence[image] for image in worst.image]
+        for image in images:
+            drawn = [np.count_nonzero((boxes.image == image) & (boxes.kind == kind)) for kind in range(len(BOX_KINDS))]
+            assert tuple(drawn) == (kinds[image] if image in worst.image else (0, 0, 0))
+
+
+def test_examples_of_shards_merge_to_those_of_all_images(monkeypatch):
+    monkeypatch.setattr(examples, "PER_CELL", 2)
+    for seed in range(100):
+        problem = make_problem(seed)
+        batch, size = problem.batch, problem.num_classes
+
+        def state_of(part, order, size=size, settings=problem.settings):
+            return DetectionState(size, settings, worst_images=1).update(part, order)
+
+        whole = state_of(batch, np.arange(batch.num_images)).examples()
+        order = np.random.default_rng(seed).permutation(batch.num_images)
+        merged = merge_all([state_of(batch.images(at, at + 1), [at]) for at in order]).examples()
+        for name, columns in whole._asdict().items():
+            for column, mine, theirs in zip(columns._fields, getattr(merged, name), columns):
+                assert mine.dtype == theirs.dtype and mine.tobytes() == theirs.tobytes(), (seed, name, column)

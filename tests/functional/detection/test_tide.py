@@ -1,0 +1,132 @@
+"""Error types and dAP beside the ``tidecv`` package."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tidecv
+from tidecv.errors.main_errors import (
+    BackgroundError,
+    BoxError,
+    ClassError,
+    DuplicateError,
+    FalseNegativeError,
+    FalsePositiveError,
+    MissedError,
+    OtherError,
+)
+
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES, errors_at_threshold, tide_errors
+from mm_metrics_plugin.settings import DetectionSettings
+from tests.functional.detection_problems import dense_batch, empty_batch, everywhere, random_batch
+
+THEIRS = dict(zip(ERROR_TYPES, (ClassError, BoxError, OtherError, DuplicateError, BackgroundError, MissedError)))
+
+
+def errors_of(batch, num_classes, *, absent="skip", **options):
+    table = match_images(batch, DetectionSettings(**options), num_classes=num_classes).table
+    return tide_errors(table, absent=absent)
+
+
+def tide(batch, max_dets=100, **options):
+    """The package's run on a batch."""
+    truth, found = tidecv.Data("truth", max_dets=max_dets), tidecv.Data("found", max_dets=max_dets)
+    for image in range(batch.num_images):
+        truth.add_image(image, str(image))
+    dets, gts = batch.detections, batch.ground_truths
+    columns = (gts.image, gts.labels, gts.crowd, gts.boxes.to_format("xywh"))
+    for image, label, crowd, box in zip(*(column.tolist() for column in columns)):
+        (truth.add_ignore_region if crowd else truth.add_ground_truth)(image, label, box=box)
+    columns = (dets.image, dets.labels, dets.scores, dets.boxes.to_format("xywh"))
+    for image, label, score, box in zip(*(column.tolist() for column in columns)):
+        found.add_detection(image, label, score, box=box)
+    return tidecv.TIDE(**options).evaluate(truth, found, mode=tidecv.TIDE.BOX)
+
+
+def check(ours, theirs):
+    assert ours.average_precision == pytest.approx(theirs.ap / 100, abs=1e-9)
+    counts, dap, special = theirs.count_errors(), theirs.fix_main_errors(), theirs.fix_special_errors()
+    for name, error in THEIRS.items():
+        assert ours.totals[name] == counts[error], name
+        assert ours.dap[name] == pytest.approx(dap[error] / 100, abs=1e-9), name
+    assert ours.dap_false_positives == pytest.approx(special[FalsePositiveError] / 100, abs=1e-9)
+    assert ours.dap_false_negatives == pytest.approx(special[FalseNegativeError] / 100, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_counts_and_dap_equal_tidecv(seed):
+    batch = everywhere(seed)
+    iou_thr, background = [(0.5, 0.1), (0.75, 0.1), (0.6, 0.3)][seed % 3]
+    theirs = tide(batch, pos_threshold=iou_thr, background_threshold=background)
+    ours = errors_of(batch, 3, iou_thr=iou_thr, background_iou_thr=background)
+    assert sum(ours.totals.values()) > 50
+    check(ours, theirs)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_ties_crowds_and_absent_classes_equal_tidecv(seed):
+    batch, num_classes = random_batch(seed, odd_boxes=False)
+    batch = DetectionBatch(
+        batch.detections.take(~batch.detections.boxes.is_empty()), batch.ground_truths, batch.num_images
+    )
+    ours = errors_of(batch, num_classes, absent="zero")
+    if len(batch.detections):
+        check(ours, tide(batch))
+    else:  # the package divides by the number of classes it has seen detections of
+        missed = int((~batch.ground_truths.crowd).sum())
+        assert ours.totals == {**dict.fromkeys(ERROR_TYPES, 0), "missed": missed}
+
+
+@pytest.mark.parametrize("max_dets", [None, 100])
+def test_hundreds_of_detections_per_image_equal_tidecv(max_dets):
+    """All detections count. tidecv has a limit per image, of all classes together, which is applied beforehand here."""
+    batch, num_classes = dense_batch(1, ties=False)
+    dets = batch.detections
+    assert np.bincount(dets.image).min() > 250
+    rank = np.empty(len(dets), dtype=int)
+    order = np.lexsort((-dets.scores, dets.image))
+    rank[order] = np.arange(len(order)) - np.searchsorted(dets.image, dets.image[order])
+    best = DetectionBatch(dets.take(rank < (max_dets or 10**6)), batch.ground_truths, batch.num_images)
+    ours = errors_of(best, num_classes)
+    check(ours, tide(batch, max_dets=max_dets or 10**6))
+    assert ours.detections == (len(dets) if max_dets is None else max_dets * batch.num_images)
+
+
+def test_dap_per_class_averages_to_dap():
+    ours = errors_of(everywhere(1), 3)
+    for name in ("classification", "localization", "duplicate", "background", "both"):
+        assert ours.dap[name] == pytest.approx(ours.dap_per_class[name].mean(), abs=1e-12)
+    assert ours.dap["localization"] > 0
+    assert all(len(count) == 3 for count in ours.counts.values())
+    assert set(ours.to_dict()["dap"]) == set(ERROR_TYPES)
+
+
+def test_every_false_positive_has_one_type():
+    batch = everywhere(2)
+    ours = errors_of(batch, 3)
+    wrong = sum(int(ours.counts[name].sum()) for name in ERROR_TYPES if name != "missed")
+    not_matched = sum(len(items) for items in tide(batch).false_negatives.values())
+    assert wrong == len(batch.detections) - (int((~batch.ground_truths.crowd).sum()) - not_matched)
+    assert sum(int(part.sum()) for part in ours.ignored.values()) > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_ties_and_crowds_tide_counts_the_false_positives_of_the_matrix(seed):
+    batch, num_classes = dense_batch(seed, ties=False, crowds=False)
+    found = match_images(batch, DetectionSettings(score_thr=-1), num_classes=num_classes)
+    matrix, errors = found.rules["coco"].matrix, tide_errors(found.table)
+    fp = matrix[:, :-1].sum(axis=0) - matrix.diagonal()[:-1]
+    np.testing.assert_array_equal(sum(errors.counts[name] for name in ERROR_TYPES if name != "missed"), fp)
+
+
+def test_no_detections_and_no_ground_truths():
+    nothing = errors_of(empty_batch(), 2)
+    assert np.isnan(nothing.average_precision) and sum(nothing.totals.values()) == 0
+    alone = DetectionBatch(Detections([0], [[0, 0, 5, 5]], [0.5], [1]), GroundTruths.empty(), 1)
+    assert errors_of(alone, 2).totals["background"] == 1
+    without_details = match_images(alone, DetectionSettings(), num_classes=2, table="scores").table
+    for function in (tide_errors, errors_at_threshold):
+        with pytest.raises(ValueError, match="details"):
+            function(without_details)
