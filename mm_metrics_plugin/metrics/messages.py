@@ -39,6 +39,7 @@ def warn(message: str, category: Type[MetricWarning] = MetricWarning, *, stackle
 
     Example:
         >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
         ...     warn("the mean is over 2 of 3 classes")
         >>> [str(warning.message) for warning in caught]
         ['the mean is over 2 of 3 classes']
