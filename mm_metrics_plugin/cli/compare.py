@@ -179,6 +179,7 @@ def _read(path: str, trust: bool, task: Optional[str]) -> Any:
     from pathlib import Path
 
     from mm_metrics_plugin.io.classification import classification_from_samples
+    from mm_metrics_plugin.io.reading import trim_memory
     from mm_metrics_plugin.io.results import read_results, results_from_images
     from mm_metrics_plugin.io.safe_pickle import read_pickle
 
@@ -188,7 +189,10 @@ def _read(path: str, trust: bool, task: Optional[str]) -> Any:
     content = read_pickle(place, trust=trust)
     size = place.stat().st_size
     if isinstance(content, list) and content and isinstance(content[0], dict) and "pred_score" in content[0]:
-        return classification_from_samples(content, place.name, most_bytes=size, task=task)
+        results = classification_from_samples(content, place.name, most_bytes=size, task=task)
+        del content
+        trim_memory()
+        return results
     return results_from_images(content, place.name, file_size=size)
 
 

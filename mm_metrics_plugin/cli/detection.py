@@ -128,12 +128,12 @@ def _make(arguments: argparse.Namespace, page: Optional[PageOptions], ranks: Ran
     """The report, on the process that prints it."""
     from mm_metrics_plugin.cli.parts import save_part
     from mm_metrics_plugin.cli.sources import make_part
-    from mm_metrics_plugin.io.reading import return_free_memory
+    from mm_metrics_plugin.io.reading import trim_memory
 
     gallery = arguments.gallery if page is not None or arguments.save_state is not None else None
     settings = detection_settings(arguments, matching=arguments.matching or DEFAULT_MATCHING)
     part = make_part(arguments, settings, ranks, steps, worst_images=gallery)
-    return_free_memory()  # that of the input, which is matched by now
+    trim_memory()  # that of the input, which is matched by now
     ranks.leave()
     if not ranks.is_first:
         return None

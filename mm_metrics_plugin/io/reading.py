@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Union
 
@@ -89,17 +91,16 @@ def release(content: Content, start: int, end: int) -> int:
     return end
 
 
-def return_free_memory() -> None:
-    """Gives memory that is free but scattered back to the system, where the C library is able to (glibc).
+def trim_memory() -> None:
+    """Give the memory of small objects that are gone back to the system, where the C library can (glibc).
 
-    A file of results becomes millions of small objects. After they are gone, their pages would stay with the process.
+    The scores of 50,000 samples are 50,000 objects; without this, their memory stays taken after they were stacked.
+
+    Examples:
+        >>> trim_memory()
     """
-    try:
-        import ctypes
-
+    with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
-    except (AttributeError, ImportError, OSError, TypeError):  # another C library
-        pass
 
 
 def sha256(path: PathLike) -> str:

@@ -93,8 +93,8 @@ def find_pairs(
     shapes, gt_shapes = detections.geometry, ground_truths.geometry
     edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
     for det, gt in _candidates(rows, first[rows], count[rows], edges):
-        float32 = shapes.mmdet_overlaps(gt_shapes, det, gt) if mmdet else None
-        overlap = shapes.overlaps(gt_shapes, det, gt, crowd[gt]) if coco else float32
+        float32: Any = shapes.mmdet_overlaps(gt_shapes, det, gt) if mmdet else None
+        overlap: Any = shapes.overlaps(gt_shapes, det, gt, crowd[gt]) if coco else float32
         kept = (overlap >= min_overlap) & (overlap > 0)
         if mmdet and coco:
             kept |= (float32 >= np.float32(min_overlap)) & (float32 > 0)
