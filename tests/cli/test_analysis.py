@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES
 from tests.cli import files
 from tests.cli.files import CLASSES, ROOT, pair
 from tests.functional.detection_problems import crowded_images, dense_batch
@@ -129,12 +130,12 @@ def test_kinds_of_error_count_every_wrong_detection(written):
     """Every detection is right, of one kind of error, or both ignored and of a kind."""
     _, _, report = written
     errors = report["errors"]
-    assert set(errors["totals"]) == {"class", "localisation", "both", "duplicate", "background", "missed"}
+    assert set(errors["totals"]) == set(ERROR_TYPES)
     wrong = sum(number for kind, number in errors["totals"].items() if kind != "missed")
     made = files.problem()
     assert 0 < wrong < len(made.scores)
     assert errors["average_precision"] == pytest.approx(report["average_precision"]["mAP_50"], abs=0.02)
-    assert all(gain >= 0 for gain in errors["gains"].values())
+    assert all(value >= 0 for value in errors["dap"].values())
 
 
 def test_own_sizes_and_matrix_only(written):
@@ -176,17 +177,17 @@ def test_thin_and_empty_data_end_well(tmp_path):
 
 def as_files(folder, batch, num_classes):
     """Annotations and results of a batch."""
-    found, there = batch.detections, batch.objects
+    dets, gts = batch.detections, batch.ground_truths
     made = files.problem(1)._replace(
         num_images=batch.num_images,
-        image=found.image,
-        boxes=found.boxes.astype(np.float32),
-        scores=found.scores.astype(np.float32),
-        labels=found.labels,
-        object_image=there.image,
-        object_boxes=there.boxes,
-        object_labels=there.labels,
-        object_crowd=there.crowd,
+        image=dets.image,
+        boxes=dets.boxes.array.astype(np.float32),
+        scores=dets.scores.astype(np.float32),
+        labels=dets.labels,
+        object_image=gts.image,
+        object_boxes=gts.boxes.array,
+        object_labels=gts.labels,
+        object_crowd=gts.crowd,
     )
     truth = files.write_json(folder / "truth.json", files.truth_of(made, CLASSES[:num_classes]))
     return truth, files.write_pickle(folder / "results.pkl", files.results_of(made))

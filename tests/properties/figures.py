@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mm_metrics_plugin.functional.boxes import nms, xywh_to_xyxy
-from mm_metrics_plugin.functional.cell_members import cell_members
 from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
+from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves, threshold_sweep
-from mm_metrics_plugin.functional.error_types import error_types
-from mm_metrics_plugin.functional.matching import PROTOCOLS, match
+from mm_metrics_plugin.functional.detection.tide import errors_at_threshold, tide_errors
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
-from mm_metrics_plugin.functional.worst_images import worst_images
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from tests.functional.detection.problems import match_table
 
 SCORE_THRESHOLD = 0.5
@@ -24,33 +22,31 @@ _AREA_EDGES = (150.0,)
 
 
 def counted(problem, *, score_threshold=SCORE_THRESHOLD):
-    """The matrix and the tally of every protocol at a score threshold."""
-    result = {}
-    for protocol in PROTOCOLS:
-        matches = match(
-            problem.batch.detections,
-            problem.batch.objects,
-            num_classes=problem.num_classes,
-            protocol=protocol,
-            score_threshold=score_threshold,
-        )
-        values = matches.to_dict()
-        result[f"matrix/{protocol}"] = matches.matrix
-        result[f"matrix/members {protocol}"] = cell_members(
-            problem.batch, num_classes=problem.num_classes, protocol=protocol, score_threshold=score_threshold
-        ).matrix
-        if protocol != "mmdet":  # which has no one object to a detection
-            result[f"all/missed {protocol}"] = np.array(worst_images(problem.batch, matches).missed.sum())
-        result[f"all/tally {protocol}"] = np.array([v for v in values.values() if isinstance(v, int)])
+    """What every matching rule counts at a score threshold, and the examples shown for it."""
+    settings = DetectionSettings(matching=MATCHING_RULES, score_thr=score_threshold)
+    size = problem.num_classes + 1
+    found = match_images(
+        problem.batch, settings, num_classes=problem.num_classes, worst_images=problem.batch.num_images
+    )
+    result = {"all/counts": np.array(found.counts)}
+    for rule, counts in found.rules.items():
+        cells = found.examples.members.of_rule(rule).cell
+        result[f"matrix/{rule}"] = counts.matrix
+        result[f"matrix/members {rule}"] = np.bincount(cells, minlength=size * size).reshape(size, size)
+        result[f"class/used {rule}"] = np.stack([counts.detections, counts.objects], axis=1)
+        result[f"class/background {rule}"] = counts.background_types.T
+        ignored = [counts.detections_ignored, counts.objects_ignored, counts.duplicates]
+        result[f"all/ignored {rule}"] = np.array(ignored)
+    for name, counts in errors_at_threshold(found.table).items():
+        result[f"class/{name} at threshold"] = counts
+    result["all/missed"] = np.array(found.examples.images.missed.sum())
+    result["all/drawn"] = np.bincount(found.examples.boxes.kind, minlength=3)
     return result
 
 
 def suppressed(problem):
     """How many detections of each class non-maximum suppression leaves."""
-    found = problem.batch.detections
-    boxes = xywh_to_xyxy(found.boxes) if found.box_format == "xywh" else found.boxes
-    left = nms(boxes, found.scores, found.image * problem.num_classes + found.labels, iou_threshold=0.5)
-    return np.bincount(found.labels[left], minlength=problem.num_classes)
+    return np.bincount(problem.batch.suppressed(0.5).detections.labels, minlength=problem.num_classes)
 
 
 def ranked(problem):
@@ -60,7 +56,7 @@ def ranked(problem):
     precise = average_precision(table)
     sizes = results_by_size(table, area_edges=_AREA_EDGES)
     curves = precision_recall_curves(table, num_points=3)
-    errors = error_types(batch, num_classes=classes)
+    errors = tide_errors(match_images(batch, DetectionSettings(), num_classes=classes).table)
     result = {
         "class/AP": np.moveaxis(precise.ap, 2, 0),
         "class/AP by size": sizes.average_precision.T,
@@ -68,15 +64,15 @@ def ranked(problem):
         "class/objects": precise.num_gts.T,
         "all/AP": np.array(list(precise.to_dict().values())),
         "class/curve AP": curves.average_precision,
-        "all/errors AP": np.array([errors.average_precision, *errors.gains.values()]),
-        "all/gains": np.array([errors.gain_false_positives, errors.gain_false_negatives]),
+        "all/errors AP": np.array([errors.average_precision, *errors.dap.values()]),
+        "all/dAP": np.array([errors.dap_false_positives, errors.dap_false_negatives]),
         "class/errors AP": errors.average_precision_per_class,
         "class/left by nms": suppressed(problem),
     }
     for kind, counts in errors.counts.items():
         result[f"class/{kind}"] = counts
         result[f"class/{kind} ignored"] = errors.ignored[kind]
-        result[f"class/{kind} gain"] = errors.gains_per_class[kind]
+        result[f"class/{kind} dAP"] = errors.dap_per_class[kind]
     if batch.num_images > 1:
         points = operating_points(table, folds=2)
         result["class/best"] = np.array([(one.tp, one.fp, one.fn) for one in points.per_class])

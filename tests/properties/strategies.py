@@ -11,7 +11,7 @@ import torch
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.testing import _cast, _map_tensors
 
 MOST_SAMPLES = 17  # on 8 ranks some then have three, others two
@@ -287,19 +287,19 @@ def scored_labels_of(roll, *, several=None):
 
 @dataclass(frozen=True)
 class DetectionProblem:
-    """Detections and objects of a few images, and how many classes there are."""
+    """Detections and ground truths of a few images, and how many classes there are."""
 
     batch: DetectionBatch
     num_classes: int
 
-    def with_rows(self, *, detections=None, objects=None):
+    def with_rows(self, *, detections=None, ground_truths=None):
         """The same with other rows."""
-        changed: Dict[str, Any] = {"detections": detections, "objects": objects}
+        changed: Dict[str, Any] = {"detections": detections, "ground_truths": ground_truths}
         return replace(self, batch=replace(self.batch, **{k: v for k, v in changed.items() if v is not None}))
 
 
 def detection_problem_of(roll, *, distinct=False, least_images=0):
-    """Boxes on a coarse grid, most detections near an object: ties, crowds, empty images, boxes without area.
+    """Boxes on a coarse grid, most detections near a ground truth: ties, crowds, empty images, boxes without area.
 
     Args:
         roll: What decides.
@@ -307,35 +307,31 @@ def detection_problem_of(roll, *, distinct=False, least_images=0):
         least_images: How many images there are at least.
     """
     num_images, num_classes = least_images + roll.below(4 - least_images), roll.below(3) + 1
-    there = roll.table(roll.below(7) if num_images else 0, 7)
-    found = roll.table(roll.below(11) if num_images else 0, 7)
-    crowds = roll.one_of([0, 4, 1])  # none, a quarter of the objects, all of them
+    gt_rows = roll.table(roll.below(7) if num_images else 0, 7)
+    rows = roll.table(roll.below(11) if num_images else 0, 7)
+    crowds = roll.one_of([0, 4, 1])  # none, a quarter of the ground truths, all of them
     coordinates = roll.one_of([np.float32, np.float64])
-    objects = Objects(
-        there[:, 0] % max(num_images, 1),
-        _boxes(there).astype(coordinates),
-        there[:, 5] % num_classes,
-        crowd=there[:, 6] % crowds == 0 if crowds else None,
+    gts = GroundTruths(
+        gt_rows[:, 0] % max(num_images, 1),
+        _boxes(gt_rows).astype(coordinates),
+        gt_rows[:, 5] % num_classes,
+        crowd=gt_rows[:, 6] % crowds == 0 if crowds else None,
     )
-    image, labels, boxes = (
-        found[:, 0] % max(num_images, 1),
-        found[:, 5] % num_classes,
-        _boxes(found).astype(coordinates),
-    )
-    if len(objects):
-        # Three of four are an object with its right and lower edges moved, and three of four of these of its class.
-        target = found[:, 1] % len(objects)
-        near = found[:, 0] % 4 > 0
-        image = np.where(near, objects.image[target], image)
-        labels = np.where(near & (found[:, 5] % 4 > 0), objects.labels[target], labels)
-        edges = objects.boxes[target] + np.pad(found[:, 3:5] % 5 - 2, ((0, 0), (2, 0)))
+    image, labels, boxes = rows[:, 0] % max(num_images, 1), rows[:, 5] % num_classes, _boxes(rows).astype(coordinates)
+    if len(gts):
+        # Three of four are a ground truth with its right and lower edges moved, three of four of these of its class.
+        target = rows[:, 1] % len(gts)
+        near = rows[:, 0] % 4 > 0
+        image = np.where(near, gts.image[target], image)
+        labels = np.where(near & (rows[:, 5] % 4 > 0), gts.labels[target], labels)
+        edges = gts.boxes.array[target] + np.pad(rows[:, 3:5] % 5 - 2, ((0, 0), (2, 0)))
         boxes = np.where(near[:, None], edges, boxes).astype(coordinates)
-    scores = (found[:, 6] % 8 + 1) / 8
+    scores = (rows[:, 6] % 8 + 1) / 8
     if distinct:
-        scores = (np.argsort(np.argsort(found[:, 6], kind="stable"), kind="stable") + 1) / 16
+        scores = (np.argsort(np.argsort(rows[:, 6], kind="stable"), kind="stable") + 1) / 16
     precision = roll.one_of([np.float16, np.float32, np.float64])
     detections = Detections(image, boxes, scores.astype(precision), labels)
-    return DetectionProblem(DetectionBatch(detections, objects, num_images), num_classes)
+    return DetectionProblem(DetectionBatch(detections, gts, num_images), num_classes)
 
 
 def _boxes(rows):

@@ -21,6 +21,7 @@ from mm_metrics_plugin.io.joining import Joined
 from mm_metrics_plugin.io.tally import Tally
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.report.tables import curve_rows
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.confusion import ConfusionState
 from mm_metrics_plugin.states.counts import BinaryCountState
 from tests.functional.detection.problems import match_table
@@ -39,12 +40,10 @@ def detection_report(problem, threshold):
         image_ids=tuple(range(batch.num_images)),
         image_names=("",) * batch.num_images,
         detections=Tally(len(batch.detections), len(batch.detections)),
-        objects=Tally(len(batch.objects), len(batch.objects)),
+        objects=Tally(len(batch.ground_truths), len(batch.ground_truths)),
         missing_images=0,
     )
-    settings = dict(score_thr=threshold, tp_iou_thr=0.5, nms_iou_thr=None, matching=["coco", "mmdet", "agnostic"])
-    settings.update(matrix_only=False, size_edges=None, operating_point=None, ci=None, resamples=1, seed=0)
-    settings.update(max_dets=100)
+    settings = DetectionSettings(score_thr=threshold, matching=MATCHING_RULES)
     truth = {"file": "", "sha256": "", "images": batch.num_images, "objects": joined.objects.to_dict()}
     report = make_report(part_of(joined, settings, results=[], truth=truth, truth_inside=False, versions={}))
     return report, json.loads(to_json(report.to_dict()))
@@ -61,12 +60,12 @@ def samples_of_images(problem):
     samples = []
     for index in range(problem.batch.num_images):
         image = problem.batch.images(index, index + 1)
-        found, there, crowds = image.detections, *(image.objects.take(image.objects.crowd == flag) for flag in (0, 1))
-        rows = {"gt_instances": there, "ignored_instances": crowds}
+        dets, gts = image.detections, image.ground_truths
+        rows = {"gt_instances": gts.take(~gts.crowd), "ignored_instances": gts.take(gts.crowd)}
         samples.append(
             dict(
-                pred_instances=dict(bboxes=found.boxes, scores=torch.tensor(found.scores), labels=found.labels),
-                **{name: dict(bboxes=part.boxes, labels=part.labels) for name, part in rows.items()},
+                pred_instances=dict(bboxes=dets.boxes.array, scores=torch.tensor(dets.scores), labels=dets.labels),
+                **{name: dict(bboxes=part.boxes.array, labels=part.labels) for name, part in rows.items()},
             )
         )
     return samples
@@ -78,7 +77,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
     report, written = detection_report(problem, threshold)
     samples, names = samples_of_images(problem), written["classes"]
     matches = match_table(problem.batch, problem.num_classes)
-    for protocol in ("coco", "mmdet", "agnostic"):
+    for protocol in MATCHING_RULES:
         said = written["protocols"][protocol]
         table = table_of(said)
         # The table against the matrix it stands beside, both as they are in the file.

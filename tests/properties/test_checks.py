@@ -13,7 +13,9 @@ from mmengine.dist import get_dist_info
 
 from mm_metrics_plugin import SingleLabelAUC, SingleLabelPRF, StreamingMetric
 from mm_metrics_plugin.functional.auc import histogram_auc, score_auc
-from mm_metrics_plugin.functional.matching import match
+from mm_metrics_plugin.functional.detection.confusion_rules import TP
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import CONCAT, SUM, State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.scores import ScoreHistogramState
@@ -345,10 +347,13 @@ def test_functions_that_change_their_arrays_are_found():
 
 def in_order_of_rows(problem):
     """True positives of a matching that takes detections as they stand, whatever their scores."""
-    found = problem.batch.detections
-    scores = 1 - np.arange(len(found)) / 100
-    matches = match(replace(found, scores=scores), problem.batch.objects, num_classes=problem.num_classes)
-    return {"class/right": np.bincount(found.labels, weights=found.scores * matches.tp, minlength=problem.num_classes)}
+    dets = problem.batch.detections
+    scores = 1 - np.arange(len(dets)) / 100
+    in_order = replace(problem.batch, detections=replace(dets, scores=scores, precision=None))
+    table = match_images(in_order, DetectionSettings(), num_classes=problem.num_classes).table
+    score = dets.scores[np.round((1 - table.score) * 100).astype(int)]
+    weights = score * (table.details.outcome == TP)
+    return {"class/right": np.bincount(table.label, weights=weights, minlength=problem.num_classes)}
 
 
 def test_matching_in_the_order_of_rows_is_found():

@@ -6,16 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
-from mm_metrics_plugin.functional.boxes import box_iou, xyxy_to_xywh
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-from mm_metrics_plugin.functional.error_types import ERROR_TYPES, error_types
-from mm_metrics_plugin.functional.matching import PROTOCOLS, match
-from mm_metrics_plugin.states.scored_matches import ScoredMatchState
 
+from mm_metrics_plugin.functional.detection.confusion_rules import BELOW_THRESHOLD, IGNORED, TP
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES, tide_errors
 from mm_metrics_plugin.functional.disagreements import disagreements
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
+from mm_metrics_plugin.states.detection import DetectionState
 from tests.functional.detection.problems import match_table
 from tests.properties.checks import (
     check_confusion,
@@ -40,13 +42,13 @@ def moved(roll, problem, *, any_order):
     places = np.arange(batch.num_images)
     if any_order:
         places = roll.order(batch.num_images)
-    for kind in ("detections", "objects"):
+    for kind in ("detections", "ground_truths"):
         given_rows = getattr(batch, kind)
-        within = any_order and kind == "detections"  # of objects that overlap alike, the later one is taken
+        within = any_order and kind == "detections"  # of ground truths that overlap alike, the later one is matched
         part = given_rows.take(order_of(roll, given_rows, within_images=within))
         part = replace(part, labels=names[part.labels], image=places[part.image])
         if roll.below(2):
-            part = replace(part, boxes=xyxy_to_xywh(part.boxes), box_format="xywh")
+            part = replace(part, geometry=Boxes(part.boxes.to_format("xywh"), "xywh"))
         rows[kind] = part
     return problem.with_rows(**rows), names
 
@@ -95,18 +97,17 @@ def test_counts_of_parts_add_up(roll):
         for name, value in counted(DetectionProblem(part, problem.num_classes)).items():
             totals[name] = totals.get(name, 0) + value
         keys = np.arange(first, first + part.num_images)
-        states.append(ScoredMatchState(problem.num_classes).update(part, keys))
+        states.append(DetectionState(problem.num_classes, DetectionSettings(), table="scores").update(part, keys))
         first += part.num_images
     check_same_figures(totals, counted(problem), "parts added up")
     merged = merge_all([states[place] for place in roll.order(len(states))])
-    whole = match_scores(batch, num_classes=problem.num_classes)
-    found = merged.matches()
-    check_same_figures(
-        {name: np.asarray(value) for name, value in vars(found.records).items()},
-        {name: np.asarray(value) for name, value in vars(whole.records).items()},
-        "matches merged",
-    )
-    assert found.num_images == whole.num_images
+    if batch.num_images:
+        columns = [
+            {name: value for name, value in vars(table).items() if isinstance(value, np.ndarray)}
+            for table in (merged.table(), match_table(batch, problem.num_classes))
+        ]
+        check_same_figures(*columns, "matches merged")
+        assert merged.table().num_images == batch.num_images
 
 
 @given(rolls)
@@ -138,77 +139,92 @@ def test_a_comparison_turns_round_with_its_runs(roll):
 def test_arrays_are_left_as_they_are(roll):
     problem = detection_problem_of(roll)
     batch = problem.batch
-    found, there = batch.detections, batch.objects
+    dets, gts = batch.detections, batch.ground_truths
 
-    def everything(image, boxes, scores, labels, object_image, object_boxes, object_labels, crowd):
+    def everything(image, boxes, scores, labels, gt_image, gt_boxes, gt_labels, crowd):
         detections = Detections(image, boxes, scores, labels)
-        objects = Objects(object_image, object_boxes, object_labels, crowd=crowd)
-        figures(DetectionProblem(DetectionBatch(detections, objects, batch.num_images), problem.num_classes))
-        box_iou(object_boxes, object_boxes[::-1])
+        ground_truths = GroundTruths(gt_image, gt_boxes, gt_labels, crowd=crowd)
+        figures(DetectionProblem(DetectionBatch(detections, ground_truths, batch.num_images), problem.num_classes))
+        box_iou(gt_boxes, gt_boxes[::-1])
 
-    arrays = (found.image, found.boxes, found.scores, found.labels)
-    check_inputs_kept(everything, (*arrays, there.image, there.boxes, there.labels, there.crowd))
+    arrays = (dets.image, dets.boxes.array, dets.scores, dets.labels)
+    check_inputs_kept(everything, (*arrays, gts.image, gts.boxes.array, gts.labels, gts.crowd))
 
 
 @given(rolls)
 def test_everything_is_counted_once(roll):
     problem = detection_problem_of(roll)
-    detections, objects = problem.batch.detections, problem.batch.objects
-    for protocol in ("coco", "agnostic"):
-        matches = match(detections, objects, num_classes=problem.num_classes, protocol=protocol)
-        labels = [objects.labels[~objects.crowd], detections.labels[matches.used], detections.labels[matches.tp]]
-        there, found, right = (np.bincount(part, minlength=problem.num_classes) for part in labels)
-        check_confusion(matches.matrix, objects=there, detections=found, tp=right)
-        dropped = matches.detections_below_threshold + matches.detections_ignored
-        assert matches.detections + dropped == len(detections)
-        assert matches.objects + matches.objects_ignored == len(objects)
-        taken = matches.matched_object[matches.used & (matches.matched_object >= 0)]
-        assert len(np.unique(taken)) == len(taken)  # no object twice
+    dets, gts = problem.batch.detections, problem.batch.ground_truths
+    settings = DetectionSettings(matching=("coco", "agnostic"))
+    found = match_images(problem.batch, settings, num_classes=problem.num_classes)
+    outcome = found.table.details.outcome
+    for rule, counts in found.rules.items():
+        tp = counts.matrix.diagonal()[:-1]
+        if rule == "coco":
+            tp = np.bincount(found.table.label[outcome == TP], minlength=problem.num_classes)
+            used = np.bincount(found.table.label[outcome < IGNORED], minlength=problem.num_classes)
+            np.testing.assert_array_equal(counts.detections, used)
+            assert found.counts.detections_below_threshold == np.count_nonzero(outcome == BELOW_THRESHOLD)
+        objects = np.bincount(gts.labels[~gts.crowd], minlength=problem.num_classes)
+        check_confusion(counts.matrix, objects=objects, detections=counts.detections, tp=tp)
+        dropped = found.counts.detections_below_threshold + counts.detections_ignored
+        assert counts.detections.sum() + dropped == len(dets)
+        assert counts.objects.sum() + counts.objects_ignored == len(gts)
+        members = found_pairs(problem, rule)
+        assert len(set(members)) == len(members)  # no ground truth twice
+
+
+def found_pairs(problem, rule):
+    """Image and position of the matched ground truths."""
+    found = match_images(
+        problem.batch, DetectionSettings(matching=(rule,)), num_classes=problem.num_classes, worst_images=0
+    )
+    members = found.examples.members
+    matched = members.take(np.flatnonzero((members.det_index >= 0) & (members.background_type < 0)))
+    return list(zip(matched.image.tolist(), matched.gt_index.tolist()))
 
 
 @given(rolls)
-def test_every_error_has_one_kind(roll):
+def test_every_error_has_one_type(roll):
     problem = detection_problem_of(roll)
-    errors = error_types(problem.batch, num_classes=problem.num_classes)
-    regular = np.bincount(problem.batch.objects.labels[~problem.batch.objects.crowd], minlength=problem.num_classes)
-    found = np.bincount(problem.batch.detections.labels, minlength=problem.num_classes)
+    gts, size = problem.batch.ground_truths, problem.num_classes
+    errors = tide_errors(match_images(problem.batch, DetectionSettings(), num_classes=size).table)
+    objects = np.bincount(gts.labels[~gts.crowd], minlength=size)
     wrong = sum(errors.counts[name] for name in ERROR_TYPES if name != "missed")
-    right = found - wrong
-    assert (right >= 0).all() and (right <= regular).all()
-    assert (errors.counts["missed"] <= regular - right).all()
+    tp = np.bincount(problem.batch.detections.labels, minlength=size) - wrong
+    assert (tp >= 0).all() and (tp <= objects).all()
+    assert (errors.counts["missed"] <= objects - tp).all()
     for name in ERROR_TYPES:
         assert (errors.ignored[name] <= errors.counts[name]).all()
-        assert not errors.gains[name] < 0
+        assert not errors.dap[name] < 0
 
 
 def perfect(problem):
-    """One detection on every object that is no crowd and has an area, and no other objects."""
-    objects = problem.batch.objects
-    sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
-    objects = objects.take(~objects.crowd & (sides > 0).all(axis=1))
-    scores = 0.5 + np.arange(len(objects)) / 32
-    detections = Detections(objects.image, objects.boxes, scores, objects.labels)
-    return problem.with_rows(detections=detections, objects=objects)
+    """One detection on every ground truth that is no crowd and has an area, and no other ground truths."""
+    gts = problem.batch.ground_truths
+    gts = gts.take(~gts.crowd & ~gts.boxes.is_empty())
+    scores = 0.5 + np.arange(len(gts)) / 32
+    return problem.with_rows(detections=Detections(gts.image, gts.boxes, scores, gts.labels), ground_truths=gts)
 
 
 @given(rolls)
 def test_perfect_is_one_and_beside_is_nothing(roll):
     problem = perfect(detection_problem_of(roll))
-    present = np.unique(problem.batch.objects.labels)
+    present = np.unique(problem.batch.ground_truths.labels)
     detections = problem.batch.detections
-    places = np.column_stack([detections.image, detections.boxes])
+    places = np.column_stack([detections.image, detections.boxes.array])
     apart = len(np.unique(places, axis=0)) == len(places)
-    beside = problem.with_rows(detections=replace(detections, boxes=detections.boxes + 1000))
+    beside = problem.with_rows(detections=replace(detections, geometry=Boxes(detections.boxes.array + 1000)))
     for given_problem, value in ((problem, 1.0), (beside, 0.0)):
         found = ranked(given_problem)
-        levels = found["class/precision"][:, 0]  # of all areas
+        levels = found["class/AP"][:, 0]  # of all areas
         np.testing.assert_allclose(levels[present], value, rtol=0, atol=1e-12)
         assert np.isnan(np.delete(levels, present, axis=0)).all()
         np.testing.assert_allclose(found["class/errors AP"][present], value, rtol=0, atol=1e-12)
         wrong = sum(found[f"class/{name}"].sum() for name in ERROR_TYPES)
         assert wrong == (0 if value else 2 * len(detections))
         matrices = counted(given_problem)
-        for protocol in PROTOCOLS:
+        for protocol in MATCHING_RULES:
             matrix = matrices[f"matrix/{protocol}"]
             if value == 0:
                 assert matrix.trace() == 0
@@ -226,8 +242,8 @@ def test_equal_scores_are_settled_by_the_order_of_images_and_rows(roll):
     order = np.lexsort((np.arange(len(detections)), detections.image, -detections.scores))
     distinct = np.empty(len(order))
     distinct[order] = np.arange(len(order), 0, -1) * step
-    told_apart = problem.with_rows(detections=replace(detections, scores=distinct))
+    told_apart = problem.with_rows(detections=replace(detections, scores=distinct, precision=None))
     left, right = ranked(problem), ranked(told_apart)
     # A threshold cannot part equal scores: what is best may differ, and so may where mended errors come among equals.
-    settled = ("class/precision", "class/recall", "class/curve AP", *(f"class/{name}" for name in ERROR_TYPES))
+    settled = ("class/AP", "class/recall", "class/curve AP", *(f"class/{name}" for name in ERROR_TYPES))
     check_same_figures({n: right[n] for n in settled}, {n: left[n] for n in settled}, "told apart", tolerance=0)

@@ -1,4 +1,4 @@
-"""The match table against plain loops, against pycocotools' rule in another form, and against the other functions."""
+"""The match table against plain loops, apart, merged, and how much of it is kept."""
 
 from __future__ import annotations
 
@@ -6,26 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mm_metrics_plugin.functional.cell_members import cell_members
-from mm_metrics_plugin.functional.coco_ap import APSettings, match_for_ap
-from mm_metrics_plugin.functional.coco_ap import average_precision as old_average_precision
-from mm_metrics_plugin.functional.error_types import error_types
-from mm_metrics_plugin.functional.false_positives import count_background_types, count_errors
-from mm_metrics_plugin.functional.matching import match
-from mm_metrics_plugin.functional.worst_images import worst_images
 
-from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
+from mm_metrics_plugin.functional.detection import _assignment
+from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.confusion_rules import MISSED, TP
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.functional.detection.tide import errors_at_threshold, tide_errors
 from mm_metrics_plugin.settings import DetectionSettings
+from mm_metrics_plugin.states.base import merge_all
+from mm_metrics_plugin.states.detection import DetectionState
 from tests.functional.detection.problems import make_problem
 from tests.functional.detection.reference import match_across_classes, match_coco_setting
+from tests.functional.detection_problems import dense_batch
 
 SEEDS = range(300)
-OLD_NAMES = {"classification": "class", "localization": "localisation"}
 
 
 def by_image(batch):
@@ -65,108 +59,6 @@ def test_the_table_equals_plain_loops():
                     assert table.details.gt_index[place[at]] == gt, seed
 
 
-@pytest.mark.parametrize("table", ["none", "ap", "full"])
-def test_matrices_and_background_types_equal_those_of_match(table):
-    for seed in SEEDS:
-        problem = make_problem(seed)
-        settings, old = problem.settings, problem.old
-        found = match_images(problem.batch, settings, num_classes=problem.num_classes, table=table)
-        for rule, counts in found.rules.items():
-            expected = match(
-                old.detections,
-                old.objects,
-                num_classes=problem.num_classes,
-                protocol=rule,
-                iou_threshold=settings.iou_thr,
-                score_threshold=settings.score_thr,
-            )
-            assert (counts.matrix == expected.matrix).all(), (seed, rule)
-            types = count_background_types(old.detections, old.objects, expected)
-            assert (counts.background_types == types).all(), (seed, rule)
-            assert counts.detections == expected.detections and counts.objects == expected.objects
-            assert counts.detections_ignored == expected.detections_ignored
-            assert counts.duplicates == (expected.duplicates or 0)
-
-
-def test_average_precision_equals_the_other_kernel():
-    for seed in SEEDS:
-        problem = make_problem(seed)
-        table = match_images(problem.batch, problem.settings, num_classes=problem.num_classes, table="ap").table
-        grid = table.grid
-        ranges = {one.name: (one.low, one.high) for one in grid.area_ranges}
-        settings = APSettings(
-            problem.num_classes, iou_thresholds=grid.iou_thrs, area_ranges=ranges, max_detections=(1, 3)
-        )
-        records = match_for_ap(problem.old.detections, problem.old.objects, settings)
-        expected = old_average_precision(records, settings)
-        for index, area in enumerate(ranges):
-            curves = RangeCurves(table, area, 3)
-            value = curves.average_precision()[..., 0]
-            np.testing.assert_allclose(value, expected.precision[index].mean(axis=-1), atol=1e-12, err_msg=str(seed))
-            ones = np.ones((problem.batch.num_images, 2))
-            np.testing.assert_allclose(curves.average_precision(ones)[..., 1], value, atol=1e-12, err_msg=str(seed))
-            for at, most in enumerate((1, 3)):
-                np.testing.assert_allclose(curves.recall(most), expected.recall[index, at], atol=1e-12)
-
-
-def test_weights_count_images_several_times():
-    for seed in range(100):
-        problem = make_problem(seed)
-        random = np.random.default_rng(seed)
-        weights = random.integers(0, 3, problem.batch.num_images)
-        detections = problem.batch.detections  # without ties: tied detections of an image would not stay together
-        detections = replace(detections, scores=random.permutation(len(detections)) / 16)
-        original = replace(problem.batch, detections=detections)
-        repeated = [original.images(at, at + 1) for at in np.repeat(np.arange(len(weights)), weights)]
-        if not repeated:
-            continue
-        values = []
-        for batch in (original, DetectionBatch.concatenate(repeated)):
-            table = match_images(batch, problem.settings, num_classes=problem.num_classes, table="ap").table
-            curves = RangeCurves(table, "all", 100)
-            values.append(curves.average_precision(weights[:, None] if batch is original else None))
-        np.testing.assert_allclose(*values, atol=1e-12, err_msg=str(seed))
-
-
-@pytest.mark.parametrize("absent", ["skip", "zero"])
-def test_tide_equals_error_types(absent):
-    for seed in SEEDS:
-        problem = make_problem(seed)
-        table = match_images(problem.batch, problem.settings, num_classes=problem.num_classes).table
-        found = tide_errors(table, absent=absent)
-        options = {"num_classes": problem.num_classes, "iou_threshold": problem.settings.iou_thr}
-        expected = error_types(problem.old, absent=absent, **options)
-        for name, counts in found.counts.items():
-            old = OLD_NAMES.get(name, name)
-            assert (counts == expected.counts[old]).all(), (seed, name)
-            assert (found.ignored[name] == expected.ignored[old]).all(), (seed, name)
-            np.testing.assert_allclose(found.dap[name], expected.gains[old], atol=1e-12, err_msg=str((seed, name)))
-            np.testing.assert_allclose(found.dap_per_class[name], expected.gains_per_class[old], atol=1e-12)
-        np.testing.assert_allclose(
-            [found.average_precision, found.dap_false_positives, found.dap_false_negatives],
-            [expected.average_precision, expected.gain_false_positives, expected.gain_false_negatives],
-            atol=1e-12,
-        )
-
-
-def test_images_can_be_matched_apart():
-    for seed in range(100):
-        problem = make_problem(seed)
-        whole = match_images(problem.batch, problem.settings, num_classes=problem.num_classes)
-        parts = [
-            match_images(problem.batch.images(at, at + 1), problem.settings, num_classes=problem.num_classes)
-            for at in range(problem.batch.num_images)
-        ]
-        for name in ("label", "score", "matched", "ignored", "gt_label", "gt_counts"):
-            joined = np.concatenate([getattr(part.table, name) for part in parts])
-            assert (joined == getattr(whole.table, name)).all(), (seed, name)
-        for name in vars(whole.table.details):
-            joined = np.concatenate([getattr(part.table.details, name) for part in parts])
-            assert (joined == getattr(whole.table.details, name)).all(), (seed, name)
-        for rule, counts in whole.rules.items():
-            assert (sum(part.rules[rule].matrix for part in parts) == counts.matrix).all()
-
-
 def test_details_agree_with_the_matrix():
     for seed in SEEDS:
         problem = make_problem(seed)
@@ -177,37 +69,86 @@ def test_details_agree_with_the_matrix():
         assert np.count_nonzero(details.gt_outcome == TP) == matrix[:-1, :-1].trace()
 
 
-def test_every_overlap_is_computed_once(monkeypatch):
-    calls = []
-    overlaps = Boxes.overlaps
+def state_of(batch, num_classes, settings, order, **kept):
+    return DetectionState(num_classes, settings, **kept).update(batch, order)
 
-    def counted(self, gts, rows, gt_rows, crowd):
-        calls.extend(zip(rows.tolist(), gt_rows.tolist()))
-        return overlaps(self, gts, rows, gt_rows, crowd)
 
-    monkeypatch.setattr(Boxes, "overlaps", counted)
-    for seed in range(50):
+def columns_of(table):
+    """The arrays of a table, those of the details included."""
+    found = {**vars(table), **(vars(table.details) if table.details else {})}
+    return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+
+
+@pytest.mark.parametrize("kind", ["ap", "scores", "full"])
+def test_shards_in_any_order_merge_bit_for_bit(kind):
+    for seed in range(100):
+        problem, random = make_problem(seed), np.random.default_rng(seed)
+        batch, size, settings = problem.batch, problem.num_classes, problem.settings
+        whole = match_images(batch, settings, num_classes=size, table=kind)
+        keys = np.sort(random.permutation(100)[: batch.num_images])
+        parts = [
+            state_of(batch.images(at, at + 1), size, settings, [[keys[at], at]], table=kind)
+            for at in random.permutation(batch.num_images)
+        ]
+        merged = merge_all(parts)
+        merged = merged.with_arrays(merged.arrays())  # as on another rank, or in a file
+        expected = columns_of(whole.table)
+        assert columns_of(merged.table()).keys() == expected.keys()
+        for name, column in columns_of(merged.table()).items():
+            assert column.dtype == expected[name].dtype and column.tobytes() == expected[name].tobytes(), (seed, name)
+        for rule, counts in whole.rules.items():
+            np.testing.assert_array_equal(merged.rule(rule).matrix, counts.matrix)
+            np.testing.assert_array_equal(merged.rule(rule).false_positives, counts.background_types)
+        found, given = (average_precision(table) for table in (merged.table(), whole.table))
+        assert found.ap.tobytes() == given.ap.tobytes() and found.recall.tobytes() == given.recall.tobytes()
+
+
+def test_blocks_of_images_give_what_one_block_gives(monkeypatch):
+    batch, size = dense_batch(0, num_images=6)
+    whole = state_of(batch, size, DetectionSettings(), np.arange(6))
+    monkeypatch.setattr("mm_metrics_plugin.states.detection._DETECTIONS_AT_ONCE", 1000)
+    assert len(list(batch.blocks(1000))) > 2
+    blocks = state_of(batch, size, DetectionSettings(), np.arange(6))
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(blocks.arrays()[name], array, err_msg=name)
+
+
+def test_rows_of_images_may_be_mixed():
+    """Detections and ground truths of an image need not stand together; only their order in the image counts."""
+    for seed in range(100):
         problem = make_problem(seed)
-        calls.clear()
-        table = match_images(problem.batch, problem.settings, num_classes=problem.num_classes).table
-        tide_errors(table)
-        RangeCurves(table, "all", 100).average_precision()
-        assert len(set(calls)) == len(calls)
+        random, sides = np.random.default_rng(seed), (problem.batch.detections, problem.batch.ground_truths)
+        moved = []
+        for side in sides:
+            place = random.permutation(len(side))
+            for image in range(problem.batch.num_images):
+                mine = np.flatnonzero(side.image[place] == image)
+                place[mine] = np.sort(place[mine])
+            moved.append(side.take(place))
+        tables = [
+            match_images(DetectionBatch(*rows, problem.batch.num_images), problem.settings, num_classes=3).table
+            for rows in (sides, moved)
+        ]
+        for name, column in columns_of(tables[0]).items():
+            np.testing.assert_array_equal(columns_of(tables[1])[name], column, err_msg=f"{seed} {name}")
 
 
-def test_bytes_per_detection():
-    problem = make_problem(2)
-    table = match_images(problem.batch, DetectionSettings(), num_classes=problem.num_classes).table
-    size = {name: getattr(table, name).itemsize for name in ("image", "label", "matched", "ignored")}
-    score = 4  # float32, as detectors give it
-    details = ("det_index", "gt_index", "overlap", "outcome", "error_type", "error_gt")
-    assert sum(size.values()) + score <= 32
-    assert sum(size.values()) + score + sum(getattr(table.details, name).itemsize for name in details) <= 50
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("kind", "most"), [("full", 50), ("scores", 35), ("ap", 32), ("none", 0)])
+def test_bytes_per_detection(kind, most, dtype):
+    batch, size = dense_batch(0)
+    scores = batch.detections.scores.astype(dtype)
+    batch = replace(batch, detections=replace(batch.detections, scores=scores, precision=None))
+    state = state_of(batch, size, DetectionSettings(), np.arange(batch.num_images), table=kind)
+    arrays = {name: array for name, array in state.arrays().items() if array is not None}
+    rows = [array for array in arrays.values() if len(array) == len(batch.detections)]
+    assert sum(array.nbytes for array in rows) <= most * len(batch.detections)
+    assert len(rows) > 4 or kind == "none"
+    others = sum(array.nbytes for array in arrays.values()) - sum(array.nbytes for array in rows)
+    assert others < 40 * len(batch.ground_truths) + 1000  # nothing else grows with the detections
 
 
 def test_a_crowd_of_many_detections_takes_few_rounds(monkeypatch):
-    from mm_metrics_plugin.functional.detection import _assignment
-
     rounds = []
     flatnonzero = np.flatnonzero
     monkeypatch.setattr(_assignment.np, "flatnonzero", lambda values: (rounds.append(1), flatnonzero(values))[1])
@@ -218,46 +159,14 @@ def test_a_crowd_of_many_detections_takes_few_rounds(monkeypatch):
     assert len(rounds) < 10
 
 
-def test_errors_at_the_threshold_equal_count_errors():
-    for seed in SEEDS:
-        problem = make_problem(seed)
-        settings, old = problem.settings, problem.old
-        table = match_images(problem.batch, settings, num_classes=problem.num_classes).table
-        thresholds = {"iou_threshold": settings.iou_thr, "score_threshold": settings.score_thr}
-        matches = match(old.detections, old.objects, num_classes=problem.num_classes, **thresholds)
-        expected = count_errors(old, matches)
-        for name, counts in errors_at_threshold(table).items():
-            assert (counts == expected[OLD_NAMES.get(name, name)]).all(), (seed, name)
-
-
-def test_examples_equal_cell_members_and_worst_images():
-    for seed in SEEDS:
-        problem = make_problem(seed)
-        settings, old, size = problem.settings, problem.old, problem.num_classes
-        found = match_images(problem.batch, settings, num_classes=size, worst_images=2).examples
-        thresholds = {"iou_threshold": settings.iou_thr, "score_threshold": settings.score_thr}
-        for rule in settings.matching:
-            expected = cell_members(old, num_classes=size, protocol=rule, **thresholds)
-            members = found.members.of_rule(rule)
-            assert (members.cell == expected.cell).all(), (seed, rule)
-            for rows, index, given in (
-                (expected.detection, members.det_index, old.detections),
-                (expected.best_object, members.gt_index, old.objects),
-            ):
-                position = [int((given.image[:row] == given.image[row]).sum()) if row >= 0 else -1 for row in rows]
-                assert (index == position).all(), (seed, rule)
-            assert np.allclose(members.overlap, expected.best_overlap, atol=1e-6, equal_nan=True), (seed, rule)
-            assert (members.background_type == expected.background_type).all()
-        matches = match(old.detections, old.objects, num_classes=size, **thresholds)
-        worst = worst_images(old, matches)
-        images = found.images
-        assert images.image[images.most_missed()][:2].tolist() == worst.most_missed[:2].tolist(), seed
-        assert images.image[images.most_confident()][:2].tolist() == worst.most_confident[:2].tolist(), seed
-        for kind, mask, rows in (
-            (0, worst.right, old.detections),
-            (1, worst.wrong, old.detections),
-            (2, worst.lost, old.objects),
-        ):
-            listed = found.boxes.box[found.boxes.kind == kind]
-            chosen = rows.boxes[mask & np.isin(rows.image, images.image)]
-            assert sorted(map(tuple, listed[:, :2].tolist())) == sorted(map(tuple, chosen[:, :2].tolist())), seed
+def test_every_setting_is_assigned_by_itself():
+    """Detection 0 may have ground truth 0 under setting 1 only; detection 1 gets it under 2 and 4, else the crowd."""
+    found = _assignment.assign(
+        np.array([0, 1, 1]),
+        np.array([0, 0, 1]),
+        np.array([1, 7, 7], dtype=np.uint8),
+        num_dets=2,
+        shared=np.array([False, True]),
+    )
+    assert sorted(zip(found.pair.tolist(), found.bits.tolist())) == [(0, 1), (1, 6), (2, 1)]
+    assert found.det_bits.tolist() == [1, 7]
