@@ -103,6 +103,7 @@ def make_report(
     from mm_metrics_plugin.functional.auc import score_auc
     from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
     from mm_metrics_plugin.functional.delong import auc_intervals
+    from mm_metrics_plugin.settings import ClassificationSettings
 
     ci = arguments.ci
     classes = _names(arguments, results, inputs)
@@ -112,14 +113,14 @@ def make_report(
     inputs["versions"] = versions("mmengine", "mmpretrain")
     return ClassificationReport(
         classes=classes,
-        settings={
-            "task": results.task,
-            "task_reason": results.task_reason,
-            "score_thr": None if results.labels is not None else arguments.score_thr,
-            "at_specificity": arguments.at_specificity,
-            "at_sensitivity": arguments.at_sensitivity,
-            "ci": ci,
-        },
+        settings=ClassificationSettings(
+            task=results.task,
+            task_reason=results.task_reason,
+            score_thr=None if results.labels is not None else arguments.score_thr,
+            at_specificity=arguments.at_specificity,
+            at_sensitivity=arguments.at_sensitivity,
+            ci=ci,
+        ),
         inputs=inputs,
         counts={"samples": results.tally.to_dict()},
         result=result,

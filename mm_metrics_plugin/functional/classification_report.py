@@ -20,6 +20,7 @@ from mm_metrics_plugin.functional.detection_report import (
     top_confusions,
 )
 from mm_metrics_plugin.functional.statistics.bootstrap import Intervals
+from mm_metrics_plugin.settings import ClassificationSettings
 
 _AVERAGED = ("precision", "recall", "f1", "auc", "average_precision")
 _THRESHOLDS = (
@@ -79,7 +80,7 @@ class ClassificationReport:
     """
 
     classes: Tuple[str, ...]
-    settings: Mapping[str, Any]
+    settings: ClassificationSettings
     inputs: Mapping[str, Any]
     counts: Mapping[str, Any]
     result: CountsResult
@@ -164,7 +165,7 @@ class ClassificationReport:
         return {
             "schema_version": SCHEMA_VERSION,
             "classes": list(self.classes),
-            "settings": dict(self.settings),
+            "settings": self.settings.to_dict(),
             "inputs": dict(self.inputs),
             "counts": dict(self.counts),
             **self.means,

@@ -10,6 +10,7 @@ import numpy as np
 from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES
+from mm_metrics_plugin.settings import DetectionSettings
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection_analysis import DetectionAnalysis
@@ -241,7 +242,7 @@ class DetectionReport:
     """
 
     classes: Tuple[str, ...]
-    settings: Mapping[str, Any]
+    settings: DetectionSettings
     inputs: Mapping[str, Any]
     counts: Mapping[str, Any]
     protocols: Tuple[ProtocolReport, ...]
@@ -272,7 +273,7 @@ class DetectionReport:
         return {
             "schema_version": SCHEMA_VERSION,
             "classes": list(self.classes),
-            "settings": dict(self.settings),
+            "settings": self.settings.to_dict(),
             "inputs": dict(self.inputs),
             "counts": dict(self.counts),
             "protocols": {report.protocol: report.to_dict() for report in self.protocols},

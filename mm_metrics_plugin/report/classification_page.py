@@ -80,7 +80,7 @@ def page_context(report: ClassificationReport) -> Dict[str, Any]:
         "more": grouped_sections(sections),
         "files": file_entries(report.inputs, ("results", "config")),
         "versions": report.inputs["versions"],
-        "settings": _settings(report.settings),
+        "settings": _settings(report.settings.to_dict()),
     }
 
 

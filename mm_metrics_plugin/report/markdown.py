@@ -40,7 +40,7 @@ def detection_markdown(report: DetectionReport) -> str:
         lines += _matrix(one.result.matrix, report.labels)
         if one.protocol != "mmdet":  # which has no match that could be taken already
             lines += ["", "False positives by type:", "", *table(*false_positive_table(one.columns))]
-            lines += ["", *_items(false_positive_lines(report.settings["iou_thr"]))]
+            lines += ["", *_items(false_positive_lines(report.settings.iou_thr))]
     means = {one.protocol: mean_rows(one.means, one.micro) for one in report.protocols}
     names = next(iter(means.values()))
     lines += ["", "## Means (macro: over classes; micro: pooled)", ""]
@@ -51,7 +51,7 @@ def detection_markdown(report: DetectionReport) -> str:
     for one in report.protocols:
         if one.protocol == "mmdet":
             block = published_block(one.result, [printable(name) for name in report.classes])
-            heading = escape(published_heading(report.settings["score_thr"]))
+            heading = escape(published_heading(report.settings.score_thr))
             lines += ["", f"## {heading}", "", "```text", block, "```"]
     return "\n".join(lines) + "\n"
 

@@ -216,7 +216,7 @@ def _print_detection(
         printer.heading("Why the protocols differ")
         printer.lines(report.differences)
     if mmdet is not None and (published or verbose or mmdet in shown):
-        printer.heading(published_heading(report.settings["score_thr"]))
+        printer.heading(published_heading(report.settings.score_thr))
         printer.block(published_block(mmdet.result, [printable(name) for name in report.classes]))
     if not verbose:
         printer.line("")
@@ -245,7 +245,7 @@ def _print_protocol(report: DetectionReport, one: ProtocolReport, printer: _Prin
     if verbose and one.protocol != "mmdet":  # which has no match that could be taken already
         printer.heading(f"False positives by type ({one.protocol})")
         printer.table(*false_positive_table(one.columns))
-        printer.lines(false_positive_lines(report.settings["iou_thr"]))
+        printer.lines(false_positive_lines(report.settings.iou_thr))
 
 
 def _mean_rows(report: DetectionReport, one: ProtocolReport, columns: Mapping[str, Any]) -> List[List[Any]]:
