@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
+import numpy as np
 import pytest
 
 from mm_metrics_plugin.cli import main, make_parser
-from mm_metrics_plugin.cli.parsing import class_names
+from mm_metrics_plugin.cli.parsing import class_names, detection_settings
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.functional.detection import pairs
+from mm_metrics_plugin.settings import DetectionSettings
 from tests.cli import files
 
 
@@ -121,3 +126,76 @@ def test_one_class_is_enough(subcommand, tmp_path):
     results = files.write_pickle(tmp_path / "r.pkl", files.results_of(made))
     again = [results] if subcommand == "compare" else []
     assert "cat " in files.printed(subcommand, truth, results, *again)
+
+
+# --- flags and settings -----------------------------------------------------------------------------------------------
+
+# Fields that only Python sets: their values are TIDE's and COCO's.
+WITHOUT_FLAG = {"background_iou_thr", "iou_thrs"}
+
+
+def flags_of(subcommand):
+    """The options of a subcommand: names by destination."""
+    (subcommands,) = (action for action in make_parser()._actions if action.dest == "subcommand")
+    parser = subcommands.choices[subcommand]
+    return {action.dest: action.option_strings for action in parser._actions if action.option_strings}
+
+
+def test_every_setting_has_the_flag_of_its_name():
+    flags, names = flags_of("detection"), {one.name for one in fields(DetectionSettings)}
+    assert names - set(flags) == WITHOUT_FLAG
+    for name in names & set(flags):
+        assert flags[name][0] == f"--{name.replace('_', '-')}"
+    assert "--tp-iou-thr" in flags["iou_thr"] and "--size-edges" in flags["area_edges"]
+    for name in names & set(flags_of("compare")):
+        assert flags_of("compare")[name][0] == flags[name][0]
+
+
+GIVEN = {
+    "score_thr": ("0.4", 0.4),
+    "iou_thr": ("0.6", 0.6),
+    "nms_iou_thr": ("0.7", 0.7),
+    "matching": ("agnostic", ("agnostic",)),
+    "area_edges": ("100,200", (100.0, 200.0)),
+    "max_dets": ("7", 7),
+    "matrix_only": (None, True),
+    "operating_point": ("f2", "f2"),
+    "ci": ("0.9", 0.9),
+    "resamples": ("11", 11),
+    "seed": ("5", 5),
+}
+
+
+def settings_of(*options):
+    arguments = parsed("detection", "t.json", "r.pkl", *options)
+    return detection_settings(arguments, matching=arguments.matching or ("coco",))
+
+
+def test_every_flag_sets_the_field_of_its_name():
+    assert set(GIVEN) == {one.name for one in fields(DetectionSettings)} - WITHOUT_FLAG
+    assert settings_of() == DetectionSettings()  # the same defaults
+    for name, (text, value) in GIVEN.items():
+        words = [f"--{name.replace('_', '-')}"] + ([] if text is None else [text])
+        assert settings_of(*words) == replace(DetectionSettings(), **{name: value}), name
+    assert settings_of("--tp-iou-thr", "0.6") == settings_of("--iou-thr", "0.6")
+    assert settings_of("--size-edges", "100,200") == settings_of("--area-edges", "100,200")
+
+
+@pytest.mark.parametrize("subcommand", ["detection", "compare"])
+def test_an_image_with_too_many_overlapping_pairs_ends_in_one_line(subcommand, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(pairs, "MOST_PAIRS", 30)
+    image, places = np.repeat(np.arange(3), 6), np.arange(18) * 20.0
+    places[12:] = 0  # the boxes of the third image, whose id is 3, lie on each other
+    boxes = np.stack([places, places, places + 10, places + 10], axis=1)
+    made = files.problem(1)._replace(
+        num_images=3,
+        **dict.fromkeys(("image", "object_image"), image),
+        **dict.fromkeys(("boxes", "object_boxes"), boxes.astype(np.float32)),
+        **dict.fromkeys(("labels", "object_labels", "object_crowd"), image * 0),
+        scores=np.full(18, 0.9, dtype=np.float32),
+    )
+    truth = files.write_json(tmp_path / "t.json", files.truth_of(made))
+    results = str(files.write_pickle(tmp_path / "r.pkl", files.results_of(made)))
+    assert main([subcommand, str(truth), *([results] * (2 if subcommand == "compare" else 1))]) == 2
+    out, said = capsys.readouterr()
+    assert out == "" and said.count("\n") == 1 and "image 3 has more than 30 pairs" in said and "nms_iou_thr" in said

@@ -1,0 +1,75 @@
+"""A whole report computes the overlap of a detection and a ground truth once, whatever is asked of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
+from tests.cli import files
+
+EVERYTHING = ("--html", "--ci", "0.95", "--resamples", "20")
+
+
+def rounded(boxes):
+    return [tuple(box) for box in boxes.astype(np.float64).round(3).tolist()]
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The pairs given to the geometry, as (coordinates of the detection, coordinates of the ground truth)."""
+    found, overlaps = [], Boxes.overlaps
+
+    def recorded(self, gts, rows, gt_rows, crowd):
+        found.extend(zip(rounded(self.to_format("xyxy")[rows]), rounded(gts.to_format("xyxy")[gt_rows])))
+        return overlaps(self, gts, rows, gt_rows, crowd)
+
+    monkeypatch.setattr(Boxes, "overlaps", recorded)
+    return found
+
+
+def overlapping(problem):
+    """The pairs of a problem whose boxes meet."""
+    pairs = set()
+    for image in range(problem.num_images):
+        boxes, gt_boxes = problem.boxes[problem.image == image], problem.object_boxes[problem.object_image == image]
+        low = np.maximum(boxes[:, None, :2], gt_boxes[None, :, :2])
+        high = np.minimum(boxes[:, None, 2:], gt_boxes[None, :, 2:])
+        det, gt = np.nonzero((low < high).all(axis=2))
+        pairs.update(zip(rounded(boxes[det]), rounded(gt_boxes[gt])))
+    return pairs
+
+
+@pytest.mark.parametrize("options", [(), ("--matching", "coco", "--matching", "agnostic", "--matching", "mmdet")])
+def test_a_report_computes_every_overlap_once(options, computed, tmp_path):
+    truth, results = files.pair(tmp_path)
+    assert (
+        main(
+            [
+                "detection",
+                str(truth),
+                str(results),
+                str(tmp_path / "out"),
+                *EVERYTHING,
+                "--operating-point",
+                "f1",
+                *options,
+            ]
+        )
+        == 0
+    )
+    assert (tmp_path / "out" / "report.html").exists()
+    assert len(computed) == len(set(computed)) > 200
+    assert set(computed) == overlapping(files.problem())
+
+
+def test_a_comparison_computes_every_overlap_of_every_run_once(computed, tmp_path):
+    truth, results = files.pair(tmp_path)
+    made = files.problem()
+    moved = made._replace(boxes=made.boxes + np.float32(0.5))
+    others = files.write_pickle(tmp_path / "others.pkl", files.results_of(moved))
+    options = (*EVERYTHING, "--permutations", "20")
+    assert main(["compare", str(truth), str(results), str(others), str(tmp_path / "out"), *options]) == 0
+    assert len(computed) == len(set(computed)) > 400
+    assert set(computed) == overlapping(made) | overlapping(moved)
