@@ -1,4 +1,4 @@
-"""Matching and average precision beside mmdet's tool, supervision and faster-coco-eval."""
+"""Matching and average precision beside mmdet's tool, supervision, faster-coco-eval and hotcoco."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import functools
 import io
 import time
-from typing import Callable, Dict, List
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 import torch
@@ -14,30 +14,35 @@ import torch
 from benchmarks.detection_problem import Problem, make_problem
 from benchmarks.timing import heading, seconds, versus
 from mm_metrics_plugin import DetectionPRF
-from mm_metrics_plugin.functional.coco_ap import APSettings, AveragePrecision, average_precision, match_for_ap
-from mm_metrics_plugin.functional.detection_batch import DetectionBatch, Detections, Objects
-from mm_metrics_plugin.functional.matching import PROTOCOLS, Matches, match
+from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision, average_precision
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.states.detection import DetectionState
 
 
 def batch_of(problem: Problem) -> DetectionBatch:
     return DetectionBatch(
         Detections(problem.image, problem.boxes, problem.scores, problem.labels),
-        Objects(problem.object_image, problem.object_boxes, problem.object_labels, problem.object_crowd),
+        GroundTruths(problem.object_image, problem.object_boxes, problem.object_labels, problem.object_crowd),
         problem.num_images,
     )
 
 
-def matching(batch: DetectionBatch, num_classes: int, protocol: str) -> Callable[[], Matches]:
-    return lambda: match(batch.detections, batch.objects, num_classes=num_classes, protocol=protocol)
+def state_of(batch: DetectionBatch, num_classes: int, table: str, *rules: str) -> DetectionState:
+    settings = DetectionSettings(matching=rules or ("coco",))
+    return DetectionState(num_classes, settings, table=table).update(batch, np.arange(batch.num_images))
+
+
+def matching(batch: DetectionBatch, num_classes: int, rule: str) -> Callable[[], DetectionState]:
+    return lambda: state_of(batch, num_classes, "none", rule)
 
 
 def ap_of(batch: DetectionBatch, num_classes: int) -> AveragePrecision:
-    settings = APSettings(num_classes=num_classes)
-    return average_precision(match_for_ap(batch.detections, batch.objects, settings), settings)
+    return average_precision(state_of(batch, num_classes, "ap").table())  # type: ignore[arg-type]
 
 
 def supervision_inputs(problem: Problem):  # type: ignore[no-untyped-def]
-    """One array an image, as ``ConfusionMatrix.from_tensors`` wants them."""
+    """One array per image, as ``ConfusionMatrix.from_tensors`` wants them."""
     found = np.column_stack([problem.boxes, problem.labels, problem.scores]).astype(np.float32)
     there = np.column_stack([problem.object_boxes, problem.object_labels]).astype(np.float32)
     edges = np.arange(1, problem.num_images)
@@ -53,48 +58,77 @@ def compare_matching(problem: Problem, batch: DetectionBatch) -> None:
     from tests.functional.detection_problems import StockDataset, stock_results, stock_tool
 
     heading(
-        f"Confusion matrix: {batch.num_images:,} images, {len(batch.objects):,} objects, "
+        f"Confusion matrix: {batch.num_images:,} images, {len(batch.ground_truths):,} ground truths, "
         f"{len(batch.detections):,} detections, {problem.num_classes} classes, score >= 0.3"
     )
     times, results = {}, {}
-    for protocol in PROTOCOLS:
-        times[protocol], results[protocol] = seconds(matching(batch, problem.num_classes, protocol), repeat=7)
-        used = results[protocol].detections
-        print(f"{'match, ' + protocol:<44}{times[protocol]:9.3f} s   {used:,} detections used", flush=True)
+    for rule in MATCHING_RULES:
+        times[rule], results[rule] = seconds(matching(batch, problem.num_classes, rule), repeat=7)
+        used = results[rule].rule(rule).tally["detections"]
+        print(f"{'confusion matrix, ' + rule:<44}{times[rule]:9.3f} s   {used:,} detections used", flush=True)
     predictions, targets = supervision_inputs(problem)
     names = [str(index) for index in range(problem.num_classes)]
     theirs, _ = seconds(
         lambda: supervision.ConfusionMatrix.from_tensors(predictions, targets, names, 0.3, 0.5), repeat=2
     )
-    versus(times["mmdet"], theirs, "supervision ConfusionMatrix, to mmdet", 4)
-    versus(times["coco"], theirs, "supervision ConfusionMatrix, to coco", 3)
+    versus(times["mmdet"], theirs, "supervision ConfusionMatrix, to mmdet", 7.7)
+    versus(times["coco"], theirs, "supervision ConfusionMatrix, to coco", 7.7)
     tool, data_set, stock = stock_tool(), StockDataset(batch, problem.num_classes), stock_results(batch)
     theirs, matrix = seconds(lambda: tool.calculate_confusion_matrix(data_set, stock, 0.3, None, 0.5))
-    same = "identical" if np.array_equal(matrix, results["mmdet"].matrix) else "DIFFERENT"
-    versus(times["mmdet"], theirs, "mmdet's tool, matching only", 150, f"matrix {same}")
+    same = "identical" if np.array_equal(matrix, results["mmdet"].rule("mmdet").matrix) else "DIFFERENT"
+    versus(times["mmdet"], theirs, "mmdet's tool, matching only", 217, f"matrix {same}")
 
 
 def compare_average_precision(problem: Problem, batch: DetectionBatch) -> None:
-    from faster_coco_eval import COCO, COCOeval_faster
+    import faster_coco_eval
+    import hotcoco
 
     from tests.functional.detection_problems import coco_eval
 
-    heading("COCO AP on the same, all thresholds and area ranges")
-    mine, result = seconds(lambda: ap_of(batch, problem.num_classes), repeat=5)
+    heading("COCO AP on the same, all thresholds and area ranges, from arrays to the 12 numbers")
+    mine, result = seconds(lambda: ap_of(batch, problem.num_classes), repeat=7)
     numbers = np.array(list(result.to_dict().values()))
-    print(f"{'match_for_ap + average_precision':<44}{mine:9.3f} s   mAP {numbers[0]:.12f}", flush=True)
-    evaluation = coco_eval(batch, problem.num_classes, evaluator=COCOeval_faster, api=COCO)
+    print(f"{'average_precision, matching included':<44}{mine:9.3f} s   mAP {numbers[0]:.12f}", flush=True)
 
-    def evaluate() -> np.ndarray:
+    def evaluate(evaluation: Any) -> np.ndarray:
         with contextlib.redirect_stdout(io.StringIO()):
             evaluation.evaluate()
             evaluation.accumulate()
             evaluation.summarize()
         return np.array(evaluation.stats[:12])
 
-    theirs, expected = seconds(evaluate)
-    note = f"mAP {expected[0]:.12f}, greatest difference of the 12 numbers {np.abs(numbers - expected).max():.1e}"
+    evaluation = coco_eval(
+        batch, problem.num_classes, evaluator=faster_coco_eval.COCOeval_faster, api=faster_coco_eval.COCO
+    )
+    theirs, expected = seconds(lambda: evaluate(evaluation))
+    note = f"greatest difference of the 12 numbers {np.abs(numbers - expected).max():.1e}"
     versus(mine, theirs, "faster-coco-eval, evaluate to summarize", 3, note)
+    ground_truth = hotcoco.COCO(coco_dataset(batch, problem.num_classes))
+    boxes = batch.detections.boxes.to_format("xywh")
+    rows = np.column_stack([batch.detections.image, boxes, batch.detections.scores, batch.detections.labels])
+
+    def run_hotcoco(load: bool) -> np.ndarray:
+        return evaluate(hotcoco.COCOeval(ground_truth, ground_truth.loadRes(rows) if load else loaded, "bbox"))
+
+    theirs, expected = seconds(lambda: run_hotcoco(load=True), repeat=5)
+    note = f"greatest difference of the 12 numbers {np.abs(numbers - expected).max():.1e}"
+    versus(mine, theirs, "hotcoco, array of detections to summarize", 1, note)
+    loaded = ground_truth.loadRes(rows)
+    theirs, _ = seconds(lambda: run_hotcoco(load=False), repeat=5)
+    versus(mine, theirs, "hotcoco, evaluate to summarize only", 1)
+
+
+def coco_dataset(batch: DetectionBatch, num_classes: int) -> Dict[str, Any]:
+    """The ground truths as the content of a COCO annotation file."""
+    gts = batch.ground_truths
+    columns = (gts.image, gts.labels, gts.boxes.to_format("xywh"), gts.crowd.astype(int), gts.areas())
+    names = ("image_id", "category_id", "bbox", "iscrowd", "area")
+    rows = zip(*(column.tolist() for column in columns))
+    return {
+        "images": [{"id": index, "width": 640, "height": 480} for index in range(batch.num_images)],
+        "categories": [{"id": index, "name": str(index)} for index in range(num_classes)],
+        "annotations": [{"id": number + 1, **dict(zip(names, row))} for number, row in enumerate(rows)],
+    }
 
 
 def growth() -> None:
@@ -103,42 +137,46 @@ def growth() -> None:
     for number in (1_000, 5_000, 20_000):
         problem = make_problem(number)
         batch = batch_of(problem)
-        work = {protocol: matching(batch, problem.num_classes, protocol) for protocol in PROTOCOLS}
+        work: Dict[str, Callable[[], Any]] = {
+            rule: matching(batch, problem.num_classes, rule) for rule in MATCHING_RULES
+        }
         work["AP"] = functools.partial(ap_of, batch, problem.num_classes)
+        work["full table"] = functools.partial(state_of, batch, problem.num_classes, "full")
         cells = []
         for name, function in work.items():
             taken, _ = seconds(function, repeat=3)
             first.setdefault(name, taken / number)
-            cells.append(f"{name} {taken:.3f} s ({taken / number / first[name]:.2f}x an image)")
+            cells.append(f"{name} {taken:.3f} s ({taken / number / first[name]:.2f}x per image)")
         print(f"{number:>8,} images   " + "   ".join(cells), flush=True)
 
 
 def samples_of(batch: DetectionBatch) -> List[dict]:
     """The images as mmengine hands them to a metric."""
     samples = []
-    for index in range(batch.num_images):
-        image = batch.images(index, index + 1)
-        found, there = image.detections, image.objects.take(~image.objects.crowd)
+    for _, image in batch.blocks(1):
+        dets, gts = image.detections, image.ground_truths.take(~image.ground_truths.crowd)
         samples.append(
             dict(
-                img_id=index,
+                img_id=len(samples),
                 pred_instances=dict(
-                    bboxes=torch.from_numpy(found.boxes),
-                    scores=torch.from_numpy(found.scores),
-                    labels=torch.from_numpy(found.labels),
+                    bboxes=torch.from_numpy(dets.boxes.array.copy()),
+                    scores=torch.from_numpy(dets.scores.copy()),
+                    labels=torch.from_numpy(dets.labels.copy()),
                 ),
-                gt_instances=dict(bboxes=torch.from_numpy(there.boxes), labels=torch.from_numpy(there.labels)),
+                gt_instances=dict(
+                    bboxes=torch.from_numpy(gts.boxes.array.copy()), labels=torch.from_numpy(gts.labels.copy())
+                ),
             )
         )
     return samples
 
 
 def one_batch() -> None:
-    heading("DetectionPRF: process of a validation batch of 16 images (promised: under 3 ms)")
+    heading("DetectionPRF: process of a validation batch of 16 images (promised: under 3 ms for P, R and F1)")
     problem = make_problem(16 * 40)
     samples = samples_of(batch_of(problem))
-    for options in ({}, {"matching": "mmdet"}, {"matching": "agnostic"}, {"ap": True}):
-        metric = DetectionPRF(num_classes=problem.num_classes, **options)
+    for options in ({}, {"matching": "mmdet"}, {"matching": "agnostic"}, {"ap": True}, {"ap": True, "ci": 0.95}):
+        metric = DetectionPRF(num_classes=problem.num_classes, **options)  # type: ignore[arg-type]
         times = []
         for start in range(0, len(samples), 16):
             began = time.perf_counter()

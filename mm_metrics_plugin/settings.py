@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 # The floats of numpy.linspace(0.5, 0.95, 10), which pycocotools uses.
@@ -13,6 +14,8 @@ LARGEST_AREA = 1e10
 MOST_AREA_EDGES = 100
 MOST_RESAMPLES = 1_000_000
 MATCHING_RULES = ("coco", "mmdet", "agnostic")
+TASKS = ("single-label", "multi-label")
+PERMUTATIONS = 2000
 
 
 def require(condition: bool, message: str) -> None:
@@ -155,6 +158,82 @@ class DetectionSettings:
 
 
 @dataclass(frozen=True)
+class ClassificationSettings:
+    """Options of the evaluation of classifiers.
+
+    Attributes:
+        task: ``'single-label'`` or ``'multi-label'``.
+        task_reason: What the task was inferred from.
+        score_thr: Least score of a class that is decided for; None where a sample has one class, the best.
+        at_specificity: Sensitivity is given at this specificity.
+        at_sensitivity: Specificity is given at this sensitivity.
+        ci: Confidence level of the intervals; None: none are computed.
+
+    Example:
+        >>> ClassificationSettings(at_specificity=2)
+        Traceback (most recent call last):
+        ValueError: at_specificity must be from 0 to 1 (found 2)
+    """
+
+    task: str = "single-label"
+    task_reason: str = ""
+    score_thr: Optional[float] = None
+    at_specificity: float = 0.95
+    at_sensitivity: float = 0.95
+    ci: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        require(self.task in TASKS, f"task must be one of {', '.join(TASKS)} (found {self.task!r})")
+        for name in ("at_specificity", "at_sensitivity"):
+            value = getattr(self, name)
+            require(0 <= value <= 1, f"{name} must be from 0 to 1 (found {value})")
+        require(self.ci is None or 0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class ComparisonSettings:
+    """Options of the comparison of runs.
+
+    Attributes:
+        detection: Options of detectors; None for classifiers.
+        classification: Options of classifiers; None for detectors.
+        ci: Confidence level of the intervals of differences; the significance level is 1 - ci.
+        permutations: How many times runs are swapped.
+        seed: Of the permutations.
+
+    Example:
+        >>> ComparisonSettings(DetectionSettings(), permutations=500).to_dict()["permutations"]
+        500
+    """
+
+    detection: Optional[DetectionSettings] = None
+    classification: Optional[ClassificationSettings] = None
+    ci: float = 0.95
+    permutations: int = PERMUTATIONS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(
+            (self.detection is None) != (self.classification is None), "runs must be either detectors or classifiers"
+        )
+        require(0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
+        _require_count("permutations", self.permutations)
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        own = {"ci": self.ci, "permutations": self.permutations, "seed": self.seed}
+        if self.detection is not None:
+            names = ("score_thr", "iou_thr", "nms_iou_thr", "max_dets")
+            return {**{name: getattr(self.detection, name) for name in names}, **own}
+        classification = self.classification or ClassificationSettings()
+        return {**{name: getattr(classification, name) for name in ("task", "task_reason", "score_thr")}, **own}
+
+
+@dataclass(frozen=True)
 class OperatingRule:
     """What makes a score threshold the best: the greatest F-score, or the other rate where one has a floor.
 
@@ -202,10 +281,10 @@ class OperatingRule:
 
 
 def _require_number(name: str, value: Any) -> None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, Real) and not isinstance(value, bool)
     require(number and abs(value) < float("inf"), f"{name} must be a finite number (found {value!r})")
 
 
 def _require_count(name: str, value: Any) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
     require(whole and value >= 1, f"{name} must be a whole number of at least 1 (found {value!r})")

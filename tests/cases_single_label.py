@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from mm_metrics_plugin import SingleLabelAUC
 from mm_metrics_plugin.testing import Damage, MetricCase
-from tests.functional.statistics.interval_reference import auc_interval, wilson
+from tests.functional.statistics.interval_reference import auc_interval, auc_variance, wilson
 
 NUM_CLASSES = 4
 NAMES = ("cat", "dog", "bird", "fish")
@@ -102,11 +102,9 @@ def auc_ends(samples, level=0.95):
             number = len(placement)
             influence[rows] = (placement - auc) / np.sqrt(max(number * (number - 1), 1))
         number, others = own.sum(), (~own).sum()
-        m = (number + others) / 2 - 1
-        near.append((auc * number * others + 0.5) / (number * others + 1))
-        t = near[-1]
-        least = t * (1 - t) * (1 + m * (1 - t) / (2 - t) + m * t / (1 + t)) / (number * others)
-        kept.append(max((influence**2).sum(), least))
+        _, shrunken, variance = auc_variance(pairs)
+        near.append(shrunken)
+        kept.append(variance)
         if influence.any():
             raised = raised + influence * np.sqrt(kept[-1] / (influence**2).sum())
         else:

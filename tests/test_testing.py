@@ -281,8 +281,16 @@ class CountsIn16Bits(CountsInBytes):
 class StopsAfterHundred(Plain):
     """Ignores every sample after the first hundred."""
 
+    most = 100
+
     def read(self, drawn):
-        return super().read(drawn[: max(0, 100 - self._seen)])
+        return super().read(drawn[: max(0, self.most - self._seen)])
+
+
+class StopsAfterThousands(StopsAfterHundred):
+    """Ignores every sample after some thousands."""
+
+    most = 7000
 
 
 class NotPlain(Plain):
@@ -328,6 +336,7 @@ def test_the_plain_metric_passes():
         (testing.check_reference, CountsInBytes, "plain against its reference, 300 samples: careless/mean"),
         (testing.check_reference, StopsAfterHundred, "plain against its reference, 300 samples: careless/mean"),
         (testing.check_many, CountsIn16Bits, "plain against its reference, 70000 samples: careless/mean"),
+        (testing.check_many, StopsAfterThousands, "plain against its reference, 70000 samples: careless/mean"),
         (testing.check_metric, CountsIn16Bits, "plain against its reference, 70000 samples: careless/mean"),
         (testing.check_values, NotPlain, "careless/mean is a float64, expected a plain float"),
         (testing.check_batches, ByPlace, "plain in another order: careless/mean"),

@@ -1,15 +1,17 @@
-"""Shows both halves of the package: a metric in the log of a training run, and the report on a detector's results."""
+"""Shows both halves of the package: a metric in a training run, and the report on a detector's results."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any, Dict, Optional
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the config imports demo.digits
 
 from mmengine.config import Config  # noqa: E402  # after the path is set
+from mmengine.hooks import Hook  # noqa: E402
 from mmengine.runner import Runner  # noqa: E402
 
 from demo.make_detections import redraw_pictures  # noqa: E402
@@ -18,53 +20,61 @@ from mm_metrics_plugin.cli import main as mm_metrics  # noqa: E402
 DETECTIONS = ROOT / "demo" / "detections"
 
 
-def train_on_digits() -> str:
-    """Trains a small classifier with SingleLabelAUC in its validation; says what the numbers mean."""
-    config = ROOT / "configs" / "digits.py"
-    runner = Runner.from_cfg(Config.fromfile(str(config)))
+class ValidationLine(Hook):
+    """Prints one line per validation, in place of mmengine's log."""
+
+    def after_val_epoch(self, runner: Any, metrics: Optional[Dict[str, float]] = None) -> None:
+        """Called by the runner."""
+        found = metrics or {}
+        values = "   ".join(f"{key} {found[key]:.6f}" for key in ("single-label/auc", "binned/auc"))
+        print(f"  epoch {runner.epoch}: {values}", flush=True)
+
+
+def train_on_digits() -> None:
+    """Train a small classifier with SingleLabelAUC in its validation, and say what the numbers mean."""
+    config = Config.fromfile(str(ROOT / "configs" / "digits.py"))
+    config.log_level = "ERROR"  # versions, config and hooks fill three screens
+    runner = Runner.from_cfg(config)
+    runner.register_hook(ValidationLine())
+    samples = len(runner.build_dataloader(config.train_dataloader).dataset)
+    print(f"\n1. Training configs/digits.py, a small classifier of {samples:,} handwritten digits. Validation:\n")
     runner.train()
-    found = runner.message_hub.get_scalar("val/single-label/auc").current()
-    binned = runner.message_hub.get_scalar("val/binned/auc").current()
-    bound = runner.message_hub.get_scalar("val/binned/auc_error").current()
-    return f"""
-1. {config.relative_to(ROOT)} trained a classifier of two layers on {len(runner.train_dataloader.dataset)} of
-   scikit-learn's handwritten digits and validated it on {len(runner.val_dataloader.dataset)} others after every epoch.
-   single-label/auc = {found:.6f} is the chance that a picture of a digit gets a higher score for that digit than a
-   picture of another one does, averaged over the ten digits; 0.5 would be guessing. binned/auc = {binned:.6f} is the
-   same from histograms, in constant memory, and certified to lie within {bound:.1e} of it."""
+    auc, binned, bound = (
+        runner.message_hub.get_scalar(f"val/{key}").current()
+        for key in ("single-label/auc", "binned/auc", "binned/auc_error")
+    )
+    print(f"""
+   single-label/auc = {auc:.6f} is the probability that an image of a digit has a higher score for that digit than an
+   image of another digit, averaged over the ten digits; 0.5 is guessing. binned/auc = {binned:.6f} is computed from
+   histograms in constant memory and lies within {bound:.1e} of it.""")
 
 
-def report_on_detections(folder: Path) -> str:
-    """Prints the report on the bundled results of a real detector and writes its files."""
+def report_on_detections(folder: Path) -> None:
+    """Print the report on the bundled results of a real detector, and write its files."""
     truth, results = DETECTIONS / "annotations.json", DETECTIONS / "results.pkl"
-    print("\nThe report on the bundled results of a small detector:\n", flush=True)
+    print("\n2. mm-metrics detection on the bundled results of a small detector, which mmdet's tools/test.py wrote:\n")
     with tempfile.TemporaryDirectory() as pictures:
-        options = ["--ci", "0.95", "--html", "--images", str(redraw_pictures(Path(pictures)))]
+        options = ["--html", "--images", str(redraw_pictures(Path(pictures)))]
         status = mm_metrics(["detection", str(truth), str(results), str(folder), *options])
     if status:
         sys.exit(status)
-    return f"""
-2. mm-metrics detection reported on demo/detections/results.pkl, which mmdet's own tools/test.py wrote for a small
-   detector of shapes. Its table, matrix and figures are in {folder}.
-   Open {folder / "report.html"} in a browser: the same to look at, with the worst pictures."""
 
 
 def main() -> None:
-    """Runs the demonstration."""
+    """Run the demonstration."""
     output = Path("demo_output").resolve()
-    said = train_on_digits() + report_on_detections(output)
+    train_on_digits()
+    report_on_detections(output)
     print(
         f"""
-What was run, and what the numbers mean
-{said}
+The same report as a page, with the worst images: open {output / "report.html"}
 
-What to do next: put these lines into a config of yours,
-
-    custom_imports = dict(imports=['mm_metrics_plugin'], allow_failed_imports=False)
-    val_evaluator = [dict(type='SingleLabelAUC')]        # or dict(type='DetectionPRF') in mmdet
-
-or ask about results you have: mm-metrics detection annotations.json results.pkl report/ --html
-README.md has the rest."""
+Three things to try next:
+  1. In a config of yours:
+       custom_imports = dict(imports=['mm_metrics_plugin'], allow_failed_imports=False)
+       val_evaluator = [dict(type='SingleLabelAUC')]        # or dict(type='DetectionPRF') in mmdet
+  2. On results you have: mm-metrics detection annotations.json results.pkl report/ --html
+  3. On two runs:         mm-metrics compare annotations.json old.pkl new.pkl"""
     )
 
 

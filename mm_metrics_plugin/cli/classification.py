@@ -103,6 +103,7 @@ def make_report(
     from mm_metrics_plugin.functional.auc import score_auc
     from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
     from mm_metrics_plugin.functional.delong import auc_intervals
+    from mm_metrics_plugin.settings import ClassificationSettings
 
     ci = arguments.ci
     classes = _names(arguments, results, inputs)
@@ -112,14 +113,14 @@ def make_report(
     inputs["versions"] = versions("mmengine", "mmpretrain")
     return ClassificationReport(
         classes=classes,
-        settings={
-            "task": results.task,
-            "task_reason": results.task_reason,
-            "score_thr": None if results.labels is not None else arguments.score_thr,
-            "at_specificity": arguments.at_specificity,
-            "at_sensitivity": arguments.at_sensitivity,
-            "ci": ci,
-        },
+        settings=ClassificationSettings(
+            task=results.task,
+            task_reason=results.task_reason,
+            score_thr=None if results.labels is not None else arguments.score_thr,
+            at_specificity=arguments.at_specificity,
+            at_sensitivity=arguments.at_sensitivity,
+            ci=ci,
+        ),
         inputs=inputs,
         counts={"samples": results.tally.to_dict()},
         result=result,
@@ -248,7 +249,7 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
     if results.targets is None:
         decided = hard_decisions(scores, thresholds=[-np.inf])
         state = ConfusionState(scores.shape[1]).update(results.labels, decided)  # type: ignore[arg-type]
-        result = confusion_report(state.matrix)
+        result = confusion_report(state.decisions)  # the best class always is a decision
         return result, result.accuracy
     counts = BinaryCountState().update(results.reach(score_thr), results.targets)
     tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn

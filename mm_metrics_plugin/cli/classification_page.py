@@ -30,7 +30,7 @@ def classification_page(report: ClassificationReport, results: ClassificationRes
         true_score = scores[cells.sample, labels[cells.sample]]
     else:
         truth = np.asarray(targets)
-        decisions = results.reach(report.settings["score_thr"])
+        decisions = results.reach(report.settings.score_thr)  # type: ignore[arg-type]
         cells = decision_cells(scores, truth, decisions, most=MOST_LISTED)
         true_score = None
     points = max(40, min(200, MOST_POINTS // len(report.classes)))

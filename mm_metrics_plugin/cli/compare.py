@@ -24,6 +24,7 @@ from mm_metrics_plugin.cli.parsing import (
     whole_number,
 )
 from mm_metrics_plugin.exceptions import MetricWarning
+from mm_metrics_plugin.settings import PERMUTATIONS, ClassificationSettings, ComparisonSettings
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.detection_page import PageOptions
@@ -73,7 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(out_dir=None)
     group = add_interval_arguments(parser, level=0.95, drawn="permutations")
     group.add_argument(
-        "--permutations", type=whole_number, metavar="N", help="how many times runs are swapped (default: 2000)"
+        "--permutations",
+        type=whole_number,
+        default=PERMUTATIONS,
+        metavar="N",
+        help=f"how many times runs are swapped (default: {PERMUTATIONS})",
     )
     add_threshold_arguments(parser, classifiers=True)
     add_task_argument(add_truth_arguments(add_input_arguments(parser)))
@@ -179,6 +184,7 @@ def _read(path: str, trust: bool, task: Optional[str]) -> Any:
     from pathlib import Path
 
     from mm_metrics_plugin.io.classification import classification_from_samples
+    from mm_metrics_plugin.io.reading import trim_memory
     from mm_metrics_plugin.io.results import read_results, results_from_images
     from mm_metrics_plugin.io.safe_pickle import read_pickle
 
@@ -188,7 +194,10 @@ def _read(path: str, trust: bool, task: Optional[str]) -> Any:
     content = read_pickle(place, trust=trust)
     size = place.stat().st_size
     if isinstance(content, list) and content and isinstance(content[0], dict) and "pred_score" in content[0]:
-        return classification_from_samples(content, place.name, most_bytes=size, task=task)
+        results = classification_from_samples(content, place.name, most_bytes=size, task=task)
+        del content
+        trim_memory()
+        return results
     return results_from_images(content, place.name, file_size=size)
 
 
@@ -206,7 +215,7 @@ class Side:
     kind = ""
     default_score_thr: float
     classes: Tuple[str, ...]
-    settings: Dict[str, Any]
+    settings: ComparisonSettings
     image_names: Tuple[Any, ...]
     image_folders: Sequence[str] = ()  # below which names are whole paths
     image_sizes: Any = ()  # (images, 2) height and width, where known
@@ -215,16 +224,13 @@ class Side:
     joined_by: Tuple[str, ...] = ()
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        from mm_metrics_plugin.functional.statistics.permutation import PERMUTATIONS
-
         self.arguments = arguments
         if arguments.score_thr is None:
             arguments.score_thr = self.default_score_thr
-        self.options = {
-            "ci": arguments.ci,
-            "permutations": PERMUTATIONS if arguments.permutations is None else arguments.permutations,
-            "seed": arguments.seed,
-        }
+
+    def _settings(self, **task: Any) -> ComparisonSettings:
+        arguments = self.arguments
+        return ComparisonSettings(**task, ci=arguments.ci, permutations=arguments.permutations, seed=arguments.seed)
 
     def counts(self, run: int) -> PerImageCounts:
         """What was right and wrong, image by image."""
@@ -296,16 +302,9 @@ class _Detectors(Side):
         self.image_sizes = joined[0].image_sizes if joined[0].image_sizes is not None else ()
         steps.step("matching")
         # The details of a table are not needed here: sizes and error types are those of one run.
-        self.detection = detection_settings(arguments, matching=("coco",))
-        self.detection = replace(self.detection, area_edges=())
+        self.detection = replace(detection_settings(arguments, matching=("coco",)), area_edges=())
+        self.settings = self._settings(detection=self.detection)
         self.tables = [self._matched(one) for one in joined]
-        self.settings = {
-            "score_thr": arguments.score_thr,
-            "iou_thr": arguments.iou_thr,
-            "nms_iou_thr": arguments.nms_iou_thr,
-            "max_dets": arguments.max_dets,
-            **self.options,
-        }
         message = truncation_message(arguments.max_dets, max(one.most_detections for one in self.tables))
         if message:
             warnings.warn(message, MetricWarning)
@@ -358,7 +357,9 @@ class _Detectors(Side):
             score_thr=self.detection.score_thr,
             iou_thr=self.detection.iou_thr,
             max_dets=self.detection.max_dets,
-            **self.options,
+            ci=self.settings.ci,
+            permutations=self.settings.permutations,
+            seed=self.settings.seed,
         )
 
 
@@ -400,12 +401,8 @@ class _Classifiers(Side):
         )
         folder = common_folder(first.names)
         self.image_folders = (folder,) if folder else ()
-        self.settings = {
-            "task": first.task,
-            "task_reason": first.task_reason,
-            "score_thr": None if first.labels is not None else arguments.score_thr,
-            **self.options,
-        }
+        score_thr = None if first.labels is not None else arguments.score_thr
+        self.settings = self._settings(classification=ClassificationSettings(first.task, first.task_reason, score_thr))
 
     @staticmethod
     def _aligned(first: ClassificationResults, other: ClassificationResults) -> Tuple[Any, Any, str]:
@@ -471,7 +468,10 @@ class _Classifiers(Side):
         from mm_metrics_plugin.functional.statistics.paired_tests import compare_counts
 
         swaps = auc_swaps([self.scores[first]], [self.scores[second]], self.truth)
-        found = compare_counts(*counts, auc=swaps, **self.options)
+        settings = self.settings
+        found = compare_counts(
+            *counts, auc=swaps, ci=settings.ci, permutations=settings.permutations, seed=settings.seed
+        )
         if self.truth.ndim == 1:  # every sample decided once: the three are one number
             pooled = {name: value for name, value in found.overall.items() if not name.startswith("micro_")}
             found = replace(found, overall={"accuracy": found.overall["micro_recall"], **pooled})

@@ -128,10 +128,12 @@ def _make(arguments: argparse.Namespace, page: Optional[PageOptions], ranks: Ran
     """The report, on the process that prints it."""
     from mm_metrics_plugin.cli.parts import save_part
     from mm_metrics_plugin.cli.sources import make_part
+    from mm_metrics_plugin.io.reading import trim_memory
 
     gallery = arguments.gallery if page is not None or arguments.save_state is not None else None
     settings = detection_settings(arguments, matching=arguments.matching or DEFAULT_MATCHING)
     part = make_part(arguments, settings, ranks, steps, worst_images=gallery)
+    trim_memory()  # that of the input, which is matched by now
     ranks.leave()
     if not ranks.is_first:
         return None
@@ -210,7 +212,6 @@ def forms_of(
 
 def make_report(part: Part) -> DetectionReport:
     """Everything the report says."""
-    from mm_metrics_plugin.cli.parts import report_settings
     from mm_metrics_plugin.functional.detection_report import DetectionReport, protocol_report
     from mm_metrics_plugin.io.tally import Tally
     from mm_metrics_plugin.report.sentences import truncation_message
@@ -252,7 +253,7 @@ def make_report(part: Part) -> DetectionReport:
         message = truncation_message(settings.max_dets, analysis.most_detections)
         if message:
             warnings.warn(message, MetricWarning)
-    return DetectionReport(part.classes, report_settings(part), part.inputs(), totals, tuple(reports), analysis)
+    return DetectionReport(part.classes, settings, part.inputs(), totals, tuple(reports), analysis)
 
 
 DEFAULT_MATCHING = ("coco", "mmdet")
@@ -265,10 +266,10 @@ def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Callable[[]
     settings = report.settings
     figures: Dict[str, Callable[[], Any]] = {}
     # A figure of many classes costs more time than all the counting, so what nobody asked for is not drawn.
-    drawn = report.protocols[:1] if tuple(settings["matching"]) == DEFAULT_MATCHING else report.protocols
+    drawn = report.protocols[:1] if settings.matching == DEFAULT_MATCHING else report.protocols
     for one in drawn:
         name = "confusion_matrix.png" if not figures else f"confusion_matrix_{one.protocol}.png"
-        title = f"{one.protocol}, score >= {settings['score_thr']:g}, IoU >= {settings['iou_thr']:g}"
+        title = f"{one.protocol}, score >= {settings.score_thr:g}, IoU >= {settings.iou_thr:g}"
         figures[name] = partial(
             confusion_figure, one.result.matrix, None, report.labels, title=title, color_theme=color_theme
         )
@@ -290,6 +291,6 @@ def _text(report: DetectionReport, options: TextOptions) -> str:
     from mm_metrics_plugin.report.text import detection_text  # imports rich, which only this format needs
 
     protocols = options.protocols
-    if protocols is None and tuple(report.settings["matching"]) == DEFAULT_MATCHING:
+    if protocols is None and report.settings.matching == DEFAULT_MATCHING:
         protocols = DEFAULT_MATCHING[:1]
     return detection_text(report, protocols=protocols, verbose=options.verbose, published=options.published)

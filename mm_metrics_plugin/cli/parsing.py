@@ -208,7 +208,7 @@ def add_truth_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGro
         choices=("annotations", "classes"),
         help="which order the labels in RESULTS follow, where the annotation file and --classes (or the config's "
         "metainfo) differ: that of the file's categories, as mmdet's CocoDataset numbers them, or that of the class "
-        "names (default: stop and show both)",
+        "names (default: stop and show both for --classes; warn and follow the file for the config's metainfo)",
     )
     group.add_argument(
         "--image-set",

@@ -83,7 +83,7 @@ class Part:
         orders = list(dict.fromkeys(one["class_order"] for one in self.truths if "class_order" in one))
         if orders:
             found["class_order"] = _one_or_all(orders)
-        return {**found, "versions": _one_or_all(self.versions)}
+        return {**found, "allow_missing": self.allow_missing, "versions": _one_or_all(self.versions)}
 
 
 def _one_or_all(entries: Sequence[Any]) -> Any:
@@ -198,16 +198,15 @@ def _check_alike(first: Part, other: Part) -> None:
         raise ResultFileError(
             f"{both}: are of different classes ({listing('class', first.classes)}; {listing('class', other.classes)})"
         )
-    for key, mine in report_settings(first).items():
-        theirs = report_settings(other)[key]
+    for key, mine in _settings(first).items():
+        theirs = _settings(other)[key]
         if mine != theirs:
             raise ResultFileError(f"{both}: were made with different settings ('{key}' is {mine!a} and {theirs!a})")
     if first.truth_inside != other.truth_inside:
         raise ResultFileError(f"{both}: only one of them carries its ground truth inside the results")
 
 
-def report_settings(part: Part) -> Dict[str, Any]:
-    """The settings as the report names them."""
+def _settings(part: Part) -> Dict[str, Any]:
     return {**part.settings.to_dict(), "allow_missing": part.allow_missing}
 
 

@@ -141,17 +141,41 @@ def launched_processes(environment: Optional[Mapping[str, str]] = None) -> Tuple
     return int(rank), int(size)
 
 
+_MISSING_GLYPH = "missing from font"
+FONT = "the font of the figures lacks some characters of the names; they are drawn as boxes"
+
+
+class _Shown:
+    """Passes warnings of this package on.
+
+    Args:
+        show: Receives the text of a warning.
+    """
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._said_font = False
+
+    def __call__(self, message: str, category: Any) -> None:
+        if _MISSING_GLYPH in message:
+            if not self._said_font:
+                self._show(FONT)
+            self._said_font = True
+        elif issubclass(category, MetricWarning):
+            self._show(message)
+
+
 _lock = threading.Lock()
-_showing: Dict[int, List[Callable[[str], None]]] = {}  # by thread
+_showing: Dict[int, List[_Shown]] = {}  # by thread
 _before: Any = None  # what showed warnings before the first thread came
 
 
 @contextmanager
 def warnings_shown_by(show: Callable[[str], None]) -> Iterator[None]:
-    """Pass this package's warnings of this thread to a function while the block runs.
+    """Pass this package's warnings of this thread to a function while the block runs. Other threads keep their own way.
 
-    Those of other libraries are shown as Python shows them, and other threads keep their own way. Nothing is shown
-    where the function is :func:`ignore`.
+    Warnings of other libraries say nothing to a user of the command and are dropped, but for one: characters that the
+    font of the figures lacks are reported once.
 
     ``warnings.catch_warnings`` alone would not do: of two threads that end in another order than they began, one would
     leave its function behind.
@@ -164,7 +188,7 @@ def warnings_shown_by(show: Callable[[str], None]) -> Iterator[None]:
         if not _showing:
             _before = warnings.showwarning
             warnings.showwarning = _show_warning
-        _showing.setdefault(thread, []).append(show)
+        _showing.setdefault(thread, []).append(_Shown(show))
     try:
         yield
     finally:
@@ -182,7 +206,7 @@ def ignore(message: str) -> None:
 
 def _show_warning(message: Any, category: Any, *place: Any, **more: Any) -> None:
     own, before = _showing.get(threading.get_ident()), _before
-    if own and (own[-1] is ignore or issubclass(category, MetricWarning)):
-        own[-1](str(message))
+    if own:
+        own[-1](str(message), category)
     elif before is not None:
         before(message, category, *place, **more)

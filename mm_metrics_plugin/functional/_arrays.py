@@ -10,8 +10,7 @@ from mm_metrics_plugin.functional.averaging import divide
 def stable_order(*keys: np.ndarray) -> np.ndarray:
     """Rows by the first key ascending, then the second, and so on, then as they stand.
 
-    The keys are packed into 64-bit integers where they fit, and these are sorted 16 bits at a time, where NumPy's
-    stable sort is a radix sort.
+    Keys are sorted 16 bits at a time, where NumPy's stable sort is a radix sort, from the last key to the first.
 
     Args:
         *keys: Integer, bool or float arrays of equal length, without NaN.
@@ -20,40 +19,30 @@ def stable_order(*keys: np.ndarray) -> np.ndarray:
         >>> stable_order(np.array([1, 0, 1]), np.array([0.5, 9.0, 0.25]))
         array([1, 2, 0])
     """
-    order = np.arange(len(keys[0]))
-    if not len(order):
-        return order
-    packed, used = np.zeros(len(order), dtype=np.uint64), 0
+    order = None
     for key in reversed(keys):  # the last key decides least
         code = _sortable(np.asarray(key))
-        width = int(code.max()).bit_length()
-        if used + width > 64:
-            order, packed, used = _radix_sorted(order, packed, used), np.zeros_like(packed), 0
-        packed |= code << np.uint64(used)
-        used += width
-    return _radix_sorted(order, packed, used)
-
-
-def _radix_sorted(order: np.ndarray, key: np.ndarray, bits: int) -> np.ndarray:
-    for shift in range(0, bits, 16):
-        digits = (key >> np.uint64(shift)).astype(np.uint16)
-        order = order[np.argsort(digits[order], kind="stable")]
-    return order
+        bits = int(code.max()).bit_length() if len(code) else 0
+        for shift in range(0, bits, 16):
+            digits = (code >> code.dtype.type(shift)).astype(np.uint16)
+            by_digit = np.argsort(digits if order is None else digits[order], kind="stable")
+            order = by_digit if order is None else order[by_digit]
+    return np.arange(len(keys[0])) if order is None else order
 
 
 def _sortable(key: np.ndarray) -> np.ndarray:
     """Unsigned integers from 0 on that sort as the key does."""
-    if not len(key):
-        return np.empty(0, dtype=np.uint64)
+    if key.dtype.kind == "b" or not len(key):
+        return key.astype(np.uint8)
     if key.dtype.kind == "f":
         unsigned = np.dtype(f"u{key.dtype.itemsize}")
-        bits = (key + key.dtype.type(0)).view(unsigned)  # -0.0 and 0.0 become one
         sign = unsigned.type(1) << unsigned.type(8 * unsigned.itemsize - 1)
         # Flip all bits of negative numbers and the sign of the others: then the bits sort as the numbers do.
-        key = np.where(bits & sign, ~bits, bits | sign)
-    elif key.dtype.kind == "b":
-        return key.astype(np.uint64)
-    return (key - key.min()).astype(np.uint64)
+        bits = (key + key.dtype.type(0)).view(unsigned)  # -0.0 and 0.0 become one
+        bits ^= np.where(bits >= sign, ~unsigned.type(0), sign)
+        bits -= bits.min()
+        return bits
+    return (key - key.min()).view(f"u{key.dtype.itemsize}")
 
 
 def group_starts(groups: np.ndarray) -> np.ndarray:

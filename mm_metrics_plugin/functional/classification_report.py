@@ -20,6 +20,7 @@ from mm_metrics_plugin.functional.detection_report import (
     top_confusions,
 )
 from mm_metrics_plugin.functional.statistics.bootstrap import Intervals
+from mm_metrics_plugin.settings import ClassificationSettings
 
 _AVERAGED = ("precision", "recall", "f1", "auc", "average_precision")
 _THRESHOLDS = (
@@ -79,7 +80,7 @@ class ClassificationReport:
     """
 
     classes: Tuple[str, ...]
-    settings: Mapping[str, Any]
+    settings: ClassificationSettings
     inputs: Mapping[str, Any]
     counts: Mapping[str, Any]
     result: CountsResult
@@ -158,11 +159,13 @@ class ClassificationReport:
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
         columns = self.columns
-        rows = zip(*(np.asarray(column).tolist() for column in columns.values()))
+        rows = zip(
+            *(column if isinstance(column, list) else np.asarray(column).tolist() for column in columns.values())
+        )
         return {
             "schema_version": SCHEMA_VERSION,
             "classes": list(self.classes),
-            "settings": dict(self.settings),
+            "settings": self.settings.to_dict(),
             "inputs": dict(self.inputs),
             "counts": dict(self.counts),
             **self.means,
@@ -211,5 +214,5 @@ def class_thresholds(
 
 
 def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:
-    plain = [np.asarray(column).tolist() for column in columns.values()]
+    plain = [column if isinstance(column, list) else np.asarray(column).tolist() for column in columns.values()]
     return [dict(zip(columns, row)) for row in zip(*plain)]

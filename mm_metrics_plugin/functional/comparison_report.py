@@ -11,6 +11,7 @@ from mm_metrics_plugin.functional.detection_report import SCHEMA_VERSION
 from mm_metrics_plugin.functional.disagreements import Disagreements
 from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison
 from mm_metrics_plugin.functional.statistics.permutation import significant
+from mm_metrics_plugin.settings import ComparisonSettings
 
 _NOTHING = 1e-12  # the same numbers added up in another order
 BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "the same"
@@ -136,7 +137,7 @@ class ComparisonReport:
 
     kind: str
     classes: Tuple[str, ...]
-    settings: Mapping[str, Any]
+    settings: ComparisonSettings
     inputs: Mapping[str, Any]
     images: int
     versus: Tuple[Versus, ...]
@@ -147,7 +148,7 @@ class ComparisonReport:
             "schema_version": SCHEMA_VERSION,
             "kind": self.kind,
             "classes": list(self.classes),
-            "settings": dict(self.settings),
+            "settings": self.settings.to_dict(),
             "inputs": dict(self.inputs),
             "images": self.images,
             "comparisons": [one.to_dict(self.classes) for one in self.versus],

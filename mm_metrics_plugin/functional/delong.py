@@ -30,9 +30,10 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import group_starts, mean_of_defined
 from mm_metrics_plugin.functional.columns import map_columns
 from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval, check_ci
-from mm_metrics_plugin.functional.statistics.permutation import PERMUTATIONS, family_tests
+from mm_metrics_plugin.functional.statistics.permutation import family_tests
 from mm_metrics_plugin.functional.statistics.ratio_intervals import wilson_interval
 from mm_metrics_plugin.functional.statistics.resampling import drawn_swaps
+from mm_metrics_plugin.settings import PERMUTATIONS
 
 _COLUMNS_AT_ONCE = 64
 # How many samples, and samples out of order, the variance of the exponential model is worth, by simulation.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.detection.operating_points import OperatingPoint, OperatingPoints, operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves, precision_recall_curves
 from mm_metrics_plugin.functional.detection.tide import TideErrors, errors_at_threshold, tide_errors
-from mm_metrics_plugin.functional.statistics.bootstrap import Intervals, bootstrap_ci
 from mm_metrics_plugin.settings import DetectionSettings
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.statistics.bootstrap import Intervals
 
 FOLDS = 5
 POINTS = 201
@@ -110,7 +112,7 @@ class DetectionAnalysis:
 
 
 def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:
-    plain = [np.asarray(column).tolist() for column in columns.values()]
+    plain = [column if isinstance(column, list) else np.asarray(column).tolist() for column in columns.values()]
     return [dict(zip(columns, row)) for row in zip(*plain)]
 
 
@@ -140,6 +142,8 @@ def analyze_detections(table: MatchTable, settings: DetectionSettings, *, classe
     iou_thr, score_thr, max_dets = settings.iou_thr, settings.score_thr, settings.max_dets
     intervals, points, errors, counted = None, None, None, None
     if settings.ci is not None and table.num_images:
+        from mm_metrics_plugin.functional.statistics.bootstrap import bootstrap_ci  # imports SciPy
+
         intervals = bootstrap_ci(
             table,
             score_thr=score_thr,

@@ -10,6 +10,7 @@ import numpy as np
 from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES
+from mm_metrics_plugin.settings import DetectionSettings
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection_analysis import DetectionAnalysis
@@ -83,7 +84,9 @@ class ProtocolReport:
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
         names = list(self.columns)
-        rows = zip(*(np.asarray(column).tolist() for column in self.columns.values()))
+        rows = zip(
+            *(column if isinstance(column, list) else np.asarray(column).tolist() for column in self.columns.values())
+        )
         return {
             **matrix_entries(self.result.matrix),
             "per_class": [dict(zip(names, row)) for row in rows],
@@ -239,7 +242,7 @@ class DetectionReport:
     """
 
     classes: Tuple[str, ...]
-    settings: Mapping[str, Any]
+    settings: DetectionSettings
     inputs: Mapping[str, Any]
     counts: Mapping[str, Any]
     protocols: Tuple[ProtocolReport, ...]
@@ -270,7 +273,7 @@ class DetectionReport:
         return {
             "schema_version": SCHEMA_VERSION,
             "classes": list(self.classes),
-            "settings": dict(self.settings),
+            "settings": self.settings.to_dict(),
             "inputs": dict(self.inputs),
             "counts": dict(self.counts),
             "protocols": {report.protocol: report.to_dict() for report in self.protocols},

@@ -21,22 +21,34 @@ class SampleCells:
     """The first samples of every cell.
 
     Attributes:
-        counts: (rows, columns) how many samples each cell has.
+        shape: Rows and columns.
+        filled: (C,) numbers of the cells that have samples, row by row; ascending. All cells of 10,000 classes would
+            take most of the memory of a report.
+        number: (C,) how many samples they have.
         limit: How many of a cell are listed at the most.
         cell: (K,) number of the cell of each listed sample, row by row; ascending.
         sample: (K,) the sample.
         score: (K,) its score for the class that was decided for, or missed.
     """
 
-    counts: np.ndarray
+    shape: Tuple[int, int]
+    filled: np.ndarray
+    number: np.ndarray
     limit: int
     cell: np.ndarray
     sample: np.ndarray
     score: np.ndarray
 
+    @property
+    def counts(self) -> np.ndarray:
+        """(rows, columns) how many samples each cell has."""
+        counts = np.zeros(self.shape, dtype=np.int64)
+        counts.reshape(-1)[self.filled] = self.number
+        return counts
+
     def of(self, row: int, column: int) -> np.ndarray:
         """The samples that are listed for a cell, the worst first."""
-        wanted = row * self.counts.shape[1] + column
+        wanted = row * self.shape[1] + column
         return self.sample[slice(*np.searchsorted(self.cell, [wanted, wanted + 1]))]
 
     def to_dict(self) -> Dict[str, Any]:
@@ -44,7 +56,7 @@ class SampleCells:
         return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
 
     def __str__(self) -> str:
-        return f"{len(self.cell)} of {int(self.counts.sum())} samples listed, up to {self.limit} a cell"
+        return f"{len(self.cell)} of {int(self.number.sum())} samples listed, up to {self.limit} a cell"
 
 
 def confusion_cells(
@@ -110,5 +122,5 @@ def _listed(
     most: int,
 ) -> SampleCells:
     listed, limit = worst_first(cell, badness, sample, per_group=per_cell, most=most)
-    counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-    return SampleCells(counts, limit, cell[listed], sample[listed], score[listed])
+    filled, number = np.unique(cell, return_counts=True)
+    return SampleCells(shape, filled, number, limit, cell[listed], sample[listed], score[listed])

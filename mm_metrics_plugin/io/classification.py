@@ -12,7 +12,7 @@ import numpy as np
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.score_precision import reach
 from mm_metrics_plugin.io.budget import check_num_classes
-from mm_metrics_plugin.io.reading import PathLike
+from mm_metrics_plugin.io.reading import PathLike, trim_memory
 from mm_metrics_plugin.io.results import text_or_nothing
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.tally import Tally
@@ -104,7 +104,10 @@ def read_classification(path: PathLike, *, trust: bool = False, task: Optional[s
     """
     path = Path(path)
     content = read_pickle(path, trust=trust)
-    return classification_from_samples(content, path.name, most_bytes=path.stat().st_size, task=task)
+    results = classification_from_samples(content, path.name, most_bytes=path.stat().st_size, task=task)
+    del content
+    trim_memory()
+    return results
 
 
 def classification_from_samples(

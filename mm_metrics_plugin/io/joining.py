@@ -165,7 +165,11 @@ def _places(truth: GroundTruth, results: DetectionResults, allow_missing: bool) 
     place = np.array(places, dtype=np.int64)
     if (place < 0).any():
         unknown = [image_id for image_id, at in zip(results.image_ids, places) if at < 0]
-        raise ResultFileError(f"{results.source}: {listing('image', unknown)} not in {truth.source}")
+        by_path = (
+            "; image ids repeat in the results, so their images are named by path: give the config of the test set"
+        )
+        hint = f"{by_path} as TRUTH" if _joined_by(results) == IMAGE_PATH else ""
+        raise ResultFileError(f"{results.source}: {listing('image', unknown)} not in {truth.source}{hint}")
     counts = np.bincount(place, minlength=len(truth.image_ids))
     if (counts > 1).any():
         twice = [truth.image_ids[at] for at in np.flatnonzero(counts > 1)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Union
 
@@ -87,6 +89,18 @@ def release(content: Content, start: int, end: int) -> int:
     end -= end % mmap.PAGESIZE
     content.madvise(mmap.MADV_DONTNEED, start, end - start)
     return end
+
+
+def trim_memory() -> None:
+    """Give the memory of small objects that are gone back to the system, where the C library can (glibc).
+
+    The scores of 50,000 samples are 50,000 objects; without this, their memory stays taken after they were stacked.
+
+    Examples:
+        >>> trim_memory()
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def sha256(path: PathLike) -> str:

@@ -22,7 +22,7 @@ from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, distinct_ids, has_swapped_corners
 from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
-from mm_metrics_plugin.io.reading import PathLike
+from mm_metrics_plugin.io.reading import PathLike, trim_memory
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.tally import Tally
 from mm_metrics_plugin.io.values import score_precision, to_array
@@ -94,7 +94,10 @@ def read_results(path: PathLike, *, trust: bool = False) -> DetectionResults:
     if kind not in (".pkl", ".pickle"):
         raise ResultFileError(f"{path.name}: results are a .pkl, .pickle or .json file (found {kind or 'no suffix'!r})")
     content, size = read_pickle(path, trust=trust), path.stat().st_size
-    return results_from_images(content, path.name, file_size=size)
+    results = results_from_images(content, path.name, file_size=size)
+    del content
+    trim_memory()
+    return results
 
 
 def results_from_images(content: Any, source: str, *, file_size: Optional[int] = None) -> DetectionResults:

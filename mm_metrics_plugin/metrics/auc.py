@@ -86,11 +86,11 @@ class _AUCMetric(ScoredMetricBase):
 
     def shown(self, state: Any) -> List[Shown]:
         """The ROC and precision-recall curves of the scores, if scores were seen."""
-        state = state["all"] if isinstance(state, StateGroup) else state
-        if isinstance(state, ScoreHistogramState) and state.totals is not None:
-            return [Shown(("curves",), self.class_names(len(state.totals)), lambda: _binned_curves(state))]
-        if isinstance(state, ScoreState) and len(state.labels):
-            return [Shown(("curves",), self.class_names(state.scores.blocks[0].shape[1]), lambda: _curves(state))]
+        scores = state["all"]
+        if isinstance(scores, ScoreHistogramState) and scores.totals is not None:
+            return [Shown(("curves",), self.class_names(len(scores.totals)), lambda: _binned_curves(scores))]
+        if isinstance(scores, ScoreState) and len(scores.labels):
+            return [Shown(("curves",), self.class_names(scores.scores.blocks[0].shape[1]), lambda: _curves(scores))]
         return []
 
     def _keys(self, result: AUCResult, suffix: str) -> Dict[str, float]:
@@ -216,12 +216,13 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
     def _decides(self) -> bool:
         return self.thrs is not None or self._scored is False
 
-    def empty_state(self) -> State:
-        """Scores, their histogram or counts of decisions, as the options ask for."""
+    def empty_state(self) -> StateGroup:
+        """Scores, their histogram or counts of decisions of all samples, and the scores of recent batches."""
         if self._decides:
-            return DecisionState(self.classes_expected())
+            return StateGroup(all=DecisionState(self.classes_expected()))
         scores: State = score_state(self.num_thresholds)
-        return StateGroup(all=scores, recent=RecentScoreState(self.slide_steps)) if self.slide_steps else scores
+        recent = {"recent": RecentScoreState(self.slide_steps)} if self.slide_steps else {}
+        return StateGroup(all=scores, **recent)
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
         """Scores and labels, or decisions and labels, of a batch."""
@@ -235,20 +236,18 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             self.check_unit(scores, "num_thresholds", samples)
         return Batch(scores, labels)
 
-    def compute(self, state: State) -> Dict[str, float]:
+    def compute(self, state: StateGroup) -> Dict[str, float]:  # type: ignore[override]
         """The AUC and what belongs to it, by key."""
-        if isinstance(state, DecisionState):
-            results = self._decision_results(state)
-        else:
-            results = {"": self._result(state["all"] if isinstance(state, StateGroup) else state)}
+        scores = state["all"]
+        results = self._decision_results(scores) if isinstance(scores, DecisionState) else {"": self._result(scores)}
         metrics: Dict[str, float] = {}
         for suffix, result in results.items():
             metrics.update(self._keys(result, suffix))
         if self.ci is not None:
-            metrics.update(self._intervals(state["all"] if isinstance(state, StateGroup) else state, results[""]))
+            metrics.update(self._intervals(scores, results[""]))
         if self.slide_steps == 0:
             metrics["batch_auc"] = results[""].value
-        elif isinstance(state, StateGroup):
+        elif "recent" in state.members:
             metrics["batch_auc"] = self._result(state["recent"]).value
         return metrics
 
@@ -325,9 +324,9 @@ class MultiLabelAUC(_AUCMetric, MultiLabelMetricBase):
         super().__init__(collect_device=collect_device, prefix=prefix)
         self._take_options(average, curve, max_fpr, num_thresholds, absent, classwise)
 
-    def empty_state(self) -> State:
+    def empty_state(self) -> StateGroup:
         """Scores or their histogram."""
-        return score_state(self.num_thresholds)
+        return StateGroup(all=score_state(self.num_thresholds))
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
         """Scores and truth of a batch."""
@@ -336,6 +335,6 @@ class MultiLabelAUC(_AUCMetric, MultiLabelMetricBase):
             self.check_unit(scores, "num_thresholds", samples)
         return Batch(scores, truth)
 
-    def compute(self, state: State) -> Dict[str, float]:
+    def compute(self, state: StateGroup) -> Dict[str, float]:  # type: ignore[override]
         """The AUC and what belongs to it, by key."""
-        return self._keys(self._result(state), "")
+        return self._keys(self._result(state["all"]), "")

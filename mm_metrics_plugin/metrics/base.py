@@ -6,14 +6,27 @@ import logging
 from abc import abstractmethod
 from contextlib import ExitStack, contextmanager, nullcontext
 from fnmatch import fnmatchcase
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+)
 
 import numpy as np
 from mmengine.dist import get_dist_info, is_main_process
 from mmengine.evaluator import BaseMetric
 from mmengine.logging import print_log
 
-from mm_metrics_plugin.exceptions import MetricInputError, UndefinedMetricWarning
+from mm_metrics_plugin.exceptions import MetricInputError, MetricWarning, UndefinedMetricWarning
 from mm_metrics_plugin.functional.class_names import unique_names
 from mm_metrics_plugin.metrics.concatenated import ELSEWHERE, Entry, cumulative_sizes, split_places, whole_entries
 from mm_metrics_plugin.metrics.distributed import add_up, exchange
@@ -127,8 +140,6 @@ class StreamingMetric(BaseMetric):
         """Takes in one batch of samples; mmengine calls it."""
         if not len(self.results):  # also where somebody else than evaluate() cleared them
             self._reset()
-        if not len(data_samples):
-            return
         try:
             self._take_in(data_samples)
         except MetricInputError as error:
@@ -137,6 +148,8 @@ class StreamingMetric(BaseMetric):
 
     def _take_in(self, data_samples: Sequence[Mapping]) -> None:
         check_samples(data_samples, self.sample_name)
+        if not len(data_samples):
+            return
         if not self._seen:
             self._first = sample_identity(data_samples[0])
         ends = cumulative_sizes(self._dataset_meta)
@@ -284,8 +297,8 @@ class StreamingMetric(BaseMetric):
 
     def _announce(self, padding: Padding, total: int, size: int) -> None:
         if padding.doubt is not None:
-            warn(
-                f"{type(self).__name__} saw {total} samples of a data set of {size} on {get_dist_info()[1]} processes. "
+            self.warn(
+                f"saw {total} samples of a data set of {size} on {get_dist_info()[1]} processes. "
                 f"{padding.doubt}. Use a data set size that the number of processes divides, or a sampler with "
                 "round_up=False"
             )
@@ -295,8 +308,9 @@ class StreamingMetric(BaseMetric):
         """What :meth:`published` writes, and inside a Runner the values per class as a table in the log."""
         with self.published(state):
             yield
-        table = class_table(metrics)
-        if table and in_runner():
+        per_class = getattr(self, "classwise", False) or getattr(self, "counts", False)
+        table = class_table(metrics) if per_class and in_runner() else ""
+        if table:
             print_log(f"{type(self).__name__}, results per class:\n{table}", logger="current", level=logging.INFO)
 
     def published(self, state: Any) -> ContextManager[None]:
@@ -338,12 +352,16 @@ class StreamingMetric(BaseMetric):
         if len(names) != num_classes:
             if (names or in_runner()) and num_classes and "class names" not in self._warned:
                 self._warned.append("class names")
-                warn(
-                    f"{type(self).__name__} names {num_classes} classes by their numbers, because the data set has "
+                self.warn(
+                    f"{num_classes} classes are named by their numbers, because the data set has "
                     f"{len(names)} class names: give the dataset metainfo=dict(classes=(...)) with {num_classes} names"
                 )
             return [str(index) for index in range(num_classes)]
         return unique_names(names)
+
+    def warn(self, message: str, category: Type[MetricWarning] = MetricWarning) -> None:
+        """Warns behind the metric's name: in mmengine's log inside a Runner, else as Python does."""
+        warn(f"{type(self).__name__}: {message}", category, stacklevel=4)
 
     def warn_undefined(
         self, what: str, reason: str, classes: Sequence[str], *, mean_of: int = 0, remedy: str = ""
@@ -364,4 +382,4 @@ class StreamingMetric(BaseMetric):
             defined = mean_of - len(classes)
             if defined > 0:
                 message += f". The mean is over {defined} of {mean_of} classes, also in save_best{remedy}"
-            warn(message, UndefinedMetricWarning)
+            self.warn(message, UndefinedMetricWarning)

@@ -28,7 +28,7 @@ class EvaluationCheckHook(Hook):
 
     Checked are the metrics of this package in the validation and the test of the run: whether two of them would give
     the same keys, and whether the first sample of the data set has the ground truth that they read. A detector's test
-    pipeline without ``LoadAnnotations`` is noticed so. :class:`MetricFigureHook` checks the same.
+    pipeline without ``LoadAnnotations`` is noticed so. :class:`MetricFigureHook` checks the same and warns.
 
     Example:
         >>> HOOKS.build(dict(type="EvaluationCheckHook")).priority

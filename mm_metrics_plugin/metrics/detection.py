@@ -197,8 +197,8 @@ class DetectionPRF(StreamingMetric):
                 "knows all of these classes do not fit; list every class in the annotation file, in the model's order"
             )
         warn(
-            f"{orders}: mmdet's CocoDataset numbers labels in the order of {source}, so classes are named in that "
-            "order; list metainfo['classes'] in the same order to make them agree"
+            f"DetectionPRF: {orders}: mmdet's CocoDataset numbers labels in the order of {source}, so classes are "
+            "named in that order; list metainfo['classes'] in the same order to make them agree"
         )
         return listed
 
@@ -275,7 +275,7 @@ class DetectionPRF(StreamingMetric):
         outside = int((batch.ground_truths.boxes.array[:, 2:] > shapes[:, ::-1] + 2).any(axis=1).sum())
         if outside or (self._scale_seen[2] >= 5 and self._scale_seen[2] > 3 * self._scale_seen[1]):
             self._warned.append(what)
-            warn(
+            self.warn(
                 "the boxes of 'gt_instances' look as if they stood in the pixels of the resized pictures while "
                 f"'pred_instances' stand in those of the original ones ({outside} objects lie outside their picture, "
                 f"{int(self._scale_seen[1])} detections are right as it is, {int(self._scale_seen[2])} if the objects "
@@ -382,7 +382,7 @@ class DetectionPRF(StreamingMetric):
         message = truncation_message(self.settings.max_dets, most, option="max_dets")
         if message and "max_dets" not in self._warned:
             self._warned.append("max_dets")
-            warn(message)
+            self.warn(message)
 
     def _operating_point(self, table: Optional[MatchTable], names: List[str]) -> Dict[str, float]:
         """The best threshold, and what it gives on the same images and on others."""

@@ -37,6 +37,8 @@ def check_samples(samples: Any, name: Callable[[Any, int], str]) -> None:
     if isinstance(samples, Mapping):
         keys = ", ".join(repr(str(key)) for key in list(samples)[:5])
         raise MetricInputError(f"data_samples must be a list (found one dict of a whole batch with {keys}): {remedy}")
+    if not isinstance(samples, (Sequence, torch.Tensor, np.ndarray)) or isinstance(samples, str):
+        raise MetricInputError(f"data_samples must be a list (found a {type(samples).__name__}): {remedy}")
     for index, sample in enumerate(samples):
         if not isinstance(sample, Mapping) and not hasattr(sample, "get"):
             found = f"the text {sample!r:.40}" if isinstance(sample, str) else f"a {type(sample).__name__}"

@@ -65,8 +65,8 @@ class MetricFigureHook(Hook):
         self._said: Set[str] = set()
 
     def before_run(self, runner: Runner) -> None:
-        """Checks the evaluation before training starts, as :class:`EvaluationCheckHook` does."""
-        check_evaluations(runner)
+        """Checks the evaluation as :class:`EvaluationCheckHook` does, and warns: figures never end a training."""
+        self._try(runner, "the evaluation will fail", partial(check_evaluations, runner))
 
     def before_val_epoch(self, runner: Runner) -> None:
         """Asks the metrics to keep what the figures need, if this validation is drawn."""

@@ -29,15 +29,17 @@ def in_runner() -> bool:
     return bool(MMLogger._instance_dict) and MMLogger.get_current_instance().instance_name != "mmengine"
 
 
-def warn(message: str, category: Type[MetricWarning] = MetricWarning) -> None:
+def warn(message: str, category: Type[MetricWarning] = MetricWarning, *, stacklevel: int = 3) -> None:
     """Warn in the log file and on the console of a Runner, which only its main process does; else as Python does.
 
     Args:
         message: One sentence.
         category: Of the Python warning.
+        stacklevel: Of the Python warning; 3 is the caller of who calls this.
 
     Example:
         >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
         ...     warn("the mean is over 2 of 3 classes")
         >>> [str(warning.message) for warning in caught]
         ['the mean is over 2 of 3 classes']
@@ -45,7 +47,7 @@ def warn(message: str, category: Type[MetricWarning] = MetricWarning) -> None:
     if in_runner() and not _python_only.get():
         print_log(message, logger="current", level=logging.WARNING)
     else:
-        warnings.warn(message, category, stacklevel=3)
+        warnings.warn(message, category, stacklevel=stacklevel)
 
 
 @contextmanager

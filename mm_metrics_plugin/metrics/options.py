@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Union
 
+import numpy as np
+
 
 def check_choice(option: str, value: Any, allowed: Sequence[Any]) -> None:
     """Raises ValueError, listing the choices, if the value is none of them."""
@@ -26,8 +28,9 @@ def check_num_thresholds(num_thresholds: Optional[int]) -> None:
 
 
 def check_num_classes(num_classes: Optional[int]) -> None:
-    """Raises ValueError if there would be no classes."""
-    check_together(num_classes is None or num_classes >= 1, f"num_classes must be at least 1 (found {num_classes!r})")
+    """Raises ValueError unless it is a whole number of at least 1, or None."""
+    good = num_classes is None or (isinstance(num_classes, (int, np.integer)) and num_classes >= 1)
+    check_together(good, f"num_classes must be a whole number of at least 1 (found {num_classes!r})")
 
 
 def zero_division_value(zero_division: Union[str, float]) -> float:

@@ -211,8 +211,8 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
         settings = report.settings
         lines = [
             "each class against the rest: the greatest sensitivity + specificity - 1 (KS, Youden) and its threshold; "
-            f"the greatest sensitivity with a specificity of at least {settings['at_specificity']:g}; the greatest "
-            f"specificity with a sensitivity of at least {settings['at_sensitivity']:g}; chosen on the data they are "
+            f"the greatest sensitivity with a specificity of at least {settings.at_specificity:g}; the greatest "
+            f"specificity with a sensitivity of at least {settings.at_sensitivity:g}; chosen on the data they are "
             "judged by, so optimistic",
         ]
         header = ["class", "KS", "KS thr", "sensitivity", "sensitivity thr", "specificity", "specificity thr"]

@@ -42,12 +42,12 @@ def page_data(
         sample_names: What samples are called.
     """
     listed, place = np.unique(cells.sample, return_inverse=True)
-    filled = np.nonzero(cells.counts)
+    rows, columns = np.divmod(cells.filled, cells.shape[1])
     return {
         "labels": report.classes,
         "single": report.matrix is not None,
-        "cells": {"row": filled[0], "column": filled[1], "count": cells.counts[filled]},
-        "columns": cells.counts.shape[1],
+        "cells": {"row": rows, "column": columns, "count": cells.number},
+        "columns": cells.shape[1],
         "cell": cells.cell,
         "sample": place.reshape(-1),
         "score": _rounded(cells.score),
@@ -80,7 +80,7 @@ def page_context(report: ClassificationReport) -> Dict[str, Any]:
         "more": grouped_sections(sections),
         "files": file_entries(report.inputs, ("results", "config")),
         "versions": report.inputs["versions"],
-        "settings": _settings(report.settings),
+        "settings": _settings(report.settings.to_dict()),
     }
 
 

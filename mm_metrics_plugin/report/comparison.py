@@ -110,18 +110,21 @@ def difference_sentence(row: DifferenceRow, second: str, *, ci: float = 0.95) ->
 def comparison_sections(report: ComparisonReport) -> List[Section]:
     """What the terminal and the Markdown file show."""
     settings = report.settings
-    ci = settings["ci"]
+    ci = settings.ci
     what = "images" if report.kind == "detection" else "samples"
     lines = [f"{report.images:,} {what}, the same for all runs; differences in percentage points"]
-    if report.kind == "detection":
-        lines.append(f"precision, recall and F1 at score >= {settings['score_thr']:g}, IoU >= {settings['iou_thr']:g}")
-        lines.append(f"AP uses at most {settings['max_dets']} detections per class and image (max_dets)")
-    else:
-        lines += task_lines(settings)
+    if settings.detection is not None:
+        score_thr, iou_thr, max_dets = (
+            getattr(settings.detection, key) for key in ("score_thr", "iou_thr", "max_dets")
+        )
+        lines.append(f"precision, recall and F1 at score >= {score_thr:g}, IoU >= {iou_thr:g}")
+        lines.append(f"AP uses at most {max_dets} detections per class and image (max_dets)")
+    elif settings.classification is not None:
+        lines += task_lines(settings.classification)
     lines += class_order_lines(report.inputs)
     lines += joined_by_lines(report.inputs.get("runs", ()), "image" if report.kind == "detection" else "sample")
     lines += [
-        f"paired permutation test ({settings['permutations']:,} permutations), significance level {1 - ci:.3g}",
+        f"paired permutation test ({settings.permutations:,} permutations), significance level {1 - ci:.3g}",
         f"p-values and {100 * ci:g} % confidence intervals are adjusted for the number of rows of their table: a "
         "difference is significant exactly where its interval does not contain 0",
     ]
@@ -154,7 +157,7 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
     rows = versus.rows(report.classes)
     overall = [row for row in rows if row.class_name is None]
     overall.sort(key=lambda row: list(NAMES).index(row.metric) if row.metric in NAMES else len(NAMES))
-    ci = report.settings["ci"]
+    ci = report.settings.ci
     found = [row for row in overall if row.verdict in SIGNIFICANT]
     words = [difference_sentence(row, second, ci=ci) for row in found] or ["no significant difference"]
     header = ["", first, second, "difference", f"{100 * ci:g} % CI", "p", "verdict"]

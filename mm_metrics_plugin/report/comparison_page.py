@@ -118,7 +118,7 @@ def page_context(report: ComparisonReport, remarks: Sequence[str] = ()) -> Dict[
         "versus": [_versus(versus, report) for versus in report.versus],
         "files": file_entries(report.inputs, ("truth", "runs")),
         "versions": report.inputs["versions"],
-        "settings": {**_settings(report.settings), **input_settings(report.inputs, "runs")},
+        "settings": {**_settings(report.settings.to_dict()), **input_settings(report.inputs, "runs")},
     }
 
 

@@ -80,7 +80,7 @@ def page_data(
             tables["detections"]["score"] = np.round(members.score[rows], 4)
     return {
         "labels": report.labels,
-        "score": report.settings["score_thr"],
+        "score": report.settings.score_thr,
         "protocols": [_protocol(one, members, places) for one in report.protocols],
         **tables,
         "images": [image_names[image] for image in images.tolist()],
@@ -135,7 +135,7 @@ def page_context(
         "more": [] if analysis is None else grouped_sections(asked_sections(analysis)),
         "files": file_entries(report.inputs, ("truth", "results")),
         "versions": report.inputs["versions"] if isinstance(report.inputs["versions"], dict) else {},
-        "settings": {**_settings(report.settings), **input_settings(report.inputs, "results")},
+        "settings": {**_settings(report.settings.to_dict()), **input_settings(report.inputs, "results")},
         "gallery": None if gallery is None or examples is None else _gallery(report, examples, gallery, image_names),
         "remarks": report.remarks,
     }
@@ -156,7 +156,7 @@ def _cards(report: DetectionReport, first: Any) -> List[Dict[str, Any]]:
             ),
             ("mAP_50", "mAP at IoU 0.5", overall["mAP_50"], "The same, where half an overlap is close enough."),
         ]
-    score = f"{report.settings['score_thr']:g}"
+    score = f"{report.settings.score_thr:g}"
     means = first.means
     cards += [
         (

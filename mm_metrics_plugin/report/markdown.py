@@ -22,6 +22,8 @@ from mm_metrics_plugin.report.sentences import (
 from mm_metrics_plugin.report.tables import CORNER, class_table, false_positive_table, main_columns, printable
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from mm_metrics_plugin.functional.classification_report import ClassificationReport
     from mm_metrics_plugin.functional.detection_report import Confusion, DetectionReport
 
@@ -35,10 +37,10 @@ def detection_markdown(report: DetectionReport) -> str:
         lines += ["", f"## {one.protocol}: {PROTOCOLS[one.protocol]}", ""]
         notes = averaged_line(one.classes_averaged, len(report.classes))
         lines += _body(main_columns(one.columns), notes, one.confusions)
-        lines += _matrix(one.result.matrix.tolist(), report.labels)
+        lines += _matrix(one.result.matrix, report.labels)
         if one.protocol != "mmdet":  # which has no match that could be taken already
             lines += ["", "False positives by type:", "", *table(*false_positive_table(one.columns))]
-            lines += ["", *_items(false_positive_lines(report.settings["iou_thr"]))]
+            lines += ["", *_items(false_positive_lines(report.settings.iou_thr))]
     means = {one.protocol: mean_rows(one.means, one.micro) for one in report.protocols}
     names = next(iter(means.values()))
     lines += ["", "## Means (macro: over classes; micro: pooled)", ""]
@@ -49,7 +51,7 @@ def detection_markdown(report: DetectionReport) -> str:
     for one in report.protocols:
         if one.protocol == "mmdet":
             block = published_block(one.result, [printable(name) for name in report.classes])
-            heading = escape(published_heading(report.settings["score_thr"]))
+            heading = escape(published_heading(report.settings.score_thr))
             lines += ["", f"## {heading}", "", "```text", block, "```"]
     return "\n".join(lines) + "\n"
 
@@ -59,7 +61,7 @@ def classification_markdown(report: ClassificationReport) -> str:
     lines = ["# Classification report", "", *_items(classification_opening(report)), "", "## Classes", ""]
     lines += _body(report.columns, averaged_line(report.classes_averaged, len(report.classes)), report.confusions)
     if report.matrix is not None:
-        lines += _matrix(report.matrix.tolist(), report.classes)
+        lines += _matrix(report.matrix, report.classes)
     lines += ["", "## Means", "", *table(["", "value"], list(mean_rows(report.means, report.micro).items()))]
     lines += sections_markdown(classification_sections(report))
     return "\n".join(lines) + "\n"
@@ -74,10 +76,10 @@ def _body(columns: Mapping[str, Sequence[Any]], notes: List[str], confusions: Se
     return lines
 
 
-def _matrix(matrix: Sequence[Sequence[int]], labels: Sequence[str]) -> List[str]:
+def _matrix(matrix: np.ndarray, labels: Sequence[str]) -> List[str]:
     if len(labels) > MOST_COLUMNS:
         return []
-    return ["", *table([CORNER, *labels], [[name, *row] for name, row in zip(labels, matrix)])]
+    return ["", *table([CORNER, *labels], [[name, *row] for name, row in zip(labels, matrix.tolist())])]
 
 
 def _items(lines: Iterable[str]) -> List[str]:

@@ -9,6 +9,7 @@ from mm_metrics_plugin.report.tables import printable
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.classification_report import ClassificationReport
     from mm_metrics_plugin.functional.detection_report import Confusion, DetectionReport
+    from mm_metrics_plugin.settings import ClassificationSettings
 
 PROTOCOLS = {
     "coco": "at most one detection per object, within classes by score; the others may be confusions",
@@ -98,13 +99,13 @@ def mask_lines(entries: Any) -> List[str]:
 def opening(report: DetectionReport) -> List[str]:
     """What was read, and what was asked for."""
     settings = report.settings
-    nms = settings["nms_iou_thr"]
+    nms = settings.nms_iou_thr
     return [
         *(tally_sentence(words, report.counts[what]) for what, words in _COUNTED.items()),
         *class_order_lines(report.inputs),
         *joined_by_lines(report.inputs.get("results", ()), "image"),
         *mask_lines(report.inputs.get("results", ())),
-        f"score threshold {settings['score_thr']:g}, IoU threshold {settings['iou_thr']:g}"
+        f"score threshold {settings.score_thr:g}, IoU threshold {settings.iou_thr:g}"
         + ("" if nms is None else f", NMS above IoU {nms:g}"),
     ]
 
@@ -125,17 +126,18 @@ def classification_opening(report: ClassificationReport) -> List[str]:
     return lines + task_lines(report.settings)
 
 
-def task_lines(settings: Mapping[str, Any]) -> List[str]:
+def task_lines(settings: ClassificationSettings) -> List[str]:
     """Which task the results of a classifier are evaluated as and why, and the score threshold where it has one.
 
     Example:
-        >>> task_lines({"task": "multi-label", "task_reason": "sample number 3 has 2 true labels", "score_thr": 0.5})
+        >>> from mm_metrics_plugin.settings import ClassificationSettings
+        >>> task_lines(ClassificationSettings("multi-label", "sample number 3 has 2 true labels", 0.5))
         ['task: multi-label (sample number 3 has 2 true labels; --task changes it)', 'score threshold: 0.5']
     """
-    reason = settings["task_reason"]
-    lines = [f"task: {settings['task']} ({reason}{'' if reason == '--task' else '; --task changes it'})"]
-    if settings["score_thr"] is not None:
-        lines.append(f"score threshold: {settings['score_thr']:g}")
+    reason = settings.task_reason
+    lines = [f"task: {settings.task} ({reason}{'' if reason == '--task' else '; --task changes it'})"]
+    if settings.score_thr is not None:
+        lines.append(f"score threshold: {settings.score_thr:g}")
     return lines
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 WIDTH = 120  # where the output is no terminal
 UNLIMITED = 1_000_000  # of the console, so that it crops nothing
 LEAST_NAME = 16  # columns that names have, even if the table is then wider than the window
+LONGEST_CELL = 28  # columns of any other cell; class names in it go over several lines
 GAP = 2  # between columns
 MOST_CLASSES = 20  # of a table that fits one screen
 MOST_CONFUSIONS = 5
@@ -158,12 +159,13 @@ class _Printer:
         """
         body = [[cell(value) for value in row] for row in (*rows, *end)]
         widths = [max(map(cell_len, column)) for column in zip(header, *body)]
+        widths[1:] = [min(width, LONGEST_CELL) for width in widths[1:]]
         for part in self._parts(widths):
             others = sum(widths[at] + GAP for at in part)
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
             table.add_column(Text(header[0]), overflow="fold", max_width=max(LEAST_NAME, self.width - others))
             for at in part:
-                table.add_column(Text(header[at]), justify="right", no_wrap=True)
+                table.add_column(Text(header[at]), justify="right", overflow="fold", width=widths[at])
             for number, row in enumerate(body, start=1):
                 cells = (Text(row[at]) for at in (0, *part))
                 table.add_row(*cells, end_section=bool(end) and number == len(rows))
@@ -214,7 +216,7 @@ def _print_detection(
         printer.heading("Why the protocols differ")
         printer.lines(report.differences)
     if mmdet is not None and (published or verbose or mmdet in shown):
-        printer.heading(published_heading(report.settings["score_thr"]))
+        printer.heading(published_heading(report.settings.score_thr))
         printer.block(published_block(mmdet.result, [printable(name) for name in report.classes]))
     if not verbose:
         printer.line("")
@@ -243,7 +245,7 @@ def _print_protocol(report: DetectionReport, one: ProtocolReport, printer: _Prin
     if verbose and one.protocol != "mmdet":  # which has no match that could be taken already
         printer.heading(f"False positives by type ({one.protocol})")
         printer.table(*false_positive_table(one.columns))
-        printer.lines(false_positive_lines(report.settings["iou_thr"]))
+        printer.lines(false_positive_lines(report.settings.iou_thr))
 
 
 def _mean_rows(report: DetectionReport, one: ProtocolReport, columns: Mapping[str, Any]) -> List[List[Any]]:

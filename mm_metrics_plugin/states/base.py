@@ -33,6 +33,7 @@ class RowBuffer:
         self._open: Optional[np.ndarray] = None
         self._used = 0
         self._length = 0
+        self._reserved = 0
 
     def __len__(self) -> int:
         return self._length
@@ -56,10 +57,15 @@ class RowBuffer:
         if taken < len(rows) or self.row_shape is None:
             self._close()
             rest = rows[taken:]
-            self._open = np.empty((max(len(rest), self._length // 8), *rows.shape[1:]), dtype=rows.dtype)
+            room = max(len(rest), self._length // 8, self._reserved)
+            self._open, self._reserved = np.empty((room, *rows.shape[1:]), dtype=rows.dtype), 0
             self._open[: len(rest)] = rest
             self._used = len(rest)
         self._length += len(rows)
+
+    def reserve(self, rows: int) -> None:
+        """Makes the next block large enough for so many rows, where it is known how many will come."""
+        self._reserved = rows
 
     def _close(self) -> None:
         if self._open is not None:

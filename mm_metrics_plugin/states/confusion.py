@@ -72,6 +72,11 @@ class ConfusionState(State):
         """The matrix of the first rule."""
         return self.matrices[0]
 
+    @property
+    def decisions(self) -> np.ndarray:
+        """The matrix of the first rule without the column "no decision". Not a copy: it may take most of the memory."""
+        return self._room()[0, :, 1:]
+
 
 class TopConfusionState(ConfusionState):
     """A confusion matrix, and how many samples had their true class among the best ones.

@@ -82,8 +82,13 @@ def encode_texts(texts: Sequence[Optional[str]]) -> np.ndarray:
         >>> np.argsort(encode_texts(["b", None, "a"])).tolist()
         [2, 0, 1]
     """
-    encoded = np.array([b"\xff" if text is None else text.encode("utf-8", "surrogatepass") for text in texts])
+    encoded = np.array([b"\xff" if text is None else _without_nul(text) for text in texts])
     return encoded.astype(f"S{-(-max(1, encoded.itemsize) // 16) * 16}")  # few widths, so that batches share blocks
+
+
+def _without_nul(text: str) -> bytes:
+    """UTF-8, in which NUL and the character after it are written as two bytes: NumPy cuts NUL off the end."""
+    return text.encode("utf-8", "surrogatepass").replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
 
 
 class RuleState(ConfusionState):
@@ -203,6 +208,13 @@ class MatchState(State):
             elif name not in _IMAGES:
                 self.add(name, getattr(table if hasattr(table, name) else table.details, name))
         return self
+
+    def reserve(self, num_dets: int, num_gts: int) -> None:
+        """Makes room for so many detections and ground truths at once."""
+        for name in self.reductions:
+            if name not in _IMAGES:
+                of_gts = name.startswith("gt_") and name != "gt_index"
+                getattr(self, name).reserve(num_gts if of_gts else num_dets)
 
     def renumbered(self, places: np.ndarray) -> MatchState:
         """The same rows with ``places[position]`` for the key and the position of every image."""
@@ -438,6 +450,8 @@ class DetectionState(StateGroup):
         order = np.asarray(order, dtype=np.int64)
         if order.ndim == 1:
             order = np.stack([order, order], axis=1)
+        if len(batch.detections) > _DETECTIONS_AT_ONCE and "matches" in self.members:
+            self.members["matches"].reserve(len(batch.detections), len(batch.ground_truths))  # type: ignore[attr-defined]
         for start, block in batch.blocks(_DETECTIONS_AT_ONCE):
             rows = slice(start, start + block.num_images)
             self._update_block(block, order[rows], None if texts is None else texts[rows], names[rows])

@@ -535,4 +535,37 @@ ROWS = [
         says("results.pkl: 'gt_label' of sample number 1 must be between 0 and 2 (found 9223372036854775808)"),
         classification(sampled(gt_label=np.array([2**63], np.uint64))),
     ),
+    Row(
+        "a sparse tensor",
+        AUC,
+        says(
+            "'pred_score' of sample 1 must be a dense tensor (found layout torch.sparse_coo): call "
+            ".to_dense() before the metric is given the sample"
+        ),
+        classifier({**scored(), "pred_score": scored()["pred_score"].to_sparse()}),
+    ),
+    Row(
+        "a tensor on the meta device",
+        METRIC,
+        says(
+            "'pred_instances.scores' of sample 1 (cat.jpg) must be a tensor with values (found shape (1,) on"
+            " the meta device): load the model on a real device"
+        ),
+        detector(image(scores=torch.empty(1, device="meta"))),
+    ),
+    Row(
+        "a batch in one dict, of which mmengine's Evaluator takes the keys for samples",
+        AUC,
+        says(
+            "sample 1 must be a dict with fields (found the text 'pred_score'): give a list with one dict "
+            "per sample (a dict of a whole batch gives its keys)"
+        ),
+        classifier("pred_score"),
+    ),
+    Row(
+        "image ids that repeat, with paths that do not (a `ConcatDataset` of files that share ids)",
+        DETECTION,
+        "images are joined by path; the report says so",
+        ways.repeated_ids,
+    ),
 ]

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import tracemalloc
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
@@ -22,6 +23,7 @@ from mm_metrics_plugin import (
     FieldMean,
     FieldSum,
     MetricInputError,
+    MetricWarning,
     RecallAtK,
     RegressionError,
     SingleLabelAUC,
@@ -105,8 +107,9 @@ def one_of(messages):
 
 
 def command(*arguments):
-    """Exit code, stdout and stderr."""
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as said:
+    """Exit code, stdout and stderr, where warnings are."""
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as said:
+        warnings.simplefilter("default", MetricWarning)
         code = main(list(map(str, arguments)))
     return code, out.getvalue(), said.getvalue()
 
@@ -430,3 +433,20 @@ def other_truth_inside(folder):
     box = np.float32([[0, 0, 9, 9]])
     first = files.write_pickle(folder / "a.pkl", run([box, box]))
     return refused("compare", "-", first, files.write_pickle(folder / "b.pkl", run([box, box + 1])))
+
+
+def repeated_ids(folder):
+    boxes, scores, labels = np.float32([[0, 0, 10, 10]]), np.float32([0.9]), np.array([0])
+    found, there = dict(bboxes=boxes, scores=scores, labels=labels), dict(bboxes=boxes, labels=labels)
+    missed = dict(found, bboxes=boxes + 50)
+    images = [
+        dict(img_id=1, img_path=f"{part}/1.jpg", pred_instances=made, gt_instances=there)
+        for part, made in (("a", found), ("b", missed))
+    ]
+    path = files.write_pickle(folder / "results.pkl", images)
+    code, out, said = command("detection", "-", path, "--classes", "cat")
+    assert code == 0 and "image ids in results.pkl repeat: images are joined by path" in out, said
+    report = reported("detection", "-", path, "--classes", "cat")
+    assert report["inputs"]["results"]["joined_by"] == "image path"
+    row = report["protocols"]["coco"]["per_class"][0]
+    assert (row["tp"], row["fp"], row["fn"]) == (1, 1, 1)

@@ -130,7 +130,7 @@ def evaluated(metric, content):
 
 def test_numbers_are_those_of_the_training_log(written):
     _, _, report = written
-    log = evaluated(SingleLabelPRF(), files.samples())
+    log = evaluated(SingleLabelPRF(prefix="single-label"), files.samples())
     log.update(evaluated(SingleLabelAUC(), files.samples()))
     keys = {"accuracy": "accuracy", "auc": "auc", "mean_precision": "precision", "macro_f1": "f1"}
     assert {key: report[key] for key in keys} == {key: log[f"single-label/{name}"] for key, name in keys.items()}
@@ -156,7 +156,7 @@ def test_several_classes_a_sample(tmp_path):
         content.append({"pred_score": score, "gt_score": truth.astype(np.float32)})
     path = files.write_pickle(tmp_path / "results.pkl", content)
     report = json.loads(files.printed("classification", path, tmp_path / "out", "--format", "json"))
-    log = evaluated(MultiLabelPRF(), content)
+    log = evaluated(MultiLabelPRF(prefix="multi-label"), content)
     log.update(evaluated(MultiLabelAUC(), content))
     keys = {"accuracy": "accuracy", "auc": "auc", "mean_precision": "precision", "mean_recall": "recall"}
     assert {key: report[key] for key in keys} == {key: log[f"multi-label/{name}"] for key, name in keys.items()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -55,6 +57,43 @@ def test_many_classes_work(tmp_path, classes):
     assert sorted(set(expected)) == sorted((int(row), int(column)) for row, column in zip(rows, columns))
     assert max(Image.open(tmp_path / "out" / "confusion_matrix.png").size) <= 4000
     assert sum(path.stat().st_size for path in (tmp_path / "out").iterdir()) < 40_000_000
+
+
+MEASURED = """
+import re, sys
+from mm_metrics_command import load
+main = load("mm_metrics_plugin.cli").main
+for line in sys.argv[1:]:
+    assert main(line.split("|")) == 0
+# Not ru_maxrss, which is at least the memory of the process that started this one.
+print(int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1)) * 1024)
+"""
+
+
+def peak(*lines):
+    """The most memory that a process has used after it ran the command some times."""
+    arguments = ["|".join(map(str, line)) for line in lines]
+    done = subprocess.run([sys.executable, "-c", MEASURED, *arguments], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def test_a_report_of_many_classes_holds_one_matrix(tmp_path):
+    """Beside those of the figures and numbers of any report, 4,000 classes take one matrix of 8 bytes per cell."""
+    small, large = (classified(tmp_path, classes)[0] for classes in (100, 4000))
+    line = ("--html", "--quiet", "--ci", "0.95")
+    base = peak(("classification", small, tmp_path / "small", *line))
+    more = peak(("classification", large, tmp_path / "large", *line)) - base
+    assert more < 1.3 * 8 * 4000**2
+
+
+def test_a_comparison_of_many_classes_keeps_no_copy_of_the_scores(tmp_path):
+    samples, classes = 4000, 1000
+    paths = [classified(tmp_path, classes, samples, seed)[0] for seed in (0, 0)]
+    small = classified(tmp_path, 10, 100)[0]
+    line = ("--quiet", "--permutations", "9")
+    base = peak(("compare", small, small, tmp_path / "small", *line))
+    more = peak(("compare", *paths, tmp_path / "large", *line)) - base
+    assert more < 4.9 * 4 * samples * classes
 
 
 def test_detectors_of_many_classes(tmp_path):

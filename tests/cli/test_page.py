@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 
@@ -11,6 +13,7 @@ from PIL import Image
 from benchmarks.bench_reading import write_results, write_truth
 from benchmarks.detection_problem import make_problem
 from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.io.safe_pickle import read_pickle
 from tests.cli import files
 from tests.cli.files import command, pair, refused, succeeded
 
@@ -146,6 +149,33 @@ def test_with_a_config_no_image_from_outside_its_folder_is_shown(tmp_path, monke
         number, rest = remark.split(" ", 1)
         assert rest.startswith("of the pictures were left out, because they are not below the image folder")
         assert int(number) > shown
+
+
+def test_a_comparison_shows_no_image_from_outside_its_folder(tmp_path):
+    (tmp_path / "images").mkdir()
+    truth, results = pair(tmp_path)
+    content = json.loads(truth.read_text())
+    colors = {"secret.png": (255, 0, 0), "images/own.png": (0, 255, 0)}
+    for name, color in colors.items():
+        Image.new("RGB", (64, 48), color).save(tmp_path / name)
+    (tmp_path / "images" / "link.png").symlink_to(tmp_path / "secret.png")
+    names = ["../secret.png", str(tmp_path / "secret.png"), "link.png", "own.png", "a/../../secret.png"]
+    for number, image in enumerate(content["images"]):
+        image["file_name"] = names[number % len(names)]
+    files.write_json(truth, content)
+    half = [
+        {**one, "pred_instances": {key: value[::2] for key, value in one["pred_instances"].items()}}
+        for one in read_pickle(results)
+    ]
+    other = files.write_pickle(tmp_path / "other.pkl", half)
+    options = ["--html", "--quiet", "--permutations", "5", "--images", str(tmp_path / "images"), "--gallery", "100"]
+    assert main(["compare", str(truth), str(results), str(other), str(tmp_path / "out"), *options]) == 0
+    shown = set(data_of(tmp_path / "out" / "report.html")["pictures"].values())
+    assert len(shown) == 1
+    picture = Image.open(io.BytesIO(base64.b64decode(shown.pop().split(",")[1])))
+    red, green, _ = picture.getpixel((5, 5))
+    assert green > 200 > 50 > red
+    assert "not below the image folder" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_an_image_of_the_same_last_part_is_shown_only_if_it_is_the_only_one_and_has_the_size(folder, tmp_path):

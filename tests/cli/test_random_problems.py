@@ -23,7 +23,7 @@ from tests.cli import files
 from tests.properties.ranks import on_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-HOSTILE = ["50", "a/b", "low", "=1+1", "", "a", "mAP_50", "f1/high", "micro", "\x1b[31m", "中", "|", "a_0"]
+HOSTILE = ["50", "a/b", "low", "=1+1", "", "a", "mAP_50", "f1/high", "micro", "\x1b[31m", "中", "|", "a_0", "a\0"]
 TWELVE = ("mAP", "mAP_50", "mAP_75", "mAP_s", "mAP_m", "mAP_l")
 TWELVE += ("AR@1", "AR@10", "AR@100", "AR_s@100", "AR_m@100", "AR_l@100")
 
@@ -153,7 +153,8 @@ def test_detectors(tmp_path, seed):
         report = json.loads(files.printed("detection", path, given, "--format", "json"))
         found = [report["average_precision"][key] for key in TWELVE]
         np.testing.assert_allclose(np.array(found, dtype=float), expected, rtol=0, atol=1e-10)
-        assert report["classes"] == names
+        assert report["classes"] == [row["name"] for row in report["average_precision"]["per_class"]] == names
+        assert [row["name"] for row in report["protocols"]["coco"]["per_class"]] == names
     compared = json.loads(files.printed("compare", path, pickled, listed, "--permutations", "20", "--format", "json"))
     compared = {row["metric"]: row for row in compared["comparisons"][0]["overall"]}
     for key, value in zip(TWELVE[:3], expected):

@@ -148,6 +148,19 @@ def test_several_threads_leave_warnings_as_they_were(folder, monkeypatch):
     assert warnings.showwarning is before and list(warnings.filters) == filters
 
 
+def test_warnings_of_other_libraries_are_not_repeated(folder, tmp_path, capsys):
+    """Matplotlib warns of every character and figure; the command says once that its font lacks some."""
+    classes = "名前,クラス,三,四"
+    paths = [str(folder / "truth.json"), str(folder / "results.pkl"), str(tmp_path / "out")]
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    for category, name in zip(truth["categories"], classes.split(",")):
+        category["name"] = name
+    paths[0] = str(files.write_json(tmp_path / "truth.json", truth))
+    assert main(["detection", *paths, "--matching", "coco", "--matching", "mmdet"]) == 0
+    said = capsys.readouterr().err
+    assert "Glyph" not in said and said.count("mm-metrics: warning") == said.count(f"warning: {streams.FONT}") == 1
+
+
 def test_the_way_warnings_are_shown_is_put_back(folder):
     before = warnings.showwarning
     threads = [
@@ -166,6 +179,29 @@ def test_each_call_shows_its_warnings_again(folder, capsys):
     for _ in range(2):
         assert main(arguments) == 0
         assert capsys.readouterr().err.count("warning: results.pkl") == 1
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_warnings_of_other_libraries_are_not_the_command_s_own(folder, monkeypatch, capsys, quiet):
+    """They are shown as Python shows them, or not at all with --quiet."""
+    from mm_metrics_plugin.cli import detection
+
+    run = detection.run
+
+    def noisy(parsed):
+        warnings.warn("of another library", UserWarning)
+        warnings.warn("will go away", FutureWarning)
+        run(parsed)
+
+    monkeypatch.setattr(detection, "run", noisy)
+    shown = []
+    monkeypatch.setattr(warnings, "showwarning", lambda message, *rest, **more: shown.append(str(message)))
+    arguments = ["detection", str(folder / "truth.json"), str(folder / "results.pkl"), "--trust", "--matrix-only"]
+    assert main([*arguments, *quiet]) == 0
+    told = capsys.readouterr().err
+    assert "another library" not in told and "go away" not in told
+    assert shown == ([] if quiet else ["of another library", "will go away"])
+    assert ("mm-metrics: warning: results.pkl" in told) is not bool(quiet)
 
 
 def test_error_handlers_only_help_encoding():

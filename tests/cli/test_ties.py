@@ -15,7 +15,25 @@ from tests.cli import files
 from tests.properties.ranks import dealt, on_ranks
 
 CLASSES = ("cat", "dog")
-NAMES = ["b", "a", "B", "a10", "a9", "10", "9", "é", "中", "a" * 40, "a" * 40 + "b", "\U0001f600", "￼", "z z"]
+NAMES = [
+    "b",
+    "a",
+    "B",
+    "a10",
+    "a9",
+    "10",
+    "9",
+    "é",
+    "中",
+    "a" * 40,
+    "a" * 40 + "b",
+    "\U0001f600",
+    "￼",
+    "z z",
+    "a\0",
+    "a\1",
+    "a\2",
+]
 
 
 def tied(seed, ids):

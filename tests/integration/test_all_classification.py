@@ -28,7 +28,7 @@ def test_the_numbers_are_those_of_mmpretrain(finished):
             ("single-label-prf/recall", "single-label/recall"),
             ("single-label-prf/f1", "single-label/f1-score"),
             ("single-label-prf/accuracy", "accuracy/top1"),
-            ("single-label/accuracy_top2", "accuracy/top2"),
+            ("single-label-prf/accuracy_top2", "accuracy/top2"),
             ("single-label/recall@2", "accuracy/top2"),
             ("multi-label-prf/f1", "single-label/f1-score"),
         ):

@@ -14,6 +14,7 @@ pytest.importorskip("mmdet")
 from mmdet.datasets import CocoDataset
 from mmengine.registry import DATASETS
 
+from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.io import test_sets
@@ -169,6 +170,31 @@ def test_each_part_of_a_concatenation_has_its_own_file(tmp_path, monkeypatch):
     np.testing.assert_array_equal(both.objects.area, np.concatenate(areas))
     assert both.objects.image.max() == 23
     assert both.tally.to_dict() == {"read": 192, "used": 192, "dropped": {}}
+
+
+@pytest.mark.parametrize("folders", [("first/", "second/"), ("same/", "same/")])
+def test_parts_of_a_concatenation_that_share_ids(tmp_path, monkeypatch, folders):
+    """Images are told apart by path; where paths repeat too, results cannot be joined."""
+    paths = [written(tmp_path, annotations(seed), f"{seed}.json") for seed in (1, 2)]
+    parts = [
+        f"dict(part, ann_file={path.as_posix()!r}, data_prefix=dict(img={folder!r}))"
+        for path, folder in zip(paths, folders)
+    ]
+    other = f"dict(type='ConcatDataset', datasets=[{', '.join(parts)}])"
+    if len(set(folders)) == 1:
+        with pytest.raises(ResultFileError, match="come twice, and so do their paths"):
+            built(tmp_path, paths[0], monkeypatch, dataset=other)
+        return
+    both = built(tmp_path, paths[0], monkeypatch, dataset=other)
+    assert both.image_ids == tuple(f"{folder}{at}.png" for folder in folders for at in range(12))
+    alone = [read_ground_truth(path) for path in paths]
+    areas = [one.objects.area[np.argsort(one.objects.image, kind="stable")] for one in alone]
+    np.testing.assert_array_equal(both.objects.area, np.concatenate(areas))
+    found = {"bboxes": np.zeros((0, 4)), "scores": np.zeros(0), "labels": np.zeros(0, int)}
+    names = [(at % 12 + 1, both.image_names[at]) for at in range(24)[::-1]]
+    images = [{"img_id": number, "img_path": name, "pred_instances": found} for number, name in names]
+    joined = join(both, results_from_images(images, "results.pkl"))
+    assert joined.image_ids == both.image_ids and joined.joined_by == "image path"
 
 
 @pytest.fixture

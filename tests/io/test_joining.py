@@ -163,3 +163,58 @@ def test_ground_truth_inside_the_results():
         join(inside.truth, inside, classes=["a", "b"])
     with pytest.raises(ResultFileError, match="need COCO ground truth"):
         join(inside.truth, replace(inside, dialect="coco", category_ids=(0, 1, 2)))
+
+
+# --- a ConcatDataset whose parts share ids ---------------------------------------------------------------------------
+
+
+def twice_numbered(order=range(IMAGES)):
+    """Results of two parts that number their images alike, in folders of their own."""
+    images = [result(n) for n in order]
+    for n, image in zip(order, images):
+        image["img_id"], image["img_path"] = n % (IMAGES // 2), f"part{n // (IMAGES // 2)}/{n}.jpg"
+        image["gt_instances"] = {key: image["pred_instances"][key] for key in ("bboxes", "labels")}
+    return images
+
+
+def test_images_whose_ids_repeat_are_joined_by_path():
+    found = results_from_images(twice_numbered(), "results.pkl")
+    joined = join(found.truth, found, classes=tuple(CATEGORIES))
+    assert is_perfect(joined) and joined.joined_by == "image path"
+    assert joined.image_ids[0] == "part0/0.jpg"
+    other = results_from_images(twice_numbered(range(IMAGES)[::-1]), "other.pkl")
+    assert is_perfect(join(found.truth, other, classes=tuple(CATEGORIES)))
+
+
+def test_a_shard_whose_own_ids_do_not_repeat_is_joined_by_path_too():
+    found = results_from_images(twice_numbered(), "results.pkl")
+    half = results_from_images(twice_numbered(range(IMAGES // 2)), "half.pkl")
+    assert half.image_ids == tuple(range(IMAGES // 2))
+    joined = join(found.truth, half, classes=tuple(CATEGORIES), allow_missing=True)
+    assert joined.missing_images == IMAGES // 2 and joined.joined_by == "image path"
+
+
+@pytest.mark.parametrize("path", ["", "same.jpg"])
+def test_ids_and_paths_that_repeat_cannot_be_joined(path):
+    images = twice_numbered()
+    for image in images:
+        image["img_path"] = path
+    found = results_from_images(images, "results.pkl")
+    with pytest.raises(ResultFileError, match="more than once"):
+        join(found.truth, found, classes=tuple(CATEGORIES))
+
+
+def test_one_annotation_file_is_not_the_ground_truth_of_both_parts(truth_file):
+    found = results_from_images(twice_numbered(), "results.pkl")
+    with pytest.raises(
+        ResultFileError, match=r"image ids repeat in the results.*give the config of the test set as TRUTH"
+    ):
+        join(read_ground_truth(truth_file), found)
+
+
+def test_ids_that_do_not_repeat_are_kept():
+    joined = join(
+        results_from_images([{**twice_numbered()[0]}], "a.pkl").truth,
+        results_from_images([twice_numbered()[0]], "a.pkl"),
+    )
+    assert joined.joined_by == "image id" and joined.image_ids == (0,)

@@ -168,7 +168,8 @@ def test_only_ap_has_a_limit_and_it_is_announced_once():
     options = dict(ap=True, ci=0.9, operating_point="f1", resamples=5, classwise=True)
     found, said = crowded_values(**options)
     assert said == [
-        "AP uses the best 100 of up to 240 detections per class and image, as COCO does; change it with max_dets"
+        "DetectionPRF: AP uses the best 100 of up to 240 detections per class and image, as COCO does; change it with "
+        "max_dets"
     ]
     assert (found["recall"], found["tp"], found["fn"], found["operating_recall"]) == (1, 1200, 0, 1)
     assert [found["mAP_50"], found["mAP"]] == pytest.approx([42 / 101] * 2, abs=1e-12)
@@ -268,7 +269,7 @@ def test_absent_classes_are_left_out_and_announced():
     with pytest.warns(UndefinedMetricWarning, match="boat, kite") as caught:
         made.process(None, SAMPLES)
         found = made.evaluate(len(SAMPLES))
-    assert {str(item.message).split()[0] for item in caught} == {"f1", "precision", "recall"}
+    assert {str(item.message).split()[1] for item in caught} == {"f1", "precision", "recall"}
     assert found["det/classes_averaged"] == 3
     assert found["det/f1"] == values()["f1"]
 

@@ -186,6 +186,8 @@ def test_overlap_per_class(tmp_path, metric):
 def test_no_table_without_values_per_class_nor_outside_of_a_runner(tmp_path, capsys):
     _, log = train(tmp_path, classified(0, 1), [SingleLabelPRF(), RecallAtK(topk=1), CalibrationError()])
     assert "results per class" not in log
+    samples = [BaseDataElement(x=1.0)] * 2
+    assert "results per class" not in train(tmp_path / "slash", samples, [FieldMean("x", key="a/b")])[1]
     MMLogger._instance_dict.clear()
     metric = SingleLabelPRF(classwise=True, zero_division=0)
     metric.process(None, [sample.to_dict() for sample in classified(0, 1)])
@@ -197,7 +199,7 @@ def test_no_table_without_values_per_class_nor_outside_of_a_runner(tmp_path, cap
 @pytest.mark.filterwarnings("ignore::mm_metrics_plugin.UndefinedMetricWarning")  # there are no birds
 def test_missing_class_names_are_told_once(tmp_path):
     _, log = train(tmp_path, classified(0, 1), [SingleLabelKS(classwise=True)], epochs=2)
-    assert log.count("3 classes by their numbers, because the data set has 0 class names") == 1
+    assert log.count("3 classes are named by their numbers, because the data set has 0 class names") == 1
     assert "metainfo=dict(classes=(...))" in log
     MMLogger._instance_dict.clear()
     metric = SingleLabelKS(classwise=True)
@@ -210,17 +212,28 @@ def test_missing_class_names_are_told_once(tmp_path):
 # --- before training starts ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hook", [EvaluationCheckHook, MetricFigureHook])
-def test_samples_without_ground_truth_are_told_before_training(tmp_path, hook):
+def test_samples_without_ground_truth_are_told_before_training(tmp_path):
     bare = BaseDataElement(gt_instances=InstanceData(), metainfo=dict(img_path="a.jpg"))
     drawn = Losses()
     with pytest.raises(MetricInputError) as caught:
-        train(tmp_path, [bare] * 2, [DetectionPRF()], [hook(), drawn], classes=("cat",))
+        train(tmp_path, [bare] * 2, [DetectionPRF()], [EvaluationCheckHook(), drawn], classes=("cat",))
     assert str(caught.value) == (
         "DetectionPRF: sample 0 (a.jpg) must have a field 'gt_instances.bboxes' (found nothing): add "
         "dict(type='LoadAnnotations', with_bbox=True) after Resize in the test pipeline"
     )
     assert not drawn.drawn
+
+
+def test_the_figure_hook_warns_before_training(tmp_path):
+    sample = detected()
+    sample.gt_instances = InstanceData()
+    with pytest.raises(MetricInputError):
+        train(tmp_path, [sample] * 2, [DetectionPRF()], [MetricFigureHook()], classes=("cat",))
+    (path,) = tmp_path.glob("*/*.log")
+    warned, trained = (
+        path.read_text().find(words) for words in ("the evaluation will fail: DetectionPRF", "Epoch(train)")
+    )
+    assert warned > 0 and (trained < 0 or warned < trained)
 
 
 def test_samples_without_ground_truth_at_the_first_validation(tmp_path):

@@ -147,9 +147,9 @@ def test_no_class_is_known(build):
 
 
 @pytest.mark.parametrize("build", [SingleLabelAUC, SingleLabelPRF, DetectionPRF, MeanIoU, DiceScore])
-@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize("number", [0, -1, 2.5, "2"])
 def test_num_classes_is_at_least_one(build, number):
-    with pytest.raises(ValueError, match=f"num_classes must be at least 1 .found {number}"):
+    with pytest.raises(ValueError, match=f"num_classes must be a whole number of at least 1 .found {number!r}"):
         build(num_classes=number)
 
 
@@ -160,6 +160,10 @@ def test_num_classes_is_at_least_one(build, number):
         (["pred_score", "gt_label"], "found the text 'pred_score'"),  # what mmengine's Evaluator makes of that dict
         ([torch.rand(4, 2), torch.zeros(4)], "found a Tensor"),
         ([None], "found a NoneType"),
+        (None, "found a NoneType"),
+        ("pred_score", "found a str"),
+        (torch.rand(4, 2), "found a Tensor"),
+        (iter([dict()]), "found a list_iterator"),
     ],
 )
 @pytest.mark.parametrize("build", [SingleLabelAUC, MultiLabelPRF, DetectionPRF, MeanIoU, RegressionError])

@@ -173,6 +173,19 @@ def test_many_classes_fit_one_screen_with_the_lowest_ap_first(tmp_path):
     assert [float(value) for _, value in shown] == [round(value, 4) for value in sorted(each.values())[:20]]
 
 
+def test_classes_that_changed_are_folded_and_whole(window, tmp_path):
+    classes = ["x" * 700, "two words of a name that is long"]
+    runs = []
+    for decided in (0, 1):
+        sample = {"pred_score": np.eye(2, dtype=np.float32)[decided], "gt_label": np.array([0]), "img_path": "a.jpg"}
+        runs.append(files.write_pickle(tmp_path / f"{decided}.pkl", [sample]))
+    (tmp_path / "names.txt").write_text("\n".join(classes), encoding="utf-8")
+    lines = window("compare", *runs, "--classes", tmp_path / "names.txt", "--permutations", "9")
+    shown = lines[next(at for at, line in enumerate(lines) if "decide differently" in line) :]
+    assert max(map(cell_len, shown)) <= max(window.width, 80)
+    assert "".join(shown).count("x") >= 1400 and set(classes[1].split()) <= set(" ".join(shown).split())
+
+
 def test_markup_is_text(capsys):
     printer = _Printer(80)
     printer.heading("[bold]a[/bold] x[/y]")

@@ -7,10 +7,9 @@ matched or sorted again for other weights, so that the bootstrap and slices of a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from mm_metrics_plugin.functional._arrays import mean_of_defined
 from mm_metrics_plugin.functional.detection.matching import MatchTable
@@ -22,6 +21,9 @@ from mm_metrics_plugin.settings import (
     COCO_MAX_DETS,
     area_ranges,
 )
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 _SHORT = {"small": "s", "medium": "m", "large": "l"}
 _CELLS_AT_ONCE = 1 << 17  # of TP x weights: a few arrays that fit the cache of a core
@@ -131,14 +133,14 @@ class RangeCurves:
         self, table: MatchTable, area: str, max_dets: Optional[int], iou_thrs: Optional[Sequence[float]] = None
     ) -> None:
         order, self._rank = table.ranked
-        if max_dets is not None:
+        if max_dets is not None and table.most_detections > max_dets:
             within = np.flatnonzero(self._rank < max_dets)
             order, self._rank = order[within], self._rank[within]
         matched, ignored = (table.grid.of_range(bits, area)[order] for bits in (table.matched, table.ignored))
         self.table, self.area = table, area
         self.iou_thrs = table.grid.iou_thrs if iou_thrs is None else tuple(float(value) for value in iou_thrs)
         lowest = table.grid.bit(area, table.grid.iou_thrs[0])[1]
-        bits = [table.grid.bit(area, value)[1] // lowest for value in self.iou_thrs]
+        bits = [matched.dtype.type(table.grid.bit(area, value)[1] // lowest) for value in self.iou_thrs]
         every_threshold = np.bitwise_or.reduce(bits)
         ignored &= every_threshold
         tp = matched & ~ignored & every_threshold
@@ -214,7 +216,8 @@ class RangeCurves:
 
     def hit_counts(self) -> Iterator[HitCounts]:
         """The counts at the TP of one IoU threshold after the other."""
-        seen = np.concatenate([[0], np.cumsum(self.counts)])
+        seen = np.zeros(len(self.counts) + 1, dtype=np.int32)
+        np.cumsum(self.counts, out=seen[1:])
         for one in self.thresholds:
             rows = self.hits[one.tp]
             label = self.label[rows]
@@ -289,6 +292,8 @@ def _cumsum_by_class(values: np.ndarray, starts: np.ndarray) -> None:
 
 
 def _ones(rows: np.ndarray, columns: np.ndarray, shape: Sequence[int]) -> csr_matrix:
+    from scipy.sparse import csr_matrix  # only weights need it, and importing it takes as long as matching
+
     return csr_matrix((np.ones(len(rows)), (rows, columns)), shape=tuple(shape))
 
 
@@ -394,14 +399,20 @@ def average_precision(
     if weights is not None:
         weights = np.asarray(weights)
         columns = weights[:, None]
-    curves = [RangeCurves(table, area, max_dets, thresholds) for area in areas]
+    values, recall, num_gts = [], [], []
+    for area in areas:  # one after the other, because each takes some 20 bytes per detection
+        curves = RangeCurves(table, area, max_dets, thresholds)
+        values.append(curves.average_precision(columns)[..., 0])
+        recall.append([curves.recall(number, weights) for number in numbers])
+        num_gts.append(curves.num_gts(weights))
+        del curves
     return AveragePrecision(
         iou_thrs=thresholds,
         areas=areas,
         max_dets=numbers,
-        ap=np.stack([one.average_precision(columns)[..., 0] for one in curves]),
-        recall=np.stack([[one.recall(number, weights) for number in numbers] for one in curves]),
-        num_gts=np.stack([one.num_gts(weights) for one in curves]),
+        ap=np.stack(values),
+        recall=np.stack([np.stack(one) for one in recall]),
+        num_gts=np.stack(num_gts),
     )
 
 

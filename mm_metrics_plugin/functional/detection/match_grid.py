@@ -71,9 +71,13 @@ class MatchGrid:
         return (bits[:, word] & bit) != 0
 
     def of_range(self, bits: np.ndarray, area: str) -> np.ndarray:
-        """(N,) the bits of one area range, the first IoU threshold lowest."""
+        """(N,) the bits of one area range, the first IoU threshold lowest, in the narrowest unsigned integers."""
         word, shift = self._place(area)
-        return (bits[:, word] >> np.uint64(shift)) & np.uint64((1 << len(self.iou_thrs)) - 1)
+        width = len(self.iou_thrs)
+        dtype = np.uint16 if width <= 16 else np.uint64
+        found = bits[:, word] >> np.uint64(shift)
+        found &= np.uint64((1 << width) - 1)
+        return found.astype(dtype, copy=False)
 
     def word_masks(self) -> np.ndarray:
         """(words,) the bits of each word that are in use."""

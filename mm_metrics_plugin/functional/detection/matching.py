@@ -13,7 +13,6 @@ import numpy as np
 
 from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
 from mm_metrics_plugin.functional.detection.confusion_rules import (
-    BELOW_THRESHOLD,
     CONFUSION,
     IGNORED,
     MISSED,
@@ -27,7 +26,14 @@ from mm_metrics_plugin.functional.detection.confusion_rules import (
 )
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import Examples, MatchedImages, collect_examples
-from mm_metrics_plugin.functional.detection.match_grid import ANY_AREA, LARGEST_IOU_THR, NO_GT, MatchGrid, match_grid
+from mm_metrics_plugin.functional.detection.match_grid import (
+    ANY_AREA,
+    LARGEST_IOU_THR,
+    NO_GT,
+    GridMatches,
+    MatchGrid,
+    match_grid,
+)
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs, find_pairs
 from mm_metrics_plugin.functional.detection.tide import classify_errors
 from mm_metrics_plugin.functional.score_precision import reach
@@ -40,7 +46,7 @@ class RankedRows(NamedTuple):
     """The rows of a table by class, descending score and image.
 
     Attributes:
-        order: (N,) rows of the table.
+        order: (N,) int32 rows of the table.
         rank: (N,) how many detections of the same class and image come before each of ``order``: what ``max_dets``
             limits.
     """
@@ -100,12 +106,15 @@ class MatchTable:
     @cached_property
     def ranked(self) -> RankedRows:
         """The rows by class, descending score and image, sorted once for all analyses."""
-        order = stable_order(self.label, -self.score, self.image)
-        group = (self.label.astype(np.int64) * self.num_images + self.image)[order]
-        by_group = stable_order(group)
-        rank = np.empty(len(order), dtype=np.int32)
-        rank[by_group] = position_in_group(group[by_group])
-        return RankedRows(order, rank)
+        # Rows are by image and descending score, and a stable sort keeps that order among equal keys.
+        by_label = stable_order(self.label).astype(np.int32)
+        group = self.image[by_label]  # neighbors of another class but the same image are two groups
+        starts = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (np.diff(self.label[by_label]) != 0)))
+        rank = np.empty(len(by_label), dtype=np.int32)
+        if len(rank):
+            rank[by_label] = np.arange(len(rank)) - np.repeat(starts, np.diff(np.append(starts, len(rank))))
+        order = stable_order(self.label, -self.score).astype(np.int32)
+        return RankedRows(order, rank[order])
 
     @property
     def most_detections(self) -> int:
@@ -175,6 +184,10 @@ class BatchCounts(NamedTuple):
     objects_without_area: int
 
 
+_NOTHING = np.empty(0, dtype=np.int32)
+_NO_MATCHES = GridMatches(_NOTHING, _NOTHING, _NOTHING), OneToOne(_NOTHING, _NOTHING)
+
+
 def match_images(
     batch: DetectionBatch,
     settings: DetectionSettings,
@@ -225,9 +238,10 @@ def match_images(
         int(np.count_nonzero(ground_truths.crowd)),
         int(np.count_nonzero(ground_truths.geometry.is_empty())),
     )
+    matrix_only = table == "none" and worst_images is None
     # A detection is matched before those with lower scores, so the others change nothing.
-    if table == "none" and worst_images is None:
-        detections = detections.take(reaches)
+    if matrix_only and not reaches.all():
+        detections = detections.take(np.flatnonzero(reaches))
     order = detections.score_order()
     if order is not None:
         detections = detections.take(order)
@@ -236,25 +250,26 @@ def match_images(
         gt_order = stable_order(ground_truths.image)
         ground_truths = ground_truths.take(gt_order)
     grid = MatchGrid((settings.iou_thr,), (ANY_AREA,)) if table == "none" else report_grid(settings)
-    needs_all_classes = table == "full" or bool(settings.matching)
     lowest = min(settings.iou_thr, grid.iou_thrs[0], settings.background_iou_thr if table == "full" else 1.0)
     pairs = find_pairs(
         detections,
         ground_truths,
         min_overlap=min(lowest, LARGEST_IOU_THR) if worst_images is None else 0.0,  # examples show any overlap
-        same_class=not needs_all_classes,
+        coco=not matrix_only or settings.matching != ("mmdet",),
         mmdet="mmdet" in settings.matching,
         names=names,
     )
-    found = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
     thresholds = {"iou_thr": settings.iou_thr, "score_thr": settings.score_thr}
-    coco = match_coco(pairs, detections, ground_truths, found.gt, **thresholds)
+    found, coco = _NO_MATCHES
+    if not matrix_only or "coco" in settings.matching:
+        found = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
+        coco = match_coco(pairs, detections, ground_truths, found.gt, **thresholds)
     rules: Dict[str, RuleCounts] = {}
     matches_of: Dict[str, Any] = {}
     for rule in settings.matching:
         if rule == "mmdet":
             matrix, duplicates = mmdet_matrix(pairs, detections, ground_truths, num_classes, **thresholds)
-            matches_of[rule] = used = coco.outcome != BELOW_THRESHOLD
+            matches_of[rule] = used = detections.reach(settings.score_thr)
             background = np.zeros((3, num_classes), dtype=np.int64)
             background[-1] = matrix[-1, :-1]  # nothing in this row overlaps a ground truth by the threshold
             num_dets = np.bincount(detections.labels[used], minlength=num_classes)

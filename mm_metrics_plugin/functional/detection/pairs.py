@@ -7,7 +7,6 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._arrays import stable_order
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry import Edges
 
@@ -20,8 +19,9 @@ class OverlapPairs(NamedTuple):
 
     Attributes:
         det: (P,) int32 rows of the detections, ascending.
-        gt: (P,) int32 rows of the ground truths; ascending within a detection and class.
-        overlap: (P,) float64, COCO's; of a crowd, the share of the detection that it covers.
+        gt: (P,) int32 rows of the ground truths, ascending within a detection.
+        overlap: (P,) float64, COCO's; of a crowd, the share of the detection that it covers. mmdet's if only that was
+            asked for.
         mmdet_overlap: (P,) float32, mmdet's; None unless it was asked for.
     """
 
@@ -62,7 +62,7 @@ def find_pairs(
     ground_truths: GroundTruths,
     *,
     min_overlap: float,
-    same_class: bool = False,
+    coco: bool = True,
     mmdet: bool = False,
     names: Optional[Sequence[Any]] = None,
 ) -> OverlapPairs:
@@ -72,8 +72,8 @@ def find_pairs(
         detections: Sorted by image.
         ground_truths: Sorted by image.
         min_overlap: Pairs below it are left out, and those that do not overlap at all.
-        same_class: Only pairs of the same class: faster, and enough for average precision.
-        mmdet: Also compute mmdet's float32 overlap, and keep pairs that reach ``min_overlap`` by either.
+        coco: Compute COCO's overlap.
+        mmdet: Compute mmdet's float32 overlap. With both, pairs that reach ``min_overlap`` by either are kept.
         names: Names of the images for messages; their numbers by default.
 
     Raises:
@@ -85,26 +85,18 @@ def find_pairs(
         >>> find_pairs(detections, ground_truths, min_overlap=0.5).overlap
         array([1. , 0.9])
     """
-    det_group, gt_group, gt_order = detections.image, ground_truths.image, None
-    if same_class:
-        classes = 1 + max(int(labels.max(initial=0)) for labels in (detections.labels, ground_truths.labels))
-        det_group = det_group * classes + detections.labels
-        gt_group = gt_group * classes + ground_truths.labels
-        gt_order = stable_order(gt_group)
-        gt_group = gt_group[gt_order]
-    first, count = _candidate_ranges(gt_group, det_group)
+    first, count = _candidate_ranges(ground_truths.image, detections.image)
     rows = np.flatnonzero(count)
     crowd = ground_truths.crowd
     parts: List[OverlapPairs] = []
     in_image = (-1, 0)
     shapes, gt_shapes = detections.geometry, ground_truths.geometry
     edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
-    for det, gt in _candidates(rows, first[rows], count[rows], gt_order, edges):
-        overlap = shapes.overlaps(gt_shapes, det, gt, crowd[gt])
+    for det, gt in _candidates(rows, first[rows], count[rows], edges):
+        float32: Any = shapes.mmdet_overlaps(gt_shapes, det, gt) if mmdet else None
+        overlap: Any = shapes.overlaps(gt_shapes, det, gt, crowd[gt]) if coco else float32
         kept = (overlap >= min_overlap) & (overlap > 0)
-        float32 = None
-        if mmdet:
-            float32 = shapes.mmdet_overlaps(gt_shapes, det, gt)
+        if mmdet and coco:
             kept |= (float32 >= np.float32(min_overlap)) & (float32 > 0)
         pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), overlap, float32)
         parts.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))
@@ -138,17 +130,18 @@ def _count_in_last_image(before: Tuple[int, int], image: np.ndarray) -> Tuple[in
     return last, count + (before[1] if before[0] == last else 0)
 
 
-def _candidate_ranges(gt_groups: np.ndarray, det_groups: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Where the ground truths of each detection's group begin, and how many they are; ``gt_groups`` is sorted."""
-    first = np.searchsorted(gt_groups, det_groups, side="left")
-    return first, np.searchsorted(gt_groups, det_groups, side="right") - first
+def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Where the ground truths of each detection's image begin, and how many they are; images are sorted."""
+    images = 1 + max(int(one[-1]) if len(one) else -1 for one in (gt_image, det_image))
+    counts = np.bincount(gt_image, minlength=images)
+    starts = np.cumsum(counts) - counts
+    return starts[det_image], counts[det_image]
 
 
 def _candidates(
     rows: np.ndarray,
     first: np.ndarray,
     count: np.ndarray,
-    gt_order: Optional[np.ndarray],
     edges: Optional[Tuple[Edges, Edges]],
 ) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
     """Rows of detections and ground truths of one group, a block at a time; with ``edges`` only where boxes meet."""
@@ -158,8 +151,6 @@ def _candidates(
         stop = max(int(np.searchsorted(ends, base + _CANDIDATES_AT_ONCE, side="right")), start + 1)
         repeats, end = count[start:stop], int(ends[stop - 1])
         gt = np.arange(end - base) + np.repeat(first[start:stop] - (ends[start:stop] - repeats - base), repeats)
-        if gt_order is not None:
-            gt = gt_order[gt]
         block = rows[start:stop]
         if edges is None:
             yield np.repeat(block, repeats), gt

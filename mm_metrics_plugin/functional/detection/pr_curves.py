@@ -54,8 +54,8 @@ class RankedScores:
 
     def curve(self, positives: int) -> CountCurve:
         """The exact curve: one point for every distinct score."""
-        last = np.flatnonzero(np.append(self.score[1:] != self.score[:-1], True)[: len(self.score)])
-        tp = np.cumsum(self.is_tp)[last]
+        last = np.flatnonzero(np.append(self.score[1:] != self.score[:-1], True)[: len(self.score)]).astype(np.int32)
+        tp = np.cumsum(self.is_tp, dtype=np.int32)[last]
         return CountCurve(self.score[last], tp, last + 1 - tp, positives)
 
 

@@ -206,27 +206,36 @@ class TideErrors:
         }
 
 
-class _Rows(NamedTuple):
-    """Detections that count for AP."""
+def _average_precision(label: np.ndarray, is_tp: np.ndarray, num_gts: np.ndarray) -> np.ndarray:
+    """(classes,) AP of detections that are sorted by class and descending score."""
+    from mm_metrics_plugin.functional.detection.average_precision import interpolated_ap
 
-    label: np.ndarray
-    score: np.ndarray
-    is_tp: np.ndarray
+    class_starts = np.searchsorted(label, np.arange(len(num_gts) + 1))
+    hits = np.flatnonzero(is_tp)
+    starts = np.searchsorted(hits, class_starts)
+    own = label[hits]
+    tp = np.arange(1, len(hits) + 1) - starts[own]
+    seen = hits + 1 - class_starts[own]
+    tp, seen, gts = (part[:, None].astype(np.float64) for part in (tp, seen, num_gts))
+    return interpolated_ap(tp, seen, starts, gts, coco_levels=False)[:, 0]
 
-    def average_precision(self, num_gts: np.ndarray) -> np.ndarray:
-        """(classes,) AP; ties are in the order of the rows."""
-        from mm_metrics_plugin.functional.detection.average_precision import interpolated_ap
 
-        order = stable_order(self.label, -self.score)
-        label, is_tp = self.label[order], self.is_tp[order]
-        class_starts = np.searchsorted(label, np.arange(len(num_gts) + 1))
-        hits = np.flatnonzero(is_tp)
-        starts = np.searchsorted(hits, class_starts)
-        own = label[hits]
-        tp = np.arange(1, len(hits) + 1) - starts[own]
-        seen = hits + 1 - class_starts[own]
-        tp, seen, gts = (part[:, None].astype(np.float64) for part in (tp, seen, num_gts))
-        return interpolated_ap(tp, seen, starts, gts, coco_levels=False)[:, 0]
+def _order_ties(rows: np.ndarray, label: np.ndarray, score: np.ndarray, is_tp: np.ndarray) -> np.ndarray:
+    """Rows by class and descending score, those of equal scores reordered: what is wrong or was fixed before a TP.
+
+    Args:
+        rows: (N,) rows of a table, by class and descending score.
+        label: (N,) the class of each of ``rows``.
+        score: Of all rows of the table.
+        is_tp: Of all rows of the table.
+    """
+    sorted_score = score[rows]
+    same = np.append(False, (label[1:] == label[:-1]) & (sorted_score[1:] == sorted_score[:-1]))
+    tied = np.flatnonzero(same | np.append(same[1:], False))
+    run = np.cumsum(~same[tied])
+    result = rows.copy()
+    result[tied] = rows[tied][np.lexsort((rows[tied], is_tp[rows[tied]], run))]
+    return result
 
 
 def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
@@ -242,64 +251,81 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
         raise ValueError(f"absent must be 'skip' or 'zero' (found {absent!r})")
     if details is None:
         raise ValueError("the error types need a table with details")
-    kind = details.error_type & _TYPE
-    is_tp = kind == TRUE_POSITIVE
-    counts_for_ap = (details.error_type & ON_CROWD) == 0
+    label, kind = table.label, details.error_type & _TYPE
+    is_tp, counts_for_ap = kind == TRUE_POSITIVE, (details.error_type & ON_CROWD) == 0
     fixed = (details.error_type & FIXED) != 0
     target = _gt_rows(table, details.error_gt)
-    target_label = np.append(table.gt_label, -1)[target]
     not_crowd = table.gt_counts.any(axis=1)
     pointed_at = np.zeros(len(table.gt_label), dtype=bool)
     pointed_at[target[target >= 0]] = True
     missed = not_crowd & ~details.gt_tide_matched & ~pointed_at
     num_gts = np.bincount(table.gt_label[not_crowd], minlength=num_classes)
-    wrong = ~is_tp & counts_for_ap
 
     def per_class(label: np.ndarray) -> np.ndarray:
         return np.bincount(label, minlength=num_classes)
 
-    def rows(wrong: np.ndarray, fixed: np.ndarray) -> _Rows:
-        """What is wrong or fixed, and then the TP: between equal scores they come in this order."""
-        first, then = np.flatnonzero(wrong | fixed), np.flatnonzero(is_tp)
-        label = np.concatenate([np.where(fixed, target_label, table.label)[first], table.label[then]])
-        now_tp = np.concatenate([fixed[first], is_tp[then]])
-        return _Rows(label, np.concatenate([table.score[first], table.score[then]]), now_tp)
-
-    def mean(values: np.ndarray, label: np.ndarray, num_gts: np.ndarray) -> float:
+    def mean(values: np.ndarray, has_detections: np.ndarray, num_gts: np.ndarray) -> float:
         if absent == "zero":
-            values = np.nan_to_num(values)[(num_gts > 0) | (per_class(label) > 0)]
+            values = np.nan_to_num(values)[(num_gts > 0) | has_detections]
         values = values[~np.isnan(values)]
         return float(values.mean()) if len(values) else float("nan")
 
-    before = _Rows(*(column[counts_for_ap] for column in (table.label, table.score, is_tp)))
-    base = before.average_precision(num_gts)
-    base_mean = mean(base, before.label, num_gts)
-    nothing = np.zeros(len(kind), dtype=bool)
+    def evaluate(kept: np.ndarray, num_gts: np.ndarray, now_tp: np.ndarray = is_tp) -> Tuple[np.ndarray, float]:
+        """AP per class and its mean, of the rows that are kept."""
+        rows = order[kept[order]]
+        values = _average_precision(label[rows], now_tp[rows], num_gts)
+        return values, mean(values, per_class(label[rows]) > 0, num_gts)
+
+    def evaluate_reclassified(these: np.ndarray) -> Tuple[np.ndarray, float]:
+        """The same with classification errors fixed: the best one of each ground truth becomes a TP of its class."""
+        moved = np.flatnonzero(these & fixed)
+        moved = moved[stable_order(table.gt_label[target[moved]], -table.score[moved])]
+        moved_label = table.gt_label[target[moved]]
+        kept = order[(counts_for_ap & ~these)[order]]
+        starts = np.searchsorted(label[kept], np.arange(num_classes + 1))
+        place = np.empty(len(moved), dtype=np.int64)
+        for one in np.unique(moved_label):
+            here, (first, last) = moved_label == one, starts[one : one + 2]
+            place[here] = first + np.searchsorted(-table.score[kept[first:last]], -table.score[moved[here]])
+        rows, new_label = np.insert(kept, place, moved), np.insert(label[kept], place, moved_label)
+        rows = _order_ties(rows, new_label, table.score, is_tp)
+        values = _average_precision(new_label, is_tp[rows] | (these & fixed)[rows], num_gts)
+        return values, mean(values, per_class(new_label) > 0, num_gts)
+
+    before = table.ranked.order[counts_for_ap[table.ranked.order]]
+    base = _average_precision(label[before], is_tp[before], num_gts)
+    base_mean = mean(base, per_class(label[before]) > 0, num_gts)
+    del before
+    order = _order_ties(table.ranked.order, label[table.ranked.order], table.score, is_tp)
     result: Dict[str, Dict[str, Any]] = {"counts": {}, "ignored": {}, "dap": {}, "dap_per_class": {}}
     for index, name in enumerate(ERROR_TYPES):
+        these = kind == index
         if name == "missed":
             counted, ignored = per_class(table.gt_label[missed]), np.zeros(num_classes, dtype=np.int64)
-            after, left = rows(wrong, nothing), num_gts - counted
+            value, value_mean = evaluate(counts_for_ap, num_gts - counted)
         else:
-            these = kind == index
-            counted, ignored = per_class(table.label[these]), per_class(table.label[these & ~counts_for_ap])
-            after, left = rows(wrong & ~these, fixed & these), num_gts
-        value = after.average_precision(left)
+            counted, ignored = per_class(label[these]), per_class(label[these & ~counts_for_ap])
+            if index == CLASSIFICATION:
+                value, value_mean = evaluate_reclassified(these)
+            else:
+                these_fixed = these & fixed
+                value, value_mean = evaluate((counts_for_ap & ~these) | these_fixed, num_gts, is_tp | these_fixed)
         result["counts"][name], result["ignored"][name] = counted, ignored
-        result["dap"][name] = max(mean(value, after.label, left) - base_mean, 0.0)
+        result["dap"][name] = max(value_mean - base_mean, 0.0)
         result["dap_per_class"][name] = value - base
     # Every TP before every FP; and only the ground truths that were matched.
-    plain = rows(wrong, nothing)
-    pure = plain._replace(score=plain.is_tp.astype(np.float64))
-    matched = per_class(table.gt_label[details.gt_tide_matched])
+    pure = np.flatnonzero(counts_for_ap)
+    pure = pure[stable_order(label[pure], ~is_tp[pure])]
+    without_fp = mean(_average_precision(label[pure], is_tp[pure], num_gts), per_class(label[pure]) > 0, num_gts)
+    _, without_fn = evaluate(counts_for_ap, per_class(table.gt_label[details.gt_tide_matched]))
     return TideErrors(
         detections=len(table.score),
         iou_thr=table.settings.iou_thr,
         background_iou_thr=table.settings.background_iou_thr,
         average_precision=base_mean,
         average_precision_per_class=base,
-        dap_false_positives=mean(pure.average_precision(num_gts), pure.label, num_gts) - base_mean,
-        dap_false_negatives=mean(plain.average_precision(matched), plain.label, matched) - base_mean,
+        dap_false_positives=without_fp - base_mean,
+        dap_false_negatives=without_fn - base_mean,
         **result,
     )
 
@@ -339,5 +365,8 @@ def errors_at_threshold(table: MatchTable) -> Dict[str, np.ndarray]:
 
 def _gt_rows(table: MatchTable, position: np.ndarray) -> np.ndarray:
     """Rows of the ground truths at some positions of the detections' images; -1 where the position is -1."""
-    first = np.searchsorted(table.gt_image, np.arange(table.num_images))
-    return np.where(position < 0, NO_GT, first[table.image] + position)
+    first = np.searchsorted(table.gt_image, np.arange(table.num_images)).astype(np.int32)
+    rows = first[table.image]
+    rows += position
+    rows[position < 0] = NO_GT
+    return rows

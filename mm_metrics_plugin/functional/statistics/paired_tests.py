@@ -20,9 +20,9 @@ from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.statistics.bootstrap import check_ci
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
-from mm_metrics_plugin.functional.statistics.permutation import PERMUTATIONS, family_tests
+from mm_metrics_plugin.functional.statistics.permutation import family_tests
 from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_swaps, over_draws
-from mm_metrics_plugin.settings import COCO_MAX_DETS
+from mm_metrics_plugin.settings import COCO_MAX_DETS, PERMUTATIONS
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from mm_metrics_plugin.functional._arrays import fbeta_of_rates, fbeta_score, mean_of_defined
 from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.detection.matching import MatchTable
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +79,8 @@ class PerImageCounts:
 
     def matrix(self) -> csr_matrix:
         """(3 x classes, images): what weights of images are multiplied with."""
+        from scipy.sparse import csr_matrix  # counts alone do not need it
+
         rows = (np.arange(3)[:, None] * self.num_classes + self.label).reshape(-1)
         return csr_matrix(
             (self.counts.reshape(-1).astype(np.float64), (rows, np.tile(self.image, 3))),

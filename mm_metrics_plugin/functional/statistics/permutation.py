@@ -17,7 +17,6 @@ from typing import NamedTuple, Tuple, Union
 
 import numpy as np
 
-PERMUTATIONS = 2000
 _SAME = 1e-12  # differences closer than this are equal: sums in another order
 _ROUNDING = 1e-9  # of 1 - ci
 

@@ -45,8 +45,7 @@ def test_iou_equals_pycocotools_bit_by_bit(crowd):
 
 
 @pytest.mark.parametrize("block", [None, 7])
-@pytest.mark.parametrize("same_class", [False, True])
-def test_pairs_have_the_overlaps_of_pycocotools_and_mmdet(block, same_class, monkeypatch):
+def test_pairs_have_the_overlaps_of_pycocotools_and_mmdet(block, monkeypatch):
     from mmdet.evaluation import bbox_overlaps
 
     if block:
@@ -57,13 +56,11 @@ def test_pairs_have_the_overlaps_of_pycocotools_and_mmdet(block, same_class, mon
         crowd, labels, gt_labels = random.random(15) < 0.3, random.integers(0, 2, 20), random.integers(0, 2, 15)
         detections = Detections(np.zeros(20), first, np.ones(20), labels)
         ground_truths = GroundTruths(np.zeros(15), second, gt_labels, crowd)
-        found = find_pairs(detections, ground_truths, min_overlap=0.25, same_class=same_class, mmdet=True)
+        found = find_pairs(detections, ground_truths, min_overlap=0.25, mmdet=True)
         # The overlaps of mmdet know no crowds, so a pair may reach the threshold by one of the two only.
         coco = mask.iou(*(Boxes(one).to_format("xywh") for one in (first, second)), crowd.astype(int).tolist())
         mmdet = bbox_overlaps(first, second)
         kept = (coco >= 0.25) | (mmdet >= np.float32(0.25))
-        if same_class:
-            kept &= labels[:, None] == gt_labels
         for overlap, expected in ((found.overlap, coco), (found.mmdet_overlap, mmdet)):
             table = np.zeros((20, 15))
             table[found.det, found.gt] = overlap

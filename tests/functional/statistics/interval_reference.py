@@ -139,20 +139,21 @@ def count_intervals(tp, fp, fn, level):
     }
 
 
-def auc_interval(scores, positive, level):
-    """DeLong's variance over all pairs, raised towards that of the exponential model."""
-    above, below = scores[positive], scores[~positive]
-    kernel = np.sign(above[:, None] - below[None]) / 2 + 0.5
-    auc, p, n = kernel.mean(), len(above), len(below)
+def auc_variance(kernel):
+    """The AUC, the AUC shrunken, and DeLong's variance raised towards that of the exponential model."""
+    auc, (p, n) = kernel.mean(), kernel.shape
     near = (auc * p * n + 0.5) / (p * n + 1)
     m = (p + n) / 2 - 1
     least = near * (1 - near) * (1 + m * (1 - near) / (2 - near) + m * near / (1 + near)) / (p * n)
-    delong = sum(
-        kernel.mean(axis=side).var(ddof=1) / len(part) for side, part in ((1, above), (0, below)) if len(part) > 1
-    )
-    fewest = min(p, n)
-    sides = [(kernel == end).all(axis=side) for end in (0, 1) for side in (0, 1)]  # samples that are in order
-    disorder = min(int((~side).sum()) for side in sides)
-    weight = max(50 / (50 + fewest), 4 / (4 + disorder))
-    size = near * (1 - near) / (delong + weight * max(least - delong, 0))
-    return auc, *wilson(auc, size, 2 * fewest if fewest < 5 else 4 * fewest, level)
+    delong = sum(kernel.mean(axis=1 - side).var(ddof=1) / size for side, size in enumerate((p, n)) if size > 1)
+    in_order = [(kernel == end).all(axis=side) for end in (0, 1) for side in (0, 1)]
+    disorder = min(int((~side).sum()) for side in in_order)
+    weight = max(50 / (50 + min(p, n)), 4 / (4 + disorder))
+    return auc, near, delong + weight * max(least - delong, 0)
+
+
+def auc_interval(scores, positive, level):
+    above, below = scores[positive], scores[~positive]
+    auc, near, variance = auc_variance(np.sign(above[:, None] - below[None]) / 2 + 0.5)
+    fewest = min(len(above), len(below))
+    return auc, *wilson(auc, near * (1 - near) / variance, 2 * fewest if fewest < 5 else 4 * fewest, level)

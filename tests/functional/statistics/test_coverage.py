@@ -76,6 +76,11 @@ def test_auc(setting):
         assert delong.share < 0.9  # what is corrected
 
 
+def test_auc_of_many_samples_near_1_is_not_covered_too_often():
+    """With the whole variance of the exponential model, coverage is 0.994."""
+    check(coverage.auc_coverage(coverage.Scores(0.99, 300, 300), datasets=4000)[0], AUC)
+
+
 @pytest.mark.parametrize("spread", [0.5, 2.0])
 @pytest.mark.parametrize("auc", [0.7, 0.9])
 def test_auc_of_unequal_spreads(auc, spread):

@@ -95,9 +95,10 @@ class Boxes:
 
     def is_empty(self) -> np.ndarray:
         """(N,) whether a side is 0 or negative; such a box overlaps nothing."""
+        left, top, right, bottom = self.array.T
         if self.box_format == "xyxy":
-            return np.any(self.array[:, 2:] <= self.array[:, :2], axis=1)
-        return np.any(self.array[:, 2:] <= 0, axis=1)
+            return (right <= left) | (bottom <= top)
+        return (right <= 0) | (bottom <= 0)
 
     def bounding_boxes(self) -> Edges:
         """The edges as ``pycocotools`` computes them."""
