@@ -165,7 +165,7 @@ def test_errors_and_sizes_equal_the_json(page, report):
     for kind, (at_score_thr, number, gain) in errors.items():
         assert at_score_thr == report["errors"]["at_score_thr"]["totals"][kind.strip("()")]
         assert number == report["errors"]["totals"][kind.strip("()")]
-        assert gain == report["errors"]["gains"][kind.strip("()")]
+        assert gain == report["errors"]["dap"][kind.strip("()")]
     assert len(errors) == 6
     sizes = page.evaluate(
         """() => [...document.querySelectorAll("#size-table tbody tr")].map((row) => Object.fromEntries(
