@@ -305,7 +305,8 @@ def _number(name: str, value: Any) -> float:
 
 def _numbers(name: str, values: Any) -> Tuple[float, ...]:
     require(
-        isinstance(values, Iterable) and not isinstance(values, (str, bytes)), f"{name} must be numbers (found {values!r})"
+        isinstance(values, Iterable) and not isinstance(values, (str, bytes)),
+        f"{name} must be numbers (found {values!r})",
     )
     return tuple(_number(name, value) for value in values)
 

@@ -13,7 +13,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
-from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.ground_truth import ImageId, listing
 from mm_metrics_plugin.io.joining import Joined
@@ -259,7 +258,7 @@ def read_part(path: str) -> Part:
                 part,
                 state=part.state.with_arrays({name: arrays.get(name) for name in part.state.reductions}),  # type: ignore[arg-type]
             )
-            _check_state(part)
+            part.state.check(len(part.image_ids))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:
         raise ResultFileError(
             f"{name}: is no state that --save-state wrote ({type(error).__name__}: {error})"
@@ -292,16 +291,3 @@ def part_of_header(name: str, header: Mapping[str, Any]) -> Part:
             for image_id, (height, width) in zip(header["image_ids"], header.get("image_sizes", ()))
         },
     )
-
-
-def _check_state(part: Part) -> None:
-    """Refuse arrays that no run could have written, before they lead to a strange error or a wrong number."""
-    size = len(part.classes)
-    part.state.check(len(part.image_ids))
-    for name in part.settings.matching:
-        rule = part.state.rule(name)
-        if rule.cells.shape != (1, size + 1, size + 1) or rule.cells.dtype != np.int64:
-            raise ValueError(f"the matrix of {name!a} must be {size + 1} by {size + 1} whole numbers")
-        types = rule.false_positives
-        if types.shape != (len(BACKGROUND_TYPES), size) or not np.array_equal(types.sum(axis=0), rule.matrix[-1, :-1]):
-            raise ValueError(f"the types of false positives of {name!a} must add up to the background row")
