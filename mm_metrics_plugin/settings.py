@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
@@ -170,6 +170,10 @@ class DetectionSettings:
             >>> DetectionSettings.from_dict(DetectionSettings(score_thr=0.5).to_dict()).score_thr
             0.5
         """
+        names = {one.name for one in fields(cls)}
+        require(
+            set(values) == names, f"settings must be {', '.join(sorted(names))} (found {', '.join(sorted(values))})"
+        )
         plain: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         return cls(**plain)
 
@@ -281,9 +285,7 @@ class OperatingRule:
                 return cls("f", float(kind[1:]))
         except ValueError:
             pass
-        raise ValueError(
-            f"an operating point must be like 'f1', 'f2', 'precision=0.9' or 'recall=0.95' (found {text!r})"
-        )
+        raise ValueError(f"operating_point must be like 'f1', 'f2', 'precision=0.9' or 'recall=0.95' (found {text!r})")
 
     @property
     def beta(self) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import stable_order
-from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, MISSED, RuleCounts
+from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, MISSED, TP, RuleCounts
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import BOX_KINDS, Examples, ImageBoxes, Members, WorstImages
 from mm_metrics_plugin.functional.detection.matching import (
@@ -608,13 +608,35 @@ class DetectionState(StateGroup):
         wrong = [name for name, value in counts.items() if self.tally[name] != value]
         if wrong:
             raise ValueError(f"the number of {wrong[0]!a} must be {counts[wrong[0]]}")
+        label, gt_label, details = table.label, table.gt_label, table.details
+        is_tp, is_tp_or_fp = table.flags(self.settings.iou_thr)
+        # By name: rows of detections or ground truths, their labels, and how many there must be of each class.
+        sums: List[Tuple[str, Any, np.ndarray, np.ndarray]] = []
         if "coco" in self.settings.matching:
-            rule, is_tp, is_tp_or_fp = self.rule("coco"), *table.flags(self.settings.iou_thr)
-            for flag, values in ((is_tp, rule.matrix.diagonal()[:-1]), (is_tp_or_fp, rule.used_per_class[1])):
-                if not np.array_equal(np.bincount(table.label[flag & reached], minlength=self.num_classes), values):
-                    raise ValueError("the matrix of 'coco' must have the counts of its detections")
-            if not np.array_equal(table.num_gts("any"), rule.used_per_class[0]):
-                raise ValueError("the matrix of 'coco' must have the counts of its ground truths")
+            rule = self.rule("coco")
+            sums += [
+                ("true positives of 'coco'", is_tp & reached, label, rule.matrix.diagonal()[:-1]),
+                ("detections of 'coco'", is_tp_or_fp & reached, label, rule.used_per_class[1]),
+                ("objects of 'coco'", table.gt_counts.any(axis=1), gt_label, rule.used_per_class[0]),
+            ]
+            if details is not None:
+                missed = rule.matrix[:-1, -1]
+                sums.append(("missed objects of 'coco'", details.gt_outcome == MISSED, gt_label, missed))
+                for outcome, number in zip(BACKGROUND_TYPES.values(), rule.false_positives):
+                    sums.append(("false positives of 'coco'", details.outcome == outcome, label, number))
+        if "mmdet" in self.settings.matching:
+            used = self.rule("mmdet").used_per_class
+            sums.append(("detections of 'mmdet'", reached, label, used[1]))
+            sums.append(("objects of 'mmdet'", np.ones(len(gt_label), dtype=bool), gt_label, used[0]))
+        if details is not None:
+            is_tide_tp = (details.error_type & (ON_CROWD - 1)) == TRUE_POSITIVE
+            matched = np.bincount(gt_label[details.gt_tide_matched], minlength=self.num_classes)
+            sums.append(("true positives of TIDE", is_tide_tp, label, matched))
+            if not np.array_equal(details.outcome == TP, is_tp & reached):
+                raise ValueError("'outcome' must be TP where a detection is matched")
+        for name, rows, labels, expected in sums:
+            if not np.array_equal(np.bincount(labels[rows], minlength=self.num_classes), expected):
+                raise ValueError(f"the {name} must be as many in the matrix as in the table")
 
     def renumbered(self, places: np.ndarray) -> DetectionState:
         """The same with ``places[position]`` for every image; the order of the images must stay."""
