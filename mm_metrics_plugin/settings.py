@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 # The floats of numpy.linspace(0.5, 0.95, 10), which pycocotools uses.
 COCO_IOU_THRS: Tuple[float, ...] = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.8999999999999999, 0.95)
@@ -54,10 +54,13 @@ def area_ranges(edges: Sequence[float] = COCO_AREA_EDGES) -> Tuple[AreaRange, ..
         _ascending(ends),
         f"area edges must be positive and ascending (found {list(edges)})",
     )
+    if len(ends) == 2:
+        return (AreaRange("all", *ends),)
     pairs = list(zip(ends, ends[1:]))
     names = ["small", "medium", "large"]
     if tuple(ends[1:-1]) != COCO_AREA_EDGES:
-        names = [f"area_{low:g}_{high:g}" for low, high in pairs[:-1]] + [f"area_{ends[-2]:g}_up"]
+        shown = [f"{end:g}" if float(f"{end:g}") == end else repr(end) for end in ends]  # different for every edge
+        names = [f"area_{low}_{high}" for low, high in zip(shown, shown[1:-1])] + [f"area_{shown[-2]}_up"]
     return (AreaRange("all", 0.0, LARGEST_AREA), *(AreaRange(name, *pair) for name, pair in zip(names, pairs)))
 
 
@@ -104,19 +107,30 @@ class DetectionSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _require_number("score_thr", self.score_thr)
-        _require_number("iou_thr", self.iou_thr)
-        require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {self.iou_thr})")
+        for name in ("score_thr", "iou_thr", "background_iou_thr"):
+            self._set(name, _number(name, getattr(self, name)))
+        for name in ("nms_iou_thr", "ci"):
+            value = getattr(self, name)
+            self._set(name, None if value is None else _number(name, value))
+        for name in ("iou_thrs", "area_edges"):
+            self._set(name, _numbers(name, getattr(self, name)))
+        for name in ("max_dets", "resamples"):
+            self._set(name, _whole_number(name, getattr(self, name), least=1))
+        self._set("seed", _whole_number("seed", self.seed, least=0))
+        require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {self.iou_thr:g})")
         require(
             self.nms_iou_thr is None or 0 <= self.nms_iou_thr <= 1,
             f"nms_iou_thr must be from 0 to 1 (found {self.nms_iou_thr})",
         )
+        rules = [self.matching] if isinstance(self.matching, str) else list(self.matching)
         require(
-            bool(self.matching)
-            and set(self.matching) <= set(MATCHING_RULES)
-            and len(set(self.matching)) == len(self.matching),
-            f"matching must be some of {', '.join(MATCHING_RULES)}, each once (found {list(self.matching)})",
+            not isinstance(self.matching, str)
+            and bool(rules)
+            and all(rule in MATCHING_RULES for rule in rules)
+            and len(set(rules)) == len(rules),
+            f"matching must be some of {', '.join(MATCHING_RULES)}, each once (found {self.matching!r})",
         )
+        self._set("matching", tuple(rules))
         thresholds = list(self.iou_thrs)
         require(
             0 < len(thresholds) < 64
@@ -133,13 +147,16 @@ class DetectionSettings:
             0 <= self.background_iou_thr < 1,
             f"background_iou_thr must be from 0 to below 1 (found {self.background_iou_thr})",
         )
-        _require_count("max_dets", self.max_dets)
-        OperatingRule.parse(self.operating_point or "f1")
+        require(isinstance(self.matrix_only, bool), f"matrix_only must be True or False (found {self.matrix_only!r})")
+        if self.operating_point is not None:
+            OperatingRule.parse(self.operating_point)
         require(self.ci is None or 0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
-        _require_count("resamples", self.resamples)
         require(
             self.resamples <= MOST_RESAMPLES, f"resamples must be at most {MOST_RESAMPLES} (found {self.resamples})"
         )
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -153,6 +170,10 @@ class DetectionSettings:
             >>> DetectionSettings.from_dict(DetectionSettings(score_thr=0.5).to_dict()).score_thr
             0.5
         """
+        names = {one.name for one in fields(cls)}
+        require(
+            set(values) == names, f"settings must be {', '.join(sorted(names))} (found {', '.join(sorted(values))})"
+        )
         plain: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         return cls(**plain)
 
@@ -221,7 +242,7 @@ class ComparisonSettings:
             (self.detection is None) != (self.classification is None), "runs must be either detectors or classifiers"
         )
         require(0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
-        _require_count("permutations", self.permutations)
+        _whole_number("permutations", self.permutations, least=1)
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -264,9 +285,7 @@ class OperatingRule:
                 return cls("f", float(kind[1:]))
         except ValueError:
             pass
-        raise ValueError(
-            f"an operating point must be like 'f1', 'f2', 'precision=0.9' or 'recall=0.95' (found {text!r})"
-        )
+        raise ValueError(f"operating_point must be like 'f1', 'f2', 'precision=0.9' or 'recall=0.95' (found {text!r})")
 
     @property
     def beta(self) -> float:
@@ -280,11 +299,21 @@ class OperatingRule:
         return f"greatest {other} with {self.kind} >= {self.value:g}"
 
 
-def _require_number(name: str, value: Any) -> None:
+def _number(name: str, value: Any) -> float:
     number = isinstance(value, Real) and not isinstance(value, bool)
     require(number and abs(value) < float("inf"), f"{name} must be a finite number (found {value!r})")
+    return float(value)
 
 
-def _require_count(name: str, value: Any) -> None:
+def _numbers(name: str, values: Any) -> Tuple[float, ...]:
+    require(
+        isinstance(values, Iterable) and not isinstance(values, (str, bytes)),
+        f"{name} must be numbers (found {values!r})",
+    )
+    return tuple(_number(name, value) for value in values)
+
+
+def _whole_number(name: str, value: Any, *, least: int) -> int:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    require(whole and value >= 1, f"{name} must be a whole number of at least 1 (found {value!r})")
+    require(whole and value >= least, f"{name} must be a whole number of at least {least} (found {value!r})")
+    return int(value)

@@ -13,7 +13,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
-from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.ground_truth import ImageId, listing
 from mm_metrics_plugin.io.joining import Joined
@@ -247,6 +246,7 @@ def read_part(path: str) -> Part:
     name = Path(path).name
     header, arrays = read_state(path)
     try:
+        _check_header(header)
         part = part_of_header(name, header)
         if not part.image_ids:  # else the matrices are in the file
             check_num_classes(len(part.classes), name, Path(path).stat().st_size, labels_only=False)
@@ -254,17 +254,44 @@ def read_part(path: str) -> Part:
             raise ValueError("an image comes twice")
         if len(part.image_names) < len(part.image_ids):
             raise ValueError("an image has no name")
+        unknown = set(arrays) - set(part.state.reductions)
+        if unknown:
+            raise ValueError(f"{min(unknown)!a} is not part of a state with these settings")
         if part.image_ids:
             part = replace(
                 part,
                 state=part.state.with_arrays({name: arrays.get(name) for name in part.state.reductions}),  # type: ignore[arg-type]
             )
-            _check_state(part)
+            part.state.check(len(part.image_ids))
+            counted = part.state.tally
+            if part.detections.used != counted["detections"] + counted["detections_suppressed"]:
+                raise ValueError(f"the number of detections used must be {counted['detections']}")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:
         raise ResultFileError(
             f"{name}: is no state that --save-state wrote ({type(error).__name__}: {error})"
         ) from None
     return part
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    """Raises a ValueError if a value is of another type than :func:`header_of` writes."""
+    ids, tally = header["image_ids"], header["detections"]
+    counts = [header["missing_images"], tally["read"], tally["used"], *tally["dropped"].values()]
+    kinds = {
+        "classes": all(isinstance(one, str) for one in header["classes"]),
+        "image_ids": all(type(one) in (int, str) for one in ids),
+        "image_names": len(header["image_names"]) == len(ids)
+        and all(isinstance(s, str) for s in header["image_names"]),
+        "allow_missing": isinstance(header["allow_missing"], bool),
+        "truth_inside": isinstance(header["truth_inside"], bool),
+        "worst_images": header["worst_images"] is None or type(header["worst_images"]) is int,
+        "detections": all(type(one) is int and one >= 0 for one in counts)
+        and tally["read"] == tally["used"] + sum(tally["dropped"].values()),
+        "missing_images": header["missing_images"] <= len(ids),
+    }
+    for name, holds in kinds.items():
+        if not holds:
+            raise ValueError(f"{name!a} is not what such a file says")
 
 
 def part_of_header(name: str, header: Mapping[str, Any]) -> Part:
@@ -292,16 +319,3 @@ def part_of_header(name: str, header: Mapping[str, Any]) -> Part:
             for image_id, (height, width) in zip(header["image_ids"], header.get("image_sizes", ()))
         },
     )
-
-
-def _check_state(part: Part) -> None:
-    """Refuse arrays that no run could have written, before they lead to a strange error or a wrong number."""
-    size = len(part.classes)
-    part.state.check(len(part.image_ids))
-    for name in part.settings.matching:
-        rule = part.state.rule(name)
-        if rule.cells.shape != (1, size + 1, size + 1) or rule.cells.dtype != np.int64:
-            raise ValueError(f"the matrix of {name!a} must be {size + 1} by {size + 1} whole numbers")
-        types = rule.false_positives
-        if types.shape != (len(BACKGROUND_TYPES), size) or not np.array_equal(types.sum(axis=0), rule.matrix[-1, :-1]):
-            raise ValueError(f"the types of false positives of {name!a} must add up to the background row")

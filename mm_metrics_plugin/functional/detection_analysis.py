@@ -18,7 +18,7 @@ from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.detection.operating_points import OperatingPoint, OperatingPoints, operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves, precision_recall_curves
 from mm_metrics_plugin.functional.detection.tide import TideErrors, errors_at_threshold, tide_errors
-from mm_metrics_plugin.settings import DetectionSettings
+from mm_metrics_plugin.settings import DetectionSettings, require
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.statistics.bootstrap import Intervals
@@ -154,7 +154,12 @@ def analyze_detections(table: MatchTable, settings: DetectionSettings, *, classe
             seed=settings.seed,
         )
     if settings.operating_point is not None:
-        folds = max(2, min(FOLDS, table.num_images))
+        require(
+            table.num_images > 1,
+            "operating_point needs at least 2 images, because a threshold is judged on images it was not chosen on "
+            f"(found {table.num_images})",
+        )
+        folds = min(FOLDS, table.num_images)
         points = operating_points(
             table, rule=settings.operating_point, iou_thr=iou_thr, folds=folds, seed=settings.seed
         )

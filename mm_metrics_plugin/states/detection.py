@@ -12,9 +12,9 @@ import numpy as np
 
 from mm_metrics_plugin.functional._arrays import stable_order
 from mm_metrics_plugin.functional.columns import map_in_order
-from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, RuleCounts
+from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, MISSED, TP, RuleCounts
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.examples import Examples, ImageBoxes, Members, WorstImages
+from mm_metrics_plugin.functional.detection.examples import BOX_KINDS, Examples, ImageBoxes, Members, WorstImages
 from mm_metrics_plugin.functional.detection.matching import (
     BatchCounts,
     ImageMatches,
@@ -23,8 +23,9 @@ from mm_metrics_plugin.functional.detection.matching import (
     match_images,
     report_grid,
 )
+from mm_metrics_plugin.functional.detection.tide import FIXED, ON_CROWD, TRUE_POSITIVE
 from mm_metrics_plugin.functional.score_precision import PRECISIONS
-from mm_metrics_plugin.settings import DetectionSettings
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State, StateGroup
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.confusion import ConfusionState
@@ -93,6 +94,16 @@ def _without_nul(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass").replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
 
 
+def _check_whole_numbers(name: str, array: Optional[np.ndarray], shape: Tuple[int, ...]) -> None:
+    """Raises a ValueError unless the array has the shape and holds counts."""
+    if array is None or array.dtype != np.int64 or array.shape != shape or not _are_counts(array):
+        raise ValueError(f"the {name} must be {' by '.join(map(str, shape))} whole numbers of at least 0")
+
+
+def _are_counts(array: np.ndarray) -> bool:
+    return int(array.min(initial=0)) >= 0 and int(array.max(initial=0)) < 1 << 48  # sums stay within int64
+
+
 class RuleState(ConfusionState):
     """The confusion matrix of a detector under one matching rule, and what was counted.
 
@@ -116,6 +127,26 @@ class RuleState(ConfusionState):
         self.add("used", np.stack([counts.objects, counts.detections]))
         self.add("counts", np.array([getattr(counts, name) for name in _RULE_COUNTS], dtype=np.int64))
         return self
+
+    def check(self, name: str, *, sums: bool) -> None:
+        """Raises a ValueError if the arrays, read from a file, cannot be those of a rule.
+
+        Args:
+            name: Of the rule.
+            sums: Whether rows and columns of the matrix add up to ground truths and detections.
+        """
+        size = self.num_classes
+        _check_whole_numbers(f"matrix of {name}", self.cells, (1, size + 1, size + 1))
+        _check_whole_numbers(f"counts of {name}", self.counts, (len(_RULE_COUNTS),))
+        _check_whole_numbers(f"objects and detections of {name}", self.used, (2, size))
+        _check_whole_numbers(
+            f"types of false positives of {name}", self.background_types, (len(BACKGROUND_TYPES), size)
+        )
+        matrix = self.matrix
+        if not np.array_equal(self.background_types.sum(axis=0), matrix[-1, :-1]):
+            raise ValueError(f"the types of false positives of {name!a} must add up to the background row")
+        if sums and not np.array_equal(self.used, [matrix[:-1].sum(axis=1), matrix[:, :-1].sum(axis=0)]):
+            raise ValueError(f"the matrix of {name!a} must add up to its objects and detections")
 
     @property
     def false_positives(self) -> np.ndarray:
@@ -244,8 +275,12 @@ class MatchState(State):
             length = gt_rows if name.startswith("gt_") and name != "gt_index" else rows
             if (name != "score" and array.dtype != like.dtype) or array.shape != (length, *like.shape[1:]):
                 raise ValueError(f"{name!a} must be {like.dtype} of shape {(length, *like.shape[1:])}")
+        if arrays["texts"] is not None or arrays["text_positions"] is not None:
+            raise ValueError("images must be numbered")
         places = np.repeat(np.arange(num_images)[:, None], 2, axis=1)
-        if not np.array_equal(arrays["images"][np.argsort(arrays["images"][:, 0])], places):
+        if arrays["images"].dtype != np.int64 or not np.array_equal(
+            arrays["images"][np.argsort(arrays["images"][:, 0])], places
+        ):
             raise ValueError(f"'images' must be the numbers from 0 to {num_images - 1}")
         limits = {
             "image": num_images,
@@ -263,11 +298,33 @@ class MatchState(State):
                 raise ValueError(f"{name!a} must be from 0 to {limit - 1}")
         if arrays["score"].dtype not in (np.float32, np.float64) or not np.isfinite(arrays["score"]).all():
             raise ValueError("'score' must be finite")
+        unused = ~report_grid(self.settings).word_masks()
+        for name in ("matched", "ignored", "gt_counts"):
+            if (arrays[name] & unused).any():
+                raise ValueError(f"{name!a} must have no bits of other settings")
         if self.kind == "full":
-            gts_of_image = np.bincount(arrays["gt_image"], minlength=num_images)[arrays["image"]]
-            for name in ("gt_index", "error_gt"):
-                if not ((arrays[name] >= -1) & (arrays[name] < gts_of_image)).all():
-                    raise ValueError(f"{name!a} must be a position in the image, or -1")
+            self._check_details(arrays, num_images)
+
+    @staticmethod
+    def _check_details(arrays: Dict[str, Any], num_images: int) -> None:
+        for name, of_image, least in (
+            ("det_index", "image", 0),
+            ("gt_index", "gt_image", -1),
+            ("error_gt", "gt_image", -1),
+        ):
+            most = np.bincount(arrays[of_image], minlength=num_images)[arrays["image"]]
+            if not ((arrays[name] >= least) & (arrays[name] < most)).all():
+                raise ValueError(f"{name!a} must be a position in the image{', or -1' * (least < 0)}")
+        limits = {"outcome": MISSED, "gt_outcome": MISSED + 1, "error_type": 2 * FIXED, "overlap": 1 + 1e-6}
+        for name, limit in limits.items():
+            if not ((arrays[name] >= 0) & (arrays[name] < limit)).all():
+                raise ValueError(f"{name!a} must be from 0 to below {limit:g}")
+        if ((arrays["error_type"] & (ON_CROWD - 1)) > TRUE_POSITIVE).any():
+            raise ValueError("'error_type' must be a known type")
+        if (((arrays["error_type"] & FIXED) != 0) & (arrays["error_gt"] < 0)).any():
+            raise ValueError("'error_gt' must be known of every error that can be fixed")
+        if not np.isfinite(arrays["gt_area"]).all():
+            raise ValueError("'gt_area' must be finite")
 
     def table(self) -> Optional[MatchTable]:
         """Everything seen, images in the order of their keys; None if nothing was."""
@@ -354,16 +411,37 @@ class ExampleState(State):
                 arrays[name] = places[value].astype(np.int32)
         return self.with_arrays(arrays)
 
-    def check(self, num_images: int) -> None:
-        """Raises a ValueError if the arrays, read from a file, cannot be those of so many images."""
+    def check(self, num_images: int, num_classes: int) -> None:
+        """Raises a ValueError if the arrays, read from a file, cannot be those of so many images and classes."""
         arrays: Dict[str, Any] = self.arrays()
-        for name, array in arrays.items():
-            group = name.split("_")[0]
-            width = (4,) if name.endswith("box") else ()
-            if array.dtype.kind not in "iuf" or array.shape != (len(arrays[f"{group}_image"]), *width):
-                raise ValueError(f"{name!a} must be numbers, one row per image")
-            if name.endswith("_image") and len(array) and not 0 <= int(array.min()) <= int(array.max()) < num_images:
-                raise ValueError(f"{name!a} must be from 0 to {num_images - 1}")
+        expected = match_images(
+            DetectionBatch(Detections.empty(), GroundTruths.empty(), 0),
+            DetectionSettings(),
+            num_classes=1,
+            table="none",
+            worst_images=1,
+        ).examples
+        limits = {
+            "image": (0, num_images),
+            "rule": (0, len(MATCHING_RULES)),
+            "cell": (0, (num_classes + 1) ** 2),
+            "background_type": (-1, len(BACKGROUND_TYPES)),
+            "kind": (0, len(BOX_KINDS)),
+            "label": (-1, num_classes),
+            "gt_label": (-1, num_classes),
+            "missed": (0, np.iinfo(np.int64).max),
+        }
+        for group, columns in expected._asdict().items():  # type: ignore[union-attr]
+            for name, like in columns._asdict().items():
+                array = arrays[f"{group}_{name}"]
+                shape = (len(arrays[f"{group}_image"]), *like.shape[1:])
+                if array is None or array.dtype != like.dtype or array.shape != shape:
+                    raise ValueError(f"'{group}_{name}' must be {like.dtype} of shape {shape}")
+                low, high = limits.get(name, (-np.inf, np.inf))
+                if name in limits and len(array) and not low <= int(array.min()) <= int(array.max()) < high:
+                    raise ValueError(f"'{group}_{name}' must be from {low} to {high - 1}")
+        if np.isnan(arrays["members_badness"]).any():
+            raise ValueError("'members_badness' must be numbers")
 
     def examples(self) -> Optional[Examples]:
         """The worst of everything seen; None if nothing was."""
@@ -512,16 +590,63 @@ class DetectionState(StateGroup):
 
     def check(self, num_images: int) -> None:
         """Raises a ValueError if the arrays, read from a file, cannot be those of so many images."""
-        for name, size in (
-            ("counts", len(CountState.NAMES)),
-            *((rule, len(_RULE_COUNTS)) for rule in self.settings.matching),
-        ):
-            counts: Any = self.members[name].counts  # type: ignore[attr-defined]
-            if counts is None or counts.shape != (size,) or counts.dtype != np.int64 or counts.min(initial=0) < 0:
-                raise ValueError(f"the counts of {name!a} must be {size} whole numbers")
+        _check_whole_numbers("counts", self.members["counts"].counts, (len(CountState.NAMES),))  # type: ignore[attr-defined]
+        for name in self.settings.matching:
+            self.rule(name).check(name, sums=name != "mmdet")
         for member in self.members.values():
-            if isinstance(member, (MatchState, ExampleState)):
+            if isinstance(member, MatchState):
                 member.check(num_images)
+            elif isinstance(member, ExampleState):
+                member.check(num_images, self.num_classes)
+        if self.tally["images"] != num_images:
+            raise ValueError(f"the counts must be of {num_images} images")
+        table = self.table()
+        if table is not None:
+            self._check_table(table)
+
+    def _check_table(self, table: MatchTable) -> None:
+        """Raises a ValueError unless the counts are those of the table."""
+        if ((np.diff(table.image) == 0) & (np.diff(table.score) > 0)).any():
+            raise ValueError("'score' must be descending in every image")
+        reached = table.reach(self.settings.score_thr)
+        counts = {
+            "detections": len(table.score),
+            "detections_below_threshold": int(len(reached) - reached.sum()),
+            "objects": len(table.gt_label),
+            "crowds": int((~table.gt_counts.any(axis=1)).sum()),
+        }
+        wrong = [name for name, value in counts.items() if self.tally[name] != value]
+        if wrong:
+            raise ValueError(f"the number of {wrong[0]!a} must be {counts[wrong[0]]}")
+        label, gt_label, details = table.label, table.gt_label, table.details
+        is_tp, is_tp_or_fp = table.flags(self.settings.iou_thr)
+        # By name: rows of detections or ground truths, their labels, and how many there must be of each class.
+        sums: List[Tuple[str, Any, np.ndarray, np.ndarray]] = []
+        if "coco" in self.settings.matching:
+            rule = self.rule("coco")
+            sums += [
+                ("true positives of 'coco'", is_tp & reached, label, rule.matrix.diagonal()[:-1]),
+                ("detections of 'coco'", is_tp_or_fp & reached, label, rule.used_per_class[1]),
+                ("objects of 'coco'", table.gt_counts.any(axis=1), gt_label, rule.used_per_class[0]),
+            ]
+            if details is not None:
+                missed = rule.matrix[:-1, -1]
+                sums.append(("missed objects of 'coco'", details.gt_outcome == MISSED, gt_label, missed))
+                for outcome, number in zip(BACKGROUND_TYPES.values(), rule.false_positives):
+                    sums.append(("false positives of 'coco'", details.outcome == outcome, label, number))
+        if "mmdet" in self.settings.matching:
+            used = self.rule("mmdet").used_per_class
+            sums.append(("detections of 'mmdet'", reached, label, used[1]))
+            sums.append(("objects of 'mmdet'", np.ones(len(gt_label), dtype=bool), gt_label, used[0]))
+        if details is not None:
+            is_tide_tp = (details.error_type & (ON_CROWD - 1)) == TRUE_POSITIVE
+            matched = np.bincount(gt_label[details.gt_tide_matched], minlength=self.num_classes)
+            sums.append(("true positives of TIDE", is_tide_tp, label, matched))
+            if not np.array_equal(details.outcome == TP, is_tp & reached):
+                raise ValueError("'outcome' must be TP where a detection is matched")
+        for name, rows, labels, expected in sums:
+            if not np.array_equal(np.bincount(labels[rows], minlength=self.num_classes), expected):
+                raise ValueError(f"the {name} must be as many in the matrix as in the table")
 
     def renumbered(self, places: np.ndarray) -> DetectionState:
         """The same with ``places[position]`` for every image; the order of the images must stay."""

@@ -243,6 +243,37 @@ def test_files_that_are_no_states_are_refused(states, folder, capsys, tmp_path):
         "matching": ({**header, "settings": {**settings, "matching": ["coco"] * 9}}, arrays, "matching must be"),
         "edges": ({**header, "settings": {**settings, "area_edges": [1] * 9999}}, arrays, "area_edges must be"),
     }
+    for field, value in {
+        "settings": {key: value for key, value in settings.items() if key != "max_dets"},
+        "classes": [None, *header["classes"][1:]],
+        "image_ids": [0.5, *header["image_ids"][1:]],
+        "detections": {**header["detections"], "read": -1},
+        "allow_missing": "x",
+        "worst_images": "x",
+    }.items():
+        changes[f"header-{field}"] = ({**header, field: value}, arrays, "no state")
+    for field in ("coco.used", "mmdet.used"):
+        changes[field] = (header, {**arrays, field: arrays[field] + 1}, "no state")
+    for field, value in (("matched", 0), ("outcome", 0), ("gt_outcome", 7), ("gt_tide_matched", True)):
+        column = np.full_like(arrays[f"matches.{field}"], value)  # within the range of the column
+        changes[field] = (header, {**arrays, f"matches.{field}": column}, "no state")
+    for field, value in (
+        ("matches.error_type", 127),
+        ("matches.gt_area", np.nan),
+        ("matches.det_index", 9999),
+        ("matches.ignored", 1 << 63),
+        ("coco.cells", -1),
+        ("counts.counts", 1 << 62),
+        ("examples.members_cell", 10**6),
+        ("examples.members_rule", 9),
+        ("examples.boxes_label", 99),
+    ):
+        changed = arrays[field].copy()
+        changed.flat[0] = value
+        changes[field] = (header, {**arrays, field: changed}, "no state")
+    changes["float-images"] = (header, {**arrays, "matches.images": arrays["matches.images"] * 1.0}, "no state")
+    changes["texts"] = (header, {**arrays, "matches.texts": np.zeros(3)}, "no state")
+    changes["unknown"] = (header, {**arrays, "agnostic.cells": arrays["coco.cells"]}, "not part of a state")
     for name, (changed, content, words) in changes.items():
         write_state(tmp_path / f"{name}.npz", changed, content)
         assert words in refused(capsys, "merge", tmp_path / f"{name}.npz"), name

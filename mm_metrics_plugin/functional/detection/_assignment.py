@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import List, NamedTuple, Tuple
 
 import numpy as np
+
+_LEAST_SHARE = 0.1  # of the pairs left: a round that settles less costs more than going through them one by one
+_PAIRS_AT_ONCE = 1 << 16  # that become Python integers at a time
 
 
 class Assignment(NamedTuple):
@@ -26,7 +29,8 @@ def assign(det: np.ndarray, gt: np.ndarray, bits: np.ndarray, *, num_dets: int, 
 
     A setting (an IoU threshold in an area range) is one bit, so that one pass serves up to 64 of them. A pair that is
     the first one left of its detection and the first one left of its ground truth is assigned whatever happens
-    elsewhere. All such pairs are assigned at once, round after round.
+    elsewhere. All such pairs are assigned at once, round after round. Where many boxes lie on each other, a round may
+    assign one pair only. What is left is then gone through pair by pair.
 
     Args:
         det: (P,) detection of each pair, in order of priority.
@@ -48,7 +52,9 @@ def assign(det: np.ndarray, gt: np.ndarray, bits: np.ndarray, *, num_dets: int, 
     pair = np.flatnonzero(bits)
     det, gt, bits = det[pair], gt[pair], bits[pair]
     assigned, gained = [pair[:0]], [bits[:0]]
-    while len(pair):
+    before = np.inf
+    while 0 < len(pair) <= (1 - _LEAST_SHARE) * before:
+        before = len(pair)
         place = np.arange(len(pair))
         # The last of several values assigned to one index stays, so this keeps the first pair of each.
         first_of_det[det[::-1]] = place[::-1]
@@ -65,4 +71,31 @@ def assign(det: np.ndarray, gt: np.ndarray, bits: np.ndarray, *, num_dets: int, 
         bits = bits & ~(det_bits[det] | gt_bits[gt])
         left = np.flatnonzero(bits)
         pair, det, gt, bits = pair[left], det[left], gt[left], bits[left]
+    if len(pair):
+        rows, won = _assign_one_by_one(det, gt, bits, num_dets, shared)
+        assigned.append(pair[rows])
+        gained.append(won)
+        np.bitwise_or.at(det_bits, det[rows], won)
     return Assignment(np.concatenate(assigned), np.concatenate(gained), det_bits)
+
+
+def _assign_one_by_one(
+    det: np.ndarray, gt: np.ndarray, bits: np.ndarray, num_dets: int, shared: np.ndarray
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Rows of the pairs that are assigned, and the settings under which each is; all are free at first."""
+    det_free, gt_free = [-1] * num_dets, [-1] * len(shared)
+    is_shared = shared.tolist()
+    rows: List[int] = []
+    gained: List[int] = []
+    for start in range(0, len(det), _PAIRS_AT_ONCE):
+        block = slice(start, start + _PAIRS_AT_ONCE)
+        columns = zip(det[block].tolist(), gt[block].tolist(), bits[block].tolist())
+        for row, (one_det, one_gt, one_bits) in enumerate(columns, start):
+            won = one_bits & det_free[one_det] & gt_free[one_gt]
+            if won:
+                det_free[one_det] &= ~won
+                if not is_shared[one_gt]:
+                    gt_free[one_gt] &= ~won
+                rows.append(row)
+                gained.append(won)
+    return np.array(rows, dtype=np.intp), np.array(gained, dtype=bits.dtype)

@@ -10,7 +10,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry import Edges
 
-MOST_PAIRS = 1 << 24  # of one image; they take some 400 MB
+MOST_PAIRS = 1 << 24  # of one image; a whole report with examples takes some 300 bytes for each
 _CANDIDATES_AT_ONCE = 1 << 16  # a few arrays of this length fit the cache of a core
 
 

@@ -220,8 +220,8 @@ def mean_interval(found: Ratios, *, ci: float) -> np.ndarray:
     weight = _mean_weights(found)
     if not weight.any():
         return np.full(2, np.nan)
-    variance, df = _variance([(found, weight)])
     shrunken = (weight * found.shrunken).sum()
+    variance, df = _variance([(found, weight)], least=_least_variance(shrunken, found))
     return wilson_interval(np.nansum(weight * found.value), shrunken * (1 - shrunken) / variance, df, ci=ci)
 
 
@@ -245,8 +245,8 @@ def mean_f1_interval(jaccard: Ratios, *, ci: float) -> np.ndarray:
     middle = f1_of_jaccard(share)
     rise, fall = f1_of_jaccard(share + up) - middle, middle - f1_of_jaccard(share - down)
     bias = (up * fall - down * rise) / (up + down) * variance / (up * down)
-    total, df = _variance([(jaccard, weight * 2 / (1 + share) ** 2)])
     value, shrunken = (np.nansum(weight * part) for part in (f1_of_jaccard(jaccard.value), middle))
+    total, df = _variance([(jaccard, weight * 2 / (1 + share) ** 2)], least=_least_variance(shrunken, jaccard))
     center = value + (weight * bias).sum()
     return wilson_interval(value, shrunken * (1 - shrunken) / total, df, ci=ci, center=center)
 
@@ -268,19 +268,26 @@ def f1_of_means_interval(precision: Ratios, recall: Ratios, *, ci: float) -> np.
     p, r = ((weight * one.shrunken).sum() for weight, one in zip(weights, (precision, recall)))
     shrunken = 2 * p * r / (p + r)
     slopes = 2 * r**2 / (p + r) ** 2, 2 * p**2 / (p + r) ** 2
-    variance, df = _variance([(precision, weights[0] * slopes[0]), (recall, weights[1] * slopes[1])])
+    least = _least_variance(shrunken, precision, recall)
+    variance, df = _variance([(precision, weights[0] * slopes[0]), (recall, weights[1] * slopes[1])], least=least)
     return wilson_interval(value, shrunken * (1 - shrunken) / variance, df, ci=ci)
+
+
+def _least_variance(share: float, *parts: Ratios) -> float:
+    """A quarter of the variance that independent trials have: what is below comes from chance, and may be 0."""
+    return share * (1 - share) / (4 * max(float(found.trials.sum()) for found in parts))
 
 
 def _mean_weights(found: Ratios) -> np.ndarray:
     return found.defined / max(1, int(found.defined.sum()))
 
 
-def _variance(parts: Sequence[Tuple[Ratios, np.ndarray]]) -> Tuple[float, float]:
+def _variance(parts: Sequence[Tuple[Ratios, np.ndarray]], *, least: float) -> Tuple[float, float]:
     """Variance of the sum of slope x value over the groups of all parts, and its degrees of freedom (Satterthwaite).
 
     Residuals of one image are added up before they are squared, since classes and rates share images. A group whose
-    residuals are all 0 counts as independent of the other groups, but not of itself in another part.
+    residuals are all 0 counts as independent of the other groups, but not of itself in another part. ``least`` remains
+    where the errors of classes cancel out in every image.
     """
     number = max((int(found.image.max()) + 1 for found, _ in parts if len(found.image)), default=0)
     shared = np.zeros(number)
@@ -294,5 +301,5 @@ def _variance(parts: Sequence[Tuple[Ratios, np.ndarray]]) -> Tuple[float, float]
         constant += np.where(varies, 0.0, error)
         own += error
         df = np.maximum(df, found.df)
-    variance = float(np.sort(shared**2).sum() + np.sort(constant**2).sum())
+    variance = max(float(np.sort(shared**2).sum() + np.sort(constant**2).sum()), float(least))
     return variance, max(1.0, variance**2 / float((own**4 / df).sum()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from pycocotools import mask
@@ -160,3 +162,11 @@ def test_nms_comes_before_matching():
     state = DetectionState(2, DetectionSettings(nms_iou_thr=0.9)).update(batch, [0])
     assert state.tally["detections_suppressed"] == 1 and state.tally["detections"] == 3
     assert state.table().score.tolist() == [0.9, 0.7, 0.6]
+
+
+def test_boxes_beyond_float32_overlap_by_nan_without_a_warning():
+    boxes, row = Boxes([[0.0, 0.0, 1e30, 1e30]]), np.array([0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(boxes.mmdet_overlaps(boxes, row, row)).all()
+    assert boxes.overlaps(boxes, row, row, np.array([False])) == 1

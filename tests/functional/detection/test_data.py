@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.functional.detection_analysis import analyze_detections
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings, area_ranges
 from tests.functional.detection_problems import random_batch
 
 
@@ -93,10 +96,56 @@ def test_blocks_are_whole_images_in_order():
         ({"background_iou_thr": 1.0}, "background_iou_thr must be from 0 to below 1"),
         ({"score_thr": float("nan")}, "score_thr must be a finite number"),
         ({"max_dets": 0}, "max_dets must be a whole number of at least 1"),
-        ({"operating_point": "voc"}, "operating point"),
+        *(({"operating_point": value}, "operating_point must be like") for value in ("voc", "", 5)),
+        *(({name: "x"}, f"{name} must be a finite number") for name in ("nms_iou_thr", "ci", "background_iou_thr")),
+        *(({"seed": value}, "seed must be a whole number of at least 0") for value in (-1, 1.5, "x")),
+        ({"matching": "coco"}, "matching must be some of"),
+        ({"iou_thrs": "0.5"}, "iou_thrs must be numbers"),
+        ({"area_edges": ("5",)}, "area_edges must be a finite number"),
         ({"ci": 1.0}, "ci must be above 0 and below 1"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         DetectionSettings(**options)
+
+
+def test_settings_of_numpy_scalars_and_lists_are_plain_values():
+    given = DetectionSettings(
+        score_thr=np.float32(0.25),
+        iou_thrs=np.linspace(0.5, 0.95, 10),
+        area_edges=[1024, np.int64(9216)],
+        matching=["coco"],
+        max_dets=np.int64(7),
+        seed=np.uint8(3),
+    )
+    plain = DetectionSettings(score_thr=0.25, max_dets=7, seed=3)
+    assert given == plain and hash(given) == hash(plain)
+    assert json.loads(json.dumps(given.to_dict())) == plain.to_dict()
+
+
+def test_close_area_edges_have_ranges_of_their_own():
+    ranges = area_ranges([1_000_000, 1_000_001, 1_000_002])
+    assert [(one.low, one.high) for one in ranges[2:4]] == [(1_000_000, 1_000_001), (1_000_001, 1_000_002)]
+    assert len({one.name for one in ranges}) == len(ranges)
+
+
+@pytest.mark.parametrize("edges", [(), (100.0,), (1_000_000.0, 1_000_001.0, 1_000_002.0)])
+def test_a_report_has_a_row_for_every_area_range(edges):
+    box = [[0.0, 0.0, 1000.0, 1000.001]]
+    batch = DetectionBatch(Detections([0], box, [0.9], [0]), GroundTruths([0], box, [0]), 1)
+    settings = DetectionSettings(area_edges=edges)
+    table = match_images(batch, settings, num_classes=1).table
+    sizes = analyze_detections(table, settings, classes=["cat"]).sizes
+    rows = sizes.figures()
+    assert len(rows) == (len(edges) + 2 if edges else 1)
+    for name, (low, high) in sizes.ranges.items():
+        assert rows[name]["tp"] == rows[name]["objects"] == (low <= 1_000_001.0 <= high), name
+
+
+def test_an_operating_point_of_one_image_is_refused_by_name():
+    batch = DetectionBatch(Detections.empty(), GroundTruths.empty(), 1)
+    settings = DetectionSettings(operating_point="f1")
+    table = match_images(batch, settings, num_classes=1).table
+    with pytest.raises(ValueError, match="operating_point needs at least 2 images"):
+        analyze_detections(table, settings, classes=["cat"])

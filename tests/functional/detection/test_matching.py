@@ -159,6 +159,28 @@ def test_a_crowd_of_many_detections_takes_few_rounds(monkeypatch):
     assert len(rounds) < 10
 
 
+@pytest.mark.parametrize("shares", [False, True])
+def test_many_boxes_on_each_other_take_few_rounds(monkeypatch, shares):
+    """Every detection prefers the same ground truths: a round settles one pair, so the rest goes one by one."""
+    rounds = []
+    flatnonzero = np.flatnonzero
+    monkeypatch.setattr(_assignment.np, "flatnonzero", lambda values: (rounds.append(1), flatnonzero(values))[1])
+    random, number = np.random.default_rng(0), 60
+    det, gt = np.repeat(np.arange(number), number), np.tile(np.arange(number), number)
+    bits = random.integers(0, 8, len(det)).astype(np.uint8)
+    shared = (np.arange(number) == 7) & shares
+    found = _assignment.assign(det, gt, bits, num_dets=number, shared=shared)
+    assert len(rounds) < 20
+    expected, det_free, gt_free = [], [7] * number, [7] * number
+    for row, (one, other, wanted) in enumerate(zip(det.tolist(), gt.tolist(), bits.tolist())):
+        won = wanted & det_free[one] & gt_free[other]
+        det_free[one] &= ~won
+        gt_free[other] &= 7 if shared[other] else ~won
+        expected += [(row, won)] if won else []
+    assert sorted(zip(found.pair.tolist(), found.bits.tolist())) == expected
+    assert found.det_bits.tolist() == [7 & ~free for free in det_free]
+
+
 def test_every_setting_is_assigned_by_itself():
     """Detection 0 may have ground truth 0 under setting 1 only; detection 1 gets it under 2 and 4, else the crowd."""
     found = _assignment.assign(

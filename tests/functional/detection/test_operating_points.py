@@ -99,7 +99,7 @@ def test_rules_are_read_or_refused():
         and OperatingRule.parse("f2").beta == 2
     )
     for text in ("", "f", "f-1", "f0", "fnan", "accuracy", "precision", "precision=2", "recall=0", "f1=3", "recall=x"):
-        with pytest.raises(ValueError, match="operating point"):
+        with pytest.raises(ValueError, match="operating_point"):
             OperatingRule.parse(text)
     with pytest.raises(ValueError, match="folds"):
         operating_points(match_table(everywhere(0, num_images=3), 3), folds=4)

@@ -363,3 +363,11 @@ def test_ignored_samples_do_not_count():
     kept = labels[:, 0] >= 0
     ours, theirs = auc_intervals([scores], labels), auc_intervals([scores[kept]], labels[kept])
     assert ours.standard_error == pytest.approx(theirs.standard_error) and ours.macro == theirs.macro
+
+
+def test_classes_whose_errors_cancel_in_every_image_still_have_intervals():
+    image = np.arange(60)
+    found, missed = (image, image % 2), (image, 1 - image % 2)  # of two objects per image, of two classes, always one
+    counts = PerImageCounts.from_events(found, missed, missed, num_images=60, num_classes=2)
+    for name, interval in bootstrap_counts(counts).overall.items():
+        assert 0.4 < interval.low < 0.47 and 0.53 < interval.high < 0.6, name

@@ -126,14 +126,16 @@ class Boxes:
         return np.divide(intersection, union, out=result, where=(width > 0) & (height > 0))
 
     def mmdet_overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
-        """(P,) float32 IoU in mmdet's arithmetic."""
-        left, top, right, bottom = np.array(self.to_format("xyxy")[rows].T, dtype=np.float32, order="C")
-        gt_left, gt_top, gt_right, gt_bottom = np.array(gts.to_format("xyxy")[gt_rows].T, dtype=np.float32, order="C")
-        width = np.maximum(np.minimum(right, gt_right) - np.maximum(left, gt_left), 0)
-        height = np.maximum(np.minimum(bottom, gt_bottom) - np.maximum(top, gt_top), 0)
-        intersection = width * height
-        areas = (right - left) * (bottom - top) + (gt_right - gt_left) * (gt_bottom - gt_top)
-        return intersection / np.maximum(areas - intersection, _SMALLEST_UNION)
+        """(P,) float32 IoU in mmdet's arithmetic; NaN where it is beyond float32."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            left, top, right, bottom = np.array(self.to_format("xyxy")[rows].T, dtype=np.float32, order="C")
+            gt_edges = np.array(gts.to_format("xyxy")[gt_rows].T, dtype=np.float32, order="C")
+            gt_left, gt_top, gt_right, gt_bottom = gt_edges
+            width = np.maximum(np.minimum(right, gt_right) - np.maximum(left, gt_left), 0)
+            height = np.maximum(np.minimum(bottom, gt_bottom) - np.maximum(top, gt_top), 0)
+            intersection = width * height
+            areas = (right - left) * (bottom - top) + (gt_right - gt_left) * (gt_bottom - gt_top)
+            return intersection / np.maximum(areas - intersection, _SMALLEST_UNION)
 
     def to_arrays(self) -> Dict[str, np.ndarray]:
         """The edges, as ``boxes``."""
