@@ -144,7 +144,7 @@ class _Reader:
         for one in self.results:
             if self.several and one.image_ids is None:
                 raise ResultFileError(f"{one.source}: has no image ids, so it cannot be one of several files")
-        steps.step("reading the truth")
+        steps.step("reading the ground truth")
         self.truths = self._read_truths()
         self.num_classes = 0
         if self.inside and self.classes is None:
