@@ -46,10 +46,13 @@ PRELOADED = (
 PRELOADED += ("mmdet.utils", "mmdet.apis", "mmcv.ops", "matplotlib.pyplot", "supervision", "pycocotools.cocoeval")
 PRELOADED += ("sklearn.metrics", "scipy.stats", "hypothesis", "pytest", "torchmetrics")
 READING = [f"tests/io/test_{name}.py" for name in ("golden", "pickle_limits", "stand_ins", "safe_pickle")]
+MATCHING = [f"tests/functional/detection/test_{name}.py" for name in ("boxes", "confusion_rules", "matching")]
 # The tests of each module, the quickest to fail first. Its own examples always come before them.
 TARGETS: Dict[str, List[str]] = {
-    "functional/matching.py": ["tests/functional/test_matching.py"],
-    "functional/assignment.py": ["tests/functional/test_boxes.py", "tests/functional/test_matching.py"],
+    "functional/detection/confusion_rules.py": MATCHING[1:],
+    "functional/detection/match_grid.py": [*MATCHING[::-1], "tests/functional/detection/test_average_precision.py"],
+    "functional/detection/pairs.py": MATCHING,
+    "functional/detection/_assignment.py": MATCHING[::-1],
     "functional/auc.py": ["tests/functional/test_auc.py"],
     "functional/confusion.py": ["tests/functional/test_confusion.py"],
     "functional/decisions.py": ["tests/functional/test_decisions.py"],

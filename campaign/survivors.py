@@ -24,32 +24,18 @@ REASONS: List[Tuple[str, str, str, str]] = [
         "the spread is a product of two even numbers: 0, or 4 and more",
     ),
     ("functional/decisions.py", r"tied &", r"tied \*", "truth values multiply as they combine by and"),
-    ("functional/matching.py", r"count > 0", r"count > -1", "a detection without candidates has no pairs either way"),
     (
-        "functional/matching.py",
-        r"min\(iou_threshold, 1 - 1e-10\)",
-        r"min\(iou_threshold, (1 // 1e-10|2 - 1e-10)\)",
+        "functional/detection/match_grid.py",
+        r"LARGEST_IOU_THR = 1 - 1e-10",
+        r"LARGEST_IOU_THR = (1 // 1e-10|2 - 1e-10)",
         "areas and overlaps of equal boxes are computed alike, so their IoU is exactly 1: the limit is there to be"
         " pycocotools' to the letter",
     ),
     (
-        "functional/matching.py",
-        r"slot = np\.minimum\(.*len\(block\) - 1\)",
-        r"len\(block\) & 1\)",
-        "who is not found in the block is asked again with the next, and the strict order of pairs leads to the same",
-    ),
-    ("functional/matching.py", r"assume_unique=True", r"assume_unique=False", "they are unique; only speed differs"),
-    (
-        "functional/assignment.py",
-        r"^(PAIRS|KEPT)_AT_ONCE = 1 << 1[68]  #",
-        r"^(PAIRS|KEPT)_AT_ONCE = \d+ (<<|\+|%) \d+  #",
+        "functional/detection/pairs.py",
+        r"^_CANDIDATES_AT_ONCE = 1 << 16  #",
+        r"^_CANDIDATES_AT_ONCE = \d+ (<<|\+|%) \d+  #",
         "how much is done at once changes speed and memory, never the result",
-    ),
-    (
-        "functional/assignment.py",
-        r"height > 0",
-        r"height > -1",
-        "a negative overlap is below every threshold and left out by the next comparison",
     ),
     (
         "functional/auc.py",

@@ -35,6 +35,15 @@ class _File:
     image_ids: Tuple[ImageId, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class _Input:
+    """A file of results that was read, and its ground truth."""
+
+    entry: Entry
+    results: DetectionResults
+    truth: GroundTruth
+
+
 @dataclass(frozen=True)
 class _Told:
     """What a process tells the others before it counts."""
@@ -137,60 +146,68 @@ class _Reader:
         self.partial = arguments.save_state is not None and not arguments.allow_missing
         self.classes = class_names(arguments.classes)
         paths = ranks.share(arguments.results) if self.several else arguments.results
-        self.entries = [input_entry(path) for path in paths]
-        self.truth_entry: Dict[str, Any] = {} if self.inside else truth_entry(arguments)
-        steps.step("reading the results")
-        self.results = [read_results(path, trust=arguments.trust) for path in paths]
-        for one in self.results:
-            if self.several and one.image_ids is None:
-                raise ResultFileError(f"{one.source}: has no image ids, so it cannot be one of several files")
-        steps.step("reading the ground truth")
-        self.truths = self._read_truths()
-        self.num_classes = 0
-        if self.inside and self.classes is None:
-            pairs = zip(self.results, self.truths)
-            self.num_classes = max((classes_from_labels(*pair) for pair in pairs), default=0)
         self.versions = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
-
-    def _read_truths(self) -> List[GroundTruth]:
-        """The ground truth of each of its files."""
-        arguments = self.arguments
+        self.truth_entry: Dict[str, Any] = {}
         if self.inside:
             check_inside(arguments)
-            return [truth_inside(one) for one in self.results]
-        self.truth = read_truth(arguments, self.classes, self.steps)
-        self.results = [ids_as_in(self.truth, one) for one in self.results]
-        return [self.truth] * len(self.results)
+        else:
+            steps.step("reading the ground truth")
+            self.truth_entry, self.truth = truth_entry(arguments), read_truth(arguments, self.classes, steps)
+        self.files: List[_File] = []
+        self.matched: List[Part] = []
+        self.waiting: List[_Input] = []
+        self.like: Optional[DetectionResults] = None  # without any detection
+        self.num_classes = 0
+        steps.step("reading the results")
+        for path in paths:
+            self._read(path)
+
+    def _read(self, path: str) -> None:
+        """Read a file. One of several is matched at once, so that its boxes are in memory no longer than needed."""
+        results = read_results(path, trust=self.arguments.trust)
+        if self.several and results.image_ids is None:
+            raise ResultFileError(f"{results.source}: has no image ids, so it cannot be one of several files")
+        truth = truth_inside(results) if self.inside else self.truth
+        if not self.inside:
+            results = ids_as_in(truth, results)
+        self.files.append(_File(results.source, results.dialect, results.image_ids or ()))
+        self.like = self.like or _without_detections(results)
+        one = _Input(input_entry(path), results, truth)
+        names_classes = self.classes is not None or not self.inside
+        if not names_classes:
+            self.num_classes = max(self.num_classes, classes_from_labels(results, truth))
+        if self.several and names_classes:
+            self.matched.append(self._match(one))
+        else:
+            self.waiting.append(one)
 
     def told(self) -> _Told:
         """What the others must know: all images, and how many classes there are where nobody names them."""
-        return _Told(
-            tuple(_File(one.source, one.dialect, one.image_ids or ()) for one in self.results),
-            self.num_classes,
-        )
+        return _Told(tuple(self.files), self.num_classes)
 
     def parts(self, told: Sequence[_Told]) -> List[Part]:
-        """Join and count."""
+        """Join and match what was not matched yet."""
         self.steps.step("joining and matching")
         if self.inside and self.classes is None and (self.several or self.ranks.world_size > 1):
             self.classes = [str(label) for label in range(max(one.num_classes for one in told))]
-        if not self.several:
-            results, truth = self.results[0], self.truths[0]
-            share = truth
-            if self.partial and results.dialect == "mmdet":
-                share = share_of_truth(truth, results.image_ids or ())
-            joined = join(share, results, classes=self.classes, allow_missing=self.arguments.allow_missing)
-            joined = share_of_joined(joined, self.ranks.rank, self.ranks.world_size)
-            return [self._part(joined, [_with_masks(self.entries[0], results)], truth, self.entries[0])]
-        parts = []
-        for entry, results, truth in zip(self.entries, self.results, self.truths):
-            share = share_of_truth(truth, results.image_ids or ())
-            joined = join(share, results, classes=self.classes)
-            parts.append(self._part(joined, [_with_masks(entry, results)], truth, entry))
-        rest = None if self.inside or not self.ranks.is_first else self._rest(told)
+        parts = self.matched
+        while self.waiting:
+            parts.append(self._match(self.waiting.pop(0)))
+        rest = None if self.inside or not self.several or not self.ranks.is_first else self._rest(told)
         if rest is not None:
             parts.append(self._part(rest, [], self.truth, {}))
         return parts
+
+    def _match(self, one: _Input) -> Part:
+        """The part of one file; of the only file, this process' share of the images."""
+        share = one.truth
+        if self.several or (self.partial and one.results.dialect == "mmdet"):
+            share = share_of_truth(one.truth, one.results.image_ids or ())
+        allow_missing = self.arguments.allow_missing and not self.several
+        joined = join(share, one.results, classes=self.classes, allow_missing=allow_missing)
+        if not self.several:
+            joined = share_of_joined(joined, self.ranks.rank, self.ranks.world_size)
+        return self._part(joined, [_with_masks(one.entry, one.results)], one.truth, one.entry)
 
     def _part(self, joined: Joined, entries: Sequence[Entry], truth: GroundTruth, entry: Entry) -> Part:
         name = entry if self.inside else self.truth_entry
@@ -221,16 +238,25 @@ class _Reader:
             return None
         if names_all and not self.arguments.allow_missing:
             raise ResultFileError(
-                f"{self.results[0].source} and the other files: no results for {listing('image', rest)} of "
+                f"{files[0].source} and the other files: no results for {listing('image', rest)} of "
                 f"{self.truth.source} (--allow-missing takes them as without detections)"
             )
-        like = self.results[0]
-        nothing = replace(
-            like,
-            num_images=0,
-            image_ids=(),
-            detections=like.detections.take(np.empty(0, dtype=np.int64)),
-            tally=Tally(0, 0),
-            category_ids=None if like.category_ids is None else (),
+        return join(
+            share_of_truth(self.truth, rest),
+            self.like,  # type: ignore[arg-type]
+            classes=self.classes,
+            allow_missing=True,
         )
-        return join(share_of_truth(self.truth, rest), nothing, classes=self.classes, allow_missing=True)
+
+
+def _without_detections(results: DetectionResults) -> DetectionResults:
+    """Results of the same form for no image at all."""
+    return replace(
+        results,
+        num_images=0,
+        image_ids=(),
+        detections=results.detections.take(np.empty(0, dtype=np.int64)),
+        tally=Tally(0, 0),
+        category_ids=None if results.category_ids is None else (),
+        truth=None,
+    )

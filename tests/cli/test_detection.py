@@ -162,8 +162,8 @@ def test_quiet_prints_nothing(written, tmp_path):
     ]
 
 
-@pytest.mark.parametrize(("options", "imported"), [([], ["scipy"]), (["--matrix-only"], [])])
-def test_nothing_of_torch_is_imported(options, imported, written):
+@pytest.mark.parametrize(("options", "imported"), [([], []), (["--ci", "0.95"], ["scipy"])])
+def test_torch_and_scipy_are_imported_only_where_needed(options, imported, written):
     code = f"""
 import sys
 sys.argv = ["mm-metrics", "detection", "truth.json", "results.pkl", "--quiet", *{options}]

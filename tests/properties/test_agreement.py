@@ -21,7 +21,7 @@ from mm_metrics_plugin.io.joining import Joined
 from mm_metrics_plugin.io.tally import Tally
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.report.tables import curve_rows
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.settings import MATCHING_RULES, ClassificationSettings, DetectionSettings
 from mm_metrics_plugin.states.confusion import ConfusionState
 from mm_metrics_plugin.states.counts import BinaryCountState
 from tests.functional.detection.problems import match_table
@@ -138,7 +138,7 @@ def classification_report(problem, result, accuracy):
     names = tuple(f"class {index}" for index in range(problem.scores.shape[1]))
     return ClassificationReport(
         classes=names,
-        settings={},
+        settings=ClassificationSettings(),
         inputs={},
         counts={},
         result=result,

@@ -247,6 +247,8 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
             have detections, as ``tidecv`` does.
     """
     details, num_classes = table.details, table.num_classes
+    if absent not in ("skip", "zero"):
+        raise ValueError(f"absent must be 'skip' or 'zero' (found {absent!r})")
     if details is None:
         raise ValueError("the error types need a table with details")
     label, kind = table.label, details.error_type & _TYPE

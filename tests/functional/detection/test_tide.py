@@ -130,3 +130,5 @@ def test_no_detections_and_no_ground_truths():
     for function in (tide_errors, errors_at_threshold):
         with pytest.raises(ValueError, match="details"):
             function(without_details)
+    with pytest.raises(ValueError, match="absent must be 'skip' or 'zero'"):
+        errors_of(alone, 2, absent="drop")
