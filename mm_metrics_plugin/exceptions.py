@@ -11,7 +11,7 @@ class MetricInputError(ValueError):
 
 
 class ResultFileError(ValueError):
-    """A file is damaged or is not of the kind it was taken for. The message names the file and the place in it."""
+    """A file is damaged or is not of the expected kind. The message names the file and the place in it."""
 
 
 class UnsafePickleError(ResultFileError):

@@ -1,4 +1,4 @@
-"""``mm-metrics classification``: how good a classifier is, and what it takes for what."""
+"""``mm-metrics classification``: metrics and confusions of a classifier."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.cli.progress import Steps
     from mm_metrics_plugin.functional.classification_report import Calibration, ClassificationReport
     from mm_metrics_plugin.functional.curves import ClassificationCurves
+    from mm_metrics_plugin.functional.statistics.bootstrap import Interval
     from mm_metrics_plugin.io.classification import ClassificationResults
 
 TOP_K = (1, 5)
@@ -29,6 +30,7 @@ MOST_DRAWN = 100  # classes whose curves can be told apart, more or less
 MOST_SCORES_DRAWN = 10_000_000  # a curve has a point for every score
 PARSER: Dict[str, Any] = dict(
     help="report on a classifier's results",
+    usage="%(prog)s RESULTS [OUT_DIR] [options]",
     description="Reports on the results of a classifier: accuracy, top-5 accuracy, AUC, average precision, precision,\n"
     "recall and F1 per class, and the most frequent confusions. Reads RESULTS without running anything in it.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("results", metavar="RESULTS", help="results.pkl of mmpretrain's tools/test.py --out")
     parser.add_argument("out_dir", metavar="OUT_DIR", nargs="?", help="folder for the files of the report")
-    group = add_input_arguments(parser)
+    group = add_input_arguments(parser, detectors=False)
     group.add_argument("--config", metavar="FILE", help="mmpretrain config whose test data set names the classes")
     group.add_argument(
         "--score-thr",
@@ -59,21 +61,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"score threshold of a multi-label task (default: {MULTI_LABEL_SCORE_THR})",
     )
     add_task_argument(group)
-    group = add_interval_arguments(parser, drawn="")
+    group = parser.add_argument_group("thresholds")
     group.add_argument(
         "--at-specificity",
         type=fraction,
         default=0.95,
         metavar="X",
-        help="give the sensitivity with at least this specificity (default: 0.95)",
+        help="report the sensitivity at a specificity of at least X (default: 0.95)",
     )
     group.add_argument(
         "--at-sensitivity",
         type=fraction,
         default=0.95,
         metavar="X",
-        help="give the specificity with at least this sensitivity (default: 0.95)",
+        help="report the specificity at a sensitivity of at least X (default: 0.95)",
     )
+    add_interval_arguments(parser, drawn="")
     add_page_arguments(add_output_arguments(parser))
 
 
@@ -204,7 +207,24 @@ def _intervals(results: ClassificationResults, arguments: argparse.Namespace) ->
         right, trials = decided == results.labels, np.ones(len(decided))
     found = bootstrap_counts(counts, ci=arguments.ci)
     accuracy = proportion_interval(right, trials, ci=arguments.ci)
-    return replace(found, overall={"accuracy": accuracy, **found.overall})
+    overall = {"accuracy": accuracy, **found.overall}
+    return replace(
+        found,
+        overall={name: _in_samples(one) for name, one in overall.items()},
+        per_class={name: _in_samples(one) for name, one in found.per_class.items()},
+    )
+
+
+def _in_samples(one: Interval) -> Interval:
+    """The interval of a classifier, which has samples in place of objects and images."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW
+
+    reason = np.where(np.isin(one.reason, TOO_FEW), "too few samples", one.reason)
+    return replace(one, reason=reason if reason.ndim else str(reason))
 
 
 def _names(arguments: argparse.Namespace, results: ClassificationResults, inputs: Dict[str, Any]) -> Tuple[str, ...]:

@@ -49,7 +49,7 @@ PARSER: Dict[str, Any] = dict(
     epilog="""examples:
   mm-metrics compare annotations.json old.pkl new.pkl              detectors
   mm-metrics compare annotations.json a.pkl b.pkl c.pkl report/    b and c, each with a
-  mm-metrics compare old.pkl new.pkl --classes classes.txt         classifiers: their results hold the truth
+  mm-metrics compare old.pkl new.pkl --classes classes.txt         classifiers: the ground truth is in the results
   mm-metrics compare annotations.json a.pkl b.pkl report/ --html --images val2017/    and a page to look at
 
 OUT_DIR receives comparison.json, comparison.md, differences.csv, changed_images.csv and, with --html, report.html.""",
@@ -61,15 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "truth",
         metavar="TRUTH",
-        help="of detectors as in `mm-metrics detection`; left out, or -, if it is inside the results, as it is for "
-        "classifiers",
+        help="the ground truth of detectors, as in `mm-metrics detection`; left out, or -, if it is inside the "
+        "results, as it is for classifiers",
     )
     parser.add_argument(
         "results",
         metavar="RUN",
         nargs="+",
         action=ResultsAndFolder,
-        help="results of each run, the one to compare with first. Optionally followed by OUT_DIR",
+        help="results of each run, the baseline first. Optionally followed by OUT_DIR",
     )
     parser.set_defaults(out_dir=None)
     group = add_interval_arguments(parser, level=0.95, drawn="permutations")
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number,
         default=PERMUTATIONS,
         metavar="N",
-        help=f"how many times runs are swapped (default: {PERMUTATIONS})",
+        help=f"permutations of the paired permutation test (default: {PERMUTATIONS})",
     )
     add_threshold_arguments(parser, classifiers=True)
     add_task_argument(add_truth_arguments(add_input_arguments(parser)))

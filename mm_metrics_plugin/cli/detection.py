@@ -44,9 +44,9 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics detection annotations.json results.pkl            print a report of one screen
   mm-metrics detection annotations.json results.pkl --verbose  print everything
   mm-metrics detection annotations.json results.pkl report/    and write JSON, Markdown, CSV and figures
-  mm-metrics detection configs/my_rtmdet.py results.pkl out/   the config's test set is the truth (needs mmdet)
+  mm-metrics detection configs/my_rtmdet.py results.pkl out/   ground truth: the config's test set (needs mmdet)
   mm-metrics detection VOC2007/Annotations results.pkl --classes classes.txt --image-set ImageSets/Main/test.txt
-  mm-metrics detection - results.pkl --classes cat,dog         the truth is inside the results (mmyolo)
+  mm-metrics detection - results.pkl --classes cat,dog         ground truth inside the results (mmyolo)
   mm-metrics detection annotations.json results.pkl --matching mmdet --score-thr 0.5 --format json
   mm-metrics detection annotations.json results.pkl report/ --operating-point f1 --ci 0.95
   mm-metrics detection annotations.json results.pkl report/ --html --images val2017/    and a page to look at
@@ -54,7 +54,7 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics detection annotations.json part1.pkl --save-state part1.npz     see mm-metrics merge --help
 
 OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv, confusion_matrix.png (of the first
-protocol; those of the others have its name behind theirs), curves.csv, pr_curves.png, confidence_curves.png, with
+protocol; those of other protocols are named after them), curves.csv, pr_curves.png, confidence_curves.png, with
 --operating-point thresholds.json, and with --html report.html.""",
 )
 
@@ -64,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "truth",
         metavar="TRUTH",
-        help="COCO annotations (.json), a folder of VOC .xml files, an mmdet config (.py), or - if the truth is inside "
-        "RESULTS",
+        help="the ground truth: COCO annotations (.json), a folder of VOC .xml files, an mmdet config (.py), or - "
+        "if it is inside RESULTS",
     )
     parser.add_argument(
         "results",
@@ -89,8 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--operating-point",
         type=rule,
         metavar="RULE",
-        help="find the best threshold, for all classes and for each: f1, f2, precision=0.9 (greatest recall with that "
-        "precision) or recall=0.95",
+        help="find the best score threshold, for all classes pooled and per class, by RULE: f1, f2, precision=0.9 "
+        "(highest recall with at least that precision) or recall=0.95",
     )
     group.add_argument(
         "--area-edges",
@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=areas,
         default=COCO_AREA_EDGES,
         metavar="A,B,...",
-        help="areas in square pixels that part small objects from larger ones (default: COCO's, 1024,9216)",
+        help="areas in square pixels that separate small, medium and large objects (default: COCO's, 1024,9216)",
     )
     group.add_argument(
         "--matrix-only", action="store_true", help="leave out average precision, curves, object sizes and error types"
@@ -110,7 +110,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--save-state",
         metavar="FILE.npz",
         type=state_file,
-        help="also keep what was counted, for `mm-metrics merge`; RESULTS may then speak of some of the images only",
+        help="also save the state of this shard, for `mm-metrics merge`; RESULTS may then cover only some "
+        "of the images",
     )
 
 
@@ -238,7 +239,7 @@ def make_report(part: Part) -> DetectionReport:
     used = part.detections.then("removed by NMS", counted["detections_suppressed"])
     used = used.then(f"score below {settings.score_thr:g}", counted["detections_below_threshold"])
     objects = Tally.total(Tally(**one["objects"]) for one in part.truths)
-    objects = objects.then("in an image of another part", objects.used - counted["objects"])
+    objects = objects.then("in an image of another shard", objects.used - counted["objects"])
     images = len(part.image_ids)
     totals: Dict[str, Any] = {
         "images": {"read": images, "used": images, "dropped": {}, "without_results": part.missing_images},

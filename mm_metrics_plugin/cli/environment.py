@@ -1,4 +1,4 @@
-"""The environment check: which versions are installed, what works with them, and how to mend what does not."""
+"""The environment check: which versions are installed, what works with them, and how to fix what does not."""
 
 from __future__ import annotations
 

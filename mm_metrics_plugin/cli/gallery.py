@@ -49,9 +49,9 @@ def collect_thumbnails(
             found[image] = small
             size += len(small.uri)
     remarks = (
-        (absent, "were not found"),
+        (absent, "were not found: --images must name the folder that contains them"),
         (outside, "were left out, because they are not below the image folder"),
         (unreadable, "could not be read"),
         (left_out, "were left out, to keep the page small"),
     )
-    return found, [f"{number} of the pictures {what}" for number, what in remarks if number]
+    return found, [f"{number} of the images {what}" for number, what in remarks if number]

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 PARSER: Dict[str, Any] = dict(
     help="one report from states saved with --save-state",
     usage="%(prog)s STATE.npz [STATE.npz ...] [OUT_DIR] [options]",
-    description="Makes one report from states that were saved shard by shard: the same, digit by digit, as a run on\n"
-    "everything. The shards must have been counted with the same classes and settings, share no image, and together\n"
-    "hold every image of the ground truth.",
+    description="Makes one report from states that were saved shard by shard, with exactly the numbers of one run on\n"
+    "all images. The shards must have the same classes and settings, share no image, and together hold every image\n"
+    "of the ground truth.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
     epilog="""examples:
   mm-metrics detection annotations.json part1.pkl --save-state part1.npz

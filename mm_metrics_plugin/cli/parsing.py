@@ -134,7 +134,7 @@ def add_output_arguments(parser: argparse.ArgumentParser, *, verbose: bool = Tru
     if verbose:
         group.add_argument("--verbose", action="store_true", help="print everything, not only one screen")
     group.add_argument("--quiet", action="store_true", help="print nothing but errors, no warnings either")
-    group.add_argument("--color-theme", default="plasma", metavar="NAME", help="colour map (default: plasma)")
+    group.add_argument("--color-theme", default="plasma", metavar="NAME", help="color map (default: plasma)")
     group.add_argument("--show", action="store_true", help="open the figures in windows")
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return group
@@ -152,28 +152,33 @@ def add_page_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGrou
 
 
 def add_gallery_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
-    """Options about the pictures on the page."""
+    """Options about the images on the page."""
     group.add_argument(
-        "--images", metavar="DIR", help="folder of the pictures, for --html (default: where the config has them)"
+        "--images", metavar="DIR", help="folder of the images, for --html (default: where the config has them)"
     )
     group.add_argument(
         "--gallery",
         type=amount,
         default=48,
         metavar="N",
-        help="show at most so many of the worst pictures on the page (default: 48; 0: none)",
+        help="show at most N of the worst images on the page (default: 48; 0: none)",
     )
     return group
 
 
-def add_input_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Options about what goes in, which all reports share."""
+def add_input_arguments(parser: argparse.ArgumentParser, *, detectors: bool = True) -> argparse._ArgumentGroup:
+    """Options about what goes in, which all reports share.
+
+    Args:
+        parser: Receives them.
+        detectors: Whether the command reads results of detectors.
+    """
     group = parser.add_argument_group("input")
     group.add_argument(
         "--classes",
         metavar="A,B,...",
-        help="class names in the order of the labels, separated by commas, or a text file with one name per line; a "
-        "folder of VOC files needs them",
+        help="class names in the order of the labels, separated by commas, or a text file with one name per line"
+        + ("; a folder of VOC files needs them" if detectors else ""),
     )
     group.add_argument(
         "--cfg-options",
@@ -195,14 +200,16 @@ def add_task_argument(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--task",
         choices=("single-label", "multi-label"),
-        help="of a classifier: whether a sample has one class or any number of them (default: inferred from the "
-        "results, and printed)",
+        help="task of a classifier: single-label if a sample has exactly one class, multi-label if it has any number "
+        "of them (default: inferred from the results, and printed)",
     )
 
 
 def add_truth_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
     """Options about the ground truth of detectors, in the group about what goes in."""
-    group.add_argument("--allow-missing", action="store_true", help="take images without results as without detections")
+    group.add_argument(
+        "--allow-missing", action="store_true", help="count images without results as without detections"
+    )
     group.add_argument(
         "--class-order",
         choices=("annotations", "classes"),
@@ -228,7 +235,7 @@ def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: boo
         type=number,
         default=None if classifiers else DETECTION_SCORE_THR,
         metavar="X",
-        help=f"least score of a detection (default: {DETECTION_SCORE_THR}{others})",
+        help=f"score threshold: detections below it are not counted (default: {DETECTION_SCORE_THR}{others})",
     )
     group.add_argument(
         "--iou-thr",
@@ -236,10 +243,13 @@ def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: boo
         type=positive_fraction,
         default=0.5,
         metavar="X",
-        help="least IoU of a match (default: 0.5)",
+        help="IoU threshold: a match needs at least this IoU (default: 0.5)",
     )
     group.add_argument(
-        "--nms-iou-thr", type=fraction, metavar="X", help="first remove detections that overlap a better one by more"
+        "--nms-iou-thr",
+        type=fraction,
+        metavar="X",
+        help="first apply NMS per class: remove detections whose IoU with one of a higher score is above X",
     )
     group.add_argument(
         "--max-dets",
@@ -285,7 +295,7 @@ def add_interval_arguments(
         type=seed,
         default=0,
         metavar="N",
-        help=f"of the {drawn} (default: 0)" if drawn else argparse.SUPPRESS,
+        help=f"random seed of the {drawn} (default: 0)" if drawn else argparse.SUPPRESS,
     )
     return group
 

@@ -151,7 +151,7 @@ class _Reader:
         if self.inside:
             check_inside(arguments)
         else:
-            steps.step("reading the truth")
+            steps.step("reading the ground truth")
             self.truth_entry, self.truth = truth_entry(arguments), read_truth(arguments, self.classes, steps)
         self.files: List[_File] = []
         self.matched: List[Part] = []

@@ -15,7 +15,7 @@ from mm_metrics_plugin.settings import DetectionSettings
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection_analysis import DetectionAnalysis
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BACKGROUND = "background"
 MOST_CONFUSIONS = 10
 MOST_DENSE = 2000  # classes of a matrix that is written cell by cell; of a larger one, only cells that are not 0

@@ -259,7 +259,7 @@ class DetectionPRF(StreamingMetric):
         return ImageBatch(batch, order, encode_texts(texts) if (order[:, 0] == NO_NUMBER).any() else None, names)
 
     def _check_scale(self, samples: Sequence[Mapping], batch: DetectionBatch) -> None:
-        """Warns once if the objects seem to stand in the pixels of the resized pictures."""
+        """Warns once if the objects seem to be in the coordinates of the resized images."""
         factors = np.array(
             [scale_factor(sample, self.sample_name(sample, index)) for index, sample in enumerate(samples)]
         )
@@ -276,9 +276,9 @@ class DetectionPRF(StreamingMetric):
         if outside or (self._scale_seen[2] >= 5 and self._scale_seen[2] > 3 * self._scale_seen[1]):
             self._warned.append(what)
             self.warn(
-                "the boxes of 'gt_instances' look as if they stood in the pixels of the resized pictures while "
-                f"'pred_instances' stand in those of the original ones ({outside} objects lie outside their picture, "
-                f"{int(self._scale_seen[1])} detections are right as it is, {int(self._scale_seen[2])} if the objects "
+                "the boxes of 'gt_instances' seem to be in the coordinates of the resized images, while "
+                f"'pred_instances' are in those of the original ones ({outside} objects lie outside their image; "
+                f"{int(self._scale_seen[1])} detections match as it is, {int(self._scale_seen[2])} if the objects "
                 "are scaled back): put LoadAnnotations after Resize in the test pipeline"
             )
 
@@ -481,7 +481,7 @@ def _matrix_text(matrix: np.ndarray, names: List[str]) -> str:
     labels = [*names, BACKGROUND]
     width = max(7, *(len(label) + 1 for label in labels), len(str(matrix.max())) + 1)
     lines = [
-        "confusion matrix (rows truth, columns prediction)",
+        "confusion matrix (rows ground truth, columns prediction)",
         " " * width + "".join(f"{n:>{width}}" for n in labels),
     ]
     lines += [f"{name:<{width}}" + "".join(f"{value:>{width}}" for value in row) for name, row in zip(labels, matrix)]

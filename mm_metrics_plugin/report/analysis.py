@@ -153,8 +153,8 @@ def _points(analysis: DetectionAnalysis) -> Section:
         for name, (chosen, fitted) in zip(names, pairs)
     ]
     lines = [
-        f"{points.rule}; thresholds chosen on the data they are judged by look better than they are",
-        f"* cross-fitted: of thresholds that were chosen on other images ({points.folds} folds)",
+        f"{points.rule}; thresholds are chosen on the images they are evaluated on, so these values are optimistic",
+        f"* cross-fitted: thresholds are chosen on other images ({points.folds} folds)",
     ]
     return Section("Operating points: the best score thresholds", lines, (header, rows))
 
@@ -162,7 +162,9 @@ def _points(analysis: DetectionAnalysis) -> Section:
 _RATES = ("precision", "recall", "f_score")
 
 
-def _intervals(intervals: Any, classes: Sequence[str], names: Sequence[str], title: str) -> List[Section]:
+def _intervals(
+    intervals: Any, classes: Sequence[str], names: Sequence[str], title: str, *, samples: bool = False
+) -> List[Section]:
     from mm_metrics_plugin.functional.statistics.bootstrap import (  # imports SciPy
         LEAST_IMAGES,
         LEAST_IMAGES_F1_AP,
@@ -172,11 +174,16 @@ def _intervals(intervals: Any, classes: Sequence[str], names: Sequence[str], tit
     resamples = (
         f"; average precision from {intervals.resamples:,} bootstrap resamples over images, seed {intervals.seed}"
     )
+    few = (
+        f"too few samples: fewer than {LEAST_OBJECTS} for a proportion, {LEAST_IMAGES_F1_AP} for F1 and means"
+        if samples
+        else f"too few: a proportion of fewer than {LEAST_OBJECTS} objects or detections or in fewer than "
+        f"{LEAST_IMAGES} images; F1, average precision and means with fewer than {LEAST_IMAGES_F1_AP} images"
+    )
     lines = [
-        f"confidence level {100 * intervals.ci:g} %; Wilson score intervals with the effective number of objects"
-        + (resamples if intervals.resamples else ""),
-        f"too few: a proportion of fewer than {LEAST_OBJECTS} objects or detections or in fewer than {LEAST_IMAGES} "
-        f"images; F1, average precision and means with fewer than {LEAST_IMAGES_F1_AP} images",
+        f"confidence level {100 * intervals.ci:g} %; Wilson score intervals with the effective number of "
+        f"{'samples' if samples else 'objects'}" + (resamples if intervals.resamples else ""),
+        few,
     ]
     overall = [
         [FIGURES[name], one.value, span(one.low, one.high, one.reason)]
@@ -210,17 +217,17 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
         columns = {"name": list(report.classes), **report.thresholds}
         settings = report.settings
         lines = [
-            "each class against the rest: the greatest sensitivity + specificity - 1 (KS, Youden) and its threshold; "
-            f"the greatest sensitivity with a specificity of at least {settings.at_specificity:g}; the greatest "
-            f"specificity with a sensitivity of at least {settings.at_sensitivity:g}; chosen on the data they are "
-            "judged by, so optimistic",
+            "one-vs-rest: the highest sensitivity + specificity - 1 (KS, Youden) and its threshold; the highest "
+            f"sensitivity with a specificity of at least {settings.at_specificity:g}; the highest specificity with a "
+            f"sensitivity of at least {settings.at_sensitivity:g}; thresholds are chosen on the data they are "
+            "evaluated on, so these values are optimistic",
         ]
         header = ["class", "KS", "KS thr", "sensitivity", "sensitivity thr", "specificity", "specificity thr"]
         sections.append(Section("Thresholds", lines, (header, _rows(columns))))
     if report.calibration is not None:
         lines = [
-            f"scores taken for probabilities, {len(report.calibration.result.counts)} bins of equal width: expected "
-            "and greatest calibration error, Brier score (added up over the classes), negative log-likelihood",
+            f"scores are read as probabilities; {len(report.calibration.result.counts)} bins of equal width: expected "
+            "and maximum calibration error, Brier score (summed over classes), negative log-likelihood",
         ]
         rows = [[CALIBRATION[name], value] for name, value in report.calibration.figures.items()]
         sections.append(Section("Calibration", lines, (["", "value"], rows)))
@@ -236,8 +243,8 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
         ]
         sections.append(Section("Confidence intervals of the AUC", lines, (header, rows)))
     if report.intervals is not None:
-        title = "Confidence intervals of the decisions"
-        sections += _intervals(report.intervals, report.classes, _COUNTED, title)
+        title = "Confidence intervals of accuracy, precision, recall and F1"
+        sections += _intervals(report.intervals, report.classes, _COUNTED, title, samples=True)
     return sections
 
 

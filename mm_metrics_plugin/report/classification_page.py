@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 COLUMNS = ("samples", "predicted", "tp", "fp", "fn", "precision", "recall", "f1", "auc", "average_precision")
 CALIBRATION = (
-    ("ece", "Expected error (ECE)", "How far, on average, its confidence is from how often it is right."),
-    ("mce", "Greatest error (MCE)", "The same where it is worst: in one of the bins of the chart."),
-    ("brier", "Brier score", "The squared distance of its probabilities from the truth, 0 to 2; less is better."),
-    ("nll", "Negative log-likelihood", "How surprised it is by the truth; less is better, 0 is certainty."),
+    ("ece", "Expected calibration error (ECE)", "Mean difference between confidence and accuracy over the bins."),
+    ("mce", "Maximum calibration error (MCE)", "The largest difference of any bin."),
+    ("brier", "Brier score", "Squared distance of the probabilities from the ground truth, 0 to 2; lower is better."),
+    ("nll", "Negative log-likelihood", "Mean of -log of the probability of the true class; lower is better."),
 )
 
 
@@ -91,11 +91,20 @@ def _cards(report: ClassificationReport) -> List[Dict[str, Any]]:
     if report.auc_intervals is not None:
         found["auc"] = report.auc_intervals.macro
     said = {
-        "accuracy": ("Accuracy", "Of the samples, so many are right." if single else "Of all yes-or-no decisions."),
-        "auc": ("AUC", "How often a sample of a class scores higher for it than a sample of another one does."),
-        "mean_precision": ("Mean precision", "Of what it takes for a class, so much is of that class."),
-        "mean_recall": ("Mean recall", "Of the samples of a class, so many are found."),
-        "macro_f1": ("Mean F1", "Precision and recall in one: high only where both are."),
+        "accuracy": (
+            "Accuracy",
+            "Share of correct samples." if single else "Share of correct yes-or-no decisions.",
+        ),
+        "auc": (
+            "AUC",
+            "How often a sample of a class scores higher than one of another; mean over classes.",
+        ),
+        "mean_precision": (
+            "Macro precision",
+            "Share of the predictions of a class that are right; mean over classes.",
+        ),
+        "mean_recall": ("Macro recall", "Share of the samples of a class that are found; mean over classes."),
+        "macro_f1": ("Macro F1", "Harmonic mean of precision and recall per class; mean over classes."),
     }
     return [
         {

@@ -181,7 +181,8 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
             [printable(name), *(f"{value:+d}" if value else "0" for value in (one.tp, one.fp, one.fn))]
             for one, name, _ in versus.changed_entries()
         ]
-        sections.append(Section("Images that changed most", (), (["image", "TP", "FP", "FN"], changed)))
+        order = ["in order of the TP, then the FP, that differ; those of different classes do not cancel in this order"]
+        sections.append(Section("Images that changed most", order, (["image", "TP", "FP", "FN"], changed)))
     return sections
 
 

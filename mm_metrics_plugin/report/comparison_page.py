@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 PER_CLASS = {"AP": "AP", "AP_50": "AP_50", "auc": "AUC", "f1": "F1", "precision": "precision", "recall": "recall"}
 AGREEMENT = {
-    "both": "both are right",
-    "first": "only {first} is right",
-    "second": "only {second} is right",
-    "neither": "neither is right",
+    "both": "both are correct",
+    "first": "only {first} is correct",
+    "second": "only {second} is correct",
+    "neither": "neither is correct",
 }
 
 

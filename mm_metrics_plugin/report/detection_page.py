@@ -152,21 +152,36 @@ def _cards(report: DetectionReport, first: Any) -> List[Dict[str, Any]]:
                 "mAP",
                 "mAP",
                 overall["mAP"],
-                "Average precision, one number for the whole detector: over all confidences and ever tighter boxes.",
+                "Average precision, mean over classes and the IoU thresholds 0.50 to 0.95.",
             ),
-            ("mAP_50", "mAP at IoU 0.5", overall["mAP_50"], "The same, where half an overlap is close enough."),
+            (
+                "mAP_50",
+                "mAP at IoU 0.5",
+                overall["mAP_50"],
+                "Average precision at IoU 0.5, mean over classes.",
+            ),
         ]
     score = f"{report.settings.score_thr:g}"
     means = first.means
     cards += [
         (
             "mean_precision",
-            "Mean precision",
+            "Macro precision",
             means["mean_precision"],
-            f"Of what it reports with a confidence of {score} or more, so much is right.",
+            f"Share of the boxes with a score of {score} or more that are correct; mean over classes.",
         ),
-        ("mean_recall", "Mean recall", means["mean_recall"], "Of the objects that are there, so many are found."),
-        ("macro_f1", "Mean F1", means["macro_f1"], "Precision and recall in one: high only where both are."),
+        (
+            "mean_recall",
+            "Macro recall",
+            means["mean_recall"],
+            "Share of objects that are found; mean over classes.",
+        ),
+        (
+            "macro_f1",
+            "Macro F1",
+            means["macro_f1"],
+            "Harmonic mean of precision and recall, mean over classes.",
+        ),
     ]
     found = {} if analysis is None or analysis.intervals is None else analysis.intervals.overall
     if first.protocol != "coco":
@@ -226,11 +241,11 @@ def _sizes(report: DetectionReport) -> Optional[List[Dict[str, Any]]]:
 
 def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
     names = {
-        "score_thr": "least confidence",
-        "iou_thr": "least overlap (IoU)",
-        "nms_iou_thr": "duplicates removed above IoU",
+        "score_thr": "score threshold",
+        "iou_thr": "IoU threshold",
+        "nms_iou_thr": "NMS above IoU",
         "max_dets": "detections per class and image in AP (max_dets)",
-        "operating_point": "best threshold by",
+        "operating_point": "operating point",
         "ci": "confidence level",
         "area_edges": "area edges",
     }

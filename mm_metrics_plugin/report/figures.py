@@ -19,7 +19,7 @@ MOST_NUMBERED = 25  # with more rows than this, numbers in the cells would not b
 MOST_DRAWN = 100  # rows of a matrix that is drawn as a whole
 BLOCK_DRAWN = 40  # most confused classes that are drawn of a larger one
 LONGEST_NAME = 24
-NOTHING = "#f3f3f3"  # the colour of cells that are 0
+NOTHING = "#f3f3f3"  # the color of cells that are 0
 
 
 def confusion_figure(
@@ -112,7 +112,7 @@ def check_color_theme(name: str) -> None:
     import matplotlib
 
     if name not in matplotlib.colormaps:
-        raise ValueError(f"'color_theme' must be the name of a colour map of matplotlib (found {name!r})")
+        raise ValueError(f"'color_theme' must be the name of a color map of matplotlib (found {name!r})")
 
 
 def save_png(figure: Figure, file: Union[Path, BinaryIO]) -> None:
@@ -163,7 +163,7 @@ def _name_axes(axes: Axes, names: Sequence[str], font: float) -> None:
     axes.set_yticks(places, names, fontsize=font)
     axes.tick_params(length=0 if len(names) > MOST_NUMBERED else 2, pad=2)
     axes.set_xlabel("prediction", fontsize=10)
-    axes.set_ylabel("truth", fontsize=10)
+    axes.set_ylabel("ground truth", fontsize=10)
     if len(names) > 1:
         # Fine lines, by which the eye finds its row.
         edges = np.arange(1, len(names)) - 0.5

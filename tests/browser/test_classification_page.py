@@ -115,7 +115,7 @@ def test_a_click_on_a_cell_lists_its_samples_the_worst_first(page, report):
     assert report["confusion_matrix"] == confusion_matrix(labels, decided).tolist()
     for row, column in ((2, 0), (1, 1)):
         click_cell(page, row, column)
-        title = f"{SHOWN[2]} → {SHOWN[0]}" if row != column else f"{SHOWN[1]}: right"
+        title = f"{SHOWN[2]} → {SHOWN[0]}" if row != column else f"{SHOWN[1]}: correct"
         until(page, "(title) => document.getElementById('cell-title').textContent === title", title)
         expected = cell_of(row, column)
         assert len(expected) == report["confusion_matrix"][row][column]
@@ -225,7 +225,7 @@ def test_it_fits_every_width_by_day_and_night(opened, made, tmp_path, scheme):
 def test_scores_that_are_no_probabilities_have_no_calibration(opened, folder):
     page = opened(make(folder, "logits") / "report.html")
     assert json.loads((folder / "logits" / "report.json").read_text())["calibration"] is None
-    assert "no probabilities" in page.locator("#calibration").inner_text()
+    assert "not probabilities" in page.locator("#calibration").inner_text()
     assert page.locator("#reliability").count() == 0
     assert value(page, "#threshold-shown") > 1
 
@@ -243,7 +243,7 @@ def test_several_classes_a_sample(opened, tmp_path):
     scores = np.stack([one["pred_score"] for one in content])
     truth = np.stack([one["gt_score"] for one in content])
     assert page.locator("#matrix").count() == 0 and page.locator("#calibration").count() == 0
-    for place, (kind, key) in enumerate((("right", "tp"), ("wrong", "fp"), ("missed", "fn"))):
+    for place, (kind, key) in enumerate((("correct", "tp"), ("wrong", "fp"), ("missed", "fn"))):
         page.select_option("#cell-row", "1")
         page.select_option("#cell-column", str(place))
         page.get_by_role("button", name="Show them").click()
@@ -252,7 +252,9 @@ def test_several_classes_a_sample(opened, tmp_path):
         assert len(rows) == min(50, report["per_class"][1][key]) > 3
         decided, there = scores[:, 1] >= 0.5, truth[:, 1]
         chosen = np.flatnonzero(
-            {"right": decided & (there == 1), "wrong": decided & (there == 0), "missed": ~decided & (there == 1)}[kind]
+            {"correct": decided & (there == 1), "wrong": decided & (there == 0), "missed": ~decided & (there == 1)}[
+                kind
+            ]
         )
         order = chosen[np.argsort(scores[chosen, 1] * (-1 if kind == "wrong" else 1), kind="stable")]
         assert [row[0] for row in rows] == [f"sample {sample} of the file" for sample in order[:50]]

@@ -213,7 +213,7 @@ def test_images_are_shown_beside_their_names(opened, folder, tmp_path):
         shown |= set(page.locator("#images-0 th:has(img)").all_inner_texts())
     assert shown <= {str(entry["image"]) for entry in listed[:3]} and shown
     assert page.evaluate("() => [...document.images].every((one) => one.src.startsWith('data:image/jpeg;base64,'))")
-    assert "of the pictures were not found" in page.locator("#versus-0").inner_text()
+    assert "of the images were not found" in page.locator("#versus-0").inner_text()
 
 
 def test_classifiers_show_what_each_run_said(opened, tmp_path):

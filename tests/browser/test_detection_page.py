@@ -159,13 +159,13 @@ def test_what_was_evaluated_is_said(page, report):
 def test_errors_and_sizes_equal_the_json(page, report):
     errors = page.evaluate(
         """() => Object.fromEntries([...document.querySelectorAll("#error-table tbody tr")].map((row) =>
-            [row.querySelector(".note").textContent,
+            [row.querySelector("th").firstChild.textContent.trim(),
              [...row.querySelectorAll("td")].map((cell) => Number(cell.dataset.value))]))"""
     )
     for kind, (at_score_thr, number, gain) in errors.items():
-        assert at_score_thr == report["errors"]["at_score_thr"]["totals"][kind.strip("()")]
-        assert number == report["errors"]["totals"][kind.strip("()")]
-        assert gain == report["errors"]["dap"][kind.strip("()")]
+        assert at_score_thr == report["errors"]["at_score_thr"]["totals"][kind]
+        assert number == report["errors"]["totals"][kind]
+        assert gain == report["errors"]["dap"][kind]
     assert len(errors) == 6
     sizes = page.evaluate(
         """() => [...document.querySelectorAll("#size-table tbody tr")].map((row) => Object.fromEntries(
@@ -316,7 +316,7 @@ def test_a_click_on_a_cell_lists_what_is_in_it_the_worst_first(page, report):
     assert page.locator("#cell-title").inner_text() == f"{shown_name(0)}: without a match"
     assert len(rows) == min(total, 50) > 5
     said = page.locator("#cell-said").inner_text()
-    assert (f"first 50 of {total}" if total > 50 else f"All {total}") in said and "most confident first" in said
+    assert (f"first 50 of {total}" if total > 50 else f"All {total}") in said and "highest score first" in said
     scores = [float(row[3]) for row in rows]
     assert scores == sorted(scores, reverse=True) and min(scores) >= SCORE
     assert {row[2] for row in rows} == {shown_name(0)}
@@ -381,7 +381,7 @@ def test_the_matrix_shows_counts_and_shares(page, report):
     counts = sorted(f"{number:,}" for number in matrix[matrix > 0].tolist())
     assert sorted(page.evaluate(texts)) == counts
     for choice, shares in (
-        ("by truth", matrix / matrix.sum(1, keepdims=True)),
+        ("by ground truth", matrix / matrix.sum(1, keepdims=True)),
         ("by prediction", matrix / matrix.sum(0)),
     ):
         page.get_by_text(choice, exact=True).click()
@@ -434,14 +434,16 @@ def test_the_gallery_shows_the_worst_pictures_with_their_boxes(page, report):
     loaded = "[...document.querySelectorAll('#pictures img')].every((one) => one.complete && one.naturalWidth)"
     until(page, f"() => {loaded}")
     shown = page.locator("#pictures figure:visible")
-    missed = [int(re.match(r"(\d+) missed", text).group(1)) for text in shown.locator(".note").all_inner_texts()]
+    missed = [int(re.match(r"(\d+) FN", text).group(1)) for text in shown.locator(".note").all_inner_texts()]
     assert missed == sorted(missed, reverse=True) and missed[0] > 0
     remarks = page.locator("[data-remark]").all_inner_texts()
-    assert any(re.fullmatch(r"\d of the pictures were not found\.", line) for line in remarks)
-    assert any(re.fullmatch(r"\d of the pictures could not be read\.", line) for line in remarks)
+    assert any(re.fullmatch(r"\d of the images were not found: .*--images.*\.", line) for line in remarks)
+    assert any(re.fullmatch(r"\d of the images could not be read\.", line) for line in remarks)
     assert shown.first.locator("rect.lost").count() == missed[0]
-    page.get_by_text("most confident false boxes", exact=True).click()
-    scores = [float(re.search(r"with (\d\.\d+)", text).group(1)) for text in shown.locator(".note").all_inner_texts()]
+    page.get_by_text("false positives with the highest score", exact=True).click()
+    scores = [
+        float(re.search(r"of an FP (\d\.\d+)", text).group(1)) for text in shown.locator(".note").all_inner_texts()
+    ]
     assert scores == sorted(scores, reverse=True)
 
 

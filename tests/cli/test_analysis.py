@@ -104,7 +104,7 @@ def test_text_and_markdown_say_it(written):
         assert words in everything and words in markdown
     for words in ("Error types (TIDE)", "Operating points", "Confidence intervals"):
         assert words in text and words in markdown
-    assert "look better than they are" in text and "cross-fitted" in text and "cross-fitted" in markdown
+    assert "optimistic" in text and "cross-fitted" in text and "cross-fitted" in markdown
     interval = report["intervals"]["overall"]["mAP_50"]
     assert f"[{interval['low']:.4f}, {interval['high']:.4f}]" in text
     reasons = report["intervals"]["per_class"]["AP"]["reason"]  # most classes occur in fewer than 30 images
@@ -286,9 +286,7 @@ def test_classifier_thresholds_and_intervals(tmp_path):
         "classification", "results.pkl", "out", "--ci", "0.95", "--at-specificity", "0.8", cwd=tmp_path, env=HERE
     )
     text = files.succeeded(done)
-    assert (
-        "Confidence intervals of the AUC" in text and "Confidence intervals of the decisions" in text and "KS" in text
-    )
+    assert "Confidence intervals of the AUC" in text and "Confidence intervals of accuracy" in text and "KS" in text
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     scores = np.stack([sample["pred_score"] for sample in samples])
     labels = np.array([int(sample["gt_label"][0]) for sample in samples])
@@ -334,3 +332,14 @@ def test_one_image_cannot_be_dealt_into_folds(tmp_path, capsys):
     assert main(["detection", str(truth), str(results), "--operating-point", "f1"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "folds" in said
+
+
+def test_a_classifier_with_few_samples_lacks_samples(tmp_path):
+    files.write_pickle(tmp_path / "results.pkl", files.samples(12))
+    done = files.command("classification", "results.pkl", "out", "--ci", "0.95", cwd=tmp_path, env=HERE)
+    text = files.succeeded(done)
+    assert "too few samples" in text and "too few images" not in text and "too few objects" not in text
+    intervals = json.loads((tmp_path / "out" / "report.json").read_text())["intervals"]
+    reasons = [one for part in intervals["per_class"].values() for one in part["reason"]]
+    reasons += [one["reason"] for one in intervals["overall"].values()]
+    assert "too few samples" in reasons and not {"too few images", "too few objects"} & set(reasons)

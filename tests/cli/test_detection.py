@@ -70,7 +70,7 @@ def test_the_sums_balance(written):
 def test_the_schema(written):
     report = strict((written[0] / "out" / "report.json").read_text())
     assert list(report)[:6] == ["schema_version", "classes", "settings", "inputs", "counts", "protocols"]
-    assert report["schema_version"] == 1 and report["classes"] == list(CLASSES)
+    assert report["schema_version"] == 2 and report["classes"] == list(CLASSES)
     assert report["inputs"]["results"]["file"] == "results.pkl" and len(report["inputs"]["truth"]["sha256"]) == 64
     assert list(report["protocols"]) == ["coco", "mmdet", "agnostic"]
     keys = {"confusion_matrix", "per_class", "mean_precision", "mean_recall", "f1_of_means", "macro_f1", "micro"}

@@ -97,7 +97,7 @@ def options_without_config(truth, results):
 
 
 def no_colours(truth, results):
-    return truth, results, ["out", "--color-theme", "mauve"], ("'mauve'", "colour map")
+    return truth, results, ["out", "--color-theme", "mauve"], ("'mauve'", "color map")
 
 
 CASES = [

@@ -97,7 +97,7 @@ def test_merged_states_say_what_one_run_says(folder):
     for name, path in zip("abc", shards(folder)):
         done = command("detection", "truth.json", path, "--save-state", f"{name}.npz", "--format", "json", cwd=folder)
         part = json.loads(files.succeeded(done))
-        assert part["counts"]["objects"]["dropped"]["in an image of another part"] > 0
+        assert part["counts"]["objects"]["dropped"]["in an image of another shard"] > 0
     files.succeeded(command("merge", "c.npz", "a.npz", "b.npz", "merged", cwd=folder))
     same_files(folder / "merged", folder / "expected")
 

@@ -4,7 +4,7 @@ const byId = (id) => document.getElementById(id);
 const { labels } = data;
 const name = (index) => page.printable(labels[index]);
 const MOST_DRAWN = 200; // a larger matrix has cells smaller than pixels
-const KINDS = ["right", "wrong", "missed"];
+const KINDS = ["correct", "wrong", "missed"];
 const margin = { l: 52, r: 12, t: 12, b: 44 };
 const fixed = { automargin: false };
 
@@ -17,7 +17,7 @@ function confusions() {
   data.cell.forEach((cell, at) => starts.has(cell) || starts.set(cell, at));
 
   const heading = (r, c) =>
-    !data.single ? `${name(r)}: ${KINDS[c]}` : r === c ? `${name(r)}: right` : `${name(r)} → ${name(c)}`;
+    !data.single ? `${name(r)}: ${KINDS[c]}` : r === c ? `${name(r)}: correct` : `${name(r)} → ${name(c)}`;
   const rule = (r, c) => ((data.single ? r === c : c !== 1) ? "the lowest score first" : "the highest score first");
 
   function open(r, c) {
@@ -180,15 +180,15 @@ function calibration() {
   const { edges, counts, accuracy, confidence } = data.calibration;
   const middles = counts.map((_, bin) => (edges[bin] + edges[bin + 1]) / 2);
   const widths = counts.map((_, bin) => (edges[bin + 1] - edges[bin]) * 0.94);
-  const span = (bin) => `${page.percent(edges[bin])} to ${page.percent(edges[bin + 1])} sure`;
+  const span = (bin) => `${page.percent(edges[bin])} to ${page.percent(edges[bin + 1])} confidence`;
   const bars = (y, colour, text) => ({
     type: "bar", x: middles, y, width: widths, marker: { color: colour }, hovertext: text, hovertemplate: "%{hovertext}<extra></extra>",
   });
-  const layout = (title) => ({ showlegend: false, margin, xaxis: { ...fixed, title: { text: "how sure it is" }, range: [0, 1], tickformat: ".0%" }, yaxis: { ...fixed, title: { text: title }, rangemode: "tozero" } });
+  const layout = (title) => ({ showlegend: false, margin, xaxis: { ...fixed, title: { text: "confidence" }, range: [0, 1], tickformat: ".0%" }, yaxis: { ...fixed, title: { text: title }, rangemode: "tozero" } });
   page.plot(byId("reliability"), (colours) => {
-    const own = layout("how often it is right");
+    const own = layout("accuracy");
     const texts = counts.map((number, bin) =>
-      `${span(bin)}: ${count(number)}<br>right: ${page.percent(accuracy[bin])}<br>sure on average: ${page.percent(confidence[bin])}`);
+      `${span(bin)}: ${count(number)}<br>accuracy: ${page.percent(accuracy[bin])}<br>mean confidence: ${page.percent(confidence[bin])}`);
     return {
       data: [
         bars(accuracy, colours.scale_good, texts),
@@ -200,7 +200,7 @@ function calibration() {
   });
   page.plot(byId("confidences"), (colours) => ({
     data: [bars(counts, colours.accent, counts.map((number, bin) => `${span(bin)}: ${count(number)}`))],
-    layout: layout("decisions"),
+    layout: layout("predictions"),
   }));
 }
 

@@ -60,8 +60,8 @@ function images(versus, id) {
   const label = (index) => page.printable(data.labels[index]);
   const runs = [page.printable(versus.first), page.printable(versus.second)];
   const heads = truth
-    ? [["truth", ""], ...runs.flatMap((run) => [[run, ""], ["sure", "numeric"]])]
-    : runs.flatMap((run) => [[`${run}: right`, "numeric"], ["wrong", "numeric"], ["missed", "numeric"]]);
+    ? [["ground truth", ""], ...runs.flatMap((run) => [[run, ""], ["confidence", "numeric"]])]
+    : runs.flatMap((run) => [[`${run}: TP`, "numeric"], ["FP", "numeric"], ["FN", "numeric"]]);
   table.tHead.rows[0].append(...[["", ""], ...heads].map(([title, kind]) => make("th", { scope: "col", class: kind }, title)));
 
   function cells(place) {
@@ -86,7 +86,7 @@ function images(versus, id) {
     const wanted = which.querySelector("input:checked").value;
     const places = name.map((_, place) => place).filter((place) => worse[place] === (wanted === "worse"));
     const total = counts[wanted];
-    const rule = truth ? "of the wrong ones the surest first" : "the greatest difference in errors first";
+    const rule = truth ? "of the wrong ones the highest confidence first" : "the greatest difference in errors first";
     byId(`images-said-${id}`).textContent =
       total === 0 ? "None." : places.length < total ? `The first ${count(places.length)} of ${count(total)}, ${rule}.` : `All ${count(total)}, ${rule}.`;
     table.hidden = total === 0;

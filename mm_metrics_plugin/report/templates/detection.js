@@ -73,7 +73,7 @@ function classes() {
         mode: "lines", line: { color: colour, width: 2 }, hovertemplate: "%{y:.3f} at %{x:.3f}",
       })),
       layout: {
-        xaxis: { ...axis, title: { text: "least confidence" }, range: [thresholds[0], thresholds[thresholds.length - 1]] },
+        xaxis: { ...axis, title: { text: "score threshold" }, range: [thresholds[0], thresholds[thresholds.length - 1]] },
         yaxis: { ...axis, range: [0, 1.02] },
         legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom" },
         margin,
@@ -144,7 +144,7 @@ function classes() {
   byId("best").addEventListener("click", () => jump(best));
 
   const say = () => {
-    byId("best-said").textContent = peak() === null ? "No box is right at any confidence." : `Greatest F1 at a confidence of ${word(peak())}.`;
+    byId("best-said").textContent = peak() === null ? "No box is correct at any score threshold." : `Highest F1 at a score threshold of ${word(peak())}.`;
   };
   curve.addEventListener("change", () => { say(); redraw(); });
   say();
@@ -240,8 +240,8 @@ function confusions() {
     byId("cell-title").textContent =
       kind === "missed" ? `${name(row)}: missed`
         : row === background ? `${name(column)}: without a match`
-          : kind === "right" ? `${name(row)}: right` : `${name(row)} → ${name(column)}`;
-    const rule = { right: "the least confident first", missed: "the largest first", wrong: "the most confident first" }[kind];
+          : kind === "right" ? `${name(row)}: correct` : `${name(row)} → ${name(column)}`;
+    const rule = { right: "the lowest score first", missed: "the largest first", wrong: "the highest score first" }[kind];
     byId("cell-said").textContent =
       total === 0 ? "Nothing is in this cell."
         : end - start < total ? `The first ${count(end - start)} of ${count(total)}, ${rule}.` : `All ${count(total)}, ${rule}.`;

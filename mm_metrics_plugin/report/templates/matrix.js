@@ -37,8 +37,8 @@ function matrix({ element, labels, counts, view, open }) {
     };
     const grid = (cell) => rows.map((_, row) => rows.map((_, column) => cell(row, column)));
     const hover = grid((row, column) =>
-      `truth: ${names[row]}<br>prediction: ${names[column]}<br><b>${page.count(rows[row][column])}</b><br>` +
-      `${page.percent(parts[row][column].truth)} of this truth<br>${page.percent(parts[row][column].prediction)} of this prediction`);
+      `ground truth: ${names[row]}<br>prediction: ${names[column]}<br><b>${page.count(rows[row][column])}</b><br>` +
+      `${page.percent(parts[row][column].truth)} of this ground truth<br>${page.percent(parts[row][column].prediction)} of this prediction`);
     const trace = (right, colour) => ({
       type: "heatmap",
       z: grid((row, column) => ((row === column) === right ? shade(row, column) : null)),
@@ -65,7 +65,7 @@ function matrix({ element, labels, counts, view, open }) {
       layout: {
         height,
         xaxis: { ...axis, title: { text: "prediction", standoff: 12 }, tickangle: element.clientWidth / size < 90 ? -45 : 0 },
-        yaxis: { ...axis, title: { text: "truth", standoff: 12 }, range: [size - 0.5, -0.5] },
+        yaxis: { ...axis, title: { text: "ground truth", standoff: 12 }, range: [size - 0.5, -0.5] },
         shapes: chosen === null ? [] : [{
           type: "rect", x0: chosen[1] - 0.5, x1: chosen[1] + 0.5, y0: chosen[0] - 0.5, y1: chosen[0] + 0.5,
           line: { color: colours.accent, width: 2.5 },
