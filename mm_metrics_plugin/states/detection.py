@@ -242,6 +242,19 @@ class MatchState(State):
                 self.add(name, getattr(table if hasattr(table, name) else table.details, name))
         return self
 
+    def merge(self, other: MatchState) -> MatchState:
+        """A new state of all images of both. Positions of the other move if both have the same ones."""
+        positions = [state.arrays()["images"] for state in (self, other)]
+        mine, theirs = (np.empty(0, dtype=np.int64) if one is None else one[:, 1] for one in positions)
+        if len(np.intersect1d(mine, theirs)):
+            arrays: Dict[str, Any] = other.arrays()
+            for name in ("image", "gt_image", "text_positions"):
+                if arrays[name] is not None:
+                    arrays[name] = arrays[name] + arrays[name].dtype.type(mine.max() + 1)
+            arrays["images"] = arrays["images"] + np.array([0, mine.max() + 1])
+            other = other.with_arrays(arrays)
+        return super().merge(other)
+
     def reserve(self, num_dets: int, num_gts: int) -> None:
         """Makes room for so many detections and ground truths at once."""
         for name in self.reductions:
