@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import copy
 import math
+import multiprocessing.forkserver as forkserver
 import os
 import pickle
+import sys
 import tempfile
 import traceback
 import warnings
@@ -23,6 +25,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from unittest import mock
 
 import numpy as np
 import torch
@@ -423,6 +426,11 @@ def _context() -> Any:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
+    # The server of Python 3.11 and earlier does not take over sys.path, and would import modules of the same name from
+    # the current folder or from elsewhere.
+    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    with mock.patch.dict(os.environ, {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}):
+        forkserver.ensure_running()
     return context
 
 

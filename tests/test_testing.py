@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -389,3 +392,23 @@ def test_other_keys_and_other_orders_of_keys_are_found():
     for found in (1.0 + 1e-9, float("nan")):
         with pytest.raises(AssertionError, match="values: a is"):
             testing.assert_same({"a": found}, {"a": 1.0}, 1e-12, "values")
+
+
+def test_processes_import_the_modules_of_the_caller(tmp_path):
+    """From a folder elsewhere, where another package of the same name comes first."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").write_text("")
+    code = """
+import pkgutil, sys
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    from mm_metrics_plugin import testing
+    testing.PRELOAD.append("tests.cases")
+    print(testing.run_processes(1, pkgutil.resolve_name, ["tests.metrics:__name__"]))
+"""
+    (tmp_path / "run.py").write_text(code)
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "run.py", str(root)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[['tests.metrics']]\n", done.stderr

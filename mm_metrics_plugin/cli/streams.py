@@ -156,13 +156,17 @@ class _Shown:
         self._show = show
         self._said_font = False
 
-    def __call__(self, message: str, category: Any) -> None:
+    def __call__(self, message: str, category: Any) -> bool:
+        """Show a warning, and tell whether it was for this function to show."""
         if _MISSING_GLYPH in message:
             if not self._said_font:
                 self._show(FONT)
             self._said_font = True
         elif issubclass(category, MetricWarning):
             self._show(message)
+        else:
+            return self._show is ignore
+        return True
 
 
 _lock = threading.Lock()
@@ -174,8 +178,8 @@ _before: Any = None  # what showed warnings before the first thread came
 def warnings_shown_by(show: Callable[[str], None]) -> Iterator[None]:
     """Pass this package's warnings of this thread to a function while the block runs. Other threads keep their own way.
 
-    Warnings of other libraries say nothing to a user of the command and are dropped, but for one: characters that the
-    font of the figures lacks are reported once.
+    Warnings of other libraries are shown as Python shows them, or not at all where the function is :func:`ignore`.
+    Characters that the font of the figures lacks are reported once.
 
     ``warnings.catch_warnings`` alone would not do: of two threads that end in another order than they began, one would
     leave its function behind.
@@ -206,7 +210,7 @@ def ignore(message: str) -> None:
 
 def _show_warning(message: Any, category: Any, *place: Any, **more: Any) -> None:
     own, before = _showing.get(threading.get_ident()), _before
-    if own:
-        own[-1](str(message), category)
-    elif before is not None:
+    if own and own[-1](str(message), category):
+        return
+    if before is not None:
         before(message, category, *place, **more)

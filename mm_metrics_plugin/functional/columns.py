@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Iterator, List, Sequence, Tuple, TypeVar
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Callable, Deque, Iterable, Iterator, List, Sequence, Tuple, TypeVar
 
 import numpy as np
 
 _R = TypeVar("_R")
+_T = TypeVar("_T")
 
 # 16 float32 are one cache line: a narrower tile would read every line of the matrix more than once.
 TILE_WIDTH = 16
@@ -39,6 +41,29 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def map_in_order(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
+    """``function(item)`` of every item, in order, on all cores: NumPy lets go of the interpreter while it computes.
+
+    Only a few items and results are in memory at a time.
+
+    Example:
+        >>> list(map_in_order(abs, iter([-1, 2, -3])))
+        [1, 2, 3]
+    """
+    cores = usable_cores()
+    if cores == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        waiting: Deque[Future[_R]] = deque()
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > cores:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def map_columns(function: Callable[[int, np.ndarray], _R], blocks: Sequence[np.ndarray]) -> List[_R]:

@@ -77,7 +77,7 @@ class DetectionPRF(StreamingMetric):
             Nothing else is limited. pycocotools uses 100. mmdet's ``CocoMetric`` uses 100 for ``bbox_mAP`` and 1000 for
             ``bbox_mAP_50``, ``bbox_mAP_75`` and the values per class.
         ci: Also the ends of confidence intervals of this level, such as 0.95. Images are the sampling unit. Precision
-            and recall of a class need 10 detections or objects in 5 images; F1, AP and means need 30 images. Some 40
+            and recall of a class need 10 detections or objects in 5 images; F1, AP and means need 30 images. Some 30
             bytes per detection are then kept. Goes with ``matching='coco'``.
         operating_point: Also the one score threshold that is best by this rule (``'f1'``, ``'f2'``,
             ``'precision=0.9'``, ``'recall=0.95'``) and what it gives, from the same pass: ``operating_threshold``,

@@ -92,8 +92,9 @@ def add_up(state: Optional[State], samples: int, error: Optional[BaseException])
         first_rank, (_, first_shape) = known[0]
         for rank, (_, shape) in known:
             if shape[skip:] != first_shape[skip:]:
+                name = key.rpartition(".")[2]  # without that of the state it belongs to
                 raise MetricInputError(
-                    f"'{key}' must have the same shape on all processes (found {first_shape[skip:]} on rank "
+                    f"'{name}' must have the same shape on all processes (found {first_shape[skip:]} on rank "
                     f"{first_rank} and {shape[skip:]} on rank {rank})"
                 )
         value = arrays[key]

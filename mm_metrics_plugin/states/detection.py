@@ -11,11 +11,13 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional.columns import map_in_order
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, RuleCounts
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import Examples, ImageBoxes, Members, WorstImages
 from mm_metrics_plugin.functional.detection.matching import (
     BatchCounts,
+    ImageMatches,
     MatchDetails,
     MatchTable,
     match_images,
@@ -28,7 +30,7 @@ from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.confusion import ConfusionState
 
 NO_NUMBER = np.iinfo(np.int64).max  # the key of images whose id is not a number: after all others
-_DETECTIONS_AT_ONCE = 1 << 16  # matched at a time: their pairs fit the cache of a core
+_DETECTIONS_AT_ONCE = 1 << 17  # matched at a time
 _RULE_COUNTS = ("detections_ignored", "objects_ignored", "duplicates")
 _IMAGES = ("images", "texts", "text_positions")
 _AP_COLUMNS = ("image", "label", "score", "matched", "ignored", "gt_image", "gt_label", "gt_counts")
@@ -450,21 +452,27 @@ class DetectionState(StateGroup):
         order = np.asarray(order, dtype=np.int64)
         if order.ndim == 1:
             order = np.stack([order, order], axis=1)
-        if len(batch.detections) > _DETECTIONS_AT_ONCE and "matches" in self.members:
+        several = len(batch.detections) > _DETECTIONS_AT_ONCE
+        if several and "matches" in self.members:
             self.members["matches"].reserve(len(batch.detections), len(batch.ground_truths))  # type: ignore[attr-defined]
-        for start, block in batch.blocks(_DETECTIONS_AT_ONCE):
+
+        def match(numbered: Tuple[int, DetectionBatch]) -> Tuple[slice, int, ImageMatches]:
+            start, block = numbered
             rows = slice(start, start + block.num_images)
-            self._update_block(block, order[rows], None if texts is None else texts[rows], names[rows])
+            return (rows, *self._match(block, names[rows]))
+
+        blocks = batch.blocks(_DETECTIONS_AT_ONCE)
+        for rows, suppressed, found in map_in_order(match, blocks) if several else map(match, blocks):
+            self._add(found, suppressed, order[rows], None if texts is None else texts[rows])
         return self
 
-    def _update_block(
-        self, batch: DetectionBatch, order: np.ndarray, texts: Optional[np.ndarray], names: Sequence[Any]
-    ) -> None:
+    def _match(self, batch: DetectionBatch, names: Sequence[Any]) -> Tuple[int, ImageMatches]:
+        """How many detections NMS removes, and the matches of the others."""
         suppressed = 0
         if self.settings.nms_iou_thr is not None:
             kept = batch.suppressed(self.settings.nms_iou_thr)
             suppressed, batch = len(batch.detections) - len(kept.detections), kept
-        found = match_images(
+        return suppressed, match_images(
             batch,
             self.settings,
             num_classes=self.num_classes,
@@ -472,6 +480,8 @@ class DetectionState(StateGroup):
             worst_images=self.worst_images,
             names=names,
         )
+
+    def _add(self, found: ImageMatches, suppressed: int, order: np.ndarray, texts: Optional[np.ndarray]) -> None:
         members: Dict[str, Any] = self.members
         members["counts"].update(found.counts, suppressed)
         for rule, counts in found.rules.items():

@@ -73,7 +73,7 @@ ROWS = [
     Row(
         "a NaN in the truth",
         METRIC,
-        says("'object boxes' of image 'sample 1 (cat.jpg)' must be finite (found nan)"),
+        says("'ground-truth boxes' of image 'sample 1 (cat.jpg)' must be finite (found nan)"),
         detector(image(gt_bboxes=torch.tensor([[0, 0, NAN, 9]]))),
     ),
     Row(
@@ -137,7 +137,7 @@ ROWS = [
     Row(
         "a negative label in the truth",
         METRIC,
-        says("'object labels' of image 'sample 1 (cat.jpg)' must be between 0 and 2 (found -1)"),
+        says("'ground-truth labels' of image 'sample 1 (cat.jpg)' must be between 0 and 2 (found -1)"),
         detector(image(gt_labels=torch.tensor([-1]))),
     ),
     Row(
@@ -517,7 +517,7 @@ ROWS = [
     Row(
         "a box whose area is beyond float64",
         DETECTION,
-        says("truth.json: 'object boxes' of image 1 must be at most 1e+100 in size (found 1e+300)"),
+        says("truth.json: 'ground-truth boxes' of image 1 must be at most 1e+100 in size (found 1e+300)"),
         detection(truth=annotated(bbox=[0, 0, 1e300, 1e300])),
     ),
     Row(

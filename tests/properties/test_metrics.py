@@ -113,7 +113,7 @@ def ranked_keys(case):
     if getattr(metric, "num_thresholds", None) or any(thr is not None for thr in getattr(metric, "thrs", None) or ()):
         return ()
     if isinstance(metric, DetectionPRF):
-        return ("mAP*", "operating_[!t]*", "cross_fitted*") if metric.ap or metric.operating_point else ()
+        return ("mAP*", "operating_[!t]*", "cross_fitted*") if metric.ap or metric.settings.operating_point else ()
     if isinstance(metric, MultiLabelPRF) and metric.topk is None:
         return ()
     if not any(field in case.draw(1)[0] for field in SCORE_FIELDS):

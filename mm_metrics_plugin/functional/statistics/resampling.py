@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import mean_of_defined
-from mm_metrics_plugin.functional.columns import usable_cores
+from mm_metrics_plugin.functional.columns import map_in_order
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, count_figures
 from mm_metrics_plugin.functional.statistics.ratio_intervals import shrink
@@ -147,17 +146,5 @@ def drawn_swaps(num_images: int, *, draws: int, seed: int, at_once: int) -> Iter
 
 
 def over_draws(function: Callable[[np.ndarray], Figures], weights: Iterator[np.ndarray]) -> Figures:
-    """The figures of all draws, in order; NumPy lets go of the interpreter, so all cores work."""
-    cores = usable_cores()
-    if cores == 1:
-        return Figures.concatenate([function(part) for part in weights])
-    parts: List[Figures] = []
-    with ThreadPoolExecutor(cores) as pool:
-        waiting = []
-        # Only a few sets of weights are in memory at a time.
-        for part in weights:
-            waiting.append(pool.submit(function, part))
-            if len(waiting) > 2 * cores:
-                parts.append(waiting.pop(0).result())
-        parts.extend(future.result() for future in waiting)
-    return Figures.concatenate(parts)
+    """The figures of all draws, in order, computed on all cores."""
+    return Figures.concatenate(list(map_in_order(function, weights)))
