@@ -1,4 +1,4 @@
-# DetectionPRF in mmdet beside the stock CocoMetric, as a classic config: RTMDet-tiny on generated pictures of shapes.
+# DetectionPRF in mmdet beside the stock CocoMetric, as a classic config: RTMDet-tiny on generated images of shapes.
 # precision, recall and F1 of the detector stand in the log of every validation, and mAP from the same pass.
 #   python demo/shapes.py data/shapes
 #   mim train mmdet configs/mmdet_prf.py
@@ -27,7 +27,7 @@ train_pipeline = [
     dict(type="RandomFlip", prob=0.5),
     dict(type="PackDetInputs"),
 ]
-# LoadAnnotations stands after Resize, so that the objects stay in the pixels of the original picture, as the
+# LoadAnnotations stands after Resize, so that the objects stay in the coordinates of the original image, as the
 # detections do.
 test_pipeline = [
     dict(type="LoadImageFromFile"),

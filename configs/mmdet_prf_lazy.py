@@ -90,7 +90,7 @@ train_pipeline = [
     dict(type=RandomFlip, prob=0.5),
     dict(type=PackDetInputs),
 ]
-# LoadAnnotations stands after Resize, so that the objects stay in the pixels of the original picture, as the
+# LoadAnnotations stands after Resize, so that the objects stay in the coordinates of the original image, as the
 # detections do.
 test_pipeline = [
     dict(type=LoadImageFromFile),

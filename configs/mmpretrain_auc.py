@@ -1,4 +1,4 @@
-# SingleLabelAUC in mmpretrain, as a classic config: the stock ResNet-18 for small pictures, validated by AUC, the best
+# SingleLabelAUC in mmpretrain, as a classic config: the stock ResNet-18 for small images, validated by AUC, the best
 # checkpoint kept by it.
 #   python demo/pictures.py data/pictures
 #   mim train mmpretrain configs/mmpretrain_auc.py

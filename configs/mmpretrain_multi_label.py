@@ -1,4 +1,4 @@
-# MultiLabelAUC and MultiLabelPRF in mmpretrain, where a picture has several classes, beside mmpretrain's own
+# MultiLabelAUC and MultiLabelPRF in mmpretrain, where an image has several classes, beside mmpretrain's own
 # AveragePrecision; the best checkpoint is kept by AUC.
 #   python -m demo.scenes data/scenes
 #   mim train mmpretrain configs/mmpretrain_multi_label.py

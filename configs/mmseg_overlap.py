@@ -1,4 +1,4 @@
-# MeanIoU and DiceScore in mmseg beside its own IoUMetric: a small U-Net on generated pictures of shapes. The values are
+# MeanIoU and DiceScore in mmseg beside its own IoUMetric: a small U-Net on generated images of shapes. The values are
 # those of IoUMetric without its factor of 100 and its rounding, and every class has a key of its own.
 #   python -m demo.scenes data/scenes
 #   mim train mmsegmentation configs/mmseg_overlap.py
@@ -10,7 +10,7 @@ val_evaluator = [
     dict(type="IoUMetric", iou_metrics=["mIoU", "mDice"]),
     dict(type="MeanIoU", classwise=True, prefix="overlap"),  # by default the keys would be those of IoUMetric
     dict(type="DiceScore", over="dataset", empty="skip", prefix="overlap"),  # the mDice of IoUMetric
-    dict(type="DiceScore", classwise=True, prefix="per-picture"),  # one Dice a picture, then the mean
+    dict(type="DiceScore", classwise=True, prefix="per-picture"),  # one Dice per image, then the mean
 ]
 test_evaluator = val_evaluator
 default_hooks = dict(
