@@ -146,13 +146,13 @@ class _Reader:
         self.partial = arguments.save_state is not None and not arguments.allow_missing
         self.classes = class_names(arguments.classes)
         paths = ranks.share(arguments.results) if self.several else arguments.results
-        self.versions = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
         self.truth_entry: Dict[str, Any] = {}
         if self.inside:
             check_inside(arguments)
         else:
             steps.step("reading the ground truth")
             self.truth_entry, self.truth = truth_entry(arguments), read_truth(arguments, self.classes, steps)
+        self.versions = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
         self.files: List[_File] = []
         self.matched: List[Part] = []
         self.waiting: List[_Input] = []

@@ -197,7 +197,7 @@ sys.exit(code)
 """
 MOMENTS = [
     ("reading the results", 0.5),
-    ("reading the truth", 0.5),
+    ("reading the ground truth", 0.5),
     ("joining and matching", 0.5),
     ("counting", 0.1),
     ("counting", 0.9),
