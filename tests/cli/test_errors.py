@@ -164,11 +164,7 @@ def folder(tmp_path_factory, good):
 
 
 PROCESSES = [
-<<<<<<< HEAD
-    (["truth.json", "nowhere.pkl"], "nowhere.pkl: cannot be read (no such file"),
-=======
     (["truth.json", "nowhere.pkl"], "nowhere.pkl: cannot be read (no such file)"),
->>>>>>> newcomer
     (["nowhere.json", "results.pkl"], "nowhere.json: cannot be read (No such file"),
     (["truth.json", "cut.pkl"], "cut.pkl"),
     (["truth.json", "evil.pkl"], "evil.pkl: it asks for"),
