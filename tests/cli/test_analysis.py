@@ -333,4 +333,4 @@ def test_one_image_cannot_be_dealt_into_folds(tmp_path, capsys):
     results = files.write_pickle(tmp_path / "one.pkl", files.results_of(made))
     assert main(["detection", str(truth), str(results), "--operating-point", "f1"]) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "folds" in said
+    assert said.count("\n") == 1 and "operating_point needs at least 2 images" in said
