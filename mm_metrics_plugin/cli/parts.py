@@ -146,18 +146,18 @@ def renumber(parts: Sequence[Part]) -> Tuple[Tuple[ImageId, ...], List[Part]]:
     first = parts[0]
     for part in parts[1:]:
         _check_alike(first, part)
-    owner: Dict[ImageId, str] = {}
+    part_of_image: Dict[ImageId, str] = {}
     twice: List[ImageId] = []
     names: List[str] = []
     for part in parts:
         for image_id in part.image_ids:
-            if image_id in owner:
+            if image_id in part_of_image:
                 twice.append(image_id)
-                names = [owner[image_id], part.name]
-            owner[image_id] = part.name
+                names = [part_of_image[image_id], part.name]
+            part_of_image[image_id] = part.name
     if twice:
         raise ResultFileError(f"{names[0]} and {names[1]}: both hold {listing('image', twice)}")
-    ordered = image_order(list(owner))
+    ordered = image_order(list(part_of_image))
     place = {image_id: at for at, image_id in enumerate(ordered)}
     return tuple(ordered), [part.keyed([place[image_id] for image_id in part.image_ids]) for part in parts]
 

@@ -95,10 +95,10 @@ class DetectionPRF(StreamingMetric):
     Example:
         >>> import torch
         >>> boxes = torch.tensor([[0.0, 0, 10, 10], [20, 20, 30, 30]])
-        >>> found = dict(bboxes=boxes, scores=torch.tensor([0.9, 0.8]), labels=torch.tensor([0, 0]))
-        >>> there = dict(bboxes=boxes[:1], labels=torch.tensor([0]))
+        >>> predictions = dict(bboxes=boxes, scores=torch.tensor([0.9, 0.8]), labels=torch.tensor([0, 0]))
+        >>> ground_truths = dict(bboxes=boxes[:1], labels=torch.tensor([0]))
         >>> metric = DetectionPRF(num_classes=1)
-        >>> metric.process(None, [dict(pred_instances=found, gt_instances=there)])
+        >>> metric.process(None, [dict(pred_instances=predictions, gt_instances=ground_truths)])
         >>> result = metric.evaluate(size=1)
         >>> result["det/precision"], result["det/recall"]
         (0.5, 1.0)

@@ -20,7 +20,7 @@ NO_GT = -1
 
 @dataclass(frozen=True)
 class MatchGrid:
-    """The settings that average precision is computed over, one bit each: the only owner of the layout of the bits.
+    """The settings that average precision is computed over, one bit each. Nothing else knows the layout of the bits.
 
     An area range is never split between two 64-bit words. COCO's ranges and thresholds take one word.
 

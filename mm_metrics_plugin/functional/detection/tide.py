@@ -17,8 +17,8 @@ longer counting it.
 The numbers are those of the ``tidecv`` package, crowds and ties included: detections on crowds (overlap with the crowd
 above the threshold) count for nothing, but their error type is counted; at exactly the threshold, an overlap with an
 assigned ground truth is a localization error; between equal scores, what was fixed or stays wrong comes before a TP.
-Two things differ by default and are available as options: AP is a fraction, not in percent, and classes without ground
-truths are left out of the mean instead of counting as 0.
+AP is a fraction, not in percent. Classes without ground truths are left out of the mean; with ``absent='zero'`` they
+count as 0, as in ``tidecv``.
 
 Reference: D. Bolya, S. Foley, J. Hays, J. Hoffman, TIDE (ECCV 2020).
 """
