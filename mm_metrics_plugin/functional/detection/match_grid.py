@@ -59,11 +59,12 @@ class MatchGrid:
 
     def bit(self, area: str, iou_thr: float) -> Tuple[int, np.uint64]:
         """The word and the bit of one setting."""
-        near = np.flatnonzero(np.isclose(self.iou_thrs, iou_thr, rtol=0, atol=1e-9))
-        if not len(near):
+        distance = np.abs(np.array(self.iou_thrs) - iou_thr)
+        nearest = int(np.argmin(distance))
+        if not distance[nearest] <= 1e-9:
             raise ValueError(f"iou_thr must be one of {', '.join(map(str, self.iou_thrs))} (found {iou_thr})")
         word, shift = self._place(area)
-        return word, np.uint64(1) << np.uint64(shift + int(near[0]))
+        return word, np.uint64(1) << np.uint64(shift + nearest)
 
     def at(self, bits: np.ndarray, area: str, iou_thr: float) -> np.ndarray:
         """(N,) whether the bit of one setting is set."""

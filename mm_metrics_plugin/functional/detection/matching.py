@@ -382,8 +382,8 @@ def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 def report_grid(settings: DetectionSettings) -> MatchGrid:
     """The grid of a report: the IoU thresholds of AP and of the counts, the area ranges and one without limits."""
-    near = np.isclose(settings.iou_thrs, settings.iou_thr, rtol=0, atol=1e-9).any()
-    thresholds = settings.iou_thrs if near else tuple(sorted((*settings.iou_thrs, settings.iou_thr)))
+    # COCO's 0.8999999999999999 is not 0.9: all counts at a threshold are at exactly that one.
+    thresholds = tuple(sorted({*settings.iou_thrs, settings.iou_thr}))
     ranges = (ANY_AREA, *COCO_AREA_RANGES)
     if settings.area_edges != COCO_AREA_EDGES:
         ranges += tuple(one for one in area_ranges(settings.area_edges) if one not in ranges)

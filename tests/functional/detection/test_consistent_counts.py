@@ -7,6 +7,7 @@ import pytest
 
 from mm_metrics_plugin.functional.detection import examples
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.pr_curves import threshold_sweep
 from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES
@@ -126,3 +127,16 @@ def test_every_average_precision_of_a_report_is_the_same(max_dets):
             assert analysis.intervals.overall[key].value == pytest.approx(expected[key], abs=1e-12)
             assert compared[key].first == compared[key].second == pytest.approx(expected[key], abs=1e-12)
         assert np.nanmean(analysis.curves.average_precision) == pytest.approx(expected["mAP_50"], abs=1e-12)
+
+
+def test_an_overlap_between_a_threshold_and_its_coco_float_counts_the_same_everywhere():
+    """The overlap is 0.8999999999999999: COCO's float of 0.9, but below 0.9."""
+    batch = DetectionBatch(
+        Detections([0], [[0, 0, 1, 0.3 * 0.9]], [0.9], [0]), GroundTruths([0], [[0, 0, 1, 0.3]], [0]), 1
+    )
+    settings = DetectionSettings(iou_thr=0.9)
+    full, alone = (match_images(batch, settings, num_classes=1, table=kind) for kind in ("full", "none"))
+    assert full.rules["coco"].matrix.tolist() == alone.rules["coco"].matrix.tolist() == [[0, 1], [1, 0]]
+    analysis = analyze_detections(full.table, settings, classes=["cat"])
+    assert analysis.sizes.tp[0].tolist() == [0] and analysis.errors_at_threshold["localization"].tolist() == [1]
+    assert analysis.average_precision.ap[0, :, 0].tolist() == [1.0] * 9 + [0.0]  # as pycocotools
