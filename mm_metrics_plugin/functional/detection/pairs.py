@@ -10,7 +10,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry import Edges
 
-MOST_PAIRS = 1 << 24  # of one image; a whole report with examples takes some 300 bytes for each
+MOST_PAIRS = 1 << 21  # of one image; a whole report with examples takes some 300 bytes for each, 600 MB in all
 _CANDIDATES_AT_ONCE = 1 << 16  # a few arrays of this length fit the cache of a core
 
 
@@ -77,7 +77,7 @@ def find_pairs(
         names: Names of the images for messages; their numbers by default.
 
     Raises:
-        MetricInputError: An image has more than 16 million overlapping pairs.
+        MetricInputError: An image has more than 2 million overlapping pairs.
 
     Example:
         >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 1])
