@@ -49,7 +49,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.8",
     packages=find_packages(include=["mm_metrics_command", "mm_metrics_plugin", "mm_metrics_plugin.*"]),
-    package_data={"mm_metrics_command": ["py.typed"], "mm_metrics_plugin": ["py.typed", "report/templates/*"]},
+    package_data={"mm_metrics_command": ["py.typed"], "mm_metrics_plugin": ["py.typed", "render/html/templates/*"]},
     install_requires=requirements("runtime"),
     extras_require={
         "mmdet": ["mmdet>=3.0"],

@@ -55,7 +55,7 @@ def supervision_inputs(problem: Problem):  # type: ignore[no-untyped-def]
 def compare_matching(problem: Problem, batch: DetectionBatch) -> None:
     import supervision
 
-    from tests.functional.detection_problems import StockDataset, stock_results, stock_tool
+    from tests.helpers.detection_problems import StockDataset, stock_results, stock_tool
 
     heading(
         f"Confusion matrix: {batch.num_images:,} images, {len(batch.ground_truths):,} ground truths, "
@@ -83,7 +83,7 @@ def compare_average_precision(problem: Problem, batch: DetectionBatch) -> None:
     import faster_coco_eval
     import hotcoco
 
-    from tests.functional.detection_problems import coco_eval
+    from tests.helpers.detection_problems import coco_eval
 
     heading("COCO AP on the same, all thresholds and area ranges, from arrays to the 12 numbers")
     mine, result = seconds(lambda: ap_of(batch, problem.num_classes), repeat=7)

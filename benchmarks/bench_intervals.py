@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.detection_problem import Problem, make_problem
 from benchmarks.timing import heading, peak_bytes, reset_peak, seconds, versus
-from mm_metrics_plugin.functional.delong import auc_intervals
+from mm_metrics_plugin.functional.classification.delong import auc_intervals
 from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import MatchTable, match_images

@@ -13,8 +13,8 @@ import torch
 
 from benchmarks.detection_problem import Problem, make_problem
 from benchmarks.timing import heading, seconds, versus
+from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
-from mm_metrics_plugin.io.joining import join
 from mm_metrics_plugin.io.results import read_results
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 

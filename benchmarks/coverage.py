@@ -11,7 +11,7 @@ from typing import Dict, List, NamedTuple, Tuple
 import numpy as np
 from scipy.stats import norm
 
-from mm_metrics_plugin.functional.delong import auc_intervals
+from mm_metrics_plugin.functional.classification.delong import auc_intervals
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import MatchTable, match_images

@@ -1,6 +1,6 @@
 """Golden files: ``python -m campaign.golden`` writes them with the releases they stand for; the part reads them.
 
-Every file in ``tests/golden`` was written by the real package of the release in its name. The old releases of torch
+Every file in ``tests/data`` was written by the real package of the release in its name. The old releases of torch
 come with some gigabytes of CUDA libraries, so writing them again is not part of the campaign; reading them is.
 """
 
@@ -58,7 +58,7 @@ PART = Part(
     "Files of other releases",
     "Results written by the real torch 1.13.1, 2.1.2 and 2.13.0 and NumPy 1.20.3, 1.26.4, 2.0.2 and 2.5.4, each with"
     " pickle protocols 2, 4 and 5, read without torch and compared with the values they were given"
-    " (`tests/golden/contents.json`). `python -m campaign.golden` writes them again.",
+    " (`tests/data/contents.json`). `python -m campaign.golden` writes them again.",
     run,
 )
 

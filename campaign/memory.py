@@ -83,7 +83,7 @@ def auc_without_torch() -> None:
     """The state and the function, as a process without torch uses them."""
     sys.modules["torch"] = None  # type: ignore[assignment]  # as if it were not installed
     from benchmarks.timing import peak_bytes
-    from mm_metrics_plugin.functional.auc import histogram_auc
+    from mm_metrics_plugin.functional.classification.auc import histogram_auc
     from mm_metrics_plugin.states.scores import ScoreHistogramState
 
     state = ScoreHistogramState(4096)

@@ -53,13 +53,13 @@ TARGETS: Dict[str, List[str]] = {
     "functional/detection/match_grid.py": [*MATCHING[::-1], "tests/functional/detection/test_average_precision.py"],
     "functional/detection/pairs.py": MATCHING,
     "functional/detection/_assignment.py": MATCHING[::-1],
-    "functional/auc.py": ["tests/functional/test_auc.py"],
-    "functional/confusion.py": ["tests/functional/test_confusion.py"],
-    "functional/decisions.py": ["tests/functional/test_decisions.py"],
-    "io/safe_pickle.py": READING,
-    "io/pickle_machine.py": READING,
-    "io/pickle_opcodes.py": READING,
-    "io/stand_ins.py": READING,
+    "functional/classification/auc.py": ["tests/functional/classification/test_auc.py"],
+    "functional/classification/confusion_matrix.py": ["tests/functional/classification/test_confusion_matrix.py"],
+    "functional/classification/thresholding.py": ["tests/functional/classification/test_thresholding.py"],
+    "io/safe_pickle/__init__.py": READING,
+    "io/safe_pickle/machine.py": READING,
+    "io/safe_pickle/opcodes.py": READING,
+    "io/safe_pickle/safe_globals.py": READING,
 }
 # Fewer repetitions than in the suite: a mutant is noticed by the first few or not at all.
 VARIABLES = {

@@ -151,7 +151,7 @@ def help_text(subcommand: str) -> str:
     try:
         module = load("mm_metrics_plugin.cli").SUBCOMMANDS[subcommand]
         options = {key: value for key, value in module.PARSER.items() if key != "help"}
-        parser = load("mm_metrics_plugin.cli.parsing").Parser(prog=f"mm-metrics {subcommand}", **options)
+        parser = load("mm_metrics_plugin.cli.arguments").Parser(prog=f"mm-metrics {subcommand}", **options)
         module.add_arguments(parser)
         text = parser.format_help()
     finally:

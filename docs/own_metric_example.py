@@ -4,7 +4,7 @@ import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin import StreamingMetric
-from mm_metrics_plugin.metrics.fields import check_finite, stack_fields
+from mm_metrics_plugin.metrics.sample_fields import check_finite, stack_fields
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.sums import ExactSumState
 

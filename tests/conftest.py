@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 import pytest
+
+from mm_metrics_plugin.exceptions import MetricWarning
 
 try:
     from hypothesis import HealthCheck, Phase, settings
@@ -32,3 +35,11 @@ def no_logger_of_an_earlier_runner():
     logging = sys.modules.get("mmengine.logging")
     if logging is not None:
         logging.MMLogger._instance_dict.clear()
+
+
+@pytest.fixture
+def shown_warnings():
+    """Warnings of the command are lines on stderr, where tests look for them, and no errors as elsewhere."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", MetricWarning)
+        yield

@@ -1,4 +1,4 @@
-"""What must hold for every metric, run over every case of ``tests/cases.py``."""
+"""What must hold for every metric, run over every case of ``tests/helpers/cases.py``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 import mm_metrics_plugin
 from mm_metrics_plugin import StreamingMetric
 from mm_metrics_plugin.testing import LOCAL_CHECKS, PRELOAD, assert_same, check_many, check_processes, evaluate
-from tests.cases import CASES
+from tests.helpers.cases import CASES
 from tests.metrics.test_streaming import Away
 
-PRELOAD.append("tests.cases")
+PRELOAD.append("tests.helpers.cases")
 
 
 # Some cases lack a class or hold a target of 0 on purpose; that they are announced is tested elsewhere.

@@ -12,7 +12,7 @@ import pytest
 from demo.pictures import write_pictures
 from demo.scenes import write_scenes
 from demo.shapes import write_shapes
-from tests.integration.stock import ROOT, environment
+from tests.helpers.stock import ROOT, environment
 
 CONFIGS = sorted((ROOT / "configs").glob("*.py"))
 TRAINED = (
@@ -33,7 +33,11 @@ def gallery(tmp_path_factory):
     names = [f"+{path.name}" if path.name in TRAINED else path.name for path in CONFIGS]
     variables = {**environment(), "PYTHONPATH": str(ROOT)}  # the configs of digits import demo.digits
     done = subprocess.run(
-        [sys.executable, "-m", "tests.run_gallery", *names], cwd=folder, env=variables, capture_output=True, text=True
+        [sys.executable, "-m", "tests.helpers.run_gallery", *names],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [line[len("gallery: ") :] for line in done.stdout.splitlines() if line.startswith("gallery: ")]

@@ -18,7 +18,7 @@ from mmengine.config import Config
 from mmengine.registry import HOOKS, METRICS
 
 import mm_metrics_plugin
-from tests.documents import COPIES, DOCUMENTS, ROOT, blocks, name_of
+from tests.helpers.documents import COPIES, DOCUMENTS, ROOT, blocks, name_of
 
 CONFIG = re.compile(r"^(custom_imports|custom_hooks|val_evaluator|default_hooks) = ", re.MULTILINE)
 # The Chinese README has the blocks of the English one, which tests/test_documents.py holds it to.
@@ -115,7 +115,7 @@ def test_reasons_are_given_and_nothing_is_hidden_in_indents(path):
 
 
 def test_the_runners_can_fail(tmp_path):
-    from tests.documents import Block
+    from tests.helpers.documents import Block
 
     with pytest.raises(AssertionError, match="Expected"):
         run_python(Block(1, "python", ">>> 1 + 1\n3\n", ""), {})

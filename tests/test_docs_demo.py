@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.cli.files import ROOT, command, succeeded
+from tests.helpers.result_files import ROOT, command, succeeded
 
 
 def test_the_demonstration_runs_from_any_folder(tmp_path):

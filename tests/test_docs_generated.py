@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docs import generate
-from tests.documents import COPIES, name_of
+from tests.helpers.documents import COPIES, name_of
 
 PAGES = generate.pages()
 

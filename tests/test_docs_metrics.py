@@ -11,7 +11,7 @@ from mmengine.evaluator import BaseMetric
 
 import mm_metrics_plugin
 from mm_metrics_plugin.testing import evaluate, guessed_rule
-from tests.cases import CASES
+from tests.helpers.cases import CASES
 
 PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
 ROW = re.compile(r"^\| (`.+`) \| .+ \| (greater|less|never|–)(\*?) \|$")

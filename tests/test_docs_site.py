@@ -11,7 +11,7 @@ import pytest
 
 from docs import generate, hooks
 from mm_metrics_plugin.cli import make_parser
-from tests.documents import ROOT
+from tests.helpers.documents import ROOT
 from tests.test_docs_metrics import metric_classes
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import DOCUMENTS, ROOT, anchors, blocks, headings, links, name_of, prose
+from tests.helpers.documents import DOCUMENTS, ROOT, anchors, blocks, headings, links, name_of, prose
 from tests.test_docs_metrics import TABLES, metric_classes, row_of
 
 ENGLISH, CHINESE = ROOT / "README.md", ROOT / "README_zh-CN.md"

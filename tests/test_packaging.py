@@ -15,7 +15,7 @@ from importlib.metadata import distribution
 import pytest
 
 import mm_metrics_plugin
-from tests.cli.files import ROOT, command, succeeded
+from tests.helpers.result_files import ROOT, command, succeeded
 
 
 def test_a_plain_install_touches_nobodys_torch_or_mmlab():

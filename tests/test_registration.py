@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli.files import CLASSES, ROOT, command, pair, succeeded
+from tests.helpers.result_files import CLASSES, ROOT, command, pair, succeeded
 
 # What the command must not import before it knows that it needs it.
 HEAVY = ("torch", "mmengine", "mmdet", "matplotlib", "scipy", "sklearn", "plotly")
@@ -67,7 +67,7 @@ def test_the_help_of_the_command_imports_nothing_heavy(tmp_path, program):
     done = run_python("-X", "importtime", *program, "--help", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.startswith("usage: mm-metrics")
     modules = imported(done)
-    assert "mm_metrics_plugin.cli.parsing" in modules
+    assert "mm_metrics_plugin.cli.arguments" in modules
     assert not modules & set(HEAVY)
 
 

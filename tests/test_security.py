@@ -15,7 +15,7 @@ import pytest
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
 from mm_metrics_plugin.io.state_file import read_state
-from tests.cli import files
+from tests.helpers import result_files as files
 
 ROOT = Path(__file__).parent.parent
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))

@@ -403,7 +403,7 @@ import pkgutil, sys
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])
     from mm_metrics_plugin import testing
-    testing.PRELOAD.append("tests.cases")
+    testing.PRELOAD.append("tests.helpers.cases")
     print(testing.run_processes(1, pkgutil.resolve_name, ["tests.metrics:__name__"]))
 """
     (tmp_path / "run.py").write_text(code)

@@ -6,7 +6,7 @@ import gc
 from typing import Optional, Sequence
 
 from mm_metrics_plugin.cli import classification, compare, detection, merge
-from mm_metrics_plugin.cli.parsing import Parser, one_line
+from mm_metrics_plugin.cli.arguments import Parser, one_line
 from mm_metrics_plugin.cli.streams import (
     discard_output,
     ignore,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple
 
-from mm_metrics_plugin.cli.parsing import (
+from mm_metrics_plugin.cli.arguments import (
     MULTI_LABEL_SCORE_THR,
     add_input_arguments,
     add_interval_arguments,
@@ -20,10 +20,10 @@ from mm_metrics_plugin.cli.parsing import (
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.functional.classification_report import Calibration, ClassificationReport
-    from mm_metrics_plugin.functional.curves import ClassificationCurves
+    from mm_metrics_plugin.evaluation.classification import Calibration, ClassificationReport
+    from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves
     from mm_metrics_plugin.functional.statistics.bootstrap import Interval
-    from mm_metrics_plugin.io.classification import ClassificationResults
+    from mm_metrics_plugin.io.classification_results import ClassificationResults
 
 TOP_K = (1, 5)
 MOST_DRAWN = 100  # classes whose curves can be told apart, more or less
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _make(arguments: argparse.Namespace, steps: Steps) -> Forms:
     from mm_metrics_plugin.cli.output import input_entry
-    from mm_metrics_plugin.io.classification import read_classification
+    from mm_metrics_plugin.io.classification_results import read_classification
 
     inputs: Dict[str, Any] = {"results": input_entry(arguments.results)}
     steps.step("reading the results")
@@ -103,9 +103,9 @@ def make_report(
 ) -> ClassificationReport:
     """Everything the report says."""
     from mm_metrics_plugin.cli.output import versions
-    from mm_metrics_plugin.functional.auc import score_auc
-    from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
-    from mm_metrics_plugin.functional.delong import auc_intervals
+    from mm_metrics_plugin.evaluation.classification import ClassificationReport, class_thresholds
+    from mm_metrics_plugin.functional.classification.auc import score_auc
+    from mm_metrics_plugin.functional.classification.delong import auc_intervals
     from mm_metrics_plugin.settings import ClassificationSettings
 
     ci = arguments.ci
@@ -146,7 +146,7 @@ def make_report(
 
 def _top_k(results: ClassificationResults) -> Dict[int, float]:
     """What RecallAtK says in training; nothing where samples have several classes."""
-    from mm_metrics_plugin.functional.decisions import label_ranks
+    from mm_metrics_plugin.functional.classification.thresholding import label_ranks
 
     if results.labels is None:
         return {}
@@ -158,8 +158,8 @@ def _calibration(results: ClassificationResults) -> Optional[Calibration]:
     """What CalibrationError says in training, from the same state; None where scores are no probabilities."""
     import numpy as np
 
-    from mm_metrics_plugin.functional.calibration import brier_terms, calibration_error, log_terms
-    from mm_metrics_plugin.functional.classification_report import Calibration
+    from mm_metrics_plugin.evaluation.classification import Calibration
+    from mm_metrics_plugin.functional.classification.calibration_error import brier_terms, calibration_error, log_terms
     from mm_metrics_plugin.states.calibration import CalibrationState
     from mm_metrics_plugin.states.scores import ScoreState
 
@@ -176,7 +176,7 @@ def _calibration(results: ClassificationResults) -> Optional[Calibration]:
 
 def _curves(results: ClassificationResults, arguments: argparse.Namespace) -> Optional[ClassificationCurves]:
     """What the figure shows, where there is one and it can be read."""
-    from mm_metrics_plugin.functional.curves import classification_curves
+    from mm_metrics_plugin.functional.classification.roc_curves import classification_curves
 
     drawn = arguments.out_dir is not None or arguments.show
     if not drawn or results.scores.shape[1] > MOST_DRAWN or results.scores.size > MOST_SCORES_DRAWN:
@@ -191,7 +191,7 @@ def _intervals(results: ClassificationResults, arguments: argparse.Namespace) ->
 
     import numpy as np
 
-    from mm_metrics_plugin.functional.decisions import hard_decisions
+    from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
     from mm_metrics_plugin.functional.statistics.bootstrap import bootstrap_counts, proportion_interval
     from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
 
@@ -233,7 +233,7 @@ def _names(arguments: argparse.Namespace, results: ClassificationResults, inputs
     from mm_metrics_plugin.cli.output import input_entry
     from mm_metrics_plugin.exceptions import ResultFileError
     from mm_metrics_plugin.io.class_order import describe_orders
-    from mm_metrics_plugin.io.test_sets import read_class_names
+    from mm_metrics_plugin.io.dataset_config import read_class_names
 
     number = results.scores.shape[1]
     names: Optional[Sequence[str]] = class_names(arguments.classes)
@@ -260,8 +260,8 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
     import numpy as np
 
     from mm_metrics_plugin.functional.averaging import divide
-    from mm_metrics_plugin.functional.confusion import confusion_report, counts_report
-    from mm_metrics_plugin.functional.decisions import hard_decisions
+    from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_report, counts_report
+    from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
     from mm_metrics_plugin.states.confusion import ConfusionState
     from mm_metrics_plugin.states.counts import BinaryCountState
 
@@ -281,8 +281,8 @@ def _forms(report: ClassificationReport, page: Optional[ClassificationResults], 
     """The report in all its forms, with a page if it is given the results that the page looks into."""
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.io.writing import to_csv, to_json
-    from mm_metrics_plugin.report.markdown import classification_markdown
-    from mm_metrics_plugin.report.tables import classification_class_rows, classification_matrix_rows
+    from mm_metrics_plugin.render.markdown import classification_markdown
+    from mm_metrics_plugin.render.tables import classification_class_rows, classification_matrix_rows
 
     formats = {
         "text": lambda: _text(report, verbose),
@@ -294,7 +294,7 @@ def _forms(report: ClassificationReport, page: Optional[ClassificationResults], 
     if report.matrix is not None:
         files["confusion_matrix.csv"] = lambda: to_csv(*classification_matrix_rows(report))
     if page is not None:
-        from mm_metrics_plugin.cli.classification_page import classification_page
+        from mm_metrics_plugin.render.html.classification_lookup import classification_page
 
         files["report.html"] = lambda: classification_page(report, page)
     return Forms(
@@ -305,8 +305,8 @@ def _forms(report: ClassificationReport, page: Optional[ClassificationResults], 
 
 
 def _figures(report: ClassificationReport, color_theme: str) -> Dict[str, Callable[[], Any]]:
-    from mm_metrics_plugin.report.curve_figures import classification_curve_figure
-    from mm_metrics_plugin.report.figures import confusion_figure
+    from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
+    from mm_metrics_plugin.render.figures.curves import classification_curve_figure
 
     figures: Dict[str, Callable[[], Any]] = {}
     matrix, curves = report.matrix, report.curves
@@ -321,6 +321,6 @@ def _figures(report: ClassificationReport, color_theme: str) -> Dict[str, Callab
 
 
 def _text(report: ClassificationReport, verbose: bool) -> str:
-    from mm_metrics_plugin.report.text import classification_text  # imports rich, which only this format needs
+    from mm_metrics_plugin.render.text import classification_text  # imports rich, which only this format needs
 
     return classification_text(report, verbose=verbose)

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
-from mm_metrics_plugin.cli.parsing import (
+from mm_metrics_plugin.cli.arguments import (
     DETECTION_SCORE_THR,
     MULTI_LABEL_SCORE_THR,
     ResultsAndFolder,
@@ -27,16 +27,16 @@ from mm_metrics_plugin.exceptions import MetricWarning
 from mm_metrics_plugin.settings import PERMUTATIONS, ClassificationSettings, ComparisonSettings
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.cli.detection_page import PageOptions
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.functional.comparison_report import ChangedClass, ComparisonReport, Versus
+    from mm_metrics_plugin.evaluation.comparison import ChangedClass, ComparisonReport, Versus
+    from mm_metrics_plugin.evaluation.joining import Joined
     from mm_metrics_plugin.functional.detection.matching import MatchTable
     from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison
     from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
-    from mm_metrics_plugin.io.classification import ClassificationResults
-    from mm_metrics_plugin.io.joining import Joined
+    from mm_metrics_plugin.io.classification_results import ClassificationResults
     from mm_metrics_plugin.io.results import DetectionResults
+    from mm_metrics_plugin.render.html.detection_lookup import PageOptions
 
 INSIDE = "-"
 PICKLES = (".pkl", ".pickle")
@@ -112,7 +112,7 @@ def _take_truth_as_run(arguments: argparse.Namespace) -> None:
 def _forms(report: ComparisonReport, side: Side, *, page: Optional[PageOptions]) -> Forms:
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.io.writing import to_csv, to_json
-    from mm_metrics_plugin.report.comparison import changed_rows, comparison_markdown, difference_rows
+    from mm_metrics_plugin.render.comparison import changed_rows, comparison_markdown, difference_rows
 
     formats = {
         "text": lambda: _text(report),
@@ -127,15 +127,15 @@ def _forms(report: ComparisonReport, side: Side, *, page: Optional[PageOptions])
         "changed_images.csv": lambda: to_csv(*changed_rows(report)),
     }
     if page is not None:
-        from mm_metrics_plugin.cli.comparison_page import comparison_page
+        from mm_metrics_plugin.render.html.comparison_lookup import comparison_page
 
         files["report.html"] = lambda: comparison_page(report, side, page)
     return Forms(formats, files, lambda color_theme: {})
 
 
 def _text(report: ComparisonReport) -> str:
-    from mm_metrics_plugin.report.comparison import comparison_sections
-    from mm_metrics_plugin.report.text import sections_text
+    from mm_metrics_plugin.render.comparison import comparison_sections
+    from mm_metrics_plugin.render.text import sections_text
 
     return sections_text(comparison_sections(report))
 
@@ -143,10 +143,10 @@ def _text(report: ComparisonReport) -> str:
 def make_report(arguments: argparse.Namespace, steps: Steps) -> Tuple[ComparisonReport, Side]:
     """Everything the comparison says, from the files named on the command line, and the runs it speaks of."""
     from mm_metrics_plugin.cli.output import input_entry, versions
-    from mm_metrics_plugin.cli.sources import truth_entry
+    from mm_metrics_plugin.evaluation.comparison import ComparisonReport
+    from mm_metrics_plugin.evaluation.loading import truth_entry
     from mm_metrics_plugin.exceptions import ResultFileError
-    from mm_metrics_plugin.functional.comparison_report import ComparisonReport
-    from mm_metrics_plugin.io.classification import ClassificationResults
+    from mm_metrics_plugin.io.classification_results import ClassificationResults
 
     if len(arguments.results) < 2:
         raise ResultFileError(
@@ -183,8 +183,8 @@ def _read(path: str, trust: bool, task: Optional[str]) -> Any:
     """Results of either kind."""
     from pathlib import Path
 
-    from mm_metrics_plugin.io.classification import classification_from_samples
-    from mm_metrics_plugin.io.reading import trim_memory
+    from mm_metrics_plugin.io.classification_results import classification_from_samples
+    from mm_metrics_plugin.io.files import trim_memory
     from mm_metrics_plugin.io.results import read_results, results_from_images
     from mm_metrics_plugin.io.safe_pickle import read_pickle
 
@@ -252,8 +252,8 @@ class Side:
         """One run against another."""
         import numpy as np
 
-        from mm_metrics_plugin.functional.comparison_report import Versus
-        from mm_metrics_plugin.functional.disagreements import disagreements
+        from mm_metrics_plugin.evaluation.comparison import Versus
+        from mm_metrics_plugin.evaluation.disagreements import disagreements
         from mm_metrics_plugin.functional.statistics.paired_tests import changed_images
 
         counts = self.counts(first), self.counts(second)
@@ -271,7 +271,7 @@ class Side:
 
     def changed_classes(self, first: int, second: int, changed: Sequence[ChangedImage]) -> Tuple[ChangedClass, ...]:
         """The true class of samples, and those that the runs decided for, where every sample has one."""
-        from mm_metrics_plugin.functional.comparison_report import ChangedClass
+        from mm_metrics_plugin.evaluation.comparison import ChangedClass
 
         decided = self.decisions(first), self.decisions(second)
         if decided[0] is None:
@@ -287,9 +287,9 @@ class _Detectors(Side):
     default_score_thr = DETECTION_SCORE_THR
 
     def __init__(self, arguments: argparse.Namespace, results: Sequence[DetectionResults], steps: Steps) -> None:
-        from mm_metrics_plugin.cli.sources import class_order
+        from mm_metrics_plugin.evaluation.loading import class_order
         from mm_metrics_plugin.exceptions import ResultFileError
-        from mm_metrics_plugin.report.sentences import truncation_message
+        from mm_metrics_plugin.render.sentences import truncation_message
 
         super().__init__(arguments)
         if arguments.task is not None:
@@ -310,11 +310,11 @@ class _Detectors(Side):
             warnings.warn(message, MetricWarning)
 
     def _joined(self, results: Sequence[DetectionResults], steps: Steps) -> List[Joined]:
-        from mm_metrics_plugin.cli.sources import check_inside, read_truth, truth_inside
+        from mm_metrics_plugin.evaluation.image_order import in_image_order
+        from mm_metrics_plugin.evaluation.joining import classes_from_labels, join
+        from mm_metrics_plugin.evaluation.loading import check_inside, read_truth, truth_inside
         from mm_metrics_plugin.exceptions import ResultFileError
-        from mm_metrics_plugin.io.joining import classes_from_labels, join
         from mm_metrics_plugin.io.same_truth import check_same_truth
-        from mm_metrics_plugin.io.shares import in_image_order
 
         arguments = self.arguments
         classes = class_names(arguments.classes)
@@ -370,9 +370,9 @@ class _Classifiers(Side):
     default_score_thr = MULTI_LABEL_SCORE_THR
 
     def __init__(self, arguments: argparse.Namespace, results: Sequence[ClassificationResults], steps: Steps) -> None:
-        from mm_metrics_plugin.cli.names import common_folder
-        from mm_metrics_plugin.cli.sources import check_inside
+        from mm_metrics_plugin.evaluation.loading import check_inside
         from mm_metrics_plugin.exceptions import ResultFileError
+        from mm_metrics_plugin.render.html.names import common_folder
 
         super().__init__(arguments)
         if arguments.truth != INSIDE:
@@ -442,7 +442,7 @@ class _Classifiers(Side):
 
     def counts(self, run: int) -> PerImageCounts:
         """What was right and wrong, sample by sample."""
-        from mm_metrics_plugin.functional.score_precision import reach
+        from mm_metrics_plugin.functional._score_precision import reach
         from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
 
         if self.truth.ndim == 2:
@@ -458,13 +458,13 @@ class _Classifiers(Side):
         """The classes decided for, where every sample has one."""
         import numpy as np
 
-        from mm_metrics_plugin.functional.decisions import hard_decisions
+        from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
 
         return hard_decisions(self.scores[run], thresholds=[-np.inf])[:, 0] if self.truth.ndim == 1 else None
 
     def compared(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """Rates of the decisions, and AUC."""
-        from mm_metrics_plugin.functional.delong import auc_swaps
+        from mm_metrics_plugin.functional.classification.delong import auc_swaps
         from mm_metrics_plugin.functional.statistics.paired_tests import compare_counts
 
         swaps = auc_swaps([self.scores[first]], [self.scores[second]], self.truth)

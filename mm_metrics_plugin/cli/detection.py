@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
 
-from mm_metrics_plugin.cli.parsing import (
+from mm_metrics_plugin.cli.arguments import (
     ResultsAndFolder,
     add_gallery_arguments,
     add_input_arguments,
@@ -27,12 +27,12 @@ from mm_metrics_plugin.exceptions import MetricWarning
 from mm_metrics_plugin.settings import COCO_AREA_EDGES, MATCHING_RULES
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.cli.detection_page import PageOptions
     from mm_metrics_plugin.cli.output import Forms
-    from mm_metrics_plugin.cli.parts import Part
     from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.cli.ranks import Ranks
-    from mm_metrics_plugin.functional.detection_report import DetectionReport
+    from mm_metrics_plugin.evaluation.detection import DetectionReport
+    from mm_metrics_plugin.evaluation.process_group import Ranks
+    from mm_metrics_plugin.evaluation.shards import Part
+    from mm_metrics_plugin.render.html.detection_lookup import PageOptions
 
 PARSER: Dict[str, Any] = dict(
     help="report on a detector's results",
@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Read, count, write and print."""
     from mm_metrics_plugin.cli.output import deliver
-    from mm_metrics_plugin.cli.ranks import Ranks
+    from mm_metrics_plugin.evaluation.process_group import Ranks
 
     ranks = Ranks()
     page = page_options(arguments)
@@ -127,9 +127,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _make(arguments: argparse.Namespace, page: Optional[PageOptions], ranks: Ranks, steps: Steps) -> Optional[Forms]:
     """The report, on the process that prints it."""
-    from mm_metrics_plugin.cli.parts import save_part
-    from mm_metrics_plugin.cli.sources import make_part
-    from mm_metrics_plugin.io.reading import trim_memory
+    from mm_metrics_plugin.evaluation.loading import make_part
+    from mm_metrics_plugin.evaluation.shards import save_part
+    from mm_metrics_plugin.io.files import trim_memory
 
     gallery = arguments.gallery if page is not None or arguments.save_state is not None else None
     settings = detection_settings(arguments, matching=arguments.matching or DEFAULT_MATCHING)
@@ -145,8 +145,8 @@ def _make(arguments: argparse.Namespace, page: Optional[PageOptions], ranks: Ran
 
 def page_options(arguments: argparse.Namespace) -> Optional[PageOptions]:
     """What was asked for of the page; None if none was."""
-    from mm_metrics_plugin.cli.detection_page import PageOptions
     from mm_metrics_plugin.exceptions import ResultFileError
+    from mm_metrics_plugin.render.html.detection_lookup import PageOptions
 
     if not arguments.html:
         return None
@@ -182,8 +182,8 @@ def forms_of(
     """The report of all images, in all its forms."""
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.io.writing import to_csv, to_json
-    from mm_metrics_plugin.report.markdown import detection_markdown
-    from mm_metrics_plugin.report.tables import curve_rows, detection_class_rows, detection_matrix_rows
+    from mm_metrics_plugin.render.markdown import detection_markdown
+    from mm_metrics_plugin.render.tables import curve_rows, detection_class_rows, detection_matrix_rows
 
     steps.step("counting")
     report = make_report(part)
@@ -205,7 +205,7 @@ def forms_of(
         if analysis.points is not None:
             files["thresholds.json"] = lambda: to_json(analysis.thresholds())
     if page is not None:
-        from mm_metrics_plugin.cli.detection_page import detection_page
+        from mm_metrics_plugin.render.html.detection_lookup import detection_page
 
         files["report.html"] = lambda: detection_page(report, part, page)
     return Forms(formats, files, lambda color_theme: _figures(report, color_theme))
@@ -213,9 +213,9 @@ def forms_of(
 
 def make_report(part: Part) -> DetectionReport:
     """Everything the report says."""
-    from mm_metrics_plugin.functional.detection_report import DetectionReport, protocol_report
-    from mm_metrics_plugin.io.tally import Tally
-    from mm_metrics_plugin.report.sentences import truncation_message
+    from mm_metrics_plugin.evaluation.detection import DetectionReport, protocol_report
+    from mm_metrics_plugin.io.row_counts import Tally
+    from mm_metrics_plugin.render.sentences import truncation_message
 
     settings, state = part.settings, part.state
     counted, reports = state.tally, []
@@ -248,7 +248,7 @@ def make_report(part: Part) -> DetectionReport:
     }
     analysis, table = None, state.table()
     if table is not None:
-        from mm_metrics_plugin.functional.detection_analysis import analyze_detections  # imports SciPy
+        from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections  # imports SciPy
 
         analysis = analyze_detections(table, settings, classes=part.classes)
         message = truncation_message(settings.max_dets, analysis.most_detections)
@@ -262,7 +262,7 @@ DEFAULT_MATCHING = ("coco", "mmdet")
 
 def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Callable[[], Any]]:
     """The first protocol's figure under the plain name, the others' with theirs behind it if they were asked for."""
-    from mm_metrics_plugin.report.figures import confusion_figure
+    from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
 
     settings = report.settings
     figures: Dict[str, Callable[[], Any]] = {}
@@ -275,7 +275,7 @@ def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Callable[[]
             confusion_figure, one.result.matrix, None, report.labels, title=title, color_theme=color_theme
         )
     if report.analysis is not None:
-        from mm_metrics_plugin.report.curve_figures import detection_curve_figures
+        from mm_metrics_plugin.render.figures.curves import detection_curve_figures
 
         curves = report.analysis.curves
 
@@ -289,7 +289,7 @@ def _figures(report: DetectionReport, color_theme: str) -> Dict[str, Callable[[]
 
 
 def _text(report: DetectionReport, options: TextOptions) -> str:
-    from mm_metrics_plugin.report.text import detection_text  # imports rich, which only this format needs
+    from mm_metrics_plugin.render.text import detection_text  # imports rich, which only this format needs
 
     protocols = options.protocols
     if protocols is None and report.settings.matching == DEFAULT_MATCHING:

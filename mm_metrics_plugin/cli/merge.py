@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
-from mm_metrics_plugin.cli.detection import TextOptions, forms_of, page_options
-from mm_metrics_plugin.cli.parsing import (
+from mm_metrics_plugin.cli.arguments import (
     StatesAndFolder,
     add_gallery_arguments,
     add_output_arguments,
     add_page_arguments,
 )
+from mm_metrics_plugin.cli.detection import TextOptions, forms_of, page_options
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.cli.detection_page import PageOptions
     from mm_metrics_plugin.cli.output import Forms
     from mm_metrics_plugin.cli.progress import Steps
+    from mm_metrics_plugin.render.html.detection_lookup import PageOptions
 
 PARSER: Dict[str, Any] = dict(
     help="one report from states saved with --save-state",
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _make(arguments: argparse.Namespace, page: Optional[PageOptions], steps: Steps) -> Forms:
-    from mm_metrics_plugin.cli.parts import merge_parts, read_part
+    from mm_metrics_plugin.evaluation.shards import merge_parts, read_part
     from mm_metrics_plugin.exceptions import ResultFileError
 
     steps.step("reading")

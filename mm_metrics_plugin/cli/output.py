@@ -16,7 +16,7 @@ from mm_metrics_plugin.cli.progress import Steps
 from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.io.writing import write_all
-from mm_metrics_plugin.report.tables import printable
+from mm_metrics_plugin.render.tables import printable
 
 BLOCK = 1 << 20
 
@@ -103,7 +103,7 @@ def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> N
         if out_dir is not None or arguments.show:
             drawings = forms.figures(arguments.color_theme)
         if drawings:
-            from mm_metrics_plugin.report.figures import check_color_theme
+            from mm_metrics_plugin.render.figures.confusion_matrix import check_color_theme
 
             check_color_theme(arguments.color_theme)
         if out_dir is not None:
@@ -123,7 +123,7 @@ def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> N
             # On stderr, where it mixes with no report.
             write_error(f"wrote {', '.join(written)} to {printable(out_dir)}")
     if arguments.show:
-        from mm_metrics_plugin.report.figures import show
+        from mm_metrics_plugin.render.figures.confusion_matrix import show
 
         if not show(list(figures.values())):
             warnings.warn("there is no display to show the figures on", MetricWarning)
@@ -149,7 +149,7 @@ def check_folder(path: Path) -> None:
 
 def _check_page(out_dir: Optional[str]) -> None:
     """Say before anything is read that no page can be made."""
-    from mm_metrics_plugin.report.page import missing_libraries
+    from mm_metrics_plugin.render.html import missing_libraries
 
     if out_dir is None:
         raise ResultFileError("--html: OUT_DIR must be given, the folder the page goes to")
@@ -165,7 +165,7 @@ def _write(out_dir: Path, contents: Mapping[str, Union[str, bytes, memoryview]])
 
 def _drawn(name: str, draw: Callable[[], Any], out_dir: Optional[str]) -> Tuple[Any, Optional[memoryview]]:
     """A figure and its file; nothing and a warning if it cannot be drawn, for which the report is no worse."""
-    from mm_metrics_plugin.report.figures import save_png
+    from mm_metrics_plugin.render.figures.confusion_matrix import save_png
 
     image = BytesIO()
     try:

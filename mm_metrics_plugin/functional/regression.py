@@ -9,7 +9,7 @@ from typing import Dict, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.summation import (
+from mm_metrics_plugin.functional._exact_sum import (
     LARGEST,
     LIMBS,
     exact_limbs,

@@ -11,7 +11,7 @@ import numpy as np
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, read_ground_truth
-from mm_metrics_plugin.io.tally import Tally
+from mm_metrics_plugin.io.row_counts import Tally
 
 
 def complete_from_annotation_files(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence, Tuple
 
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.io.files import PathLike
 from mm_metrics_plugin.io.json_file import column, identities, read_json
-from mm_metrics_plugin.io.reading import PathLike
 
 ANNOTATIONS, CLASSES = "annotations", "classes"
 CLASS_ORDERS = (ANNOTATIONS, CLASSES)

@@ -21,9 +21,9 @@ from mm_metrics_plugin.io.class_order import (
     describe_orders,
     first_ten,
 )
+from mm_metrics_plugin.io.files import PathLike, read_bytes
 from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
-from mm_metrics_plugin.io.reading import PathLike, read_bytes
-from mm_metrics_plugin.io.tally import Tally
+from mm_metrics_plugin.io.row_counts import Tally
 
 ImageId = Union[int, str]
 DEEPEST = 64  # levels of XML

@@ -14,7 +14,7 @@ from typing import Any, Dict, List
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.reading import PathLike, read_bytes
+from mm_metrics_plugin.io.files import PathLike, read_bytes
 from mm_metrics_plugin.io.values import is_number_type
 
 LONGEST_INTEGER = 4300  # digits; Python needs the square of their number in time, and newer versions have this limit

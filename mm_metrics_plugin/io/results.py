@@ -20,11 +20,11 @@ import numpy as np
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
+from mm_metrics_plugin.io.files import PathLike, trim_memory
 from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, distinct_ids, has_swapped_corners
 from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
-from mm_metrics_plugin.io.reading import PathLike, trim_memory
+from mm_metrics_plugin.io.row_counts import Tally
 from mm_metrics_plugin.io.safe_pickle import read_pickle
-from mm_metrics_plugin.io.tally import Tally
 from mm_metrics_plugin.io.values import score_precision, to_array
 
 LEAST_BYTES_PER_BOX = 8  # four numbers of half precision

@@ -25,7 +25,7 @@ def check_same_truth(first: GroundTruth, second: GroundTruth) -> None:
 
     Examples:
         >>> from mm_metrics_plugin.functional.detection.data import GroundTruths
-        >>> from mm_metrics_plugin.io.tally import Tally
+        >>> from mm_metrics_plugin.io.row_counts import Tally
         >>> def truth(source, ids, labels):
         ...     there = GroundTruths([0, 1], [[0, 0, 9, 9], [0, 0, 5, 5]], labels)
         ...     return GroundTruth(source, ids, ("", ""), np.zeros((2, 2), int), there, Tally(2, 2))

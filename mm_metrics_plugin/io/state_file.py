@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.reading import PathLike
+from mm_metrics_plugin.io.files import PathLike
 from mm_metrics_plugin.io.writing import write_all
 
 SCHEMA_VERSION = 3

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.functional.score_precision import BFLOAT16, precision_of
+from mm_metrics_plugin.functional._score_precision import BFLOAT16, precision_of
 
 
 class BFloat16Array(np.ndarray):
@@ -91,7 +91,7 @@ def score_precision(array: np.ndarray) -> int:
     """The code of the precision in which scores were written (see ``functional.score_precision``).
 
     Example:
-        >>> from mm_metrics_plugin.functional.score_precision import PRECISIONS
+        >>> from mm_metrics_plugin.functional._score_precision import PRECISIONS
         >>> PRECISIONS[score_precision(np.zeros(2, dtype=np.float16))]
         'float16'
     """

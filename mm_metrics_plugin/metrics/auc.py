@@ -7,16 +7,20 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 import numpy as np
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.functional.auc import CURVES, AUCResult, histogram_auc, score_auc
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES
-from mm_metrics_plugin.functional.curves import ClassificationCurves, classification_curves, histogram_curves
-from mm_metrics_plugin.functional.decisions import hard_decisions
-from mm_metrics_plugin.functional.delong import auc_intervals
+from mm_metrics_plugin.functional.classification.auc import CURVES, AUCResult, histogram_auc, score_auc
+from mm_metrics_plugin.functional.classification.delong import auc_intervals
+from mm_metrics_plugin.functional.classification.roc_curves import (
+    ClassificationCurves,
+    classification_curves,
+    histogram_curves,
+)
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
 from mm_metrics_plugin.metrics.base import Shown
+from mm_metrics_plugin.metrics.classification_base import ScoredMetricBase
 from mm_metrics_plugin.metrics.keys import class_key, class_values
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
 from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, check_together, threshold_suffixes
-from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State, StateGroup
 from mm_metrics_plugin.states.batch import Batch

@@ -29,20 +29,20 @@ from mmengine.logging import print_log
 from mm_metrics_plugin.exceptions import MetricInputError, MetricWarning, UndefinedMetricWarning
 from mm_metrics_plugin.functional.class_names import unique_names
 from mm_metrics_plugin.metrics.concatenated import ELSEWHERE, Entry, cumulative_sizes, split_places, whole_entries
-from mm_metrics_plugin.metrics.distributed import add_up, exchange
-from mm_metrics_plugin.metrics.fields import check_samples
 from mm_metrics_plugin.metrics.keys import class_table
 from mm_metrics_plugin.metrics.messages import in_runner, warn
 from mm_metrics_plugin.metrics.padding import Padding, Share, find_padding, sample_identity
+from mm_metrics_plugin.metrics.sample_fields import check_samples
 from mm_metrics_plugin.states.base import State, merge_all
 from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.states.distributed import all_gather_or_raise, all_reduce_state
 
 
 class Shown(NamedTuple):
     """Something of an evaluation that can be drawn.
 
     Attributes:
-        names: Of the figures, in the order of :func:`~mm_metrics_plugin.report.pictures.draw_figures`.
+        names: Of the figures, in the order of :func:`~mm_metrics_plugin.render.figures.draw_figures`.
         classes: Names of the classes they show.
         result: Makes the result that is drawn. It is called only if it is.
     """
@@ -252,12 +252,12 @@ class StreamingMetric(BaseMetric):
             state, samples, error = None, 0, None
             if not len(self.results):
                 self._reset()
-            padding = find_padding(exchange(Share(self._seen, self._first, self._last)), size)
+            padding = find_padding(all_gather_or_raise(Share(self._seen, self._first, self._last)), size)
             try:
                 state, samples = self._local(drop_last=get_dist_info()[0] in padding.ranks)
             except Exception as caught:  # it is raised on every rank below
                 error = caught
-            state, total = add_up(state, samples, error)
+            state, total = all_reduce_state(state, samples, error)
             metrics: Dict[str, float] = {}
             with ExitStack() as agreed:
                 if is_main_process():
@@ -270,7 +270,7 @@ class StreamingMetric(BaseMetric):
                         metrics = {f"{prefix}{key}": value for key, value in found.items()}
                     except Exception as caught:  # likewise
                         error = caught
-                return exchange(metrics, error)[0]
+                return all_gather_or_raise(metrics, error)[0]
         finally:
             self._reset()
 

@@ -18,8 +18,8 @@ from mmengine.structures import BaseDataElement
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.fields import field_values
 from mm_metrics_plugin.metrics.messages import python_warnings
+from mm_metrics_plugin.metrics.sample_fields import field_values
 
 
 @HOOKS.register_module()

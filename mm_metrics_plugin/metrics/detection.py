@@ -12,16 +12,16 @@ from mmengine.dist import get_dist_info
 from mmengine.logging import print_log
 from mmengine.registry import METRICS
 
+from mm_metrics_plugin.evaluation.detection import BACKGROUND, protocol_report
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.confusion import ConfusionResult, confusion_report
+from mm_metrics_plugin.functional.classification.confusion_matrix import ConfusionResult, confusion_report
+from mm_metrics_plugin.functional.classification.matrix_view import MatrixView, matrix_view
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
-from mm_metrics_plugin.functional.detection_report import BACKGROUND, protocol_report
-from mm_metrics_plugin.functional.matrix_view import MatrixView, matrix_view
-from mm_metrics_plugin.functional.scale import overlaps_by_scale
+from mm_metrics_plugin.functional.detection.resize_check import overlaps_by_scale
 from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW, bootstrap_ci
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
@@ -31,8 +31,8 @@ from mm_metrics_plugin.metrics.keys import class_key, class_values
 from mm_metrics_plugin.metrics.messages import warn
 from mm_metrics_plugin.metrics.options import check_choice, check_num_classes, check_together, zero_division_value
 from mm_metrics_plugin.metrics.prf import REMEDY
-from mm_metrics_plugin.report.sentences import truncation_message
-from mm_metrics_plugin.report.tables import matrix_rows
+from mm_metrics_plugin.render.sentences import truncation_message
+from mm_metrics_plugin.render.tables import matrix_rows
 from mm_metrics_plugin.settings import COCO_IOU_THRS, COCO_MAX_DETS, MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.detection import NO_NUMBER, DetectionState, ImageBatch, RuleState, encode_texts
 

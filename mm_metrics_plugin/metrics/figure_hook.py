@@ -15,8 +15,8 @@ from mmengine.visualization.vis_backend import MLflowVisBackend
 from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
 from mm_metrics_plugin.metrics.check_hook import check_evaluations
 from mm_metrics_plugin.metrics.options import check_together
-from mm_metrics_plugin.report.figures import DPI, to_rgb
-from mm_metrics_plugin.report.pictures import draw_figures
+from mm_metrics_plugin.render.figures import draw_figures
+from mm_metrics_plugin.render.figures.confusion_matrix import DPI, to_rgb
 
 
 @HOOKS.register_module()

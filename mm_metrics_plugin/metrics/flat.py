@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.summation import LARGEST, split_values
-from mm_metrics_plugin.metrics.fields import SampleName, field_values, real_values, same_kind, to_host
+from mm_metrics_plugin.functional._exact_sum import LARGEST, split_values
+from mm_metrics_plugin.metrics.sample_fields import SampleName, field_values, real_values, same_kind, to_host
 from mm_metrics_plugin.states.flat_batch import FlatBatch
 
 

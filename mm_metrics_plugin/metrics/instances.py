@@ -10,7 +10,7 @@ import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.metrics.fields import (
+from mm_metrics_plugin.metrics.sample_fields import (
     SampleName,
     exact_arrays,
     field_values,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Mapping, Optional, Sequence
 
-from mm_metrics_plugin.report.tables import printable
+from mm_metrics_plugin.render.tables import printable
 
 
 def class_key(figure: str, name: str) -> str:

@@ -8,12 +8,12 @@ from typing import Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.overlap import count_label_pairs
-from mm_metrics_plugin.functional.score_precision import FLOAT64
+from mm_metrics_plugin.functional._score_precision import FLOAT64
+from mm_metrics_plugin.functional.segmentation import count_label_pairs
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.fields import field_values, plain_value, score_precision, to_host
 from mm_metrics_plugin.metrics.flat import lean_shape
 from mm_metrics_plugin.metrics.options import check_num_classes
+from mm_metrics_plugin.metrics.sample_fields import field_values, plain_value, score_precision, to_host
 
 Name = Callable[[], str]
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.metrics.fields import (
+from mm_metrics_plugin.metrics.classification_base import ScoredMetricBase
+from mm_metrics_plugin.metrics.sample_fields import (
     SampleName,
     exact_arrays,
     field_values,
@@ -19,7 +20,6 @@ from mm_metrics_plugin.metrics.fields import (
     stack_values,
     to_host,
 )
-from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 
 
 class MultiLabelMetricBase(ScoredMetricBase):

@@ -9,18 +9,19 @@ import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._score_precision import limits_for, reach
 from mm_metrics_plugin.functional.averaging import divide
-from mm_metrics_plugin.functional.confusion import (
+from mm_metrics_plugin.functional.classification.confusion_matrix import (
     ConfusionResult,
     CountsResult,
     Rates,
     confusion_report,
     counts_report,
 )
-from mm_metrics_plugin.functional.decisions import hard_decisions, label_ranks, top_decisions
-from mm_metrics_plugin.functional.matrix_view import MatrixView, matrix_view
-from mm_metrics_plugin.functional.score_precision import limits_for, reach
+from mm_metrics_plugin.functional.classification.matrix_view import MatrixView, matrix_view
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, label_ranks, top_decisions
 from mm_metrics_plugin.metrics.base import Shown
+from mm_metrics_plugin.metrics.classification_base import ScoredMetricBase
 from mm_metrics_plugin.metrics.keys import class_values
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
 from mm_metrics_plugin.metrics.options import (
@@ -29,7 +30,6 @@ from mm_metrics_plugin.metrics.options import (
     threshold_suffixes,
     zero_division_value,
 )
-from mm_metrics_plugin.metrics.scored import ScoredMetricBase
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State
 from mm_metrics_plugin.states.batch import Batch

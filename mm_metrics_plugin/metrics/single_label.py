@@ -7,8 +7,8 @@ from typing import Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.metrics.fields import read_labels, stack_fields
-from mm_metrics_plugin.metrics.scored import ScoredMetricBase
+from mm_metrics_plugin.metrics.classification_base import ScoredMetricBase
+from mm_metrics_plugin.metrics.sample_fields import read_labels, stack_fields
 
 
 class SingleLabelMetricBase(ScoredMetricBase):

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional._score_precision import PRECISIONS
 from mm_metrics_plugin.functional.columns import map_in_order
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, MISSED, TP, RuleCounts
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
@@ -24,7 +25,6 @@ from mm_metrics_plugin.functional.detection.matching import (
     report_grid,
 )
 from mm_metrics_plugin.functional.detection.tide import FIXED, ON_CROWD, TRUE_POSITIVE
-from mm_metrics_plugin.functional.score_precision import PRECISIONS
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State, StateGroup
 from mm_metrics_plugin.states.batch import Batch

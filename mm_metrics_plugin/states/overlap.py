@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mm_metrics_plugin.functional.overlap import dice_score
+from mm_metrics_plugin.functional.segmentation import dice_score
 from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State
 from mm_metrics_plugin.states.confusion import ConfusionState
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mm_metrics_plugin.functional._exact_sum import LIMBS
 from mm_metrics_plugin.functional.regression import NUM_SUMS, RegressionResult, regression_result, regression_sums
-from mm_metrics_plugin.functional.summation import LIMBS
 from mm_metrics_plugin.states.base import MAX, SUM, State
 
 

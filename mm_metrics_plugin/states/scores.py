@@ -7,7 +7,7 @@ from typing import Deque, Optional, Tuple, Union
 
 import numpy as np
 
-from mm_metrics_plugin.functional.histogram import bin_scores
+from mm_metrics_plugin.functional.classification.score_bins import bin_scores
 from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State
 
 

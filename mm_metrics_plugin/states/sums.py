@@ -7,7 +7,7 @@ from typing import List, Optional
 
 import numpy as np
 
-from mm_metrics_plugin.functional.summation import exact_limbs, fraction_to_float, limbs_to_fractions
+from mm_metrics_plugin.functional._exact_sum import exact_limbs, fraction_to_float, limbs_to_fractions
 from mm_metrics_plugin.states.base import SUM, State
 
 

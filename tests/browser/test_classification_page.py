@@ -14,7 +14,7 @@ from sklearn.metrics import confusion_matrix
 from mm_metrics_plugin.cli import main
 from tests.browser.conftest import opening, until
 from tests.browser.test_detection_page import class_rows, click_cell, contrast, members, value
-from tests.cli import files
+from tests.helpers import result_files as files
 
 # Names as nobody should choose them.
 CLASSES = ("<script>alert(1)</script>", 'a "quoted" <b>bold</b> one', "\u202eevil' onload='alert(2)")

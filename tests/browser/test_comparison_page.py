@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from mm_metrics_plugin.cli import main
-from mm_metrics_plugin.report.comparison import points
+from mm_metrics_plugin.render.comparison import points
 from tests.browser.conftest import opening, until
-from tests.cli import files
 from tests.cli.test_compare import worse
+from tests.helpers import result_files as files
 
 CLASSES = ("<script>alert(1)</script>", "<b>bold</b>", "cat & dog", "\u202eevil")
 RUN = "<img src=x onerror=alert(3)>.pkl"

@@ -12,8 +12,8 @@ from PIL import Image
 
 from mm_metrics_plugin.cli import main
 from tests.browser.conftest import opening, until
-from tests.cli import files
-from tests.cli.files import printed
+from tests.helpers import result_files as files
+from tests.helpers.result_files import printed
 
 # Names as nobody should choose them.
 CLASSES = (

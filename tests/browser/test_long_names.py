@@ -6,7 +6,7 @@ import pytest
 
 from mm_metrics_plugin.cli import main
 from tests.browser.conftest import until
-from tests.cli import files
+from tests.helpers import result_files as files
 
 LONG = "c" * 5000
 NAMES = (LONG, "$10_$20", "_hidden", "x[/y] & <b>")

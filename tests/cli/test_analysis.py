@@ -10,9 +10,11 @@ import pytest
 
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES
-from tests.cli import files
-from tests.cli.files import CLASSES, ROOT, pair
-from tests.functional.detection_problems import crowded_images, dense_batch
+from tests.helpers import result_files as files
+from tests.helpers.detection_problems import crowded_images, dense_batch
+from tests.helpers.result_files import CLASSES, ROOT, pair
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 HERE = {"PYTHONPATH": str(ROOT)}
 OPTIONS = ("--operating-point", "f1", "--ci", "0.9", "--resamples", "100", "--seed", "3")

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.cli import main, make_parser
-from mm_metrics_plugin.cli.parsing import class_names, detection_settings
+from mm_metrics_plugin.cli.arguments import class_names, detection_settings
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection import pairs
 from mm_metrics_plugin.settings import DetectionSettings
-from tests.cli import files
+from tests.helpers import result_files as files
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 
 def parsed(*arguments):

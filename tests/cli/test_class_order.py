@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.cli import main
-from tests.cli import files
+from tests.helpers import result_files as files
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 FILE_ORDER = ("dog", "cat", "emu")  # of the annotation file's categories
 CONFIG = """
@@ -107,7 +109,7 @@ def test_labels_are_those_of_mmdet(folder):
     """By the annotations of the built data set: the name of each of its labels is the name that we report."""
     from mmdet.datasets import CocoDataset
 
-    from mm_metrics_plugin.io.test_sets import read_test_set
+    from mm_metrics_plugin.io.dataset_config import read_test_set
 
     classes = ("emu", "dog", "cat")
     dataset = CocoDataset(

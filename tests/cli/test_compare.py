@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.cli import main
-from tests.cli import files
-from tests.cli.files import ROOT
+from tests.helpers import result_files as files
+from tests.helpers.result_files import ROOT
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 HERE = {"PYTHONPATH": str(ROOT)}
 QUICK = ("--permutations", "199")

@@ -12,8 +12,10 @@ import pytest
 from matplotlib import image as pictures
 
 from mm_metrics_plugin.cli import main
-from tests.cli import files
-from tests.cli.files import CLASSES, command, pair, succeeded
+from tests.helpers import result_files as files
+from tests.helpers.result_files import CLASSES, command, pair, succeeded
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 
 def constant(name):

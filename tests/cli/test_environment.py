@@ -8,7 +8,9 @@ import pytest
 
 from mm_metrics_plugin.cli.environment import KNOWN, advice, older
 from mm_metrics_plugin.cli.probes import PROBES
-from tests.cli.files import ROOT, command
+from tests.helpers.result_files import ROOT, command
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 # Loaded by every Python before anything else: what is named is found no more.
 HIDE = """

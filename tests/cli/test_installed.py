@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
-from tests.cli import files
-from tests.cli.files import ROOT, command, pair, succeeded
+from tests.helpers import result_files as files
+from tests.helpers.result_files import ROOT, command, pair, succeeded
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 
 @pytest.fixture(scope="module")

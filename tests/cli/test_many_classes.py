@@ -15,8 +15,10 @@ from PIL import Image
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.functional.statistics.paired_tests import changed_images
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
-from mm_metrics_plugin.report import figures
-from tests.cli import files
+from mm_metrics_plugin.render import figures
+from tests.helpers import result_files as files
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 
 def classified(folder, classes, samples=120, seed=0):

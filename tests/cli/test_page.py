@@ -14,8 +14,10 @@ from benchmarks.bench_reading import write_results, write_truth
 from benchmarks.detection_problem import make_problem
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.io.safe_pickle import read_pickle
-from tests.cli import files
-from tests.cli.files import command, pair, refused, succeeded
+from tests.helpers import result_files as files
+from tests.helpers.result_files import command, pair, refused, succeeded
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 WITHOUT = """
 import sys

@@ -14,8 +14,10 @@ import pytest
 
 from mm_metrics_plugin.cli import main, streams
 from mm_metrics_plugin.cli.streams import launched_processes
-from tests.cli import files
-from tests.cli.files import command, refused, succeeded
+from tests.helpers import result_files as files
+from tests.helpers.result_files import command, refused, succeeded
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 NAMES = ("café", "→ 中文", "\U0001f600", "cat")
 

@@ -13,8 +13,10 @@ import threading
 import pytest
 
 from mm_metrics_plugin.cli import main
-from tests.cli import files
-from tests.cli.files import command, succeeded
+from tests.helpers import result_files as files
+from tests.helpers.result_files import command, succeeded
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 SLOW = """
 import sys, time

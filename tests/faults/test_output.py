@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import files
+from tests.helpers import result_files as files
 
 LARGEST = 2048  # bytes; every report has a file that is larger
 COMMANDS = {

@@ -22,9 +22,9 @@ from functools import lru_cache
 import pytest
 
 from mm_metrics_plugin.testing import PRELOAD
-from tests.faults.group import KILLED, Fault, evaluator, left_over, run, samples
+from tests.helpers.process_group import KILLED, Fault, evaluator, left_over, run, samples
 
-PRELOAD.append("tests.faults.group")
+PRELOAD.append("tests.helpers.process_group")
 LONGEST_DELAY = 0.03  # seconds a process; the evaluation takes about as long
 KINDS = ("classification", "detection")
 RUNS = int(os.environ.get("FAULT_RUNS", 6))

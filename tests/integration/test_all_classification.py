@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.stock import ROOT, run, scalars, tool
+from tests.helpers.stock import ROOT, run, scalars, tool
 
 CLASSES = ("disc", "frame", "stripes", "triangle")
 

@@ -12,8 +12,8 @@ import pytest
 from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 
-from tests.functional.detection_problems import stock_tool
-from tests.integration.stock import ROOT, environment, run, scalars, score_of_test_tool, tool
+from tests.helpers.detection_problems import stock_tool
+from tests.helpers.stock import ROOT, environment, run, scalars, score_of_test_tool, tool
 
 
 def options_for(shapes):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tests.integration.stock import ROOT, run, scalars, score_of_test_tool, tool
+from tests.helpers.stock import ROOT, run, scalars, score_of_test_tool, tool
 
 KEY = "single-label/auc"
 

@@ -14,12 +14,12 @@ pytest.importorskip("mmdet")
 from mmdet.datasets import CocoDataset
 from mmengine.registry import DATASETS
 
+from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.io import test_sets
+from mm_metrics_plugin.io import dataset_config as test_sets
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
-from mm_metrics_plugin.io.joining import join
 from mm_metrics_plugin.io.results import results_from_images
 from mm_metrics_plugin.settings import DetectionSettings
 

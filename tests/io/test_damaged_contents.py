@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.classification import read_classification
+from mm_metrics_plugin.io.classification_results import read_classification
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
-from mm_metrics_plugin.io.joining import join
 from mm_metrics_plugin.io.results import read_results
 
 JUNK = [None, 1, -1, 2**70, 1.5, float("nan"), "x", True, [], {}, [1], {"a": 1}]

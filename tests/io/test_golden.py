@@ -1,4 +1,4 @@
-"""Files that other releases of torch and NumPy wrote, kept in ``tests/golden``, read as what they were made of."""
+"""Files that other releases of torch and NumPy wrote, kept in ``tests/data``, read as what they were made of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+GOLDEN = Path(__file__).resolve().parent.parent / "data"
 CONTENTS = json.loads((GOLDEN / "contents.json").read_text(encoding="utf-8"))
 FILES = sorted(path.name for path in GOLDEN.glob("*.pkl"))
 NAME = re.compile(r"(torch|numpy)-(\d+\.\d+)\.\d+-protocol(\d)\.pkl")

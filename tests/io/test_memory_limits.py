@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 import torch
 
+from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
-from mm_metrics_plugin.io import reading
+from mm_metrics_plugin.io import files as reading
 from mm_metrics_plugin.io.budget import check_num_classes
-from mm_metrics_plugin.io.classification import read_classification
+from mm_metrics_plugin.io.classification_results import read_classification
 from mm_metrics_plugin.io.ground_truth import GroundTruth
-from mm_metrics_plugin.io.joining import join
 from mm_metrics_plugin.io.json_file import identities
 from mm_metrics_plugin.io.results import read_results
+from mm_metrics_plugin.io.row_counts import Tally
 from mm_metrics_plugin.io.state_file import read_state, write_state
-from mm_metrics_plugin.io.tally import Tally
-from tests.hostile import STOP, call, storage_bytes, text
-from tests.io.hand_made import GOOD, P2, numbers, storage, tensor
+from tests.helpers.hand_made_pickles import GOOD, P2, numbers, storage, tensor
+from tests.helpers.hostile_pickles import STOP, call, storage_bytes, text
 
 BASE = 64 << 20  # these two are a promise of SECURITY.md
 PER_BYTE = 50
@@ -37,10 +37,10 @@ SCRIPT = """
 import json, resource, sys
 from pathlib import Path
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.classification import read_classification
+from mm_metrics_plugin.io.classification_results import read_classification
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
-from mm_metrics_plugin.io.joining import join
-from mm_metrics_plugin.io.joining import join
+from mm_metrics_plugin.evaluation.joining import join
+from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.io.results import read_results
 from mm_metrics_plugin.io.state_file import read_state
 

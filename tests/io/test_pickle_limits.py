@@ -13,12 +13,24 @@ import pytest
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.budget import OverBudget
-from mm_metrics_plugin.io.pickle_machine import Machine, StandIn, shown
-from mm_metrics_plugin.io.pickle_opcodes import run
 from mm_metrics_plugin.io.safe_pickle import _check_content, loads
-from mm_metrics_plugin.io.stand_ins import NAMES
-from tests.hostile import BUILD, MARK, STOP, TUPLE, call, name, storage_bytes, text
-from tests.io.hand_made import GOOD, NEXT, P2, UNUSUAL, array, blob, dtype, frombuffer, numbers, storage, tensor
+from mm_metrics_plugin.io.safe_pickle.machine import Machine, StandIn, shown
+from mm_metrics_plugin.io.safe_pickle.opcodes import run
+from mm_metrics_plugin.io.safe_pickle.safe_globals import NAMES
+from tests.helpers.hand_made_pickles import (
+    GOOD,
+    NEXT,
+    P2,
+    UNUSUAL,
+    array,
+    blob,
+    dtype,
+    frombuffer,
+    numbers,
+    storage,
+    tensor,
+)
+from tests.helpers.hostile_pickles import BUILD, MARK, STOP, TUPLE, call, name, storage_bytes, text
 
 READ = {
     "protocol 5": (b"\x80\x05N", None),

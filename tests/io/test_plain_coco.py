@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("mmdet")
 
-from mm_metrics_plugin.io import test_sets
+from mm_metrics_plugin.io import dataset_config as test_sets
 from mm_metrics_plugin.io.plain_coco import read_plain_coco
 
 CLASSES = ("cat", "dog", "emu")
@@ -141,7 +141,7 @@ def test_mmdet_is_not_imported(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(
         "import sys\nfrom mm_metrics_command import load\n"
-        "read_test_set = load('mm_metrics_plugin.io.test_sets').read_test_set\n"
+        "read_test_set = load('mm_metrics_plugin.io.dataset_config').read_test_set\n"
         f"print(len(read_test_set({str(path)!r}).image_ids), 'mmdet' in sys.modules, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)

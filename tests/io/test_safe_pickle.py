@@ -19,11 +19,13 @@ import pytest
 import torch
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
-from mm_metrics_plugin.io import reading, safe_pickle, stand_ins
-from mm_metrics_plugin.io.pickle_machine import Machine
+from mm_metrics_plugin.io import files as reading
+from mm_metrics_plugin.io import safe_pickle
 from mm_metrics_plugin.io.safe_pickle import loads, read_pickle
+from mm_metrics_plugin.io.safe_pickle import safe_globals as stand_ins
+from mm_metrics_plugin.io.safe_pickle.machine import Machine
 from mm_metrics_plugin.io.values import BFloat16Array
-from tests.hostile import storage_bytes
+from tests.helpers.hostile_pickles import storage_bytes
 
 PROTOCOLS = range(6)
 FUZZ_TRIALS = int(os.environ.get("FUZZ_TRIALS", 10_000))
@@ -200,7 +202,7 @@ def test_large_results_take_little_more_memory_than_twice_their_scores(tmp_path)
     script = """
 import re, sys
 from mm_metrics_command import load
-read = load("mm_metrics_plugin.io.classification").read_classification
+read = load("mm_metrics_plugin.io.classification_results").read_classification
 
 def peak():  # not ru_maxrss, which is at least the memory of the process that started this one
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1)) * 1024

@@ -11,12 +11,12 @@ import torch
 
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.score_precision import PRECISIONS
-from mm_metrics_plugin.io import stand_ins
-from mm_metrics_plugin.io.classification import classification_from_samples, read_classification
-from mm_metrics_plugin.io.pickle_machine import Damaged, Machine
+from mm_metrics_plugin.functional._score_precision import PRECISIONS
+from mm_metrics_plugin.io.classification_results import classification_from_samples, read_classification
 from mm_metrics_plugin.io.results import read_results, results_from_images
 from mm_metrics_plugin.io.safe_pickle import loads
+from mm_metrics_plugin.io.safe_pickle import safe_globals as stand_ins
+from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine
 from mm_metrics_plugin.io.state_file import read_state
 
 FORMS = ["float64", "float32", "float16", "bfloat16", ">f4", ">f2"]

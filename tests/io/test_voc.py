@@ -10,7 +10,7 @@ import pytest
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
-from tests.cli import files
+from tests.helpers import result_files as files
 
 CLASSES = ("ant", "bee", "cat")
 TEST_SET = ("000007", "000002", "000005")  # as ImageSets/Main/test.txt lists it: not in the order of the alphabet

@@ -25,13 +25,13 @@ from mm_metrics_plugin import (
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.functional.class_names import unique_names
 from mm_metrics_plugin.metrics.keys import class_key
-from tests.cases_classification import multi_label
-from tests.cases_detection import CLASSES as BOX_CLASSES
-from tests.cases_detection import detections
-from tests.cases_overlap import NAMES as MAP_CLASSES
-from tests.cases_overlap import label_maps
-from tests.cases_single_label import NAMES, single_label
-from tests.cli.files import pair
+from tests.helpers.cases_classification import multi_label
+from tests.helpers.cases_detection import CLASSES as BOX_CLASSES
+from tests.helpers.cases_detection import detections
+from tests.helpers.cases_segmentation import NAMES as MAP_CLASSES
+from tests.helpers.cases_segmentation import label_maps
+from tests.helpers.cases_single_label import NAMES, single_label
+from tests.helpers.result_files import pair
 
 AVERAGES = ("macro", "micro", "weighted")
 METRICS = {

@@ -25,7 +25,7 @@ from mm_metrics_plugin import (
     UndefinedMetricWarning,
 )
 from mm_metrics_plugin.testing import evaluate
-from tests.cases_single_label import single_label
+from tests.helpers.cases_single_label import single_label
 
 
 def binary(truth, scores, dtype=torch.float64):

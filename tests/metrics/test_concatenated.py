@@ -21,8 +21,8 @@ from mm_metrics_plugin import (
     UndefinedMetricWarning,
 )
 from mm_metrics_plugin.testing import assert_same, evaluate, run_processes
-from tests.cases import CASES
-from tests.cases_single_label import single_label
+from tests.helpers.cases import CASES
+from tests.helpers.cases_single_label import single_label
 
 SIZES = (9, 1, 12)
 ENDS = list(np.cumsum(SIZES))

@@ -16,8 +16,8 @@ from mmengine.structures import InstanceData
 from mm_metrics_plugin import DetectionPRF, MetricInputError, UndefinedMetricWarning
 from mm_metrics_plugin.functional.detection.geometry.boxes import nms
 from mm_metrics_plugin.testing import evaluate
-from tests.cases_detection import CLASSES, detections
-from tests.functional.detection_problems import crowded_images
+from tests.helpers.cases_detection import CLASSES, detections
+from tests.helpers.detection_problems import crowded_images
 
 SAMPLES = detections(np.random.default_rng(3), 40)
 

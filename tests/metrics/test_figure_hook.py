@@ -21,14 +21,14 @@ from PIL import Image
 from torch import distributed
 
 from mm_metrics_plugin import CalibrationError, DetectionPRF, MetricFigureHook, SingleLabelAUC, SingleLabelPRF
-from mm_metrics_plugin.functional.matrix_view import matrix_view
+from mm_metrics_plugin.functional.classification.matrix_view import matrix_view
 from mm_metrics_plugin.metrics.base import Shown
 from mm_metrics_plugin.metrics.figure_hook import _earlier_validations, _name_for
-from mm_metrics_plugin.report.figures import to_rgb
-from mm_metrics_plugin.report.pictures import draw_figures
+from mm_metrics_plugin.render.figures import draw_figures
+from mm_metrics_plugin.render.figures.confusion_matrix import to_rgb
 from mm_metrics_plugin.states.detection import DetectionState
 from mm_metrics_plugin.testing import run_processes
-from tests.cases_detection import CLASSES, detections
+from tests.helpers.cases_detection import CLASSES, detections
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FIGURES = ["single-label/curves", "single-label-prf/confusion_matrix", "single-label/reliability"]

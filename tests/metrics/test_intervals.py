@@ -10,8 +10,8 @@ import pytest
 from mm_metrics_plugin import DetectionPRF, SingleLabelAUC
 from mm_metrics_plugin.exceptions import UndefinedMetricWarning
 from mm_metrics_plugin.states.scores import ScoreState
-from tests.cases_detection import CLASSES, detections
-from tests.cases_single_label import NAMES, single_label
+from tests.helpers.cases_detection import CLASSES, detections
+from tests.helpers.cases_single_label import NAMES, single_label
 
 
 def evaluated(metric, samples, classes):

@@ -15,7 +15,7 @@ from torch.utils.data import BatchSampler, DistributedSampler
 from mm_metrics_plugin import FieldSum
 from mm_metrics_plugin.metrics.padding import Share, find_padding, sample_identity
 from mm_metrics_plugin.testing import run_processes
-from tests.properties.ranks import on_ranks
+from tests.helpers.ranks import on_ranks
 
 
 def samples_of(size, *, named=True):

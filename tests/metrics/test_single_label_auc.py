@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from mm_metrics_plugin import MetricInputError, SingleLabelAUC, UndefinedMetricWarning
 from mm_metrics_plugin.testing import evaluate
-from tests.cases_single_label import NAMES, labels_of, one_hot, scores_of, single_label
+from tests.helpers.cases_single_label import NAMES, labels_of, one_hot, scores_of, single_label
 
 SAMPLES = single_label(np.random.default_rng(0), 50)
 

@@ -16,11 +16,11 @@ import torch
 from mmengine.dist import get_rank
 
 from mm_metrics_plugin import MetricInputError, SingleLabelAUC, StreamingMetric
-from mm_metrics_plugin.metrics.fields import stack_fields, to_host
+from mm_metrics_plugin.metrics.sample_fields import stack_fields, to_host
 from mm_metrics_plugin.states.base import SUM, State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.testing import evaluate, run_processes
-from tests.cases_single_label import single_label
+from tests.helpers.cases_single_label import single_label
 
 
 class CountState(State):

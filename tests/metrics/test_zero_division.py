@@ -21,8 +21,8 @@ from mm_metrics_plugin import (
     UndefinedMetricWarning,
 )
 from mm_metrics_plugin.testing import evaluate
-from tests.cases_classification import multi_label
-from tests.cases_overlap import label_maps
+from tests.helpers.cases_classification import multi_label
+from tests.helpers.cases_segmentation import label_maps
 
 CLASSES = ("cat", "dog", "bird", "fish")
 

@@ -11,22 +11,22 @@ from hypothesis import given
 
 from mm_metrics_plugin import DetectionPRF, MultiLabelPRF, SingleLabelAUC, SingleLabelKS, SingleLabelPRF
 from mm_metrics_plugin.cli.detection import make_report
-from mm_metrics_plugin.cli.parts import part_of
-from mm_metrics_plugin.functional.auc import score_auc
-from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
-from mm_metrics_plugin.functional.confusion import confusion_report, counts_report
-from mm_metrics_plugin.functional.curves import classification_curves
+from mm_metrics_plugin.evaluation.classification import ClassificationReport, class_thresholds
+from mm_metrics_plugin.evaluation.joining import Joined
+from mm_metrics_plugin.evaluation.shards import part_of
+from mm_metrics_plugin.functional.classification.auc import score_auc
+from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_report, counts_report
+from mm_metrics_plugin.functional.classification.roc_curves import classification_curves
 from mm_metrics_plugin.functional.statistics.per_image_counts import count_figures, per_image_counts
-from mm_metrics_plugin.io.joining import Joined
-from mm_metrics_plugin.io.tally import Tally
+from mm_metrics_plugin.io.row_counts import Tally
 from mm_metrics_plugin.io.writing import to_json
-from mm_metrics_plugin.report.tables import curve_rows
+from mm_metrics_plugin.render.tables import curve_rows
 from mm_metrics_plugin.settings import MATCHING_RULES, ClassificationSettings, DetectionSettings
 from mm_metrics_plugin.states.confusion import ConfusionState
 from mm_metrics_plugin.states.counts import BinaryCountState
-from tests.functional.detection.problems import match_table
-from tests.properties.checks import check_agreement, check_rates, numbers
-from tests.properties.strategies import detection_problem_of, rolls, scored_labels_of
+from tests.helpers.checks import check_agreement, check_rates, numbers
+from tests.helpers.coco_problems import match_table
+from tests.helpers.strategies import detection_problem_of, rolls, scored_labels_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 

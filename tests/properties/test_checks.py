@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from mmengine.dist import get_dist_info
 
 from mm_metrics_plugin import SingleLabelAUC, SingleLabelPRF, StreamingMetric
-from mm_metrics_plugin.functional.auc import histogram_auc, score_auc
+from mm_metrics_plugin.functional.classification.auc import histogram_auc, score_auc
 from mm_metrics_plugin.functional.detection.confusion_rules import TP
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import DetectionSettings
@@ -20,11 +20,11 @@ from mm_metrics_plugin.states.base import CONCAT, SUM, State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.scores import ScoreHistogramState
 from mm_metrics_plugin.testing import MetricCase
-from tests.cases_single_label import NUM_CLASSES, single_label
-from tests.functional.detection.problems import match_table
-from tests.properties import checks
-from tests.properties.ranks import dealt, on_ranks
-from tests.properties.strategies import (
+from tests.helpers import checks
+from tests.helpers.cases_single_label import NUM_CLASSES, single_label
+from tests.helpers.coco_problems import match_table
+from tests.helpers.ranks import dealt, on_ranks
+from tests.helpers.strategies import (
     ScoreMap,
     cut_at,
     detection_problem_of,
@@ -418,7 +418,7 @@ def test_disagreement_in_the_last_digit_is_found():
 
 
 def test_ranks_exchange_and_errors_come_out():
-    from mm_metrics_plugin.metrics import distributed
+    from mm_metrics_plugin.states import distributed
 
     def talk(rank):
         told = torch.tensor([rank, 10 - rank])

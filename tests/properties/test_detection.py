@@ -7,26 +7,26 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 
+from mm_metrics_plugin.evaluation.disagreements import disagreements
 from mm_metrics_plugin.functional.detection.confusion_rules import BELOW_THRESHOLD, IGNORED, TP
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES, tide_errors
-from mm_metrics_plugin.functional.disagreements import disagreements
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.functional.detection.problems import match_table
-from tests.properties.checks import (
+from tests.helpers.checks import (
     check_confusion,
     check_inputs_kept,
     check_same_figures,
     permuted_figures,
 )
-from tests.properties.figures import SCORE_THRESHOLD, counted, figures, ranked
-from tests.properties.strategies import DetectionProblem, detection_problem_of, order_of, rolls, score_map_of
+from tests.helpers.coco_problems import match_table
+from tests.helpers.figures import SCORE_THRESHOLD, counted, figures, ranked
+from tests.helpers.strategies import DetectionProblem, detection_problem_of, order_of, rolls, score_map_of
 
 
 def moved(roll, problem, *, any_order):

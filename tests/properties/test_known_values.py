@@ -29,11 +29,11 @@ from mm_metrics_plugin import (
     SingleLabelPRF,
     StreamingMetric,
 )
-from mm_metrics_plugin.functional.auc import binned_auc, histogram_auc, score_auc
-from mm_metrics_plugin.functional.ks import histogram_ks, score_ks
+from mm_metrics_plugin.functional.classification.auc import binned_auc, histogram_auc, score_auc
+from mm_metrics_plugin.functional.classification.ks import histogram_ks, score_ks
 from mm_metrics_plugin.states.scores import ScoreHistogramState
-from tests.properties.checks import check_certificate, check_inputs_kept, numbers
-from tests.properties.strategies import rolls, scored_labels_of, shared_by
+from tests.helpers.checks import check_certificate, check_inputs_kept, numbers
+from tests.helpers.strategies import rolls, scored_labels_of, shared_by
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 

@@ -1,4 +1,4 @@
-"""Every metric of ``tests/cases.py``, however its samples come; a new case is covered without an edit here."""
+"""Every metric of ``tests/helpers/cases.py``, however its samples come; a new case is covered without an edit here."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mm_metrics_plugin import (
     SingleLabelKS,
     SingleLabelPRF,
 )
-from tests.cases import CASES
-from tests.properties.checks import (
+from tests.helpers.cases import CASES
+from tests.helpers.checks import (
     SCORE_FIELDS,
     batches_of,
     check_classes,
@@ -29,7 +29,7 @@ from tests.properties.checks import (
     check_split,
     numbers,
 )
-from tests.properties.strategies import (
+from tests.helpers.strategies import (
     LEAST_EXAMPLES,
     cut_at,
     feeding_of,

@@ -9,8 +9,8 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional._score_precision import PRECISIONS, precision_of, reach
 from mm_metrics_plugin.functional.detection.geometry.boxes import LARGEST_COORDINATE, Boxes, floats, nms
-from mm_metrics_plugin.functional.score_precision import PRECISIONS, precision_of, reach
 
 _R = TypeVar("_R", bound="_Instances")
 
@@ -137,7 +137,7 @@ class Detections(_Instances):
         scores: (N,) confidence; float32 and float64 are kept as they are.
         labels: (N,) class index.
         precision: (N,) code of the precision in which each score was given, see
-            :mod:`~mm_metrics_plugin.functional.score_precision`. None: that of the dtype of the scores as given.
+            :mod:`~mm_metrics_plugin.functional._score_precision`. None: that of the dtype of the scores as given.
 
     Example:
         >>> detections = Detections([0, 1], [[0, 0, 10, 10], [5, 5, 9, 9]], [0.9, 0.4], [2, 0])

@@ -12,6 +12,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
+from mm_metrics_plugin.functional._score_precision import reach
 from mm_metrics_plugin.functional.detection.confusion_rules import (
     CONFUSION,
     IGNORED,
@@ -36,7 +37,6 @@ from mm_metrics_plugin.functional.detection.match_grid import (
 )
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs, find_pairs
 from mm_metrics_plugin.functional.detection.tide import classify_errors
-from mm_metrics_plugin.functional.score_precision import reach
 from mm_metrics_plugin.settings import COCO_AREA_EDGES, COCO_AREA_RANGES, DetectionSettings, area_ranges
 
 DEFAULT_SETTINGS = DetectionSettings()

@@ -15,7 +15,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import mean_of_defined, stable_order
-from mm_metrics_plugin.functional.delong import AUCSwaps
+from mm_metrics_plugin.functional.classification.delong import AUCSwaps
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.statistics.bootstrap import check_ci

@@ -18,8 +18,8 @@ from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detectio
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import COCO_IOU_THRS
-from tests.functional.detection.problems import counts_at, match_table
-from tests.functional.detection_problems import accumulated, coco_summary, dense_batch, empty_batch, random_batch
+from tests.helpers.coco_problems import counts_at, match_table
+from tests.helpers.detection_problems import accumulated, coco_summary, dense_batch, empty_batch, random_batch
 
 
 def repeated(batch, weights):

@@ -20,9 +20,8 @@ from mm_metrics_plugin.functional.detection.pairs import find_pairs
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.functional.detection.problems import rows_as_given
-from tests.functional.detection.reference import overlap
-from tests.functional.detection_problems import (
+from tests.helpers.coco_problems import rows_as_given
+from tests.helpers.detection_problems import (
     StockDataset,
     coco_eval,
     empty_batch,
@@ -30,6 +29,7 @@ from tests.functional.detection_problems import (
     stock_results,
     stock_tool,
 )
+from tests.helpers.reference_matching import overlap
 
 SEEDS = range(int(os.environ.get("MM_METRICS_SEEDS", "300")))
 

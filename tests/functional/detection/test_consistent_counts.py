@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mm_metrics_plugin.evaluation.detection import FALSE_POSITIVES, protocol_report
+from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections
 from mm_metrics_plugin.functional.detection import examples
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.pr_curves import threshold_sweep
 from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES
-from mm_metrics_plugin.functional.detection_analysis import analyze_detections
-from mm_metrics_plugin.functional.detection_report import FALSE_POSITIVES, protocol_report
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.functional.detection.problems import counts_at
-from tests.functional.detection_problems import crowded_images, dense_batch
+from tests.helpers.coco_problems import counts_at
+from tests.helpers.detection_problems import crowded_images, dense_batch
 
 
 def same_counts(expected, *found):

@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
+from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.functional.detection_analysis import analyze_detections
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings, area_ranges
-from tests.functional.detection_problems import random_batch
+from tests.helpers.detection_problems import random_batch
 
 
 @pytest.mark.parametrize(

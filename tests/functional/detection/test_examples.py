@@ -12,9 +12,9 @@ from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.functional.detection.problems import make_problem, rows_as_given
-from tests.functional.detection.reference import overlap
-from tests.functional.detection_problems import random_batch
+from tests.helpers.coco_problems import make_problem, rows_as_given
+from tests.helpers.detection_problems import random_batch
+from tests.helpers.reference_matching import overlap
 
 SEEDS = range(60)
 SETTINGS = DetectionSettings(matching=MATCHING_RULES, score_thr=0.2)

@@ -15,9 +15,9 @@ from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.functional.detection.problems import make_problem
-from tests.functional.detection.reference import match_across_classes, match_coco_setting
-from tests.functional.detection_problems import dense_batch
+from tests.helpers.coco_problems import make_problem
+from tests.helpers.detection_problems import dense_batch
+from tests.helpers.reference_matching import match_across_classes, match_coco_setting
 
 SEEDS = range(300)
 

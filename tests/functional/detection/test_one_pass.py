@@ -7,7 +7,7 @@ import pytest
 
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
-from tests.cli import files
+from tests.helpers import result_files as files
 
 EVERYTHING = ("--html", "--ci", "0.95", "--resamples", "20")
 

@@ -20,7 +20,7 @@ from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detectio
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES, errors_at_threshold, tide_errors
 from mm_metrics_plugin.settings import DetectionSettings
-from tests.functional.detection_problems import dense_batch, empty_batch, everywhere, random_batch
+from tests.helpers.detection_problems import dense_batch, empty_batch, everywhere, random_batch
 
 THEIRS = dict(zip(ERROR_TYPES, (ClassError, BoxError, OtherError, DuplicateError, BackgroundError, MissedError)))
 

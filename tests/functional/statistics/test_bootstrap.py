@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.auc import one_vs_rest_auc
-from mm_metrics_plugin.functional.confusion import confusion_report, counts_report
-from mm_metrics_plugin.functional.delong import auc_intervals, compare_auc
+from mm_metrics_plugin.functional.classification.auc import one_vs_rest_auc
+from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_report, counts_report
+from mm_metrics_plugin.functional.classification.delong import auc_intervals, compare_auc
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.statistics.bootstrap import (
@@ -21,9 +21,9 @@ from mm_metrics_plugin.functional.statistics.bootstrap import (
 )
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.statistics.resampling import WeightedFigures, drawn_images, over_draws
-from tests.functional.detection.problems import match_table
-from tests.functional.detection_problems import everywhere
-from tests.functional.statistics.interval_reference import Ratio, auc_interval, count_intervals, f1_of, shrunken, wilson
+from tests.helpers.coco_problems import match_table
+from tests.helpers.detection_problems import everywhere
+from tests.helpers.interval_reference import Ratio, auc_interval, count_intervals, f1_of, shrunken, wilson
 
 BOX = np.array([0.0, 0.0, 10.0, 10.0])
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mm_metrics_plugin.evaluation.comparison import verdict
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.comparison_report import verdict
-from mm_metrics_plugin.functional.delong import auc_swaps, compare_auc
+from mm_metrics_plugin.functional.classification.delong import auc_swaps, compare_auc
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.statistics.paired_tests import (
@@ -18,9 +18,9 @@ from mm_metrics_plugin.functional.statistics.paired_tests import (
 )
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.statistics.permutation import family_tests, significant
-from tests.functional.detection.problems import match_table
-from tests.functional.detection_problems import everywhere
 from tests.functional.statistics.test_bootstrap import simple_run, table_at_50
+from tests.helpers.coco_problems import match_table
+from tests.helpers.detection_problems import everywhere
 
 REJECTED = (0.03, 0.07)
 

@@ -8,7 +8,7 @@ import pytest
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
-from tests.functional.detection.problems import match_table
+from tests.helpers.coco_problems import match_table
 
 IMAGES = 5
 BOXES = np.tile([0.0, 0.0, 10.0, 10.0], (IMAGES, 1))

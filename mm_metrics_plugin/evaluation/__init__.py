@@ -1,0 +1,1 @@
+"""From files or arrays to report objects."""

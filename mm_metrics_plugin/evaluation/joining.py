@@ -1,0 +1,244 @@
+"""Putting what was found beside what is there, image by image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections
+from mm_metrics_plugin.io.budget import check_num_classes
+from mm_metrics_plugin.io.class_order import CLASSES, LABELS
+from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing
+from mm_metrics_plugin.io.results import DetectionResults
+from mm_metrics_plugin.io.row_counts import Tally
+
+IMAGE_ID, IMAGE_PATH, POSITION = "image id", "image path", "position"
+MOST_CLASSES = 1 << 16  # labels beyond are refused by name
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Detections and objects of the same images.
+
+    Args:
+        batch (DetectionBatch): Both, with images counted in the order of the ground truth.
+        classes (Tuple[str, ...]): Class names in the order of the labels.
+        image_ids (Tuple): Id of each image.
+        image_names (Tuple[str, ...]): File name of each image, "" where unknown.
+        detections (Tally): Detections read, used and dropped.
+        objects (Tally): Objects read, used and dropped.
+        missing_images (int): Images the results do not speak of, taken as without detections.
+        class_order (str): What labels follow: ``'annotations'``, ``'classes'`` or ``'metainfo'`` as in
+            :class:`GroundTruth`, or ``'labels'`` where nobody names the classes.
+        joined_by (str): ``'image id'``, ``'image path'`` where ids repeat, or ``'position'`` where the results have no
+            ids (mmdet 2.x).
+        image_sizes (np.ndarray, optional): (images, 2) height and width, 0 where unknown.
+    """
+
+    batch: DetectionBatch
+    classes: Tuple[str, ...]
+    image_ids: Tuple[ImageId, ...]
+    image_names: Tuple[str, ...]
+    detections: Tally
+    objects: Tally
+    missing_images: int
+    class_order: str = LABELS
+    joined_by: str = IMAGE_ID
+    image_sizes: Optional[np.ndarray] = None
+
+    def counts(self) -> Dict[str, Any]:
+        """What was read, used and dropped, as a plain dict.
+
+        Images used and missing add up to those read, as do detections and objects used and dropped.
+        """
+        images = len(self.image_ids)
+        return {
+            "images": {"read": images, "with_results": images - self.missing_images, "missing": self.missing_images},
+            "detections": self.detections.to_dict(),
+            "objects": self.objects.to_dict(),
+        }
+
+
+def join(
+    truth: GroundTruth,
+    results: DetectionResults,
+    *,
+    classes: Optional[Sequence[str]] = None,
+    allow_missing: bool = False,
+) -> Joined:
+    """Join results to the ground truth by image id, by path where ids repeat, by position where results have no ids.
+
+    mmdet 2.x tested COCO data sets in the order of the annotation file's images, and VOC data sets in the order of
+    their image set. A folder of VOC files has no order of its own: results without ids need ``image_set``.
+
+    Args:
+        truth (GroundTruth): What is there; ``results.truth`` where it came with the results.
+        results (DetectionResults): What was found.
+        classes (Sequence[str], optional): Class names for ground truth that has none.
+        allow_missing (bool): Take images that the results do not speak of as without detections. Default False.
+            COCO results name only images with detections, so none of theirs is missing.
+
+    Raises:
+        ResultFileError: Images are missing, unknown or come twice, labels are beyond the classes, or it is not known
+            which order of classes they follow.
+
+    Examples:
+        >>> from mm_metrics_plugin.io.results import results_from_images
+        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
+        >>> results = results_from_images([{"img_id": 7, "pred_instances": found, "gt_instances": found}], "a.pkl")
+        >>> joined = join(results.truth, results, classes=["cat"])
+        >>> joined.batch.num_images, joined.classes, joined.counts()["detections"]
+        (1, ('cat',), {'read': 1, 'used': 1, 'dropped': {}})
+    """
+    results = ids_as_in(truth, results)
+    if truth.class_conflict and results.category_ids is None:
+        raise ResultFileError(f"{results.source}: holds labels, not class names: {truth.class_conflict}")
+    place, missing = _places(truth, results, allow_missing)
+    names = _class_names(truth, results, classes)
+    detections = results.detections
+    tally = results.tally
+    if results.category_ids is not None:
+        detections, tally = _by_category(truth, results)
+    detections = replace(detections, image=place[detections.image])
+    for rows, source in ((detections, results.source), (truth.objects, truth.source)):
+        _check_labels(rows.labels, rows.image, names, truth, source)
+        try:
+            rows.check(num_classes=len(names), names=truth.image_ids)
+        except MetricInputError as error:
+            raise ResultFileError(f"{source}: {error}") from None
+    return Joined(
+        batch=DetectionBatch(detections, truth.objects, len(truth.image_ids)),
+        classes=names,
+        image_ids=truth.image_ids,
+        image_names=truth.image_names,
+        image_sizes=truth.image_sizes,
+        detections=tally,
+        objects=truth.tally,
+        missing_images=missing,
+        class_order=truth.class_order or (CLASSES if classes else LABELS),
+        joined_by=_joined_by(results),
+    )
+
+
+def ids_as_in(truth: GroundTruth, results: DetectionResults) -> DetectionResults:
+    """Results whose images are named by path if those of the ground truth are, because ids repeat there.
+
+    Examples:
+        >>> from mm_metrics_plugin.io.results import results_from_images
+        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
+        >>> image = {"img_id": 7, "img_path": "a/7.jpg", "pred_instances": found, "gt_instances": found}
+        >>> results = results_from_images([image], "a.pkl")
+        >>> ids_as_in(replace(results.truth, image_ids=("a/7.jpg",)), results).image_ids
+        ('a/7.jpg',)
+    """
+    by_path = any(truth.image_names) and tuple(truth.image_ids) == tuple(truth.image_names)
+    if not by_path or results.image_ids is None or not all(results.image_names):
+        return results
+    return replace(results, image_ids=results.image_names)
+
+
+def _joined_by(results: DetectionResults) -> str:
+    if results.image_ids is None:
+        return POSITION
+    return IMAGE_PATH if results.image_ids and results.image_ids == results.image_names else IMAGE_ID
+
+
+def _places(truth: GroundTruth, results: DetectionResults, allow_missing: bool) -> Tuple[np.ndarray, int]:
+    """For every image of the results its number in the ground truth, and how many of the latter have none."""
+    if results.image_ids is None:
+        if not truth.images_ordered:
+            raise ResultFileError(
+                f"{results.source}: has no image ids (mmdet 2.x), and {truth.source} has no order of images; give the "
+                "list of the test set with --image-set, such as ImageSets/Main/test.txt"
+            )
+        if results.num_images != len(truth.image_ids):
+            raise ResultFileError(
+                f"{results.source}: has no image ids and must have one entry for each of the {len(truth.image_ids)} "
+                f"images of {truth.source} (found {results.num_images})"
+            )
+        return np.arange(results.num_images), 0
+    number = {image_id: at for at, image_id in enumerate(truth.image_ids)}
+    places: List[int] = [number.get(image_id, -1) for image_id in results.image_ids]
+    place = np.array(places, dtype=np.int64)
+    if (place < 0).any():
+        unknown = [image_id for image_id, at in zip(results.image_ids, places) if at < 0]
+        by_path = (
+            "; image ids repeat in the results, so their images are named by path: give the config of the test set"
+        )
+        hint = f"{by_path} as TRUTH" if _joined_by(results) == IMAGE_PATH else ""
+        raise ResultFileError(f"{results.source}: {listing('image', unknown)} not in {truth.source}{hint}")
+    counts = np.bincount(place, minlength=len(truth.image_ids))
+    if (counts > 1).any():
+        twice = [truth.image_ids[at] for at in np.flatnonzero(counts > 1)]
+        raise ResultFileError(f"{results.source}: {listing('image', twice)} more than once")
+    absent = np.flatnonzero(counts == 0)
+    if results.dialect == "coco":
+        return place, 0
+    if len(absent) and not allow_missing:
+        missing = [truth.image_ids[at] for at in absent]
+        raise ResultFileError(
+            f"{results.source}: no results for {listing('image', missing)} of {truth.source} "
+            f"(--allow-missing or allow_missing=True takes them as without detections)"
+        )
+    return place, len(absent)
+
+
+def _class_names(truth: GroundTruth, results: DetectionResults, classes: Optional[Sequence[str]]) -> Tuple[str, ...]:
+    names = truth.classes if truth.classes is not None else tuple(classes or ())
+    if not names:
+        names = tuple(map(str, range(max(classes_from_labels(results, truth), results.num_classes or 0))))
+    if classes is None:
+        check_num_classes(len(names), results.source, results.file_size, labels_only=False)
+    if results.num_classes is not None and results.num_classes != len(names):
+        raise ResultFileError(
+            f"{results.source}: has {results.num_classes} classes where {truth.source} has {len(names)}"
+        )
+    return names
+
+
+def classes_from_labels(results: DetectionResults, truth: GroundTruth) -> int:
+    """The number of classes, by the largest label, where nothing names the classes.
+
+    Raises:
+        ResultFileError: There are more than a file of this size explains.
+
+    Examples:
+        >>> from mm_metrics_plugin.io.results import results_from_images
+        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
+        >>> results = results_from_images([{"img_id": 7, "pred_instances": found, "gt_instances": found}], "a.pkl")
+        >>> classes_from_labels(results, results.truth)
+        4
+    """
+    labels = [results.detections.labels, truth.objects.labels]
+    most = max([int(column.max()) + 1 for column in labels if len(column)], default=0)
+    check_num_classes(most, results.source, results.file_size, labels_only=True)
+    return min(max(most, 0), MOST_CLASSES)
+
+
+def _by_category(truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, Tally]:
+    """Category ids to labels; detections of categories that were not chosen are left out."""
+    if truth.category_ids is None:
+        raise ResultFileError(f"{results.source}: COCO results need COCO ground truth, which {truth.source} is not")
+    label_of = {category_id: label for label, category_id in enumerate(truth.category_ids)}
+    category_ids = results.category_ids or ()
+    known = set(truth.category_ids) | set(truth.unselected_category_ids)
+    unknown = [category_id for category_id in category_ids if category_id not in known]
+    if unknown:
+        raise ResultFileError(f"{results.source}: {listing('category id', unknown)} not in {truth.source}")
+    labels = np.array([label_of.get(category_id, -1) for category_id in category_ids], dtype=np.int64)
+    detections = replace(results.detections, labels=labels[results.detections.labels])
+    keep = detections.labels >= 0
+    return detections.take(keep), results.tally.then("class not chosen", int(np.count_nonzero(~keep)))
+
+
+def _check_labels(labels: np.ndarray, image: np.ndarray, names: Sequence[str], truth: GroundTruth, source: str) -> None:
+    wrong = np.flatnonzero((labels < 0) | (labels >= len(names)))
+    if len(wrong):
+        shown = [f"{int(labels[row])} in image {truth.image_ids[image[row]]!a}" for row in wrong[:10]]
+        raise ResultFileError(
+            f"{source}: {len(wrong)} labels are beyond the {len(names)} classes "
+            f"({', '.join(shown)}{', ...' if len(wrong) > 10 else ''})"
+        )

@@ -1,0 +1,1 @@
+"""Classification metrics on arrays of scores and labels."""

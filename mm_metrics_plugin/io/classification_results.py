@@ -1,0 +1,279 @@
+"""What a classifier said, and what was right: mmpretrain's result pickles."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.functional._score_precision import reach
+from mm_metrics_plugin.io.budget import check_num_classes
+from mm_metrics_plugin.io.files import PathLike, trim_memory
+from mm_metrics_plugin.io.results import text_or_nothing
+from mm_metrics_plugin.io.row_counts import Tally
+from mm_metrics_plugin.io.safe_pickle import read_pickle
+from mm_metrics_plugin.io.values import score_precision, to_array, written_bytes
+
+SINGLE_LABEL, MULTI_LABEL = TASKS = ("single-label", "multi-label")
+ROWS_AT_ONCE = 1024  # looked at together, so that a check of the scores takes little memory beside them
+SUM_TOLERANCE = 0.01  # softmax in half precision sums to 1 within this
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationResults:
+    """Scores and truth of many samples.
+
+    Args:
+        source (str): Name of the file.
+        scores (np.ndarray): (samples, classes).
+        predictions (np.ndarray): (samples,) the predicted label; the best score where the file has none, and -1
+            where several labels or none were predicted.
+        labels (np.ndarray, optional): (samples,) the true label; None for multi-label results.
+        targets (np.ndarray, optional): (samples, classes) int8, 1 where a class is true, 0 where not, -1 where it
+            is to be left out; None for single-label results.
+        names (Tuple[str, ...]): Path of each sample, "" where unknown.
+        sample_idx (np.ndarray): (samples,) number in the data set, -1 where unknown.
+        tally (Tally): Samples read, used and dropped.
+        task_reason (str): Why the results are taken as single-label or multi-label.
+        precision (np.ndarray): (samples,) code of the precision in which the scores of each sample were written (see
+            ``functional.score_precision``).
+    """
+
+    source: str
+    scores: np.ndarray
+    predictions: np.ndarray
+    labels: Optional[np.ndarray]
+    targets: Optional[np.ndarray]
+    names: Tuple[str, ...]
+    sample_idx: np.ndarray
+    tally: Tally
+    precision: np.ndarray
+    task_reason: str = ""
+
+    @property
+    def task(self) -> str:
+        """``'single-label'`` or ``'multi-label'``."""
+        return SINGLE_LABEL if self.targets is None else MULTI_LABEL
+
+    def as_multi_label(self, reason: str) -> ClassificationResults:
+        """The same results as a multi-label task, in which every sample happens to have one true class.
+
+        Examples:
+            >>> sample = {"pred_score": np.array([0.2, 0.8]), "gt_label": np.array([1])}
+            >>> results = classification_from_samples([sample], "results.pkl")
+            >>> results.task, results.as_multi_label("another run is").targets
+            ('single-label', array([[0, 1]], dtype=int8))
+        """
+        if self.labels is None:
+            return self
+        targets = np.zeros(self.scores.shape, dtype=np.int8)
+        targets[np.arange(len(targets)), self.labels] = 1
+        return replace(self, labels=None, targets=targets, task_reason=reason)
+
+    def reach(self, threshold: float) -> np.ndarray:
+        """(samples, classes) whether each score is at least the threshold, in the precision of the sample's scores."""
+        return reach(self.scores, threshold, self.precision)
+
+
+def read_classification(path: PathLike, *, trust: bool = False, task: Optional[str] = None) -> ClassificationResults:
+    """Read what mmpretrain's ``tools/test.py --out`` wrote.
+
+    Args:
+        path (str or PathLike): The ``.pkl`` file.
+        trust (bool): Read it with plain pickle, which runs whatever is in it. Default False.
+        task (str, optional): ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
+
+    Raises:
+        UnsafePickleError: The pickle asks for something that data never needs.
+        ResultFileError: The file is damaged, or holds no classification results.
+
+    Examples:
+        >>> import pickle, tempfile
+        >>> samples = [{"pred_score": np.array([0.2, 0.8]), "pred_label": np.array([1]), "gt_label": np.array([1])},
+        ...            {"pred_score": np.array([0.7, 0.3]), "pred_label": np.array([0]), "gt_label": np.array([1])}]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "results.pkl")
+        ...     _ = path.write_bytes(pickle.dumps(samples))
+        ...     results = read_classification(path)
+        >>> results.scores.shape, results.predictions, results.labels
+        ((2, 2), array([1, 0]), array([1, 1]))
+    """
+    path = Path(path)
+    content = read_pickle(path, trust=trust)
+    results = classification_from_samples(content, path.name, most_bytes=path.stat().st_size, task=task)
+    del content
+    trim_memory()
+    return results
+
+
+def classification_from_samples(
+    content: Any, source: str, *, most_bytes: Optional[int] = None, task: Optional[str] = None
+) -> ClassificationResults:
+    """Stack what a result pickle holds.
+
+    The task is multi-label if any sample has a ``gt_score``, or a number of true or predicted labels other than one.
+    Otherwise it is single-label.
+
+    Args:
+        content (list): One dict a sample.
+        source (str): How messages name it.
+        most_bytes (int, optional): Refuse scores that take more than this, before they are copied.
+        task (str, optional): ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
+
+    Examples:
+        >>> sample = {"pred_score": np.array([0.2, 0.8]), "gt_label": np.array([1])}
+        >>> classification_from_samples([sample], "results.pkl").predictions
+        array([1])
+    """
+    if not isinstance(content, list) or not content:
+        what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
+        raise ResultFileError(f"{source}: must be a list with one dict a sample (found {what})")
+    for number, sample in enumerate(content):
+        if type(sample) is not dict:
+            raise ResultFileError(f"{source}: sample number {number} must be a dict (found {type(sample).__name__})")
+    if "pred_score" not in content[0]:
+        hint = "; these are detection results" if "pred_instances" in content[0] else ""
+        raise ResultFileError(f"{source}: sample number 0 has no 'pred_score'{hint}")
+
+    rows = [_array(sample.get("pred_score"), number, "pred_score", source) for number, sample in enumerate(content)]
+    classes = len(rows[0])
+    if not classes:
+        raise _error(source, 0, "pred_score", "must hold the score of at least one class", "0 scores")
+    for number, row in enumerate(rows):
+        if row.shape != (classes,) or row.dtype.kind != "f":
+            raise _error(source, number, "pred_score", f"must be {classes} scores", f"{row.dtype} {row.shape}")
+    if most_bytes is not None and sum(written_bytes(row) for row in rows) > most_bytes:
+        raise ResultFileError(f"{source}: holds more scores than a file of this size can")
+    scores = np.asarray(np.stack(rows))
+    for start in range(0, len(scores), ROWS_AT_ONCE):
+        finite = np.isfinite(scores[start : start + ROWS_AT_ONCE])
+        if finite.all():
+            continue
+        place, bad = (int(where[0]) for where in np.nonzero(~finite))
+        found = f"{scores[start + place, bad]} at index {bad}"
+        raise _error(source, start + place, "pred_score", "must be finite", found)
+
+    true = _true_labels(content, classes, source)
+    predicted = None
+    if any(sample.get("pred_label") is not None for sample in content):
+        predicted = [_labels(one.get("pred_label"), n, "pred_label", classes, source) for n, one in enumerate(content)]
+    inferred, reason = _infer_task(content, true, predicted, scores)
+    if task is not None:
+        reason = "--task"
+    labels, targets = _truth(content, true, classes, task or inferred, source)
+    if labels is not None:  # which are counted in a confusion matrix
+        check_num_classes(classes, source, most_bytes, labels_only=False)
+    return ClassificationResults(
+        source=source,
+        scores=scores,
+        predictions=_predictions(predicted, scores),
+        labels=labels,
+        targets=targets,
+        names=tuple(text_or_nothing(sample.get("img_path")) for sample in content),
+        sample_idx=np.array([_whole(sample.get("sample_idx")) for sample in content], dtype=np.int64),
+        tally=Tally(len(content), len(content)),
+        task_reason=reason,
+        precision=np.array([score_precision(row) for row in rows], dtype=np.uint8),
+    )
+
+
+def _predictions(predicted: Optional[Sequence[np.ndarray]], scores: np.ndarray) -> np.ndarray:
+    if predicted is None:
+        return np.argmax(scores, axis=1)
+    return np.array([int(found[0]) if len(found) == 1 else -1 for found in predicted], dtype=np.int64)
+
+
+def _true_labels(content: List[Any], classes: int, source: str) -> List[Optional[np.ndarray]]:
+    """The true labels of each sample; None where it has a ``gt_score`` instead."""
+    return [
+        None if sample.get("gt_score") is not None else _labels(sample.get("gt_label"), n, "gt_label", classes, source)
+        for n, sample in enumerate(content)
+    ]
+
+
+def _infer_task(
+    content: List[Any],
+    true: Sequence[Optional[np.ndarray]],
+    predicted: Optional[Sequence[np.ndarray]],
+    scores: np.ndarray,
+) -> Tuple[str, str]:
+    """The task, and the evidence for it."""
+    for number, labels in enumerate(true):
+        if labels is None:
+            return MULTI_LABEL, f"sample number {number} has a 'gt_score'"
+    for field, lists in (("true", true), ("predicted", predicted or ())):
+        for number, labels in enumerate(lists):
+            if len(labels) != 1:  # type: ignore[arg-type]
+                return MULTI_LABEL, f"sample number {number} has {len(labels)} {field} labels"  # type: ignore[arg-type]
+    reason = "every sample has one true label" + (" and one predicted label" if predicted is not None else "")
+    if scores.min() >= 0 and scores.max() <= 1:
+        sums = scores.sum(axis=1, dtype=np.float64)
+        other = int(np.count_nonzero(np.abs(sums - 1) > SUM_TOLERANCE))
+        if other:
+            reason += f", but the scores of {other:,} of {len(sums):,} samples do not sum to 1"
+    return SINGLE_LABEL, reason
+
+
+def _truth(
+    content: List[Any], true: Sequence[Optional[np.ndarray]], classes: int, task: str, source: str
+) -> Tuple[Optional[np.ndarray], Optional[np.ndarray]]:
+    """The labels of a single-label task, or the targets of a multi-label task."""
+    targets = np.zeros((len(true), classes), dtype=np.int8) if task == MULTI_LABEL else None
+    chosen = np.zeros(len(true), dtype=np.int64)
+    for number, labels in enumerate(true):
+        row, field = None, "gt_label"
+        if labels is None:
+            field = "gt_score"
+            row = _array(content[number][field], number, field, source)
+            if row.shape != (classes,) or not np.isin(row, (-1, 0, 1)).all():
+                raise _error(source, number, field, f"must be {classes} of -1, 0 and 1", f"{row.dtype} {row.shape}")
+            labels = np.flatnonzero(row == 1)
+        if targets is not None:
+            if row is not None:
+                targets[number] = row
+            else:
+                targets[number, labels] = 1
+        elif len(labels) != 1 or (row is not None and (row < 0).any()):
+            found = f"{len(labels)} true and {0 if row is None else int((row < 0).sum())} ignored classes"
+            raise _error(source, number, field, "must hold one true class in a single-label task", found)
+        else:
+            chosen[number] = labels[0]
+    return (chosen, None) if targets is None else (None, targets)
+
+
+def _labels(value: Any, number: int, field: str, classes: int, source: str) -> np.ndarray:
+    array = _array(value, number, field, source)
+    if array.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise _error(source, number, field, "must be whole numbers", f"{array.dtype} {array.shape}")
+    if array.shape == (1,) and 0 <= int(array[0]) < classes:  # nearly all: spares two reductions
+        return array.astype(np.int64)
+    if array.min() < 0 or array.max() >= classes:
+        wrong = int(array[(array < 0) | (array >= classes)][0])
+        raise _error(source, number, field, f"must be between 0 and {classes - 1}", wrong)
+    return array.astype(np.int64)
+
+
+def _array(value: Any, number: int, field: str, source: str) -> np.ndarray:
+    if value is None:
+        raise _error(source, number, field, "must be an array", "nothing")
+    array: Optional[np.ndarray] = None
+    with suppress(TypeError, ValueError, RuntimeError, OverflowError):
+        array = to_array(value)
+        array = array if array.ndim else array.reshape(1)
+    if array is None or (array.size and array.dtype.kind not in "fiu"):
+        raise _error(source, number, field, "must be an array of numbers", type(value).__name__)
+    return array
+
+
+def _whole(value: Any) -> int:
+    return int(value) if isinstance(value, (int, np.integer)) and 0 <= int(value) < 1 << 62 else -1
+
+
+def _error(source: str, number: int, field: str, expected: str, found: Any) -> ResultFileError:
+    return ResultFileError(f"{source}: '{field}' of sample number {number} {expected} (found {found})")

@@ -1,0 +1,202 @@
+"""Reading a pickle somebody else wrote, as data."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from sys import getsizeof
+from typing import Any, Iterator, List
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, UnsafePickleError
+from mm_metrics_plugin.io.budget import OverBudget
+from mm_metrics_plugin.io.files import Content, PathLike, read_content
+from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine, StandIn
+from mm_metrics_plugin.io.safe_pickle.opcodes import run
+from mm_metrics_plugin.io.safe_pickle.safe_globals import NAMES
+
+DEEPEST = 64
+PROTO = b"\x80"  # begins every pickle but those of protocols 0 and 1
+REFERENCE_COST = 32  # bytes that readers need for each array in a list
+_NUMBERS = frozenset((int, float, bool, type(None)))
+_LEAVES = (complex, set, frozenset)
+
+
+def read_pickle(path: PathLike, *, trust: bool = False) -> Any:
+    """Read a pickle without running anything in it.
+
+    Only the names that tensors, arrays and plain containers need are known, each answered by a stand-in of our own;
+    torch is not imported. Tensors come as NumPy arrays (bfloat16 as float32), and arrays may be read-only.
+
+    Args:
+        path (str or PathLike): The file.
+        trust (bool): Use :func:`pickle.load` instead, which runs whatever the file asks for. Default False.
+
+    Returns:
+        object: What was pickled.
+
+    Raises:
+        UnsafePickleError: The file asks for something that data never needs.
+        ResultFileError: The file is damaged, cut off, or no pickle.
+
+    Examples:
+        >>> import os, pickle, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "results.pkl")
+        ...     with open(path, "wb") as file:
+        ...         pickle.dump([{"img_id": 7}], file)
+        ...     read_pickle(path)
+        [{'img_id': 7}]
+    """
+    data, name = read_content(path), Path(path).name
+    return _run(data, name) if trust else loads(data, name)
+
+
+def loads(data: Content, source: str = "pickle") -> Any:
+    r"""Like :func:`read_pickle`, for bytes already in memory.
+
+    Args:
+        data (bytes or mmap): The whole pickle.
+        source (str): How messages name it.
+
+    Examples:
+        >>> import numpy, pickle
+        >>> loads(pickle.dumps({"scores": numpy.array([0.5])}))
+        {'scores': array([0.5])}
+        >>> loads(b"cos\nsystem\n(Vls\ntR.")
+        Traceback (most recent call last):
+        mm_metrics_plugin.exceptions.UnsafePickleError: pickle: it asks for os.system, at byte 0; ...
+    """
+    if not len(data):
+        raise ResultFileError(f"{source}: not a result file: it is empty and ends at byte 0 (expected a pickle)")
+    if data[:4] == b"PK\x03\x04":
+        raise ResultFileError(
+            f"{source}: not a result file: it is a zip archive by its byte 0, as of torch.save (expected a pickle)"
+        )
+    if data[:1] in (b"[", b"{"):
+        raise ResultFileError(f"{source}: not a result file: it looks like JSON by its byte 0 (expected a pickle)")
+    machine = Machine(data, NAMES, source)
+    with _collector_paused():
+        try:
+            value, end = run(machine)
+        except UnsafePickleError:
+            raise
+        except ResultFileError as error:
+            if data[:1] == PROTO or machine.memo:
+                raise
+            reason = str(error)[len(source) + 2 :]
+            raise ResultFileError(
+                f"{source}: not a result file: it does not begin as a pickle does ({reason})"
+            ) from None
+        if end != len(data):
+            raise ResultFileError(f"{source}: {len(data) - end} bytes follow the end of the pickle, at byte {end}")
+        try:
+            stray = _check_content(value, machine)
+        except (Damaged, OverBudget) as error:
+            raise ResultFileError(f"{source}: {error}, by byte {end}") from None
+    if stray is not None:
+        what, at = (stray.name, machine.asked[stray]) if isinstance(stray, StandIn) else ("an unfinished value", end)
+        raise UnsafePickleError(
+            f"{source}: {what} stands where data belongs, at byte {at}; nothing in the file was run"
+        )
+    return value
+
+
+def _check_content(value: Any, machine: Machine) -> Any:
+    """Charge every value for each time it is used again, and refuse content that is nested too deeply.
+
+    A pickle of 300 bytes can hold a list that holds one list twice, which holds one list twice, and so on. It takes
+    little memory until somebody copies or prints it. After this check, whoever walks through the content needs no more
+    time and memory than the budget allows.
+
+    Returns:
+        object: A value that is not data, such as a stand-in that was never called; None if there is none.
+    """
+    recalled = machine.recalled
+    path: List[_Open] = []
+    child: Any = value
+    while True:
+        kind = type(child)
+        if kind not in _NUMBERS:
+            known = recalled.get(id(child))
+            if known is not None:
+                machine.charge(known[1])
+                if len(path) + known[0] > DEEPEST:
+                    raise _too_deep()
+                path[-1].add(*known)
+            elif isinstance(child, (np.ndarray, np.generic, str, bytes, bytearray)):
+                size = REFERENCE_COST + child.nbytes if isinstance(child, np.ndarray) else getsizeof(child)
+                if id(child) in recalled:
+                    recalled[id(child)] = 0, size
+                if path:
+                    path[-1].size += size
+            elif isinstance(child, (dict, list, tuple)):
+                if len(path) >= DEEPEST:
+                    raise _too_deep()
+                path.append(_Open(child))
+            elif kind not in _LEAVES and not isinstance(child, np.dtype):
+                return child
+        while path:
+            container = path[-1]
+            child = next(container.children, path)
+            if child is not path:  # which is no data, so it marks the end
+                break
+            path.pop()
+            if container.identity in recalled:
+                recalled[container.identity] = container.height, container.size
+            if path:
+                path[-1].add(container.height, container.size)
+        else:
+            return None
+
+
+class _Open:
+    """A container that is being looked through: what is left of it, and the height and size of what was seen."""
+
+    __slots__ = ("children", "height", "identity", "size")
+
+    def __init__(self, container: Any) -> None:
+        self.identity = id(container)
+        values = container.values() if isinstance(container, dict) else container
+        self.children: Iterator[Any] = iter(values)
+        if _NUMBERS.issuperset(map(type, values)):  # nothing to look into
+            self.children = iter(())
+        self.height = 1
+        self.size = getsizeof(container)
+
+    def add(self, height: int, size: int) -> None:
+        """Count a value in it."""
+        self.height = max(self.height, height + 1)
+        self.size += size
+
+
+def _too_deep() -> Damaged:
+    return Damaged(f"lists or dicts are nested deeper than {DEEPEST} levels")
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Data holds no cycles (they are refused), so the collector would only look at the same objects over again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _run(data: Content, source: str) -> Any:
+    warnings.warn(
+        f"{source}: read with plain pickle on request; it may run anything that was put in it",
+        MetricWarning,
+        stacklevel=3,
+    )
+    try:
+        return pickle.loads(data)
+    except Exception as error:  # a pickle can raise whatever it likes
+        raise ResultFileError(f"{source}: pickle could not load it ({type(error).__name__}: {error})") from error

@@ -1,0 +1,219 @@
+"""The state of an unpickler that can only make data.
+
+Stock unpicklers look names up and call what they find. This one has no way to import, call, or set an attribute
+on anything but the :class:`StandIn` and :class:`InMaking` objects it was given. What honest writers of data never
+emit (instances, extension codes, POP, DUP, memo slots out of order, ...) is refused rather than interpreted: the
+fewer moves a file has, the fewer there are to get wrong.
+
+Everything that can take more memory than its bytes in the file is charged to a :class:`MemoryBudget`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
+
+from mm_metrics_plugin.io.budget import MemoryBudget
+from mm_metrics_plugin.io.files import LARGE, Content, release
+
+Names = Mapping[Tuple[str, str], "StandIn"]
+
+CONTAINER_COST = 64  # bytes of an empty list or dict, and of a tuple of up to three items
+SET_COST = 256
+RECALL_COST = 256  # bytes it takes to keep track of a value that is used more than once
+LONGEST_SHORT_TEXT = 64  # text up to this length may be used again at no cost
+LONGEST_LINE = 4096  # of a number or name written as text
+MOST_ODD_KEYS = 20_000  # keys that are not text: their hashes can be made to collide, which costs the square of this
+LONGEST_TUPLE_KEY = 8
+NEAR = 4  # memo slots: text, its encoding, and both as arguments
+SPENT = object()  # in the memo, in place of text that has become bytes
+
+
+class Damaged(Exception):
+    """What a stand-in or an opcode raises when the bytes make no sense; the machine adds file and offset."""
+
+
+class Forbidden(Exception):
+    """What a stand-in or an opcode raises when the file asks for more than data; the machine adds file and offset."""
+
+
+class StandIn:
+    """Answers for one global name. Its attributes cannot be set after it was made.
+
+    Args:
+        name (str): The dotted name it stands for.
+        make (callable, optional): Called as ``make(machine, *arguments)`` when the file calls the name.
+        meaning (object): What the name means where another stand-in takes it as an argument.
+    """
+
+    __slots__ = ("make", "meaning", "name")
+    name: str
+    make: Optional[Callable[..., Any]]
+    meaning: Any
+
+    def __init__(self, name: str, make: Optional[Callable[..., Any]] = None, meaning: Any = None) -> None:
+        for slot, value in (("name", name), ("make", make), ("meaning", meaning)):
+            object.__setattr__(self, slot, value)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"stand-in for {self.name} is fixed")
+
+
+class InMaking:
+    """A value that is complete only after the BUILD opcode has given its state."""
+
+    __slots__ = ("built",)
+
+    def __init__(self) -> None:
+        self.built: Any = None
+
+    def build(self, machine: Machine, state: Any) -> Any:
+        """Return the finished value."""
+        raise NotImplementedError
+
+
+class Machine:
+    """Stack, memo, names and budget of the reading of one pickle; the opcodes move it.
+
+    Args:
+        data (bytes or mmap): The file. What was read of it is given back, so it is read once.
+        names (Mapping): The only (module, name) pairs that are known, each with its stand-in.
+        source (str): How messages name the file.
+        persistent (callable, optional): Answers persistent ids; without it they are refused.
+        budget (MemoryBudget, optional): That of the file this pickle is a part of; by default one for ``data``.
+    """
+
+    __slots__ = (
+        "asked",
+        "budget",
+        "charge",
+        "data",
+        "memo",
+        "names",
+        "odd_keys",
+        "outer",
+        "persistent",
+        "recalled",
+        "released",
+        "source",
+        "stack",
+        "start",
+    )
+
+    def __init__(
+        self,
+        data: Content,
+        names: Names,
+        source: str,
+        persistent: Optional[Callable[[Any], Any]] = None,
+        budget: Optional[MemoryBudget] = None,
+    ) -> None:
+        self.data = data
+        self.names = names
+        self.source = source
+        self.persistent = persistent
+        self.start = 0
+        self.released = 0  # where the memory of the data that is left begins
+        self.stack: List[Any] = []
+        self.outer: List[List[Any]] = []  # the stacks below each open mark
+        self.memo: List[Any] = []
+        self.budget = budget or MemoryBudget(len(data))
+        self.charge = self.budget.charge
+        self.odd_keys = 0
+        self.asked: Dict[StandIn, int] = {}  # where each name came last
+        # Ids of the values that are used more than once. The height and size of each are filled in after reading.
+        self.recalled: Dict[int, Optional[Tuple[int, int]]] = {}
+
+    def take(self, at: int, length: int) -> bytes:
+        """The next ``length`` bytes."""
+        end = at + length
+        if not at <= end <= len(self.data):
+            raise Damaged(f"{length} bytes are announced and {len(self.data) - at} are left in the file")
+        if at - self.released >= LARGE:
+            self.released = release(self.data, self.released, at)
+        return self.data[at:end]
+
+    def line(self, at: int, longest: int = LONGEST_LINE) -> Tuple[bytes, int]:
+        """A line of text, and the position after it."""
+        end = self.data.find(b"\n", at, at + longest + 1)
+        if end < 0:
+            raise Damaged("a line of text does not end")
+        return self.data[at:end], end + 1
+
+    def find(self, module: Any, name: Any, at: int) -> StandIn:
+        """The stand-in for a name, if there is one."""
+        found = self.names.get((module, name)) if type(module) is str and type(name) is str else None
+        if found is None:
+            raise Forbidden(f"it asks for {shown(module)}.{shown(name)}")
+        self.asked[found] = at - 1
+        return found
+
+    def recall(self, index: int) -> None:
+        """Push what was remembered."""
+        if not 0 <= index < len(self.memo):
+            raise Damaged(f"memo slot {index} is empty")
+        value = self.memo[index]
+        kind = type(value)
+        if kind is not StandIn and (kind is not str or len(value) > LONGEST_SHORT_TEXT):
+            if value is SPENT:
+                raise Damaged("text is used again after it became bytes")
+            if isinstance(value, InMaking):
+                value = value.built
+                if value is None:
+                    raise Damaged("a value is used before it is complete")
+            if id(value) not in self.recalled:
+                self.charge(RECALL_COST)
+                self.recalled[id(value)] = None
+        self.stack.append(value)
+
+    def forget(self, text: str) -> None:
+        """Forget text that has become bytes, which no pickler uses again, and the arguments it stands in."""
+        for index in range(max(0, len(self.memo) - NEAR), len(self.memo)):
+            value = self.memo[index]
+            if value is text or (type(value) is tuple and len(value) == 2 and value[0] is text):
+                self.memo[index] = SPENT
+
+    def remember(self, index: int) -> None:
+        """Remember the value on top."""
+        # Every pickler numbers its memo 0, 1, 2, ...; a list then is the memo and no index can claim memory.
+        if index != len(self.memo):
+            raise Damaged(f"memo slot {index} comes where {len(self.memo)} is due")
+        self.memo.append(self.stack[-1])
+
+    def check_keys(self, keys: List[Any]) -> None:
+        """Refuse keys whose hashing could be made slow: nested ones, and great numbers of colliding numbers."""
+        for key in keys:
+            if type(key) is not str:
+                if type(key) is tuple and len(key) <= LONGEST_TUPLE_KEY:
+                    for part in key:
+                        self._check_odd_key(part)
+                else:
+                    self._check_odd_key(key)
+
+    def _check_odd_key(self, key: Any) -> None:
+        kind = type(key)
+        if kind not in (str, int, float, bool, bytes, type(None)) or (kind is int and abs(key) >= 1 << 61):
+            raise Damaged(f"a {kind.__name__} is no key for result data (expected text or a plain number)")
+        self.odd_keys += 1
+        if self.odd_keys > MOST_ODD_KEYS:
+            raise Damaged(f"more than {MOST_ODD_KEYS} keys are not text")
+
+    def since_mark(self) -> List[Any]:
+        """What was pushed since the last mark, which is closed."""
+        items = self.stack
+        self.stack = self.outer.pop()
+        return items
+
+    def top(self, kind: type) -> Any:
+        """The value on top, which must be of a kind."""
+        value = self.stack[-1]
+        if not isinstance(value, kind):  # subclasses on the stack are only those our own stand-ins made
+            raise Damaged(f"items are added to a {type(value).__name__} (expected a {kind.__name__})")
+        return value
+
+
+def shown(name: Any) -> str:
+    """A name as it can be printed: one line, no control characters, of bounded length."""
+    if type(name) is not str:
+        return f"<{type(name).__name__}>"
+    text = ascii(name)[1:-1]
+    return text if len(text) <= 80 else text[:77] + "..."

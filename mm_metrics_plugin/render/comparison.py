@@ -1,0 +1,228 @@
+"""Comparisons of runs, in sentences and tables."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
+
+from mm_metrics_plugin.functional.statistics.permutation import significant
+from mm_metrics_plugin.render.sections import Section, sections_markdown
+from mm_metrics_plugin.render.sentences import class_order_lines, joined_by_lines, task_lines
+from mm_metrics_plugin.render.tables import Table, printable
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, Versus
+
+NAMES = {
+    "mAP": "mAP",
+    "mAP_50": "mAP_50",
+    "mAP_75": "mAP_75",
+    "auc": "AUC",
+    "accuracy": "accuracy",
+    "mean_precision": "macro precision",
+    "mean_recall": "macro recall",
+    "f1_of_means": "F1 of means",
+    "macro_f1": "macro F1",
+    "micro_precision": "micro precision",
+    "micro_recall": "micro recall",
+    "micro_f1": "micro F1",
+}
+WORDS = {
+    "better": "{second} is better",
+    "worse": "{second} is worse",
+    "not significant": "not significant",
+    "the same": "no difference",
+}
+SIGNIFICANT = ("better", "worse")
+SHOWN_PER_CLASS = ("AP_50", "auc", "f1")
+MOST_ROWS = 40
+LONGEST_NAME = 8  # of a run in a table, which then fits 80 columns
+
+
+def points(value: float, *, sign: bool = False) -> str:
+    """A share in percentage points.
+
+    Example:
+        >>> points(0.01234, sign=True), points(-0.02), points(float("nan"))
+        ('+1.2', '-2.0', '–')
+    """
+    if value != value:
+        return "–"
+    text = f"{100 * value:+.1f}" if sign else f"{100 * value:.1f}"
+    return text if float(text) else ("±0.0" if sign else "0.0")
+
+
+def p_text(value: float, *, ci: float = 0.95) -> str:
+    """A p-value with as many digits as are of use, and as are needed to see whether it is significant.
+
+    Example:
+        >>> p_text(0.0031), p_text(0.0004), p_text(0.25), p_text(0.0504)
+        ('0.003', '< 0.001', '0.25', '0.0504')
+    """
+    if value != value:
+        return "–"
+    if value < 0.001:
+        return "< 0.001"
+    for digits in range(3 if value < 0.1 else 2, 9):
+        text = f"{value:.{digits}f}"
+        if bool(significant(float(text), ci=ci)) == bool(significant(value, ci=ci)):
+            break
+    return text
+
+
+def interval_text(low: float, high: float, *, joined: str = "[{}, {}]", sign: bool = False) -> str:
+    """The interval of a difference in percentage points, with as many digits as show on which side of 0 it lies.
+
+    Example:
+        >>> interval_text(0.004, 0.02), interval_text(-0.0004, 0.02), interval_text(0.0004, 0.02)
+        ('[0.4, 2.0]', '[0.0, 2.0]', '[0.04, 2.0]')
+    """
+    if low != low:
+        return "–"
+    texts = [points(end, sign=sign) for end in (low, high)]
+    if low > 0 or high < 0:
+        plus = "+" if sign else ""
+        for at, end in enumerate((low, high)):
+            digits = 1
+            while not float(texts[at].replace("±", "")) and digits < 9:
+                digits += 1
+                texts[at] = f"{100 * end:{plus}.{digits}f}"
+    return joined.format(*texts)
+
+
+def difference_sentence(row: DifferenceRow, second: str, *, ci: float = 0.95) -> str:
+    """A difference as a sentence.
+
+    Example:
+        >>> from mm_metrics_plugin.evaluation.comparison import DifferenceRow
+        >>> ends = (0.004, 0.02, 0.003, 0.005, 0.019, 0.001)
+        >>> row = DifferenceRow("mAP_50", None, 0.41, 0.422, 0.012, *ends, "better")
+        >>> difference_sentence(row, "b.pkl")
+        'mAP_50 +1.2 [0.4, 2.0], p = 0.003: b.pkl is better'
+    """
+    p_value = p_text(row.p_value, ci=ci)
+    return (
+        f"{NAMES.get(row.metric, row.metric)} {points(row.difference, sign=True)} {interval_text(row.low, row.high)}, "
+        f"p {'' if p_value.startswith('<') else '= '}{p_value}: {WORDS[row.verdict].format(second=second)}"
+    )
+
+
+def comparison_sections(report: ComparisonReport) -> List[Section]:
+    """What the terminal and the Markdown file show."""
+    settings = report.settings
+    ci = settings.ci
+    what = "images" if report.kind == "detection" else "samples"
+    lines = [f"{report.images:,} {what}, the same for all runs; differences in percentage points"]
+    if settings.detection is not None:
+        score_thr, iou_thr, max_dets = (
+            getattr(settings.detection, key) for key in ("score_thr", "iou_thr", "max_dets")
+        )
+        lines.append(f"precision, recall and F1 at score >= {score_thr:g}, IoU >= {iou_thr:g}")
+        lines.append(f"AP uses at most {max_dets} detections per class and image (max_dets)")
+    elif settings.classification is not None:
+        lines += task_lines(settings.classification)
+    lines += class_order_lines(report.inputs)
+    lines += joined_by_lines(report.inputs.get("runs", ()), "image" if report.kind == "detection" else "sample")
+    lines += [
+        f"paired permutation test ({settings.permutations:,} permutations), significance level {1 - ci:.3g}",
+        f"p-values and {100 * ci:g} % confidence intervals are adjusted for the number of rows of their table: a "
+        "difference is significant exactly where its interval does not contain 0",
+    ]
+    names = {printable(name): "" for versus in report.versus for name in (versus.first, versus.second)}
+    letters = run_letters(list(names))
+    lines += [f"{letter}: {name}" for name, letter in letters.items() if letter != name]
+    sections = [Section("", lines)]
+    for versus in report.versus:
+        sections += _versus_sections(report, versus, letters)
+    return sections
+
+
+def run_letters(names: Sequence[str]) -> Dict[str, str]:
+    """What runs are called in tables: their names, or where one is long A, B and so on.
+
+    Example:
+        >>> run_letters(["old.pkl", "new.pkl"])
+        {'old.pkl': 'old.pkl', 'new.pkl': 'new.pkl'}
+        >>> run_letters(["work_dirs/old/results.pkl", "work_dirs/new/results.pkl"])
+        {'work_dirs/old/results.pkl': 'A', 'work_dirs/new/results.pkl': 'B'}
+    """
+    if max(map(len, names), default=0) <= LONGEST_NAME:
+        return {name: name for name in names}
+    signs = string.ascii_uppercase
+    return {name: signs[at] if at < len(signs) else f"R{at + 1}" for at, name in enumerate(names)}
+
+
+def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[str, str]) -> List[Section]:
+    first, second = (letters[printable(name)] for name in (versus.first, versus.second))
+    rows = versus.rows(report.classes)
+    overall = [row for row in rows if row.class_name is None]
+    overall.sort(key=lambda row: list(NAMES).index(row.metric) if row.metric in NAMES else len(NAMES))
+    ci = report.settings.ci
+    found = [row for row in overall if row.verdict in SIGNIFICANT]
+    words = [difference_sentence(row, second, ci=ci) for row in found] or ["no significant difference"]
+    header = ["", first, second, "difference", f"{100 * ci:g} % CI", "p", "verdict"]
+    table = header, [_cells(row, NAMES.get(row.metric, row.metric), second, ci) for row in overall]
+    sections = [Section(f"Comparison: {second} against {first}", words, table)]
+    for metric in SHOWN_PER_CLASS:
+        mine = [row for row in rows if row.class_name is not None and row.metric == metric]
+        if not mine:
+            continue
+        if len(mine) > MOST_ROWS:
+            mine = sorted(mine, key=lambda row: (row.p_value != row.p_value, row.p_value))[:MOST_ROWS]
+        table = [metric, *header[1:]], [_cells(row, row.class_name, second, ci) for row in mine]
+        title = {"auc": "AUC", "f1": "F1"}.get(metric, metric)
+        sections.append(Section(f"{title} per class, adjusted for the number of classes", (), table))
+    if versus.changed_classes:
+        rows_of_classes = [[printable(name), *classes.values()] for _, name, classes in versus.changed_entries()]
+        title = f"Samples that {first} and {second} decide differently"
+        sections.append(Section(title, (), (["sample", "true class", first, second], rows_of_classes)))
+    elif versus.changed:
+        changed = [
+            [printable(name), *(f"{value:+d}" if value else "0" for value in (one.tp, one.fp, one.fn))]
+            for one, name, _ in versus.changed_entries()
+        ]
+        order = ["in order of the TP, then the FP, that differ; those of different classes do not cancel in this order"]
+        sections.append(Section("Images that changed most", order, (["image", "TP", "FP", "FN"], changed)))
+    return sections
+
+
+def _cells(row: DifferenceRow, name: Any, second: str, ci: float) -> List[Any]:
+    return [
+        name,
+        points(row.first),
+        points(row.second),
+        points(row.difference, sign=True),
+        interval_text(row.low, row.high),
+        p_text(row.p_value, ci=ci),
+        WORDS[row.verdict].format(second=second),
+    ]
+
+
+def comparison_markdown(report: ComparisonReport) -> str:
+    """The comparison as Markdown."""
+    return "\n".join(["# Comparison", *sections_markdown(comparison_sections(report))]) + "\n"
+
+
+def difference_rows(report: ComparisonReport) -> Table:
+    """The rows of ``differences.csv``."""
+    header: List[str] = []
+    rows: List[List[Any]] = []
+    for versus in report.versus:
+        for row in versus.rows(report.classes):
+            values: Dict[str, Any] = row._asdict()
+            header = ["first_run", "second_run", *values]
+            rows.append([versus.first, versus.second, *("" if value is None else value for value in values.values())])
+    return header, rows
+
+
+def changed_rows(report: ComparisonReport) -> Table:
+    """The rows of ``changed_images.csv``."""
+    found = [(versus, *entry) for versus in report.versus for entry in versus.changed_entries()]
+    header = ["first_run", "second_run", "image", "tp", "fp", "fn"]
+    if any(classes for *_, classes in found):
+        header += ["true_class", "first_class", "second_class"]
+    rows = [
+        [versus.first, versus.second, name, one.tp, one.fp, one.fn, *classes.values()]
+        for versus, one, name, classes in found
+    ]
+    return header, rows

@@ -1,0 +1,59 @@
+"""Which figures show a result, whatever kind of result it is."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, List, Sequence
+
+from mm_metrics_plugin.functional.classification.calibration_error import CalibrationResult
+from mm_metrics_plugin.functional.classification.matrix_view import MatrixView
+from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves
+from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves
+from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
+from mm_metrics_plugin.render.figures.curves import (
+    classification_curve_figure,
+    detection_curve_figures,
+    reliability_figure,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CURVE_COLOURS = "plasma"
+
+
+@singledispatch
+def draw_figures(result: Any, classes: Sequence[str]) -> List[Figure]:
+    """The figures that show a result: two of a detector's curves, one of anything else.
+
+    Args:
+        result: A matrix, curves or a calibration. For results of your own, ``draw_figures.register`` a function.
+        classes: Names of the classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from mm_metrics_plugin.functional.classification.matrix_view import matrix_view
+        >>> len(draw_figures(matrix_view(np.eye(2, dtype=int), ["cat", "dog"]), ["cat", "dog"]))
+        1
+    """
+    raise TypeError(f"there is no figure of a {type(result).__name__}")
+
+
+@draw_figures.register(MatrixView)
+def _draw_matrix(result: MatrixView, classes: Sequence[str]) -> List[Figure]:
+    return [confusion_figure(result.matrix, result.shares, result.labels, title=result.title)]
+
+
+@draw_figures.register(ClassificationCurves)
+def _draw_classification(result: ClassificationCurves, classes: Sequence[str]) -> List[Figure]:
+    return [classification_curve_figure(result, classes, CURVE_COLOURS)]
+
+
+@draw_figures.register(DetectionCurves)
+def _draw_detection(result: DetectionCurves, classes: Sequence[str]) -> List[Figure]:
+    return detection_curve_figures(result, classes, CURVE_COLOURS)
+
+
+@draw_figures.register(CalibrationResult)
+def _draw_calibration(result: CalibrationResult, classes: Sequence[str]) -> List[Figure]:
+    return [reliability_figure(result)]

@@ -1,0 +1,86 @@
+"""Reports as Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Sequence
+
+from mm_metrics_plugin.render.analysis import classification_sections, detection_sections
+from mm_metrics_plugin.render.markdown_table import escape, item, table
+from mm_metrics_plugin.render.mmdet_recipe import published_block, published_heading
+from mm_metrics_plugin.render.sections import sections_markdown
+from mm_metrics_plugin.render.sentences import (
+    CONFUSIONS,
+    PROTOCOLS,
+    averaged_line,
+    classification_opening,
+    confusion_lines,
+    false_positive_lines,
+    mean_rows,
+    missing_lines,
+    opening,
+)
+from mm_metrics_plugin.render.tables import CORNER, class_table, false_positive_table, main_columns, printable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mm_metrics_plugin.evaluation.classification import ClassificationReport
+    from mm_metrics_plugin.evaluation.detection import Confusion, DetectionReport
+
+MOST_COLUMNS = 21  # a matrix wider than this is read from the CSV file or the figure
+
+
+def detection_markdown(report: DetectionReport) -> str:
+    """The report of a detector."""
+    lines = ["# Detection report", "", *_items([*opening(report), *missing_lines(report)])]
+    for one in report.protocols:
+        lines += ["", f"## {one.protocol}: {PROTOCOLS[one.protocol]}", ""]
+        notes = averaged_line(one.classes_averaged, len(report.classes))
+        lines += _body(main_columns(one.columns), notes, one.confusions)
+        lines += _matrix(one.result.matrix, report.labels)
+        if one.protocol != "mmdet":  # which has no match that could be taken already
+            lines += ["", "False positives by type:", "", *table(*false_positive_table(one.columns))]
+            lines += ["", *_items(false_positive_lines(report.settings.iou_thr))]
+    means = {one.protocol: mean_rows(one.means, one.micro) for one in report.protocols}
+    names = next(iter(means.values()))
+    lines += ["", "## Means (macro: over classes; micro: pooled)", ""]
+    lines += table(["", *means], [[name, *(column[name] for column in means.values())] for name in names])
+    lines += sections_markdown(detection_sections(report))
+    if report.differences:
+        lines += ["", "## Why the protocols differ", "", *_items(report.differences)]
+    for one in report.protocols:
+        if one.protocol == "mmdet":
+            block = published_block(one.result, [printable(name) for name in report.classes])
+            heading = escape(published_heading(report.settings.score_thr))
+            lines += ["", f"## {heading}", "", "```text", block, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def classification_markdown(report: ClassificationReport) -> str:
+    """The report of a classifier."""
+    lines = ["# Classification report", "", *_items(classification_opening(report)), "", "## Classes", ""]
+    lines += _body(report.columns, averaged_line(report.classes_averaged, len(report.classes)), report.confusions)
+    if report.matrix is not None:
+        lines += _matrix(report.matrix, report.classes)
+    lines += ["", "## Means", "", *table(["", "value"], list(mean_rows(report.means, report.micro).items()))]
+    lines += sections_markdown(classification_sections(report))
+    return "\n".join(lines) + "\n"
+
+
+def _body(columns: Mapping[str, Sequence[Any]], notes: List[str], confusions: Sequence[Confusion]) -> List[str]:
+    lines = table(*class_table(columns))
+    if notes:
+        lines += ["", *_items(notes)]
+    if confusions:
+        lines += ["", f"{CONFUSIONS}:", "", *_items(confusion_lines(confusions))]
+    return lines
+
+
+def _matrix(matrix: np.ndarray, labels: Sequence[str]) -> List[str]:
+    if len(labels) > MOST_COLUMNS:
+        return []
+    return ["", *table([CORNER, *labels], [[name, *row] for name, row in zip(labels, matrix.tolist())])]
+
+
+def _items(lines: Iterable[str]) -> List[str]:
+    return [item(line) for line in lines]

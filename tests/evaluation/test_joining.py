@@ -1,0 +1,220 @@
+"""Results and ground truth meet by image id, and whatever does not fit is said in full."""
+
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.evaluation.joining import join
+from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from mm_metrics_plugin.io.results import read_results, results_from_images
+from mm_metrics_plugin.settings import DetectionSettings
+
+IMAGES = 40
+CATEGORIES = {"cat": 7, "dog": 3, "bird": 90}  # in the order of the file
+
+
+def box(image, number):
+    return [float(image), float(number * 50), 20.0 + number, 30.0]
+
+
+@pytest.fixture
+def truth_file(tmp_path):
+    content = {
+        "images": [{"id": 500 - n, "file_name": f"{n}.jpg", "height": 400, "width": 400} for n in range(IMAGES)],
+        "categories": [{"id": number, "name": name} for name, number in CATEGORIES.items()],
+        "annotations": [
+            {
+                "id": n * 3 + k + 1,
+                "image_id": 500 - n,
+                "category_id": list(CATEGORIES.values())[k],
+                "bbox": box(n, k),
+                "area": 600,
+            }
+            for n in range(IMAGES)
+            for k in range(3)
+        ],
+    }
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def result(n):
+    edges = np.array([box(n, k) for k in range(3)], np.float32)
+    edges[:, 2:] += edges[:, :2]
+    found = {"bboxes": edges, "scores": np.full(3, 0.9, np.float32), "labels": np.arange(3)}
+    return {"img_id": 500 - n, "img_path": f"{n}.jpg", "pred_instances": found}
+
+
+def results(order=range(IMAGES)):
+    return results_from_images([result(n) for n in order], "results.pkl")
+
+
+def is_perfect(joined):
+    found = match_images(joined.batch, DetectionSettings(), num_classes=len(joined.classes), table="none")
+    matrix = found.rules["coco"].matrix
+    return (matrix == np.diag([IMAGES] * len(joined.classes) + [0])).all()
+
+
+def test_images_meet_by_id_whatever_their_order(truth_file):
+    truth = read_ground_truth(truth_file)
+    for order in (range(IMAGES), np.random.default_rng(0).permutation(IMAGES).tolist()):
+        joined = join(truth, results(order))
+        assert is_perfect(joined)
+        assert joined.classes == ("cat", "dog", "bird")
+        assert joined.counts() == {
+            "images": {"read": 40, "with_results": 40, "missing": 0},
+            "detections": {"read": 120, "used": 120, "dropped": {}},
+            "objects": {"read": 120, "used": 120, "dropped": {}},
+        }
+    shifted = [{**result(n), "img_id": 500 - (n + 1) % IMAGES} for n in range(IMAGES)]
+    assert not is_perfect(join(truth, results_from_images(shifted, "results.pkl")))  # else by position would do as well
+
+
+def test_mmdet_2_meets_by_position_if_the_length_is_right(truth_file, tmp_path):
+    content = []
+    for n in range(IMAGES):
+        found = result(n)["pred_instances"]
+        content.append([np.concatenate([found["bboxes"][k], found["scores"][k : k + 1]])[None] for k in range(3)])
+    truth = read_ground_truth(truth_file)
+    path = tmp_path / "results.pkl"
+    path.write_bytes(pickle.dumps(content))
+    assert is_perfect(join(truth, read_results(path)))
+    with pytest.raises(ResultFileError, match=r"one entry for each of the 40 images of instances.json \(found 39\)"):
+        join(truth, results_from_images(content[:-1], "results.pkl"))
+    with pytest.raises(ResultFileError, match=r"has 2 classes where instances.json has 3"):
+        join(truth, results_from_images([image[:2] for image in content], "results.pkl"))
+
+
+def test_coco_results_meet_by_category_id(truth_file, tmp_path):
+    content = json.loads(truth_file.read_text())
+    found = [{**row, "score": 0.5} for row in content["annotations"]]
+    path = tmp_path / "found.json"
+    path.write_text(json.dumps(found))
+    assert is_perfect(join(read_ground_truth(truth_file), read_results(path)))
+
+    # Chosen classes keep the order of the file, whatever the order they are chosen in; the rest is dropped and counted.
+    joined = join(read_ground_truth(truth_file, classes=["bird", "cat"]), read_results(path))
+    assert joined.classes == ("cat", "bird")
+    assert is_perfect(joined)
+    assert joined.counts()["detections"] == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
+    assert joined.counts()["objects"] == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
+
+    # Images without detections are not in such a file, and not missing.
+    path.write_text(json.dumps(found[:6]))
+    joined = join(read_ground_truth(truth_file), read_results(path))
+    assert (joined.missing_images, len(joined.batch.detections), joined.batch.num_images) == (0, 6, 40)
+
+    path.write_text(json.dumps([{**found[0], "category_id": 8}]))
+    with pytest.raises(ResultFileError, match=r"found.json: category id 8 not in instances.json"):
+        join(read_ground_truth(truth_file), read_results(path))
+
+
+def test_missing_images(truth_file):
+    truth = read_ground_truth(truth_file)
+    with pytest.raises(ResultFileError, match=r"no results for 15 images \(475, 474, .*, 466, \.\.\.\) of instances"):
+        join(truth, results(range(25)))
+    with pytest.raises(ResultFileError, match="no results for image 461 of"):
+        join(truth, results(range(39)))
+    joined = join(truth, results(range(25)), allow_missing=True)
+    assert joined.counts()["images"] == {"read": 40, "with_results": 25, "missing": 15}
+    assert len(joined.batch.detections) == 75
+    assert len(joined.batch.ground_truths) == 120
+
+
+def test_unknown_and_repeated_images(truth_file):
+    truth = read_ground_truth(truth_file)
+    with pytest.raises(ResultFileError, match=r"results.pkl: 2 images \(460, 459\) not in instances.json"):
+        join(truth, results(range(42)))
+    with pytest.raises(ResultFileError, match=r"2 images \(497, 493\) more than once"):
+        join(truth, results([*range(IMAGES), 3, 7, 7]))
+
+
+def test_labels_beyond_the_classes(truth_file):
+    truth = read_ground_truth(truth_file)
+    content = [result(n) for n in range(IMAGES)]
+    content[2]["pred_instances"]["labels"] = np.array([0, 3, -1])
+    with pytest.raises(ResultFileError, match=r"2 labels are beyond the 3 classes .3 in image 498, -1 in image 498"):
+        join(truth, results_from_images(content, "results.pkl"))
+    for image in content:
+        image["pred_instances"]["labels"] = np.array([0, 1, 80])
+    with pytest.raises(ResultFileError, match=r"40 labels are .*in image 491, \.\.\."):
+        join(truth, results_from_images(content, "results.pkl"))
+
+
+def test_what_is_not_finite_is_named(truth_file):
+    content = [result(n) for n in range(IMAGES)]
+    content[2]["pred_instances"]["scores"][1] = np.nan
+    with pytest.raises(ResultFileError, match=r"results.pkl: 'scores' of image 498 must be finite \(found nan\)"):
+        join(read_ground_truth(truth_file), results_from_images(content, "results.pkl"))
+
+
+def test_ground_truth_inside_the_results():
+    content = [{**result(n), "gt_instances": result(n)["pred_instances"]} for n in range(IMAGES)]
+    inside = results_from_images(content, "results.pkl")
+    assert is_perfect(join(inside.truth, inside, classes=["a", "b", "c"]))
+    assert join(inside.truth, inside).classes == ("0", "1", "2")
+    with pytest.raises(ResultFileError, match="beyond the 2 classes"):
+        join(inside.truth, inside, classes=["a", "b"])
+    with pytest.raises(ResultFileError, match="need COCO ground truth"):
+        join(inside.truth, replace(inside, dialect="coco", category_ids=(0, 1, 2)))
+
+
+# --- a ConcatDataset whose parts share ids ---------------------------------------------------------------------------
+
+
+def twice_numbered(order=range(IMAGES)):
+    """Results of two parts that number their images alike, in folders of their own."""
+    images = [result(n) for n in order]
+    for n, image in zip(order, images):
+        image["img_id"], image["img_path"] = n % (IMAGES // 2), f"part{n // (IMAGES // 2)}/{n}.jpg"
+        image["gt_instances"] = {key: image["pred_instances"][key] for key in ("bboxes", "labels")}
+    return images
+
+
+def test_images_whose_ids_repeat_are_joined_by_path():
+    found = results_from_images(twice_numbered(), "results.pkl")
+    joined = join(found.truth, found, classes=tuple(CATEGORIES))
+    assert is_perfect(joined) and joined.joined_by == "image path"
+    assert joined.image_ids[0] == "part0/0.jpg"
+    other = results_from_images(twice_numbered(range(IMAGES)[::-1]), "other.pkl")
+    assert is_perfect(join(found.truth, other, classes=tuple(CATEGORIES)))
+
+
+def test_a_shard_whose_own_ids_do_not_repeat_is_joined_by_path_too():
+    found = results_from_images(twice_numbered(), "results.pkl")
+    half = results_from_images(twice_numbered(range(IMAGES // 2)), "half.pkl")
+    assert half.image_ids == tuple(range(IMAGES // 2))
+    joined = join(found.truth, half, classes=tuple(CATEGORIES), allow_missing=True)
+    assert joined.missing_images == IMAGES // 2 and joined.joined_by == "image path"
+
+
+@pytest.mark.parametrize("path", ["", "same.jpg"])
+def test_ids_and_paths_that_repeat_cannot_be_joined(path):
+    images = twice_numbered()
+    for image in images:
+        image["img_path"] = path
+    found = results_from_images(images, "results.pkl")
+    with pytest.raises(ResultFileError, match="more than once"):
+        join(found.truth, found, classes=tuple(CATEGORIES))
+
+
+def test_one_annotation_file_is_not_the_ground_truth_of_both_parts(truth_file):
+    found = results_from_images(twice_numbered(), "results.pkl")
+    with pytest.raises(
+        ResultFileError, match=r"image ids repeat in the results.*give the config of the test set as TRUTH"
+    ):
+        join(read_ground_truth(truth_file), found)
+
+
+def test_ids_that_do_not_repeat_are_kept():
+    joined = join(
+        results_from_images([{**twice_numbered()[0]}], "a.pkl").truth,
+        results_from_images([twice_numbered()[0]], "a.pkl"),
+    )
+    assert joined.joined_by == "image id" and joined.image_ids == (0,)

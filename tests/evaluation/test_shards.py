@@ -1,0 +1,293 @@
+"""Shard by shard, file by file, process by process: one report, digit by digit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.io.state_file import read_state, write_state
+from tests.helpers import result_files as files
+from tests.helpers.result_files import CLASSES, ROOT
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
+
+HERE = {"PYTHONPATH": str(ROOT)}
+FORMS = ("report.json", "report.md", "per_class.csv", "confusion_matrix.csv", "confusion_matrix.png")
+
+
+def command(*arguments, cwd):
+    return files.command(*arguments, cwd=cwd, env=HERE)
+
+
+def torchrun(number, *arguments, cwd):
+    """The command on several processes. They are a group of their own, so that none outlives a failure."""
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", str(number), "--master-port", "0", "--standalone"]
+    process = subprocess.Popen(
+        [sys.executable, *words, "-m", "mm_metrics_command", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **HERE, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, said = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return process.returncode, out, said
+
+
+def tied(images=45):
+    """A problem with scores of one digit, so that many tie, and ids that do not stand in order."""
+    made = files.problem(images)
+    made = made._replace(scores=np.round(made.scores, 1).astype(np.float32))
+    truth, results = files.truth_of(made), files.results_of(made)
+    shuffled = np.random.default_rng(0).permutation(images)
+    truth["images"] = [truth["images"][at] for at in shuffled]
+    return truth, results
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("shards")
+    truth, results = tied()
+    files.write_json(place / "truth.json", truth)
+    files.write_pickle(place / "whole.pkl", results)
+    for name, share in (("a", results[:7]), ("b", results[30:6:-1]), ("c", results[31:])):
+        files.write_pickle(place / f"{name}.pkl", share)
+    # In a process of its own: other tests may have left matplotlib drawing differently in this one.
+    files.succeeded(command("detection", "truth.json", *shards(place), "expected", "--quiet", cwd=place))
+    return place
+
+
+def shards(place, suffix="pkl"):
+    return [str(place / f"{name}.{suffix}") for name in "abc"]
+
+
+def report(place):
+    return json.loads((place / "report.json").read_text())
+
+
+def same_files(place, expected):
+    for name in os.listdir(expected):
+        assert (place / name).read_bytes() == (expected / name).read_bytes(), name
+    assert sorted(os.listdir(place)) == sorted(os.listdir(expected))
+    assert set(FORMS) <= set(os.listdir(expected))
+
+
+def test_several_files_say_what_one_says(folder):
+    assert (
+        main(["detection", str(folder / "truth.json"), str(folder / "whole.pkl"), str(folder / "one"), "--quiet"]) == 0
+    )
+    one, several = report(folder / "one"), report(folder / "expected")
+    assert [entry["file"] for entry in several["inputs"].pop("results")] == ["a.pkl", "b.pkl", "c.pkl"]
+    assert one["inputs"].pop("results")["file"] == "whole.pkl"
+    assert one == several
+
+
+def test_merged_states_say_what_one_run_says(folder):
+    for name, path in zip("abc", shards(folder)):
+        done = command("detection", "truth.json", path, "--save-state", f"{name}.npz", "--format", "json", cwd=folder)
+        part = json.loads(files.succeeded(done))
+        assert part["counts"]["objects"]["dropped"]["in an image of another shard"] > 0
+    files.succeeded(command("merge", "c.npz", "a.npz", "b.npz", "merged", cwd=folder))
+    same_files(folder / "merged", folder / "expected")
+
+
+def test_a_state_of_merged_shards_is_not_needed_to_be_whole(folder, tmp_path):
+    """Two of the three files in one state, the third in another."""
+    truth, (a, b, c) = str(folder / "truth.json"), shards(folder)
+    assert main(["detection", truth, a, b, "--save-state", str(tmp_path / "ab.npz"), "--quiet"]) == 0
+    assert main(["detection", truth, c, "--save-state", str(tmp_path / "c.npz"), "--quiet"]) == 0
+    files.succeeded(command("merge", "c.npz", "ab.npz", "out", "--quiet", cwd=tmp_path))
+    same_files(tmp_path / "out", folder / "expected")
+
+
+def test_torchrun_says_what_one_process_says(folder, tmp_path):
+    """Four processes are more than there are files: one has nothing to do."""
+    done = torchrun(4, "detection", folder / "truth.json", *shards(folder), tmp_path / "out", cwd=tmp_path)
+    assert done[0] == 0, done[2]
+    same_files(tmp_path / "out", folder / "expected")
+    assert done[1].count("macro: mean over classes") == 1  # one process speaks
+
+
+def test_torchrun_shares_the_images_of_one_file(folder, tmp_path):
+    truth, whole = folder / "truth.json", folder / "whole.pkl"
+    files.succeeded(command("detection", truth, whole, "one", "--quiet", "--nms-iou-thr", "0.6", cwd=tmp_path))
+    done = torchrun(2, "detection", truth, whole, tmp_path / "two", "--quiet", "--nms-iou-thr", "0.6", cwd=tmp_path)
+    assert done[0] == 0, done[2]
+    same_files(tmp_path / "two", tmp_path / "one")
+
+
+def test_an_error_on_one_process_ends_all_with_one_line(folder, tmp_path):
+    bad = files.write_pickle(tmp_path / "bad.pkl", [{"img_id": 1}])
+    code, out, said = torchrun(
+        2, "detection", folder / "truth.json", shards(folder)[2], bad, tmp_path / "out", cwd=tmp_path
+    )
+    assert code != 0 and out == ""
+    ours = [line for line in said.splitlines() if line.startswith("mm-metrics")]
+    assert len(ours) == 1 and "bad.pkl: image number 0 has no 'pred_instances'" in ours[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_truth_of_its_own_for_every_shard(tmp_path):
+    """Each shard has its own annotations, and its truth inside: the numbers stay the same."""
+    truth, results = tied(20)
+    whole = files.write_json(tmp_path / "truth.json", truth)
+    expected = files.printed("detection", whole, files.write_pickle(tmp_path / "r.pkl", results), "--format", "json")
+    expected = json.loads(expected)
+    for name, share in (("a", range(1, 8)), ("b", range(8, 21))):
+        mine = {
+            **truth,
+            "images": [image for image in truth["images"] if image["id"] in share],
+            "annotations": [one for one in truth["annotations"] if one["image_id"] in share],
+        }
+        files.write_json(tmp_path / f"{name}.json", mine)
+        files.write_pickle(tmp_path / f"{name}.pkl", [one for one in results if one["img_id"] in share])
+        files.printed(
+            "detection", tmp_path / f"{name}.json", tmp_path / f"{name}.pkl", "--save-state", tmp_path / f"{name}.npz"
+        )
+    found = json.loads(files.printed("merge", tmp_path / "a.npz", tmp_path / "b.npz", "--format", "json"))
+    assert [one["file"] for one in found["inputs"]["truth"]] == ["a.json", "b.json"]
+    for key in ("counts", "protocols", "classes", "settings"):
+        assert found[key] == expected[key]
+
+
+def test_missing_images_may_be_allowed_in_several_files(folder):
+    truth, (a, _, c) = folder / "truth.json", shards(folder)
+    found = json.loads(files.printed("detection", truth, a, c, "--allow-missing", "--format", "json"))
+    assert found["counts"]["images"] == {"read": 45, "used": 45, "dropped": {}, "without_results": 24}
+    expected = json.loads((folder / "expected" / "report.json").read_text())
+    assert found["counts"]["objects"] == expected["counts"]["objects"]
+
+
+def refused(capsys, *arguments):
+    assert main(list(map(str, arguments))) == 2
+    out, said = capsys.readouterr()
+    assert out == "" and said.count("\n") == 1
+    return said
+
+
+@pytest.fixture(scope="module")
+def states(folder, tmp_path_factory):
+    place = tmp_path_factory.mktemp("states")
+    truth = str(folder / "truth.json")
+    for name, path in zip("abc", shards(folder)):
+        assert main(["detection", truth, path, "--save-state", str(place / f"{name}.npz"), "--quiet"]) == 0
+    options = ["--save-state", str(place / "other.npz"), "--quiet"]
+    assert main(["detection", truth, shards(folder)[1], "--score-thr", "0.5", *options]) == 0
+    some = ["--save-state", str(place / "classes.npz"), "--quiet", "--classes", ",".join(CLASSES[:3])]
+    content = [one for one in tied()[1] if one["img_id"] > 30]
+    for one in content:
+        one["pred_instances"] = {key: value[:0] for key, value in one["pred_instances"].items()}
+    empty = files.write_pickle(place / "empty.pkl", content)
+    assert main(["detection", truth, str(empty), *some]) == 0
+    return place
+
+
+def test_what_does_not_go_together_is_refused(states, folder, capsys, tmp_path):
+    a, b, _ = shards(states, "npz")
+    assert "a.npz and a.npz: both hold 7 images (1, 2, 3, 4, 5, 6, 7)" in refused(capsys, "merge", a, a)
+    said = refused(capsys, "merge", a, states / "other.npz")
+    assert "different settings ('score_thr' is 0.3 and 0.5)" in said
+    assert "different classes" in refused(capsys, "merge", a, states / "classes.npz")
+    assert "truth.json: 14 of its images are in none of the states" in refused(capsys, "merge", a, b, tmp_path / "out")
+    assert "whole.pkl: both hold" in refused(
+        capsys, "detection", folder / "truth.json", shards(folder)[0], folder / "whole.pkl"
+    )
+    assert "no results for 14 images" in refused(capsys, "detection", folder / "truth.json", *shards(folder)[:2])
+    old = files.write_pickle(tmp_path / "old.pkl", [[np.zeros((0, 5), np.float32)] * 4] * 45)
+    assert "no image ids" in refused(capsys, "detection", folder / "truth.json", shards(folder)[0], old)
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_are_no_states_are_refused(states, folder, capsys, tmp_path):
+    good = states / "a.npz"
+    (tmp_path / "cut.npz").write_bytes(good.read_bytes()[:-200])
+    (tmp_path / "text.npz").write_text("no zip at all")
+    np.savez(tmp_path / "other.npz", a=np.arange(3))
+    np.savez(tmp_path / "object.npz", header=np.array([{}], dtype=object))
+    np.savez_compressed(tmp_path / "packed.npz", header=np.zeros(1 << 20, np.uint8))
+    for name in ("cut", "text", "other", "object", "packed", "nowhere"):
+        assert f"{name}.npz: " in refused(capsys, "merge", tmp_path / f"{name}.npz", "out")
+    header, arrays = read_state(good)
+    settings = header["settings"]
+    changes = {
+        "version": ({**header, "schema_version": 9}, arrays, "version 9"),
+        "kind": ({**header, "kind": "classification"}, arrays, "no state"),
+        "labels": (header, {**arrays, "matches.label": arrays["matches.label"] + np.int16(4)}, "no state"),
+        "images": (header, {**arrays, "matches.gt_image": arrays["matches.gt_image"] + np.int32(7)}, "no state"),
+        "nan": (header, {**arrays, "matches.score": arrays["matches.score"] * np.float32(np.nan)}, "finite"),
+        "short": (header, {**arrays, "matches.score": arrays["matches.score"][1:]}, "no state"),
+        "positions": (header, {**arrays, "matches.error_gt": arrays["matches.error_gt"] + np.int32(99)}, "no state"),
+        "dtype": (header, {**arrays, "matches.matched": arrays["matches.matched"].astype(np.int64)}, "no state"),
+        "example": (header, {**arrays, "examples.boxes_image": arrays["examples.boxes_image"] + 7}, "no state"),
+        "matrix": (header, {**arrays, "coco.cells": arrays["coco.cells"][:, 1:]}, "no state"),
+        "missing": (header, {key: value for key, value in arrays.items() if key != "coco.cells"}, "no state"),
+        "twice": ({**header, "image_ids": [1] * 7}, arrays, "no state"),
+        "classes": ({**header, "classes": 3}, arrays, "no state"),
+        "no-images": (
+            {**header, "classes": ["a"] * 60_000, "image_ids": [], "image_names": []},
+            arrays,
+            "60000 classes",
+        ),
+        "resamples": ({**header, "settings": {**settings, "resamples": 10**12}}, arrays, "resamples must be"),
+        "matching": ({**header, "settings": {**settings, "matching": ["coco"] * 9}}, arrays, "matching must be"),
+        "edges": ({**header, "settings": {**settings, "area_edges": [1] * 9999}}, arrays, "area_edges must be"),
+    }
+    for field, value in {
+        "settings": {key: value for key, value in settings.items() if key != "max_dets"},
+        "classes": [None, *header["classes"][1:]],
+        "image_ids": [0.5, *header["image_ids"][1:]],
+        "detections": {**header["detections"], "read": -1},
+        "allow_missing": "x",
+        "worst_images": "x",
+    }.items():
+        changes[f"header-{field}"] = ({**header, field: value}, arrays, "no state")
+    for field in ("coco.used", "mmdet.used"):
+        changes[field] = (header, {**arrays, field: arrays[field] + 1}, "no state")
+    for field, value in (("matched", 0), ("outcome", 0), ("gt_outcome", 7), ("gt_tide_matched", True)):
+        column = np.full_like(arrays[f"matches.{field}"], value)  # within the range of the column
+        changes[field] = (header, {**arrays, f"matches.{field}": column}, "no state")
+    for field, value in (
+        ("matches.error_type", 127),
+        ("matches.gt_area", np.nan),
+        ("matches.det_index", 9999),
+        ("matches.ignored", 1 << 63),
+        ("coco.cells", -1),
+        ("counts.counts", 1 << 62),
+        ("examples.members_cell", 10**6),
+        ("examples.members_rule", 9),
+        ("examples.boxes_label", 99),
+    ):
+        changed = arrays[field].copy()
+        changed.flat[0] = value
+        changes[field] = (header, {**arrays, field: changed}, "no state")
+    changes["float-images"] = (header, {**arrays, "matches.images": arrays["matches.images"] * 1.0}, "no state")
+    changes["texts"] = (header, {**arrays, "matches.texts": np.zeros(3)}, "no state")
+    changes["unknown"] = (header, {**arrays, "agnostic.cells": arrays["coco.cells"]}, "not part of a state")
+    for name, (changed, content, words) in changes.items():
+        write_state(tmp_path / f"{name}.npz", changed, content)
+        assert words in refused(capsys, "merge", tmp_path / f"{name}.npz"), name
+
+
+def test_a_state_is_plain_arrays_and_the_same_again(states, folder, tmp_path):
+    path = tmp_path / "a.npz"
+    assert main(["detection", str(folder / "truth.json"), shards(folder)[0], "--save-state", str(path), "--quiet"]) == 0
+    assert path.read_bytes() == (states / "a.npz").read_bytes()
+    with np.load(path, allow_pickle=False) as content:
+        header = json.loads(content["header"].tobytes())
+        assert all(content[name].dtype.kind in "biuf" for name in content.files)
+    assert header["schema_version"] == 3 and header["classes"] == list(CLASSES)
+    assert header["settings"]["score_thr"] == 0.3 and len(header["results"][0]["sha256"]) == 64
+    assert all(entry.compress_type == zipfile.ZIP_STORED for entry in zipfile.ZipFile(path).infolist())

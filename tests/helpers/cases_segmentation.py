@@ -1,0 +1,205 @@
+"""Cases of the metrics of regions in pictures."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from scipy.special import softmax
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, jaccard_score
+
+from mm_metrics_plugin import DiceScore, MeanIoU
+from mm_metrics_plugin.testing import MetricCase
+from tests.helpers.invalid_input import drop, poke, put
+
+NAMES = ("road", "car", "tree", "sky")
+NUM_CLASSES = len(NAMES)
+
+
+def label_maps(generator, count, *, num_classes=NUM_CLASSES, dtype=torch.int64):
+    """Pictures of different sizes as mmseg's samples have them; some pixels are to be ignored, some classes absent."""
+    samples = []
+    for index in range(count):
+        height, width = 5 + index % 3, 6 + index % 5
+        truth = generator.integers(0, num_classes, (1, height, width))
+        predicted = np.where(
+            generator.random(truth.shape) < 0.7, truth, generator.integers(0, num_classes, truth.shape)
+        )
+        truth[generator.random(truth.shape) < 0.1] = 255
+        if index % 2:  # a class is in neither
+            truth[truth == 2] = 1
+            predicted[predicted == 2] = 0
+        samples.append(
+            dict(
+                pred_sem_seg=dict(data=torch.tensor(predicted, dtype=dtype)),
+                gt_sem_seg=dict(data=torch.tensor(truth, dtype=dtype)),
+                img_path=f"pictures/{index}.png",
+            )
+        )
+    return samples
+
+
+def score_maps(generator, count):
+    """Logits, label maps, and one region's scores and mask."""
+    samples = label_maps(generator, count)
+    for index, sample in enumerate(samples):
+        shape = sample["gt_sem_seg"]["data"].shape[1:]
+        sample["seg_logits"] = dict(
+            data=torch.tensor(generator.normal(size=(NUM_CLASSES, *shape)), dtype=torch.float32)
+        )
+        region = generator.random(shape) < (0.4 if index % 4 else 0.0)  # some regions are empty
+        sample["mask"] = torch.tensor(region)
+        sample["score"] = torch.tensor(np.where(region.any(), generator.random(shape), 0.0), dtype=torch.float32)
+    return samples
+
+
+def pixels(samples):
+    """True and predicted labels of every picture, ignored pixels left out."""
+    for sample in samples:
+        truth, predicted = (sample[field]["data"].numpy().ravel() for field in ("gt_sem_seg", "pred_sem_seg"))
+        kept = truth != 255
+        yield truth[kept], predicted[kept]
+
+
+def all_pixels(samples):
+    return (np.concatenate(parts) for parts in zip(*pixels(samples)))
+
+
+def iou(samples):
+    truth, predicted = all_pixels(samples)
+    values = jaccard_score(truth, predicted, average=None, labels=range(NUM_CLASSES))
+    return {
+        "mIoU": values.mean(),
+        "aAcc": accuracy_score(truth, predicted),
+        "mAcc": balanced_accuracy_score(truth, predicted),
+        **{f"IoU/{name}": value for name, value in zip(NAMES, values)},
+    }
+
+
+def iou_of_present(samples):
+    """Only three of seven classes occur."""
+    truth, predicted = all_pixels(samples)
+    return {"mIoU": jaccard_score(truth, predicted, average="macro", labels=range(3)), "classes_averaged": 3.0}
+
+
+def dice_per_sample(samples):
+    values = [
+        f1_score(truth, predicted, average=None, labels=range(NUM_CLASSES), zero_division=1.0)
+        for truth, predicted in pixels(samples)
+    ]
+    return {"mDice": np.mean(values), **{f"Dice/{n}": v for n, v in zip(NAMES, np.mean(values, axis=0))}}
+
+
+def dice_of_present(samples):
+    values = [
+        f1_score(truth, predicted, average=None, labels=range(NUM_CLASSES), zero_division=np.nan)
+        for truth, predicted in pixels(samples)
+    ]
+    return {"mDice": np.nanmean(values, axis=0).mean()}
+
+
+def dice_of_all(samples):
+    truth, predicted = all_pixels(samples)
+    return {"mDice": f1_score(truth, predicted, average="macro", labels=range(NUM_CLASSES))}
+
+
+def soft_dice_of_labels(samples):
+    values = []
+    for sample in samples:
+        truth = sample["gt_sem_seg"]["data"].numpy().ravel()
+        scores = softmax(sample["seg_logits"]["data"].double().numpy().reshape(NUM_CLASSES, -1), axis=0)[
+            :, truth != 255
+        ]
+        target = np.eye(NUM_CLASSES)[truth[truth != 255]].T
+        values.append(2 * (scores * target).sum(axis=1) / ((scores**2).sum(axis=1) + (target**2).sum(axis=1) + 0.5))
+    return {"mDice": np.mean(values)}
+
+
+def soft_dice_of_regions(samples, *, threshold=None):
+    values = []
+    for sample in samples:
+        x, y = sample["score"].double().numpy(), sample["mask"].numpy().astype(float)
+        x = x if threshold is None else (x > threshold).astype(float)
+        size = (x**2).sum() + (y**2).sum()
+        values.append(2 * (x * y).sum() / size if size else 1.0)
+    return {"mDice": np.mean(values)}
+
+
+def mindspore_dice(samples, batch_size=7):
+    total = 0.0
+    for start in range(0, len(samples), batch_size):
+        batch = samples[start : start + batch_size]
+        x = np.concatenate([sample["score"].double().numpy().ravel() for sample in batch])
+        y = np.concatenate([sample["mask"].numpy().ravel() for sample in batch]).astype(float)
+        total += 2 * x @ y / (x @ x + y @ y + 1e-5)
+    return {"mDice": total / len(samples)}
+
+
+MAP_DAMAGES = [
+    ("no prediction", drop("pred_sem_seg"), ["pred_sem_seg.data", "5.png"]),
+    ("no truth", drop("gt_sem_seg.data"), ["gt_sem_seg.data"]),
+    ("a truth that is no class", poke("gt_sem_seg.data", 9), ["'gt_sem_seg.data'", "0 to 3, or 255", "found 9"]),
+    ("a negative truth", poke("gt_sem_seg.data", -1), ["'gt_sem_seg.data'", "found -1"]),
+    ("a prediction that is no class", poke("pred_sem_seg.data", 4), ["'pred_sem_seg.data'", "0 to 3", "found 4"]),
+    ("NaN", poke("pred_sem_seg.data", np.nan, torch.float32), ["'pred_sem_seg.data'", "whole numbers", "float32"]),
+    (
+        "another shape",
+        put("pred_sem_seg.data", torch.zeros(1, 2, 2, dtype=torch.int64)),
+        ["'pred_sem_seg.data'", "(1, 2, 2)"],
+    ),
+]
+SCORE_DAMAGES = [
+    ("NaN", poke("seg_logits.data", np.nan), ["'seg_logits.data'", "0 to 1", "nan"]),
+    ("a truth that is no class", poke("gt_sem_seg.data", 4), ["'gt_sem_seg.data'", "found 4"]),
+    ("too few channels", put("seg_logits.data", torch.zeros(2, 7, 6)), ["'seg_logits.data'", "4 channels"]),
+    ("another shape", put("seg_logits.data", torch.zeros(4, 2, 2)), ["'gt_sem_seg.data'", "(4, 2, 2)"]),
+]
+REGION_DAMAGES = [
+    ("logits", poke("score", 1.5), ["'score'", "0 to 1", "activation", "found 1.5"]),
+    ("a mask of 7", poke("mask", 7, torch.uint8), ["'mask'", "0 to 1", "or be 255 to be ignored", "found 7"]),
+    ("another shape", put("mask", torch.zeros(2, 2)), ["'score'", "'mask'", "(2, 2)"]),
+]
+
+label_case = partial(MetricCase, rules={"classes_*": None}, damages=MAP_DAMAGES)
+region_dice = partial(DiceScore, mode="soft", prediction_field="score", target_field="mask")
+
+OVERLAP_CASES = [
+    label_case("iou", partial(MeanIoU, classwise=True), label_maps, iou, classes=NAMES),
+    MetricCase(
+        "iou-bytes", partial(MeanIoU, classwise=True), partial(label_maps, dtype=torch.uint8), iou, classes=NAMES
+    ),
+    MetricCase(
+        "iou-absent",
+        partial(MeanIoU, num_classes=7),
+        partial(label_maps, num_classes=3),
+        iou_of_present,
+        rules={"classes_*": None},
+    ),
+    label_case("dice", partial(DiceScore, classwise=True), label_maps, dice_per_sample, classes=NAMES),
+    label_case("dice-skip", partial(DiceScore, num_classes=NUM_CLASSES, empty="skip"), label_maps, dice_of_present),
+    label_case("dice-dataset", partial(DiceScore, over="dataset"), label_maps, dice_of_all, classes=NAMES),
+    MetricCase(
+        "dice-soft",
+        partial(DiceScore, mode="soft", activation="softmax", smooth=0.5),
+        score_maps,
+        soft_dice_of_labels,
+        classes=NAMES,
+        damages=SCORE_DAMAGES,
+    ),
+    MetricCase("dice-region", region_dice, score_maps, soft_dice_of_regions, damages=REGION_DAMAGES),
+    MetricCase(
+        "dice-threshold",
+        partial(region_dice, threshold=0.625),  # the same number in every precision
+        score_maps,
+        partial(soft_dice_of_regions, threshold=0.625),
+    ),
+    MetricCase(
+        "dice-mindspore",
+        partial(region_dice, convention="mindspore"),
+        score_maps,
+        mindspore_dice,
+        tolerance=1e-12,
+        order_matters=True,
+    ),
+]

@@ -1,0 +1,104 @@
+"""Everything the detection functions say of a problem, as arrays by name.
+
+Names begin with ``matrix/`` (rows and columns are the classes and background), ``class/`` (the first axis is the
+classes) or ``all/``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.functional.detection.operating_points import operating_points
+from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves, threshold_sweep
+from mm_metrics_plugin.functional.detection.tide import errors_at_threshold, tide_errors
+from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from tests.helpers.coco_problems import match_table
+
+SCORE_THRESHOLD = 0.5
+_AREA_EDGES = (150.0,)
+
+
+def counted(problem, *, score_threshold=SCORE_THRESHOLD):
+    """What every matching rule counts at a score threshold, and the examples shown for it."""
+    settings = DetectionSettings(matching=MATCHING_RULES, score_thr=score_threshold)
+    size = problem.num_classes + 1
+    found = match_images(
+        problem.batch, settings, num_classes=problem.num_classes, worst_images=problem.batch.num_images
+    )
+    result = {"all/counts": np.array(found.counts)}
+    for rule, counts in found.rules.items():
+        cells = found.examples.members.of_rule(rule).cell
+        result[f"matrix/{rule}"] = counts.matrix
+        result[f"matrix/members {rule}"] = np.bincount(cells, minlength=size * size).reshape(size, size)
+        result[f"class/used {rule}"] = np.stack([counts.detections, counts.objects], axis=1)
+        result[f"class/background {rule}"] = counts.background_types.T
+        ignored = [counts.detections_ignored, counts.objects_ignored, counts.duplicates]
+        result[f"all/ignored {rule}"] = np.array(ignored)
+    for name, counts in errors_at_threshold(found.table).items():
+        result[f"class/{name} at threshold"] = counts
+    result["all/missed"] = np.array(found.examples.images.missed.sum())
+    result["all/drawn"] = np.bincount(found.examples.boxes.kind, minlength=3)
+    return result
+
+
+def suppressed(problem):
+    """How many detections of each class non-maximum suppression leaves."""
+    return np.bincount(problem.batch.suppressed(0.5).detections.labels, minlength=problem.num_classes)
+
+
+def ranked(problem):
+    """What depends on nothing but the order of the scores."""
+    batch, classes = problem.batch, problem.num_classes
+    table = match_table(batch, classes, area_edges=_AREA_EDGES)
+    precise = average_precision(table)
+    sizes = results_by_size(table, area_edges=_AREA_EDGES)
+    curves = precision_recall_curves(table, num_points=3)
+    errors = tide_errors(match_images(batch, DetectionSettings(), num_classes=classes).table)
+    result = {
+        "class/AP": np.moveaxis(precise.ap, 2, 0),
+        "class/AP by size": sizes.average_precision.T,
+        "class/recall": np.moveaxis(precise.recall, 3, 0),
+        "class/objects": precise.num_gts.T,
+        "all/AP": np.array(list(precise.to_dict().values())),
+        "class/curve AP": curves.average_precision,
+        "all/errors AP": np.array([errors.average_precision, *errors.dap.values()]),
+        "all/dAP": np.array([errors.dap_false_positives, errors.dap_false_negatives]),
+        "class/errors AP": errors.average_precision_per_class,
+        "class/left by nms": suppressed(problem),
+    }
+    for kind, counts in errors.counts.items():
+        result[f"class/{kind}"] = counts
+        result[f"class/{kind} ignored"] = errors.ignored[kind]
+        result[f"class/{kind} dAP"] = errors.dap_per_class[kind]
+    if batch.num_images > 1:
+        points = operating_points(table, folds=2)
+        result["class/best"] = np.array([(one.tp, one.fp, one.fn) for one in points.per_class])
+        result["all/best"] = np.array([points.overall.f_score, points.overall.precision, points.overall.recall])
+    return result
+
+
+def at_thresholds(problem):
+    """What depends on where the scores are cut."""
+    batch, classes = problem.batch, problem.num_classes
+    table = match_table(batch, classes, area_edges=_AREA_EDGES)
+    curves = precision_recall_curves(table, num_points=9)
+    sizes = results_by_size(table, area_edges=_AREA_EDGES, score_thr=SCORE_THRESHOLD)
+    counts = per_image_counts(table, score_thr=SCORE_THRESHOLD).totals()
+    many = threshold_sweep(curves, also=[SCORE_THRESHOLD])
+    return {
+        "class/many counts": np.stack([many.tp, many.fp], axis=1),
+        "class/best threshold": many.best_per_class,
+        "all/best threshold": np.array(many.best),
+        "class/curves": np.stack([curves.precision, curves.recall, curves.f_score], axis=1),
+        "all/mean curves": np.stack([curves.mean_precision, curves.mean_recall, curves.mean_f_score]),
+        "class/sizes": np.stack([sizes.tp.T, sizes.fp.T, sizes.objects.T], axis=1),
+        "class/counts": np.stack(counts, axis=1),
+    }
+
+
+def figures(problem):
+    """All of them."""
+    return {**counted(problem), **ranked(problem), **at_thresholds(problem)}

@@ -1,0 +1,132 @@
+"""The report beside mmdet's own tool on a config's test set, and beside the log of DetectionPRF."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import DATASETS, init_default_scope
+
+from mm_metrics_plugin import DetectionPRF
+from tests.helpers import result_files as files
+from tests.helpers.detection_problems import stock_tool
+from tests.helpers.result_files import CLASSES, command, succeeded
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
+
+CLASSIC = """
+default_scope = 'mmdet'
+test_dataloader = dict(dataset=dict(
+    type='CocoDataset', data_root='', ann_file='{truth}', data_prefix=dict(img=''), test_mode=True,
+    metainfo=dict(classes={classes!r}),
+    pipeline=[dict(type='LoadImageFromFile'), dict(type='PackDetInputs')]))
+"""
+LAZY = """
+from mmdet.datasets import CocoDataset
+
+default_scope = 'mmdet'
+test_dataloader = dict(dataset=dict(
+    type=CocoDataset, data_root='', ann_file='{truth}', data_prefix=dict(img=''), test_mode=True,
+    metainfo=dict(classes={classes!r})))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Configs of both styles, annotations, and results as torch tensors."""
+    place = tmp_path_factory.mktemp("config")
+    truth, _ = files.pair(place, images=60)
+    content = files.results_of(files.problem(60))
+    for image in content:
+        image["pred_instances"] = {key: torch.as_tensor(value) for key, value in image["pred_instances"].items()}
+    files.write_pickle(place / "results.pkl", content)
+    for name, text in (("classic.py", CLASSIC), ("lazy.py", LAZY)):
+        (place / name).write_text(text.format(truth=truth, classes=CLASSES))
+    return place
+
+
+@pytest.fixture(scope="module")
+def report(folder):
+    done = command("detection", "classic.py", "results.pkl", "out", "--quiet", cwd=folder)
+    assert (succeeded(done), done.stderr) == ("", "")
+    return json.loads((folder / "out" / "report.json").read_text())
+
+
+def stock_matrix(folder, score_thr=0.3):
+    config = Config.fromfile(str(folder / "classic.py"))
+    init_default_scope("mmdet")
+    dataset = DATASETS.build({**config.test_dataloader.dataset, "pipeline": []})
+    content = torch_results(folder)
+    return stock_tool().calculate_confusion_matrix(dataset, content, score_thr, None, 0.5)
+
+
+def torch_results(folder):
+    import pickle
+
+    return pickle.loads((folder / "results.pkl").read_bytes())
+
+
+def test_the_matrix_is_that_of_the_stock_tool_cell_by_cell(folder, report):
+    expected = stock_matrix(folder)
+    assert expected.sum() > 300
+    assert report["protocols"]["mmdet"]["confusion_matrix"] == expected.tolist()
+    assert report["inputs"]["truth"]["file"] == "classic.py" and "mmengine" in report["inputs"]["versions"]
+
+
+def test_a_config_and_its_annotations_say_the_same(folder, report):
+    alone = json.loads(files.printed("detection", folder / "truth.json", folder / "results.pkl", "--format", "json"))
+    assert alone["protocols"] == report["protocols"] and alone["classes"] == report["classes"]
+    assert alone["counts"]["detections"] == report["counts"]["detections"]
+
+
+def test_new_style_configs_and_options(folder, report):
+    done = command("detection", "lazy.py", "results.pkl", "--format", "json", cwd=folder)
+    assert json.loads(succeeded(done))["protocols"] == report["protocols"]
+    other = files.truth_of(files.problem(60))
+    other["annotations"] = other["annotations"][:50]
+    files.write_json(folder / "fewer.json", other)
+    options = ("--cfg-options", f"test_dataloader.dataset.ann_file={folder / 'fewer.json'}")
+    found = json.loads(
+        files.printed("detection", folder / "classic.py", folder / "results.pkl", *options, "--format", "json")
+    )
+    assert found["counts"]["objects"]["read"] == 50
+
+
+@pytest.mark.parametrize("matching", ["coco", "mmdet"])
+def test_the_report_is_the_log_of_detection_prf(folder, report, matching):
+    """To the last digit: both count with the same state."""
+    made = files.problem(60)
+    metric = DetectionPRF(matching=matching, classwise=True)
+    metric.dataset_meta = {"classes": CLASSES}
+    for number, image in enumerate(torch_results(folder)):
+        sample = {"img_id": image["img_id"], "pred_instances": image["pred_instances"]}
+        for key, crowd in (("gt_instances", False), ("ignored_instances", True)):
+            here = (made.object_image == number) & (made.object_crowd == crowd)
+            boxes = made.object_boxes[here].astype(np.float64)
+            sample[key] = {"bboxes": torch.as_tensor(boxes), "labels": torch.as_tensor(made.object_labels[here])}
+        metric.process(None, [sample])
+    log = metric.evaluate(60)
+    found = report["protocols"][matching]
+    keys = {"mean_precision": "precision", "mean_recall": "recall", "f1_of_means": "f1_of_means", "macro_f1": "f1"}
+    assert {key: found[key] for key in keys} == {key: log[f"det/{name}"] for key, name in keys.items()}
+    assert found["micro"] == {key: log[f"det/micro_{key}"] for key in ("precision", "recall", "f1")}
+    for row in found["per_class"]:
+        for key in ("precision", "recall", "f1", "tp", "fp", "fn"):
+            assert row[key] == log[f"det/{key}/{row['name']}"]
+
+
+def test_no_mmdet_is_said_in_one_line(folder):
+    code = """
+import sys
+sys.modules["mmdet"] = None
+sys.argv = ["mm-metrics", "detection", "classic.py", "results.pkl", "--cfg-options", *sys.argv[1:]]
+from mm_metrics_command import main
+sys.exit(main())
+"""
+    own = "test_dataloader.dataset.type=VOCDataset"
+    assert "classic.py: reading a config needs mmdet" in files.refused(command(own, cwd=folder, script=("-c", code)))
+    plain = "test_dataloader.dataset.test_mode=True"  # a COCO file needs none
+    assert "Most frequent confusions" in succeeded(command(plain, cwd=folder, script=("-c", code)))

@@ -1,0 +1,95 @@
+"""Import directions between the packages; what works without torch and mmengine."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "mm_metrics_plugin"
+FRAMEWORKS = {"torch", "mmengine", "mmdet", "mmpretrain", "mmcv", "mmseg"}
+PACKAGES = {"functional", "states", "metrics", "io", "evaluation", "render", "cli"}
+
+# What a package may import of the others. `settings` and `exceptions` are for all.
+ALLOWED = {
+    "functional": set(),
+    "states": {"functional"},
+    "metrics": {"functional", "states", "io", "render"},
+    "io": {"functional"},
+    "evaluation": {"functional", "states", "io"},
+    "render": {"functional", "io", "evaluation"},
+    "cli": {"functional", "states", "io", "evaluation", "render"},
+}
+# Packages whose modules import no framework at all; those not listed import one where they need it, inside a function.
+WITHOUT_FRAMEWORKS = {"functional", "render"}
+FORBIDDEN = {
+    name: {f"mm_metrics_plugin.{other}" for other in PACKAGES - allowed - {name}}
+    | (FRAMEWORKS if name in WITHOUT_FRAMEWORKS else set())
+    for name, allowed in ALLOWED.items()
+}
+
+
+def imports(path):
+    """Every module a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def violations(path, forbidden):
+    return sorted(
+        {name for name in imports(path) for other in forbidden if name == other or name.startswith(other + ".")}
+    )
+
+
+@pytest.mark.parametrize("package", sorted(FORBIDDEN))
+def test_import_directions(package):
+    found = {path.name: violations(path, FORBIDDEN[package]) for path in (PACKAGE / package).rglob("*.py")}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_no_assert_checks_input():
+    asserting = [
+        path.name
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assert)
+    ]
+    assert asserting == []
+
+
+WITHOUT = """
+import sys
+for name in {missing!r}:
+    sys.modules[name] = None  # importing it now fails as if it were not installed
+import importlib, pkgutil
+import mm_metrics_plugin
+try:
+    from mm_metrics_plugin import SingleLabelAUC
+except ImportError as error:
+    assert "SingleLabelAUC needs torch and mmengine" in str(error) and "pip install " + {missing!r}[0] in str(error)
+else:
+    raise AssertionError("SingleLabelAUC was imported")
+assert not hasattr(mm_metrics_plugin, "NoSuchName")
+names = [m.name for m in pkgutil.walk_packages(mm_metrics_plugin.__path__, "mm_metrics_plugin.")]
+packages = ("functional", "states", "io", "evaluation", "render", "cli")
+modules = [n for n in names if n.split(".")[1] in packages and "__main__" not in n]
+for name in modules:
+    importlib.import_module(name)
+assert "torch" not in [n for n, m in sys.modules.items() if m is not None]
+print(len(modules))
+"""
+
+
+@pytest.mark.parametrize("missing", [["torch"], ["mmengine"], ["torch", "mmengine"]])
+def test_import_without(missing):
+    code = WITHOUT.format(missing=missing)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 10
