@@ -133,13 +133,28 @@ def read_ground_truth(
         raise ResultFileError(f"{path.name}: --image-set belongs to a folder of VOC files; this file lists its images")
     if path.suffix.lower() != ".json":
         raise ResultFileError(f"{path.name}: ground truth is a COCO .json file or a folder of VOC .xml files")
-    return _read_coco(read_json(path), path.name, classes, class_order)
+    return ground_truth_from_coco(read_json(path), path.name, classes=classes, class_order=class_order)
 
 
 # -- COCO ------------------------------------------------------------------------------------------------------------
 
 
-def _read_coco(content: Any, source: str, classes: Optional[Sequence[str]], class_order: Optional[str]) -> GroundTruth:
+def ground_truth_from_coco(
+    content: Any, source: str, *, classes: Optional[Sequence[str]] = None, class_order: Optional[str] = None
+) -> GroundTruth:
+    """Ground truth from a dict of COCO annotations.
+
+    Args:
+        content: A dict with the lists ``images``, ``annotations`` and ``categories``.
+        source: The name in messages.
+        classes: As in :func:`read_ground_truth`.
+        class_order: As in :func:`read_ground_truth`.
+
+    Example:
+        >>> content = {"images": [], "annotations": [], "categories": [{"id": 3, "name": "cat"}]}
+        >>> ground_truth_from_coco(content, "annotations").classes
+        ('cat',)
+    """
     for part in ("images", "annotations", "categories"):
         if not isinstance(content, dict) or not isinstance(content.get(part), list):
             raise ResultFileError(
