@@ -231,7 +231,7 @@ def _names(arguments: argparse.Namespace, results: ClassificationResults, inputs
     from pathlib import Path
 
     from mm_metrics_plugin.cli.output import input_entry
-    from mm_metrics_plugin.exceptions import ResultFileError
+    from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError
     from mm_metrics_plugin.io.class_order import describe_orders
     from mm_metrics_plugin.io.test_sets import read_class_names
 
@@ -251,7 +251,7 @@ def _names(arguments: argparse.Namespace, results: ClassificationResults, inputs
     if names is None:
         names = [str(index) for index in range(number)]
     if len(names) != number:
-        raise ResultFileError(f"{results.source}: holds scores of {number} classes where {len(names)} are named")
+        raise ClassNamesError(f"{results.source}: holds scores of {number} classes where {len(names)} are named")
     return tuple(names)
 
 

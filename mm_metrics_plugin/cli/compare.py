@@ -143,7 +143,7 @@ def _text(report: ComparisonReport) -> str:
 def make_report(arguments: argparse.Namespace, steps: Steps) -> Tuple[ComparisonReport, Side]:
     """Everything the comparison says, from the files named on the command line, and the runs it speaks of."""
     from mm_metrics_plugin.cli.output import input_entry, versions
-    from mm_metrics_plugin.cli.sources import truth_entry
+    from mm_metrics_plugin.cli.sources import truth_entry, with_masks
     from mm_metrics_plugin.exceptions import ResultFileError
     from mm_metrics_plugin.functional.comparison_report import ComparisonReport
     from mm_metrics_plugin.io.classification import ClassificationResults
@@ -161,7 +161,12 @@ def make_report(arguments: argparse.Namespace, steps: Steps) -> Tuple[Comparison
     if len(kinds) > 1:
         raise ResultFileError(f"{results[0].source} and the others: detectors cannot be compared with classifiers")
     names = _run_names(arguments.results)
-    side: Side = _Classifiers(arguments, results, steps) if kinds.pop() else _Detectors(arguments, results, steps)
+    side: Side
+    if kinds.pop():
+        side = _Classifiers(arguments, results, steps)
+    else:
+        side = _Detectors(arguments, results, steps)
+        inputs["runs"] = [with_masks(*one) for one in zip(inputs["runs"], results)]
     del results  # the runs keep what they need of them
     inputs["versions"] = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
     for entry, joined_by in zip(inputs["runs"], side.joined_by):
@@ -372,7 +377,7 @@ class _Classifiers(Side):
     def __init__(self, arguments: argparse.Namespace, results: Sequence[ClassificationResults], steps: Steps) -> None:
         from mm_metrics_plugin.cli.names import common_folder
         from mm_metrics_plugin.cli.sources import check_inside
-        from mm_metrics_plugin.exceptions import ResultFileError
+        from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError
 
         super().__init__(arguments)
         if arguments.truth != INSIDE:
@@ -385,7 +390,7 @@ class _Classifiers(Side):
         number = first.scores.shape[1]
         names = class_names(arguments.classes) or [str(label) for label in range(number)]
         if len(names) != number:
-            raise ResultFileError(f"{first.source}: holds scores of {number} classes where {len(names)} are named")
+            raise ClassNamesError(f"{first.source}: holds scores of {number} classes where {len(names)} are named")
         self.classes = tuple(names)
         steps.step("joining")
         self.truth = first.labels if first.labels is not None else first.targets

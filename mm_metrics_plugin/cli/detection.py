@@ -164,16 +164,26 @@ class TextOptions:
         protocols: The protocols that were asked for; None: ``coco``, or what the report has instead.
         verbose: Everything.
         published: The lines of the published recipe at the end, even if they were not asked for.
+        suggested: Arguments that were not given and add to the report.
     """
 
     protocols: Optional[Sequence[str]] = None
     verbose: bool = False
     published: bool = False
+    suggested: Sequence[str] = ()
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> TextOptions:
         """Those of a command line."""
-        return cls(vars(arguments).get("matching"), arguments.verbose, arguments.published)
+        matching = vars(arguments).get("matching", DEFAULT_MATCHING)  # merge has no such option
+        given = {
+            "--verbose": arguments.verbose,
+            "--matching": matching or arguments.verbose,
+            "OUT_DIR": arguments.out_dir,
+            "--html": arguments.html,
+        }
+        suggested = [name for name, value in given.items() if not value]
+        return cls(vars(arguments).get("matching"), arguments.verbose, arguments.published, suggested)
 
 
 def forms_of(
@@ -294,4 +304,10 @@ def _text(report: DetectionReport, options: TextOptions) -> str:
     protocols = options.protocols
     if protocols is None and report.settings.matching == DEFAULT_MATCHING:
         protocols = DEFAULT_MATCHING[:1]
-    return detection_text(report, protocols=protocols, verbose=options.verbose, published=options.published)
+    return detection_text(
+        report,
+        protocols=protocols,
+        verbose=options.verbose,
+        published=options.published,
+        suggested=options.suggested,
+    )

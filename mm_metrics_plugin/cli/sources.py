@@ -13,7 +13,7 @@ from mm_metrics_plugin.cli.parsing import class_names
 from mm_metrics_plugin.cli.parts import Entry, Part, part_of
 from mm_metrics_plugin.cli.progress import Steps
 from mm_metrics_plugin.cli.ranks import Ranks
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing, read_ground_truth
 from mm_metrics_plugin.io.joining import Joined, classes_from_labels, ids_as_in, join
@@ -93,7 +93,10 @@ def read_truth(arguments: argparse.Namespace, classes: Optional[List[str]], step
         return read_test_set(arguments.truth, classes=classes, class_order=order, **options)
     if arguments.cfg_options:
         raise ResultFileError("--cfg-options: TRUTH is no config whose settings could be overridden")
-    return read_ground_truth(arguments.truth, classes=classes, class_order=order, image_set=arguments.image_set)
+    truth = read_ground_truth(arguments.truth, classes=classes, class_order=order, image_set=arguments.image_set)
+    if arguments.out_dir in truth.unselected_categories.values():
+        raise ClassNamesError(f"{truth.source}: has class {arguments.out_dir!a}, which --classes does not name")
+    return truth
 
 
 def truth_entry(arguments: argparse.Namespace) -> Dict[str, Any]:
@@ -123,7 +126,7 @@ def class_order(arguments: argparse.Namespace, joined: Joined) -> str:
     return joined.class_order
 
 
-def _with_masks(entry: Entry, results: DetectionResults) -> Entry:
+def with_masks(entry: Entry, results: DetectionResults) -> Entry:
     """The entry of a file, with the number of its masks if it has any."""
     return {**entry, "masks": results.masks} if results.masks else entry
 
@@ -207,7 +210,7 @@ class _Reader:
         joined = join(share, one.results, classes=self.classes, allow_missing=allow_missing)
         if not self.several:
             joined = share_of_joined(joined, self.ranks.rank, self.ranks.world_size)
-        return self._part(joined, [_with_masks(one.entry, one.results)], one.truth, one.entry)
+        return self._part(joined, [with_masks(one.entry, one.results)], one.truth, one.entry)
 
     def _part(self, joined: Joined, entries: Sequence[Entry], truth: GroundTruth, entry: Entry) -> Part:
         name = entry if self.inside else self.truth_entry
