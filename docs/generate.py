@@ -31,6 +31,7 @@ HOME_PAGES = {"README.md": "index.md", "README_zh-CN.md": "zh.md"}
 RAISED = {
     "MetricInputError": "MetricInputError",
     "ResultFileError": "ResultFileError",
+    "ClassNamesError": "ResultFileError",
     "Damaged": "ResultFileError",
     "UnsafePickleError": "UnsafePickleError",
     "Forbidden": "UnsafePickleError",

@@ -6,7 +6,7 @@ import gc
 from typing import Optional, Sequence
 
 from mm_metrics_plugin.cli import classification, compare, detection, merge
-from mm_metrics_plugin.cli.arguments import Parser, one_line
+from mm_metrics_plugin.cli.arguments import Parser, classes_hint, one_line
 from mm_metrics_plugin.cli.streams import (
     discard_output,
     ignore,
@@ -14,6 +14,7 @@ from mm_metrics_plugin.cli.streams import (
     write_error,
     write_output,
 )
+from mm_metrics_plugin.exceptions import ClassNamesError
 from mm_metrics_plugin.version import __version__
 
 PROGRAM = "mm-metrics"
@@ -77,8 +78,9 @@ def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
                 raise
             # Bad input is an error on every process, so the first speaks for all.
             if not rank or not isinstance(error, (ValueError, OSError)):
+                hint = classes_hint(parsed) if isinstance(error, ClassNamesError) else ""
                 place = f" (process {rank} of {world_size})" if rank else ""
-                write_error(f"{PROGRAM} {parsed.subcommand}{place}: {_message(error)}")
+                write_error(f"{PROGRAM} {parsed.subcommand}{place}: {_message(error)}{hint}")
             return BAD_INPUT
         finally:
             if collects:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections import Counter
 from dataclasses import fields
@@ -33,11 +34,14 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._splitting = False
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}{_hint(namespace)}")
+            self.error(f"unrecognized arguments: {' '.join(rest)}{classes_hint(namespace)}")
         if vars(namespace).get("out") is not None:
             if namespace.out_dir is not None:
                 self.error(f"OUT_DIR is given twice: {namespace.out_dir} and --out {namespace.out}")
             namespace.out_dir = namespace.out
+        missing = _missing_input(namespace)
+        if missing is not None:
+            self.error(f"{missing}: does not exist{classes_hint(namespace)}")
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:
@@ -95,15 +99,37 @@ class FilesAndFolder(argparse.Action):
             files.append(value)
         rest = values[len(files) :]
         if len(rest) > 1:
-            parser.error(f"one folder, OUT_DIR, may follow the files (found {' '.join(rest)}){_hint(namespace)}")
+            parser.error(f"one folder, OUT_DIR, may follow the files (found {' '.join(rest)}){classes_hint(namespace)}")
         setattr(namespace, self.dest, files)
         namespace.out_dir = rest[0] if rest else None
 
 
-def _hint(namespace: Any) -> str:
-    """What may be wrong where words are left over."""
-    given = vars(namespace).get("classes") is not None
-    return "; --classes takes one value: names separated by commas, or a file" if given else ""
+def classes_hint(namespace: argparse.Namespace) -> str:
+    """How the names on the command line were read, for a message that a blank between class names may have caused.
+
+    Example:
+        >>> print(classes_hint(argparse.Namespace(classes="cat", out_dir="dog")))
+        ; --classes was read as class 'cat', and 'dog' as OUT_DIR: separate class names by commas (--classes a,b)
+    """
+    text = vars(namespace).get("classes")
+    if text is None or _is_file(text):
+        return ""
+    from mm_metrics_plugin.io.ground_truth import listing  # imports NumPy
+
+    names = listing("class", [name.strip() for name in text.split(",") if name.strip()])
+    folder = vars(namespace).get("out_dir")
+    taken = "" if folder is None else f", and {folder!a} as OUT_DIR"
+    return f"; --classes was read as {names}{taken}: separate class names by commas (--classes a,b)"
+
+
+def _missing_input(namespace: argparse.Namespace) -> Optional[str]:
+    """An input that looks like a class name: it does not exist and has no suffix, and ``--classes`` is given."""
+    given = vars(namespace)
+    if given.get("classes") is None:
+        return None
+    results = [given["results"]] if isinstance(given["results"], str) else given["results"]
+    inputs = [given.get("truth", "-"), *results]
+    return next((one for one in inputs if one != "-" and not Path(one).suffix and not os.path.exists(one)), None)
 
 
 class ResultsAndFolder(FilesAndFolder):

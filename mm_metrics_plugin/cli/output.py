@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from argparse import Namespace
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, List, Optional
 
 from mm_metrics_plugin.cli.progress import Steps
 from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.evaluation.report import Report
-from mm_metrics_plugin.exceptions import MetricWarning
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning
 from mm_metrics_plugin.render.outputs import (
     PageOptions,
     SavedOutputs,
@@ -34,6 +34,7 @@ def deliver(arguments: Namespace, evaluate: Callable[[Steps], Optional[Report]])
     given = vars(arguments)
     if folder is not None:
         check_folder(folder)
+        _check_not_a_class(arguments)
     page = None
     if arguments.html:
         check_page(folder)
@@ -53,7 +54,9 @@ def deliver(arguments: Namespace, evaluate: Callable[[Steps], Optional[Report]])
                 step=steps.step,
             )
     if not arguments.quiet:
-        text = TextOptions(given.get("matching"), given.get("verbose", False), arguments.published)
+        text = TextOptions(
+            given.get("matching"), given.get("verbose", False), arguments.published, _suggested(arguments)
+        )
         write_output(report_outputs(report, text=text).formats[arguments.format](), kind=arguments.format)
         if folder is not None:
             # On stderr, where it mixes with no report.
@@ -63,3 +66,28 @@ def deliver(arguments: Namespace, evaluate: Callable[[Steps], Optional[Report]])
 
         if not show(list(saved.figures.values())):
             warnings.warn("there is no display to show the figures on", MetricWarning)
+
+
+def _suggested(arguments: Namespace) -> List[str]:
+    """The arguments that were not given and add to the report."""
+    given = vars(arguments)
+    verbose = given.get("verbose", True)
+    present = {
+        "--verbose": verbose,
+        "--matching": verbose or given.get("matching", True),  # merge has no such option
+        "OUT_DIR": arguments.out_dir,
+        "--html": arguments.html,
+    }
+    return [name for name, value in present.items() if not value]
+
+
+def _check_not_a_class(arguments: Namespace) -> None:
+    """Raises a ClassNamesError if OUT_DIR is a class: names of --classes were separated by blanks."""
+    given = vars(arguments)
+    names, truth = given.get("classes"), str(given.get("truth", ""))
+    if names is None or arguments.out_dir is None or Path(names).is_file() or not truth.lower().endswith(".json"):
+        return
+    from mm_metrics_plugin.io.class_order import read_categories
+
+    if arguments.out_dir in read_categories(truth).names and arguments.out_dir not in names.split(","):
+        raise ClassNamesError(f"{Path(truth).name}: has class {arguments.out_dir!a}, which --classes does not name")

@@ -19,7 +19,7 @@ from mm_metrics_plugin.evaluation.report import (
     is_path,
     versions,
 )
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError
 from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.classification.auc import AUCResult, map_classes, score_auc
 from mm_metrics_plugin.functional.classification.calibration_error import (
@@ -343,7 +343,7 @@ def _class_names(
     if names is None:
         names = [str(index) for index in range(number)]
     if len(names) != number:
-        raise ResultFileError(f"{results.source}: holds scores of {number} classes where {len(names)} are named")
+        raise ClassNamesError(f"{results.source}: holds scores of {number} classes where {len(names)} are named")
     return tuple(names)
 
 

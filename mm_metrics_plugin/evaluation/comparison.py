@@ -215,7 +215,7 @@ def compare_runs(
         raise ResultFileError(f"a comparison needs the results of at least two runs (found {len(runs)})")
     progress = progress or Progress()
     for example in (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings())):
-        known = {one.name for one in fields(example)}  # type: ignore[arg-type]
+        known = {one.name for one in fields(example)}
         with_options(
             example, {name: value for name, value in options.items() if name in known}
         )  # checked before reading

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricInputError, ResultFileError
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
@@ -193,7 +193,7 @@ def _class_names(truth: GroundTruth, results: DetectionResults, classes: Optiona
     if classes is None:
         check_num_classes(len(names), results.source, results.file_size, labels_only=False)
     if results.num_classes is not None and results.num_classes != len(names):
-        raise ResultFileError(
+        raise ClassNamesError(
             f"{results.source}: has {results.num_classes} classes where {truth.source} has {len(names)}"
         )
     return names
@@ -224,7 +224,7 @@ def _by_category(truth: GroundTruth, results: DetectionResults) -> Tuple[Detecti
         raise ResultFileError(f"{results.source}: COCO results need COCO ground truth, which {truth.source} is not")
     label_of = {category_id: label for label, category_id in enumerate(truth.category_ids)}
     category_ids = results.category_ids or ()
-    known = set(truth.category_ids) | set(truth.unselected_category_ids)
+    known = set(truth.category_ids) | set(truth.unselected_categories)
     unknown = [category_id for category_id in category_ids if category_id not in known]
     if unknown:
         raise ResultFileError(f"{results.source}: {listing('category id', unknown)} not in {truth.source}")
@@ -238,7 +238,7 @@ def _check_labels(labels: np.ndarray, image: np.ndarray, names: Sequence[str], t
     wrong = np.flatnonzero((labels < 0) | (labels >= len(names)))
     if len(wrong):
         shown = [f"{int(labels[row])} in image {truth.image_ids[image[row]]!a}" for row in wrong[:10]]
-        raise ResultFileError(
+        raise ClassNamesError(
             f"{source}: {len(wrong)} labels are beyond the {len(names)} classes "
             f"({', '.join(shown)}{', ...' if len(wrong) > 10 else ''})"
         )

@@ -11,7 +11,7 @@ import numpy as np
 from mm_metrics_plugin.evaluation.joining import Joined, classes_from_labels, in_image_order, join
 from mm_metrics_plugin.evaluation.loading import DetectionInput, ground_truth_inside
 from mm_metrics_plugin.evaluation.report import Progress, common_folder
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError
 from mm_metrics_plugin.functional._score_precision import reach
 from mm_metrics_plugin.functional.classification.delong import auc_swaps
 from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
@@ -184,7 +184,7 @@ class ClassifierRuns(RunSet):
         number = first.scores.shape[1]
         names = source.classes or [str(label) for label in range(number)]
         if len(names) != number:
-            raise ResultFileError(f"{first.source}: holds scores of {number} classes where {len(names)} are named")
+            raise ClassNamesError(f"{first.source}: holds scores of {number} classes where {len(names)} are named")
         self.classes = tuple(names)
         progress.step("joining")
         self.truth = first.ground_truth

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
@@ -43,7 +43,7 @@ class GroundTruth:
         tally (Tally): Annotations read, used and dropped.
         classes (Tuple[str, ...], optional): Class names in the order of the labels, None where the file has none.
         category_ids (Tuple, optional): COCO's category id of each label, None where the file lacks the class.
-        unselected_category_ids (Tuple): Category ids of the file whose class was not chosen.
+        unselected_categories (Mapping): Names by category id of the classes of the file that were not chosen.
         class_order (str): What labels follow: ``'annotations'`` (the order of the file's categories), ``'classes'``
             (the given class names), ``'metainfo'`` (those of a config), or ``''`` where the file names no classes.
         class_conflict (str): Two orders of the classes are known and differ; what to say to results with labels.
@@ -60,7 +60,7 @@ class GroundTruth:
     tally: Tally
     classes: Optional[Tuple[str, ...]] = None
     category_ids: Optional[Tuple[Optional[ImageId], ...]] = None
-    unselected_category_ids: Tuple[ImageId, ...] = ()
+    unselected_categories: Mapping[ImageId, str] = field(default_factory=dict)
     class_order: str = ""
     class_conflict: str = ""
     images_ordered: bool = True
@@ -223,7 +223,7 @@ def ground_truth_from_coco(
         tally=Tally.of(keep, reasons),
         classes=names_of_labels,
         category_ids=tuple(ids_of_labels.get(label) for label in range(len(names_of_labels))),
-        unselected_category_ids=tuple(set(category_ids) - set(labels_of)),
+        unselected_categories={one: name for one, name in zip(category_ids, category_names) if one not in labels_of},
         class_order=class_order or ANNOTATIONS,
         class_conflict=conflict,
     )

@@ -35,13 +35,13 @@ class TextOptions:
         protocols: The protocols to print; None: ``coco``, or what the report has instead.
         verbose: Print everything.
         published: End with the lines of the published recipe.
-        given: Names of options that were given, which the report does not suggest again.
+        suggested: Arguments that were not given and add to the report.
     """
 
     protocols: Optional[Sequence[str]] = None
     verbose: bool = False
     published: bool = False
-    given: Tuple[str, ...] = ()
+    suggested: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,9 @@ def _detection_text(report: DetectionReport, text: TextOptions) -> str:
     protocols = text.protocols
     if protocols is None and report.settings.matching == DEFAULT_MATCHING:
         protocols = DEFAULT_MATCHING[:1]
-    return detection_text(report, protocols=protocols, verbose=text.verbose, published=text.published)
+    return detection_text(
+        report, protocols=protocols, verbose=text.verbose, published=text.published, suggested=text.suggested
+    )
 
 
 def _detection_figures(report: DetectionReport, color_theme: str) -> Dict[str, Callable[[], Any]]:

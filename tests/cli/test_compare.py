@@ -268,6 +268,27 @@ def test_ground_truths_inside_the_results_must_be_the_same(tmp_path, capsys):
     assert "without.pkl: holds no ground truth" in refused(capsys, "-", first, without)
 
 
+def test_masks_that_are_not_evaluated_are_counted(tmp_path):
+    made = files.problem(8)
+    truth = files.write_json(tmp_path / "truth.json", files.truth_of(made))
+    content = files.results_of(made)
+    boxes = files.write_pickle(tmp_path / "boxes.pkl", content)
+    assert "masks: " not in files.printed("compare", truth, boxes, boxes, *QUICK)
+    for image in content[:3]:
+        image["pred_instances"]["masks"] = [{"size": [4, 4], "counts": "04"}] * len(image["pred_instances"]["scores"])
+    number = sum(len(image["pred_instances"]["scores"]) for image in content[:3])
+    masks = files.write_pickle(tmp_path / "masks.pkl", content)
+    sentence = f"{number} detections have one, which is not evaluated"
+    out = tmp_path / "out"
+    text = files.printed("compare", truth, boxes, masks, out, "--html", *QUICK)
+    assert f"masks: {sentence}" in text and f"masks: {sentence}" in (out / "comparison.md").read_text()
+    runs = json.loads((out / "comparison.json").read_text())["inputs"]["runs"]
+    assert [run.get("masks") for run in runs] == [None, number]
+    assert sentence in (out / "report.html").read_text()
+    files.printed("detection", truth, masks, out, "--html")
+    assert sentence in (out / "report.html").read_text()
+
+
 # --- classifiers ------------------------------------------------------------------------------------------------------
 
 

@@ -265,7 +265,10 @@ ROWS = [
     Row(
         "another number of classes than named",
         CLASSIFICATION,
-        says("results.pkl: holds scores of 3 classes where 2 are named"),
+        says(
+            "results.pkl: holds scores of 3 classes where 2 are named; --classes was read as 2 classes ('cat', 'dog'): "
+            "separate class names by commas (--classes a,b)"
+        ),
         classification(lambda samples: samples, "--classes", "cat,dog"),
     ),
     Row(

@@ -126,11 +126,36 @@ def test_the_default_report_is_one_screen_of_one_protocol(tmp_path):
     markdown = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 42
     assert f"{report['average_precision']['mAP']:.4f}" in text and "0.4099" not in text  # mmdet's recall
-    for words in ("macro", "micro", "frame → ring: 10", "Error types (TIDE)", "dAP", "--verbose", "OUT_DIR"):
+    for words in ("macro", "micro", "frame → ring: 10", "Error types (TIDE)", "dAP", "--verbose"):
         assert words in text
     for words in ("mmdet counts", "Why the protocols differ", "Published summary", "===Averaging"):
         assert words not in text and words in markdown
     assert set(report["protocols"]) == {"coco", "mmdet"} and any("mmdet counts" in line for line in report["remarks"])
+
+
+@pytest.mark.parametrize(
+    ("given", "suggested"),
+    [
+        ([], ["--verbose", "--matching", "OUT_DIR", "--html"]),
+        (["out"], ["--verbose", "--matching", "--html"]),
+        (["out", "--html", "--matching", "coco"], ["--verbose"]),
+        (["--verbose"], ["OUT_DIR", "--html"]),
+        (["out", "--html", "--verbose"], []),
+    ],
+)
+def test_the_last_line_suggests_what_was_not_given(given, suggested, tmp_path, monkeypatch):
+    truth, results = files.pair(tmp_path, images=5)
+    monkeypatch.chdir(tmp_path)
+    text = files.printed("detection", truth, results, *given)
+    found = text.partition("More: ")[2]
+    assert re.findall(r"--\w+|OUT_DIR", found) == suggested and ("More: " in text) == bool(suggested)
+
+
+def test_merge_suggests_only_its_own_options(tmp_path):
+    truth, results = files.pair(tmp_path, images=5)
+    files.printed("detection", truth, results, "--save-state", tmp_path / "state.npz")
+    found = files.printed("merge", tmp_path / "state.npz").partition("More: ")[2]
+    assert re.findall(r"--\w+|OUT_DIR", found) == ["--verbose", "OUT_DIR", "--html"]
 
 
 @pytest.mark.parametrize(("option", "protocols"), [("--verbose", 2), ("--matching", 1)])
