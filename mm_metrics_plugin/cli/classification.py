@@ -13,9 +13,10 @@ from mm_metrics_plugin.cli.parsing import (
     add_page_arguments,
     add_task_argument,
     class_names,
-    fraction,
     number,
+    setting,
 )
+from mm_metrics_plugin.settings import ClassificationSettings
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.output import Forms
@@ -64,14 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("thresholds")
     group.add_argument(
         "--at-specificity",
-        type=fraction,
+        type=setting("at_specificity", number, ClassificationSettings),
         default=0.95,
         metavar="X",
         help="report the sensitivity at a specificity of at least X (default: 0.95)",
     )
     group.add_argument(
         "--at-sensitivity",
-        type=fraction,
+        type=setting("at_sensitivity", number, ClassificationSettings),
         default=0.95,
         metavar="X",
         help="report the specificity at a sensitivity of at least X (default: 0.95)",
@@ -106,7 +107,6 @@ def make_report(
     from mm_metrics_plugin.functional.auc import score_auc
     from mm_metrics_plugin.functional.classification_report import ClassificationReport, class_thresholds
     from mm_metrics_plugin.functional.delong import auc_intervals
-    from mm_metrics_plugin.settings import ClassificationSettings
 
     ci = arguments.ci
     classes = _names(arguments, results, inputs)

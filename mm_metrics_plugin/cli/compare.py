@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from mm_metrics_plugin.cli.parsing import (
@@ -21,10 +22,11 @@ from mm_metrics_plugin.cli.parsing import (
     add_truth_arguments,
     class_names,
     detection_settings,
-    whole_number,
+    setting,
+    whole,
 )
 from mm_metrics_plugin.exceptions import MetricWarning
-from mm_metrics_plugin.settings import PERMUTATIONS, ClassificationSettings, ComparisonSettings
+from mm_metrics_plugin.settings import PERMUTATIONS, ClassificationSettings, ComparisonSettings, DetectionSettings
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.cli.detection_page import PageOptions
@@ -75,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = add_interval_arguments(parser, level=0.95, drawn="permutations")
     group.add_argument(
         "--permutations",
-        type=whole_number,
+        type=setting("permutations", whole, partial(ComparisonSettings, DetectionSettings())),
         default=PERMUTATIONS,
         metavar="N",
         help=f"permutations of the paired permutation test (default: {PERMUTATIONS})",

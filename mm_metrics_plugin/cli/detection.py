@@ -18,9 +18,9 @@ from mm_metrics_plugin.cli.parsing import (
     add_page_arguments,
     add_threshold_arguments,
     add_truth_arguments,
-    areas,
     detection_settings,
-    rule,
+    numbers,
+    setting,
     state_file,
 )
 from mm_metrics_plugin.exceptions import MetricWarning
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("analysis")
     group.add_argument(
         "--operating-point",
-        type=rule,
+        type=setting("operating_point", str),
         metavar="RULE",
         help="find the best score threshold, for all classes pooled and per class, by RULE: f1, f2, precision=0.9 "
         "(highest recall with at least that precision) or recall=0.95",
@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--area-edges",
         "--size-edges",
-        type=areas,
+        type=setting("area_edges", numbers),
         default=COCO_AREA_EDGES,
         metavar="A,B,...",
         help="areas in square pixels that separate small, medium and large objects (default: COCO's, 1024,9216)",

@@ -8,11 +8,11 @@ import sys
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NoReturn, Optional, Sequence, Tuple
 
 from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.settings import DetectionSettings, OperatingRule, area_ranges
+from mm_metrics_plugin.settings import DetectionSettings
 
 FORMATS = ("text", "json", "csv", "md")
 # The default of --score-thr, one for each task, whatever the command.
@@ -240,20 +240,20 @@ def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: boo
     group.add_argument(
         "--iou-thr",
         "--tp-iou-thr",
-        type=positive_fraction,
+        type=setting("iou_thr", number),
         default=0.5,
         metavar="X",
         help="IoU threshold: a match needs at least this IoU (default: 0.5)",
     )
     group.add_argument(
         "--nms-iou-thr",
-        type=fraction,
+        type=setting("nms_iou_thr", number),
         metavar="X",
         help="first apply NMS per class: remove detections whose IoU with one of a higher score is above X",
     )
     group.add_argument(
         "--max-dets",
-        type=whole_number,
+        type=setting("max_dets", whole),
         default=100,
         metavar="N",
         help="detections per class and image that average precision uses, those with the highest scores; everything "
@@ -277,7 +277,7 @@ def add_interval_arguments(
     default = "none" if level is None else f"{level:g}"
     group.add_argument(
         "--ci",
-        type=inner_fraction,
+        type=setting("ci", number),
         default=level,
         metavar="X",
         help=f"confidence level of the intervals (default: {default})",
@@ -285,48 +285,19 @@ def add_interval_arguments(
     resamples = "bootstrap resamples over images, for average precision (default: 1000)"
     group.add_argument(
         "--resamples",
-        type=whole_number,
+        type=setting("resamples", whole),
         default=1000,
         metavar="N",
         help=resamples if drawn == "resamples" else argparse.SUPPRESS,
     )
     group.add_argument(
         "--seed",
-        type=seed,
+        type=setting("seed", whole),
         default=0,
         metavar="N",
         help=f"random seed of the {drawn} (default: 0)" if drawn else argparse.SUPPRESS,
     )
     return group
-
-
-def rule(text: str) -> str:
-    """A rule by which a threshold is the best.
-
-    Example:
-        >>> rule("precision=0.9")
-        'precision=0.9'
-    """
-    try:
-        OperatingRule.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-def areas(text: str) -> Tuple[float, ...]:
-    """Ascending areas.
-
-    Example:
-        >>> areas("1024,9216")
-        (1024.0, 9216.0)
-    """
-    edges = tuple(number(part) for part in text.split(","))
-    try:
-        area_ranges(edges)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return edges
 
 
 def detection_settings(arguments: argparse.Namespace, *, matching: Sequence[str]) -> DetectionSettings:
@@ -335,16 +306,25 @@ def detection_settings(arguments: argparse.Namespace, *, matching: Sequence[str]
     return DetectionSettings(**{**given, "matching": tuple(dict.fromkeys(matching))})
 
 
-def whole_number(text: str) -> int:
-    """A whole number from 1 on.
+def setting(
+    name: str, convert: Callable[[str], Any], settings: Callable[..., Any] = DetectionSettings
+) -> Callable[[str], Any]:
+    """The argparse type of a flag that gives one setting. The settings check it, so flags need no checks of their own.
 
     Example:
-        >>> whole_number("20")
-        20
+        >>> setting("iou_thr", number)("0.75"), setting("area_edges", numbers)("1024,9216")
+        (0.75, (1024.0, 9216.0))
     """
-    if not text.isdigit() or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1000000 (found {text!r})")
-    return int(text)
+
+    def read(text: str) -> Any:
+        value = convert(text)
+        try:
+            settings(**{name: value})
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return value
+
+    return read
 
 
 def amount(text: str) -> int:
@@ -354,47 +334,23 @@ def amount(text: str) -> int:
         >>> amount("48")
         48
     """
-    if not text.isdigit() or int(text) > 1000:
+    value = whole(text)
+    if not 0 <= value <= 1000:
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 1000 (found {text!r})")
-    return int(text)
-
-
-def seed(text: str) -> int:
-    """A whole number from 0 on.
-
-    Example:
-        >>> seed("0")
-        0
-    """
-    if not text.isdigit() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 999999999 (found {text!r})")
-    return int(text)
-
-
-def inner_fraction(text: str) -> float:
-    """A number above 0 and below 1.
-
-    Example:
-        >>> inner_fraction("0.95")
-        0.95
-    """
-    value = fraction(text)
-    if value in (0, 1):
-        raise argparse.ArgumentTypeError(f"must be above 0 and below 1 (found {text!r})")
     return value
 
 
-def fraction(text: str) -> float:
-    """A number from 0 to 1.
+def whole(text: str) -> int:
+    """A whole number.
 
     Example:
-        >>> fraction("0.5")
-        0.5
+        >>> whole("20")
+        20
     """
-    value = number(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1 (found {text!r})")
-    return value
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number (found {text!r})") from None
 
 
 def number(text: str) -> float:
@@ -413,17 +369,14 @@ def number(text: str) -> float:
     return value
 
 
-def positive_fraction(text: str) -> float:
-    """A number above 0 and at most 1.
+def numbers(text: str) -> Tuple[float, ...]:
+    """Numbers separated by commas.
 
     Example:
-        >>> positive_fraction("1")
-        1.0
+        >>> numbers("1024,9216")
+        (1024.0, 9216.0)
     """
-    value = fraction(text)
-    if value == 0:
-        raise argparse.ArgumentTypeError("must be above 0 and at most 1 (found 0)")
-    return value
+    return tuple(number(part) for part in text.split(","))
 
 
 def state_file(text: str) -> str:
