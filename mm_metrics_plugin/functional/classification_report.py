@@ -16,7 +16,6 @@ from mm_metrics_plugin.functional.detection_report import (
     SCHEMA_VERSION,
     Confusion,
     matrix_entries,
-    row_shares,
     top_confusions,
 )
 from mm_metrics_plugin.functional.statistics.bootstrap import Intervals
@@ -100,11 +99,6 @@ class ClassificationReport:
         if not isinstance(self.result, ConfusionResult):
             return None
         return self.result.matrix[:, : len(self.classes)]
-
-    @property
-    def shares(self) -> Optional[np.ndarray]:
-        """The confusion matrix with every row divided by its sum."""
-        return None if self.matrix is None else row_shares(self.matrix)
 
     @property
     def confusions(self) -> Tuple[Confusion, ...]:
