@@ -28,6 +28,28 @@ def require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def require_ci(ci: Optional[float]) -> None:
+    """Raises a ValueError unless a confidence level is above 0 and below 1, or None."""
+    require(ci is None or 0 < ci < 1, f"ci must be above 0 and below 1 (found {ci})")
+
+
+def whole_number(name: str, value: Any, *, least: int, most: Optional[int] = None) -> int:
+    """An option as an int.
+
+    Raises:
+        ValueError: It is not a whole number, or out of range.
+
+    Example:
+        >>> whole_number("resamples", 1000, least=1)
+        1000
+    """
+    limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    good = whole and least <= value and (most is None or value <= most)
+    require(good, f"{name} must be a whole number {limits} (found {value!r})")
+    return int(value)
+
+
 def _ascending(values: Sequence[float]) -> bool:
     return all(low < high for low, high in zip(values, values[1:]))
 
@@ -118,9 +140,9 @@ class DetectionSettings:
             self._set(name, None if value is None else _number(name, value))
         for name in ("iou_thrs", "area_edges"):
             self._set(name, _numbers(name, getattr(self, name)))
-        for name in ("max_dets", "resamples"):
-            self._set(name, _whole_number(name, getattr(self, name), least=1))
-        self._set("seed", _whole_number("seed", self.seed, least=0))
+        self._set("max_dets", whole_number("max_dets", self.max_dets, least=1))
+        self._set("resamples", whole_number("resamples", self.resamples, least=1, most=MOST_RESAMPLES))
+        self._set("seed", whole_number("seed", self.seed, least=0))
         require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {self.iou_thr:g})")
         require(
             self.nms_iou_thr is None or 0 <= self.nms_iou_thr <= 1,
@@ -151,10 +173,7 @@ class DetectionSettings:
         require(isinstance(self.matrix_only, bool), f"matrix_only must be True or False (found {self.matrix_only!r})")
         if self.operating_point is not None:
             OperatingRule.parse(self.operating_point)
-        require(self.ci is None or 0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
-        require(
-            self.resamples <= MOST_RESAMPLES, f"resamples must be at most {MOST_RESAMPLES} (found {self.resamples})"
-        )
+        require_ci(self.ci)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -231,7 +250,7 @@ class ClassificationSettings:
         for name in ("at_specificity", "at_sensitivity"):
             value = getattr(self, name)
             require(0 <= value <= 1, f"{name} must be from 0 to 1 (found {value})")
-        require(self.ci is None or 0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
+        require_ci(self.ci)
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -264,8 +283,8 @@ class ComparisonSettings:
         require(
             (self.detection is None) != (self.classification is None), "runs must be either detectors or classifiers"
         )
-        require(0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
-        _whole_number("permutations", self.permutations, least=1)
+        require_ci(self.ci)
+        whole_number("permutations", self.permutations, least=1, most=MOST_RESAMPLES)
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -358,9 +377,3 @@ def _numbers(name: str, values: Any) -> Tuple[float, ...]:
         f"{name} must be numbers (found {values!r})",
     )
     return tuple(_number(name, value) for value in values)
-
-
-def _whole_number(name: str, value: Any, *, least: int) -> int:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    require(whole and value >= least, f"{name} must be a whole number of at least {least} (found {value!r})")
-    return int(value)

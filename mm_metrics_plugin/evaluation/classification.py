@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.detection import Confusion, matrix_entries, row_shares, top_confusions
+from mm_metrics_plugin.evaluation.detection import Confusion, matrix_entries, top_confusions
 from mm_metrics_plugin.evaluation.report import (
     IN_MEMORY,
     SCHEMA_VERSION,
@@ -154,11 +154,6 @@ class ClassificationReport(Report):
         if not isinstance(self.result, ConfusionResult):
             return None
         return self.result.matrix[:, : len(self.classes)]
-
-    @property
-    def shares(self) -> Optional[np.ndarray]:
-        """The confusion matrix with every row divided by its sum."""
-        return None if self.matrix is None else row_shares(self.matrix)
 
     @property
     def confusions(self) -> Tuple[Confusion, ...]:

@@ -61,11 +61,6 @@ class ProtocolReport:
     confusions: Tuple[Confusion, ...]
 
     @property
-    def shares(self) -> np.ndarray:
-        """The matrix with every row divided by its sum; rows without anything are 0."""
-        return row_shares(self.result.matrix)
-
-    @property
     def means(self) -> Dict[str, float]:
         """The averages over classes, by the names they have in the JSON report."""
         result = self.result
@@ -137,8 +132,6 @@ def protocol_report(
         [[2, 4], [0, 3], [0, 1], [2, 0], [0, 0]]
         >>> report.confusions, report.columns["recall"].tolist()
         ((Confusion(truth='dog', prediction='cat', count=3),), [0.82, 0.8])
-        >>> report.shares[2].round(3).tolist()
-        [0.667, 0.333, 0.0]
     """
     result = confusion_report(matrix, background=True, empty=empty)
     rates = result.per_class

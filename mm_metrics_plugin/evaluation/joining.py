@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional, Sequence, Tuple, TypeVar
+from typing import List, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
@@ -49,18 +49,6 @@ class Joined:
     joined_by: str = IMAGE_ID
     image_sizes: Optional[np.ndarray] = None
 
-    def counts(self) -> Dict[str, Any]:
-        """What was read, used and dropped, as a plain dict.
-
-        Images used and missing add up to those read, as do detections and objects used and dropped.
-        """
-        images = len(self.image_ids)
-        return {
-            "images": {"read": images, "with_results": images - self.missing_images, "missing": self.missing_images},
-            "detections": self.detections.to_dict(),
-            "objects": self.objects.to_dict(),
-        }
-
 
 def join(
     truth: GroundTruth,
@@ -90,7 +78,7 @@ def join(
         >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
         >>> results = results_from_images([{"img_id": 7, "pred_instances": found, "gt_instances": found}], "a.pkl")
         >>> joined = join(results.truth, results, classes=["cat"])
-        >>> joined.batch.num_images, joined.classes, joined.counts()["detections"]
+        >>> joined.batch.num_images, joined.classes, joined.detections.to_dict()
         (1, ('cat',), {'read': 1, 'used': 1, 'dropped': {}})
     """
     results = ids_as_in(truth, results)

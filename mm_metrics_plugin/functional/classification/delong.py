@@ -29,11 +29,11 @@ from scipy.sparse import csr_matrix
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import group_starts, mean_of_defined
 from mm_metrics_plugin.functional.columns import map_columns
-from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval, check_ci
+from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval
 from mm_metrics_plugin.functional.statistics.permutation import family_tests
 from mm_metrics_plugin.functional.statistics.ratio_intervals import wilson_interval
 from mm_metrics_plugin.functional.statistics.resampling import drawn_swaps
-from mm_metrics_plugin.settings import PERMUTATIONS
+from mm_metrics_plugin.settings import PERMUTATIONS, require_ci
 
 _COLUMNS_AT_ONCE = 64
 # How many samples, and samples out of order, the variance of the exponential model is worth, by simulation.
@@ -197,7 +197,7 @@ def auc_intervals(blocks: Sequence[np.ndarray], labels: np.ndarray, *, ci: float
         >>> result.standard_error.round(6).tolist()
         [0.353553]
     """
-    check_ci(ci)
+    require_ci(ci)
     width = _check_shapes([blocks], labels)
     values, delong, number = np.full(width, np.nan), np.full(width, np.nan), np.zeros((2, width))
     total, raised = np.zeros(len(labels)), np.zeros(len(labels))
@@ -413,7 +413,7 @@ def compare_auc(
         >>> print(compare_auc([first], [second], np.array([[0], [0], [1], [1]])))
         macro AUC +1.0000 [+0.0000, +1.0000], p = 0.11
     """
-    check_ci(ci)
+    require_ci(ci)
     swaps = auc_swaps(first, second, labels)
     means, classes = swaps.permuted(permutations=permutations, seed=seed)
     difference = swaps.second - swaps.first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Sequence, Tuple
+from typing import Sequence, Tuple
 
 import numpy as np
 
@@ -27,10 +27,6 @@ class MatrixView:
     matrix: np.ndarray
     shares: np.ndarray
     title: str
-
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
-        return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
 
     def __str__(self) -> str:
         return f"{self.title or 'confusion matrix'}: {len(self.labels)} rows, {self.matrix.sum()} counted"

@@ -64,14 +64,7 @@ def match_coco(
     is_free[gt[gt >= 0]] = False
     near = pairs.select(np.flatnonzero(pairs.overlap >= min(iou_thr, LARGEST_IOU_THR)))
     leftover = near.select(np.flatnonzero((used & (gt < 0))[near.det] & is_free[near.gt])).by_preference()
-    result = assign(
-        leftover.det,
-        leftover.gt,
-        np.ones(len(leftover.det), dtype=np.uint8),
-        num_dets=len(detections),
-        shared=ground_truths.crowd,
-    )
-    gt[leftover.det[result.pair]] = leftover.gt[result.pair]
+    _assign_in_order(gt, leftover, ground_truths)
     return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
 
 
@@ -84,16 +77,16 @@ def match_agnostic(
     on_crowd = ground_truths.crowd[near.gt]
     # All crowds after all others: a crowd only takes what is left, and of two with equal overlap the later one.
     near = near.select(np.lexsort((np.where(on_crowd, -near.gt, near.gt), near.det, -near.overlap, on_crowd)))
-    result = assign(
-        near.det,
-        near.gt,
-        np.ones(len(near.det), dtype=np.uint8),
-        num_dets=len(detections),
-        shared=ground_truths.crowd,
-    )
     gt = np.full(len(detections), NO_GT, dtype=np.int32)
-    gt[near.det[result.pair]] = near.gt[result.pair]
+    _assign_in_order(gt, near, ground_truths)
     return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
+
+
+def _assign_in_order(gt: np.ndarray, pairs: OverlapPairs, ground_truths: GroundTruths) -> None:
+    """Fill in the ground truth of each detection: that of its first pair whose two sides are free."""
+    once = np.ones(len(pairs.det), dtype=np.uint8)
+    result = assign(pairs.det, pairs.gt, once, num_dets=len(gt), shared=ground_truths.crowd)
+    gt[pairs.det[result.pair]] = pairs.gt[result.pair]
 
 
 def _outcomes(

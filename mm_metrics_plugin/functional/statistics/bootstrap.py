@@ -30,8 +30,8 @@ from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     shrink,
     wilson_interval,
 )
-from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_images, over_draws
-from mm_metrics_plugin.settings import COCO_MAX_DETS, require
+from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_images, over_draws, plain
+from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, require_ci, whole_number
 
 UNDEFINED, TOO_FEW_OBJECTS, TOO_FEW_IMAGES = "undefined", "too few objects", "too few images"
 TOO_FEW = (TOO_FEW_OBJECTS, TOO_FEW_IMAGES)
@@ -94,22 +94,11 @@ class Intervals:
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
-        return {
-            "ci": self.ci,
-            "resamples": self.resamples,
-            "seed": self.seed,
-            "overall": {name: value.to_dict() for name, value in self.overall.items()},
-            "per_class": {name: value.to_dict() for name, value in self.per_class.items()},
-        }
+        return plain(self)
 
     def __str__(self) -> str:
         lines = [f"{100 * self.ci:g} % confidence intervals"]
         return "\n".join(lines + [f"{name:<16}{value}" for name, value in self.overall.items()])
-
-
-def check_ci(ci: float) -> None:
-    """Raises unless a confidence level is above 0 and below 1."""
-    require(0 < ci < 1, f"ci must be above 0 and below 1 (found {ci})")
 
 
 def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) -> Interval:
@@ -154,7 +143,7 @@ def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float 
         >>> print(proportion_interval(np.arange(200) % 10 < 8, np.ones(200)))
         0.8000 [0.7389, 0.8497]
     """
-    check_ci(ci)
+    require_ci(ci)
     number = len(trials)
     found = ratios(np.arange(number), np.zeros(number, dtype=np.int64), successes, trials, groups=1)
     one = _proportions(found, ci)
@@ -293,8 +282,8 @@ def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df:
 
 def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
     """Confidence intervals of all figures. Options as in :func:`bootstrap_ci`."""
-    check_ci(ci)
-    require(resamples >= 1, f"resamples must be at least 1 (found {resamples})")
+    require_ci(ci)
+    whole_number("resamples", resamples, least=1, most=MOST_RESAMPLES)
     value = figures.of_all()
     counts = _CountIntervals(figures.counts, ci)
     per_class = counts.per_class()

@@ -18,11 +18,10 @@ from mm_metrics_plugin.functional._arrays import mean_of_defined, stable_order
 from mm_metrics_plugin.functional.classification.delong import AUCSwaps
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.matching import MatchTable
-from mm_metrics_plugin.functional.statistics.bootstrap import check_ci
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.statistics.permutation import family_tests
-from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_swaps, over_draws
-from mm_metrics_plugin.settings import COCO_MAX_DETS, PERMUTATIONS
+from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_swaps, over_draws, plain
+from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, PERMUTATIONS, require_ci, whole_number
 
 
 @dataclass(frozen=True)
@@ -89,13 +88,7 @@ class Comparison:
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
-        return {
-            "ci": self.ci,
-            "permutations": self.permutations,
-            "seed": self.seed,
-            "overall": {name: value.to_dict() for name, value in self.overall.items()},
-            "per_class": {name: value.to_dict() for name, value in self.per_class.items()},
-        }
+        return plain(self)
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<16}{value}" for name, value in self.overall.items())
@@ -309,8 +302,9 @@ def _compare(
     permutations: Optional[int],
     seed: int,
 ) -> Comparison:
-    check_ci(ci)
+    require_ci(ci)
     permutations = PERMUTATIONS if permutations is None else permutations
+    whole_number("permutations", permutations, least=1, most=MOST_RESAMPLES)
     before, after, both = (
         WeightedFigures(counts, curve)
         for counts, curve in zip((first, second, _side_by_side(first, second)), curves or [None] * 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 
@@ -13,7 +13,14 @@ from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCou
 from mm_metrics_plugin.functional.statistics.ratio_intervals import shrink
 from mm_metrics_plugin.settings import COCO_IOU_THRS
 
+_GROUPS = ("overall", "per_class")
 _WEIGHTS_AT_ONCE = 1 << 20  # images x draws: 8 MB
+
+
+def plain(result: Any) -> Dict[str, Any]:
+    """A result with figures by name, overall and per class, as plain Python values."""
+    groups = {group: {name: one.to_dict() for name, one in getattr(result, group).items()} for group in _GROUPS}
+    return {**vars(result), **groups}
 
 
 class Figures(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Protocol, Sequence, TypeVar, Union
+from typing import NamedTuple, Protocol, Sequence, TypeVar, Union
 
 import numpy as np
 
@@ -57,6 +57,3 @@ class Geometry(Protocol):
 
         Where ``crowd[i]`` holds, the denominator is the area of the detection instead of the union, as COCO has it.
         """
-
-    def to_arrays(self) -> Dict[str, np.ndarray]:
-        """Plain arrays that describe the shapes, for pages and files."""

@@ -10,7 +10,7 @@ Boxes without a common area, and boxes without an area or with swapped corners, 
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence, Tuple, Union
+from typing import Any, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -136,10 +136,6 @@ class Boxes:
             intersection = width * height
             areas = (right - left) * (bottom - top) + (gt_right - gt_left) * (gt_bottom - gt_top)
             return intersection / np.maximum(areas - intersection, _SMALLEST_UNION)
-
-    def to_arrays(self) -> Dict[str, np.ndarray]:
-        """The edges, as ``boxes``."""
-        return {"boxes": self.to_format("xyxy")}
 
 
 def floats(values: Any) -> np.ndarray:
