@@ -7,6 +7,7 @@ ones at every run unless ``pytest --hypothesis-seed=...`` says which. What fails
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import pytest
@@ -32,3 +33,14 @@ def no_logger_of_an_earlier_runner():
     logging = sys.modules.get("mmengine.logging")
     if logging is not None:
         logging.MMLogger._instance_dict.clear()
+
+
+@pytest.fixture
+def interruptible():
+    """SIGINT interrupts this process, also where it was started in the background of a shell and ignores SIGINT.
+
+    A process that a test starts inherits an ignored SIGINT, but not a handler: it starts with the default.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -91,6 +91,7 @@ def interrupted_at(number, folder):
     return False
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("nameless", [True, False])
 def test_an_interrupt_at_any_moment_leaves_all_files_or_none(nameless, tmp_path, monkeypatch, request):
     if not nameless:  # as where the system has no such files
@@ -141,6 +142,7 @@ def test_systems_that_lack_nameless_files_or_links_write_the_same(lacking, tmp_p
     assert not any(still_open)  # Windows renames no open file
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_taking_places_fails_is_not_lost(tmp_path, monkeypatch):
     def failing(source, target):
         signal.raise_signal(signal.SIGINT)
