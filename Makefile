@@ -1,7 +1,24 @@
 # Everything a machine with Python 3.11, make and a C++ compiler needs; see `make help`.
-PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin/python
+FORKS  := .venv-forks
+
+# PYTHON=... or python3; python3.11 where python3 is another version and python3.11 is installed.
+version = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+ifndef PYTHON
+PYTHON := $(if $(filter 3.11,$(call version,python3)),python3,$(if $(call version,python3.11),python3.11,python3))
+endif
+
+# Checked before anything is installed. torchvision, which mmdet and mmpretrain import, has no wheel for Python 3.12.
+ON_3_11 := test test-forks test-versions coverage campaign lint bench lock
+ON_ANY  := demo docs docs-pages
+ENVIRONMENT := $(wildcard $(if $(filter test-forks,$(MAKECMDGOALS)),$(FORKS),$(VENV))/bin/python)
+FOUND   := $(call version,$(or $(ENVIRONMENT),$(PYTHON)))
+needs    = $(error make $(1) needs Python $(2), but $(or $(ENVIRONMENT),$(PYTHON)) is $(or $(FOUND),not there): \
+install Python 3.11 and run $(if $(ENVIRONMENT),make clean and )make $(1) PYTHON=/path/to/python3.11)
+$(if $(filter 3.11,$(FOUND)),,$(foreach goal,$(filter $(ON_3_11),$(MAKECMDGOALS)),$(call needs,$(goal),3.11)))
+$(if $(filter 3.11 3.12 3.13,$(FOUND)),,$(foreach goal,$(filter $(ON_ANY),$(MAKECMDGOALS)),$(call needs,$(goal),3.11 to 3.13)))
+
 PIP    := $(RUN) -m pip --disable-pip-version-check --quiet
 LOCKED := $(PIP) install --constraint requirements/lock.txt
 
@@ -11,14 +28,13 @@ MMCV        := $(call locked,mmcv)
 TORCHVISION := $(call locked,torchvision)
 # mmcv's wheel fits one torch and one Python only, so its place is named after both and shared by all clones.
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mm_metrics_plugin
-WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-$(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-cp$(subst .,,$(FOUND))
 JOBS   := $(shell nproc 2>/dev/null || echo 2)
 
 # Tests on all cores; those of one file stay together, as what they set up is shared.
 SIDE_BY_SIDE := --numprocesses $(JOBS) --dist loadfile
 
 # The maintained forks keep the import names, so they live in an environment of their own.
-FORKS      := .venv-forks
 FORK_MMCV  := $(shell sed -n 's/^onedl-mmcv==//p' requirements/forks.txt)
 FORK_PIP   := $(FORKS)/bin/python -m pip --disable-pip-version-check --quiet
 FORK_RUNTIME = $(shell grep -hv '^mmengine\|^\#' requirements/runtime.txt requirements/report.txt | sed 's/.*/"&"/')
@@ -102,7 +118,7 @@ $(VENV)/.stack: $(VENV)/.demo $(WHEELS)/.built requirements/stack.txt
 	@echo "Installing mmcv, mmdet and mmpretrain ..."
 	@$(PIP) install --no-deps --no-index $(WHEELS)/mmcv-*.whl
 	@# Its metadata wants an older torch, but it imports and works; newer ones do not, on a torch without CUDA.
-	@$(PIP) install --no-deps torchvision==$(TORCHVISION) 2>/dev/null
+	@said=$$($(PIP) install --no-deps torchvision==$(TORCHVISION) 2>&1) || { echo "$$said" >&2; exit 1; }
 	@$(LOCKED) --requirement requirements/stack.txt
 	@touch $@
 
@@ -140,7 +156,7 @@ $(FORKS)/.stack: $(FORK_WHEELS)/.built setup.py requirements/forks.txt requireme
 	@test -x $(FORKS)/bin/python || $(PYTHON) -m venv $(FORKS)
 	@$(FORK_PIP) install --constraint requirements/lock.txt torch numpy setuptools wheel
 	@$(FORK_PIP) install --no-deps --no-index $(FORK_WHEELS)/onedl_mmcv-*.whl
-	@$(FORK_PIP) install --no-deps torchvision==$(TORCHVISION) 2>/dev/null
+	@said=$$($(FORK_PIP) install --no-deps torchvision==$(TORCHVISION) 2>&1) || { echo "$$said" >&2; exit 1; }
 	@# The lock names the packages of the forks' elder siblings, which they replace.
 	@grep -v '^mm' requirements/lock.txt > $(FORKS)/lock.txt
 	@$(FORK_PIP) install --constraint $(FORKS)/lock.txt --requirement requirements/forks.txt \

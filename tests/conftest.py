@@ -7,6 +7,7 @@ ones at every run unless ``pytest --hypothesis-seed=...`` says which. What fails
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 
@@ -43,3 +44,14 @@ def shown_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("default", MetricWarning)
         yield
+
+
+@pytest.fixture
+def interruptible():
+    """SIGINT interrupts this process, also where it was started in the background of a shell and ignores SIGINT.
+
+    A process that a test starts inherits an ignored SIGINT, but not a handler: it starts with the default.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.render.comparison import points
-from tests.browser.conftest import opening, until
+from tests.browser.conftest import chart, opening, until
 from tests.cli.test_compare import worse
 from tests.helpers import result_files as files
 
@@ -92,8 +92,7 @@ def test_the_differences_equal_the_json(page, report):
 
 
 def test_the_chart_shows_the_intervals(page, report):
-    page.locator("#chart-0").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart-0 .scatterlayer .point")
+    chart(page, "chart-0")
     found = page.evaluate(
         """() => { const {x, error_x: e} = document.getElementById("chart-0").data[0];
             return [[...x], [...e.array], [...e.arrayminus]]; }"""
@@ -188,8 +187,7 @@ def test_names_stay_text(page):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_every_width_by_day_and_night(opened, folder, tmp_path, scheme):
     page = opened(folder / "out" / "report.html", width=1280, height=844, color_scheme=scheme)
-    page.locator("#chart-1").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart-1 .xtick text")
+    chart(page, "chart-1")
     for width in (1280, 390, 320):
         page.set_viewport_size({"width": width, "height": 844})
         until(page, "() => document.documentElement.scrollWidth <= innerWidth")

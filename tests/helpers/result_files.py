@@ -18,6 +18,7 @@ from mm_metrics_plugin.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEMO = ROOT / "demo" / "detections"
+PNG_END = b"IEND\xaeB`\x82"  # the last bytes of every PNG file
 CLASSES = ("cat", "dog", "traffic light", "a|b")
 
 

@@ -59,7 +59,7 @@ def reports(files, tmp_path_factory):
     command = [sys.executable, "-c", SCRIPT, str(folder), str(MEGABYTES)]
     # Its time is measured, so nobody may count its lines meanwhile.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=variables)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -91,6 +91,7 @@ def interrupted_at(number, folder):
     return False
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_at_any_moment_leaves_all_files_or_none(tmp_path, request):
     before = signal.getsignal(signal.SIGINT)
     seen = []
@@ -119,6 +120,7 @@ def test_a_killed_process_leaves_the_old_files(tmp_path):
     assert {path.name: path.read_text() for path in tmp_path.glob("[!.]*")} == {"a.md": "old"}
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_during_a_failing_rename_is_not_lost(tmp_path, monkeypatch):
     def failing(source, target):
         signal.raise_signal(signal.SIGINT)

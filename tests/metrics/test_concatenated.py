@@ -179,5 +179,5 @@ def one_rank_without_samples(_):
 
 
 def test_a_process_without_samples_takes_part_in_every_task():
-    (found,) = run_processes(2, one_rank_without_samples, [None], timeout=20)
+    (found,) = run_processes(2, one_rank_without_samples, [None])
     assert found == [[{"task_field/sum": 3.0}] * 2] * 2
