@@ -40,7 +40,7 @@ FORK_PIP   := $(FORKS)/bin/python -m pip --disable-pip-version-check --quiet
 FORK_RUNTIME = $(shell grep -hv '^mmengine\|^\#' requirements/runtime.txt requirements/report.txt | sed 's/.*/"&"/')
 FORK_WHEELS = $(subst mmcv-$(MMCV),onedl-mmcv-$(FORK_MMCV),$(WHEELS))
 
-.PHONY: help demo test docs docs-pages test-forks test-versions coverage campaign lint bench lock clean
+.PHONY: help demo test docs docs-pages coverage mutation lint bench lock clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -49,9 +49,6 @@ demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC 
 
 test: $(VENV)/.tests $(VENV)/.docs browser ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
 	$(RUN) -m pytest $(SIDE_BY_SIDE)
-
-test-forks: $(FORKS)/.stack ## run the integration tests on the maintained onedl forks (compiles their mmcv once)
-	$(FORKS)/bin/python -m pytest tests/integration
 
 .PHONY: browser
 browser: # for the tests of the HTML pages; without one they are skipped, or fail where CI=true
@@ -67,9 +64,6 @@ docs: $(VENV)/.docs ## build the documentation into build/site, warnings as erro
 docs-pages: $(VENV)/.demo ## write the pages that are made from READMEs, parsers, messages and docstrings
 	$(RUN) -m docs.generate
 
-test-versions: $(VENV)/.tests ## run what needs no torch on the oldest and the newest Python and packages
-	$(RUN) -m campaign.versions
-
 NOT_COUNTED := $(foreach name,properties integration browser faults,--ignore tests/$(name))
 coverage: $(VENV)/.tests $(VENV)/.docs ## measure what the quicker half of the suite reaches, child processes included
 	rm -f .coverage .coverage.*
@@ -77,8 +71,10 @@ coverage: $(VENV)/.tests $(VENV)/.docs ## measure what the quicker half of the s
 	$(RUN) -m coverage combine --quiet
 	$(RUN) -m coverage report
 
-campaign: $(VENV)/.campaign ## the long tests; figures go to docs/campaign.md (PARTS="memory golden" runs some)
-	$(RUN) -m campaign $(PARTS)
+mutation: $(VENV)/.mutation ## change the kernels of AUC and matching one operator at a time, and count what the tests notice
+	MM_METRICS_SEEDS=40 $(RUN) -m mutmut run --max-children $(JOBS)
+	$(RUN) -m mutmut export-cicd-stats
+	@cat mutants/mutmut-cicd-stats.json
 
 lint: $(VENV)/.tests ## ruff and mypy
 	$(RUN) -m ruff check .
@@ -94,7 +90,7 @@ lock: $(VENV)/.bench ## write the installed versions to requirements/lock.txt, t
 	mv requirements/lock.new requirements/lock.txt
 
 clean: ## remove the environment and everything generated (the compiled mmcv stays in its cache)
-	rm -rf $(VENV) .venv-* build dist *.egg-info work_dirs demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-* build dist *.egg-info work_dirs demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* .nox mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- environments: each stamp stands for one layer, installed on top of the one before -------------------------------
@@ -137,9 +133,8 @@ $(VENV)/.bench: $(VENV)/.tests requirements/bench.txt
 	@$(LOCKED) --requirement requirements/bench.txt
 	@touch $@
 
-$(VENV)/.campaign: $(VENV)/.bench requirements/campaign.txt
-	@echo "Installing what changes programs ..."
-	@$(LOCKED) --requirement requirements/campaign.txt
+$(VENV)/.mutation: $(VENV)/.tests requirements/mutation.txt
+	@$(LOCKED) --requirement requirements/mutation.txt
 	@touch $@
 
 $(FORK_WHEELS)/.built:

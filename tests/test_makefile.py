@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.files import ROOT
+from tests.helpers.result_files import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

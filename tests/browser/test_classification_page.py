@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 
 import numpy as np
 import pytest
-from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from mm_metrics_plugin.cli import main
 from tests.browser.conftest import chart, opening, until
-from tests.browser.test_detection_page import class_rows, click_cell, contrast, members, value
+from tests.browser.test_detection_page import class_rows, click_cell, members, value
 from tests.helpers import result_files as files
 
 # Names as nobody should choose them.
@@ -201,23 +199,6 @@ def test_names_stay_text(page):
         page.get_by_role("button", name="Show this cell").click()
         assert {one[0] for one in members(page)} <= shown
     assert page.locator("main script, main img, main [onerror], main [onload], main b").count() == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_every_width_by_day_and_night(opened, made, tmp_path, scheme):
-    page = opened(made / "report.html", width=1280, height=844, color_scheme=scheme)
-    page.locator("#top-confusions button").first.click()
-    for name in ("matrix", "roc", "reliability"):
-        chart(page, name)
-    for width in (1280, 390, 320):
-        page.set_viewport_size({"width": width, "height": 844})
-        until(page, "() => document.documentElement.scrollWidth <= innerWidth")
-        picture = Image.open(io.BytesIO(page.screenshot(path=tmp_path / f"{width}.png", full_page=True)))
-        assert picture.width == width and picture.height > 3000
-        corner = sum(picture.convert("RGB").getpixel((2, 2)))
-        assert corner < 150 if scheme == "dark" else corner > 700
-    for selector in ("p", ".note", ".good", ".bad", "td", "a"):
-        assert contrast(page, selector) >= 4.5, selector
 
 
 def test_scores_that_are_no_probabilities_have_no_calibration(opened, folder):

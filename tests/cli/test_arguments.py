@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.cli import main, make_parser
-from mm_metrics_plugin.cli.arguments import class_names, detection_settings
+from mm_metrics_plugin.cli.arguments import class_names, given_options
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection import pairs
 from mm_metrics_plugin.settings import DetectionSettings
@@ -206,7 +206,8 @@ GIVEN = {
 
 def settings_of(*options):
     arguments = parsed("detection", "t.json", "r.pkl", *options)
-    return detection_settings(arguments, matching=arguments.matching or ("coco",))
+    options = given_options(arguments, DetectionSettings)
+    return DetectionSettings(**{**options, "matching": tuple(arguments.matching or ("coco",))})
 
 
 def test_every_flag_sets_the_field_of_its_name():

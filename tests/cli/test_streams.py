@@ -13,7 +13,7 @@ import warnings
 import pytest
 
 from mm_metrics_plugin.cli import main, streams
-from mm_metrics_plugin.cli.streams import launched_processes
+from mm_metrics_plugin.states.distributed import launched_processes
 from tests.helpers import result_files as files
 from tests.helpers.result_files import command, refused, succeeded
 

@@ -56,6 +56,21 @@ def refused(done):
     return done.stderr
 
 
+def coco_evaluation(path, rows):
+    """Pycocotools' evaluation of COCO results, with undefined figures as NaN in ``stats``."""
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(path))
+        evaluation = COCOeval(truth, truth.loadRes(rows), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    evaluation.stats = np.where(evaluation.stats == -1, np.nan, evaluation.stats)
+    return evaluation
+
+
 def problem(images=40, seed=0):
     return make_problem(images, len(CLASSES), 20, 4.0, seed=seed)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 
 import numpy as np
@@ -22,6 +20,7 @@ from mm_metrics_plugin.io import dataset_config as test_sets
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
 from mm_metrics_plugin.io.results import results_from_images
 from mm_metrics_plugin.settings import DetectionSettings
+from tests.helpers.result_files import coco_evaluation
 
 CLASSES = ("cat", "dog", "emu")
 CONFIG = """
@@ -72,19 +71,6 @@ def detections(content, seed):
     return rows
 
 
-def expected_numbers(path, rows):
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth = COCO(str(path))
-        evaluation = COCOeval(truth, truth.loadRes(rows), "bbox")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    return np.where(evaluation.stats == -1, np.nan, evaluation.stats)
-
-
 def numbers(truth, rows):
     labels = {3: 0, 5: 1, 9: 2}
     images = []
@@ -121,7 +107,7 @@ def test_ap_is_that_of_pycocotools_whichever_form_the_ground_truth_has(tmp_path,
     content = annotations(seed)
     path = written(tmp_path, content)
     rows = detections(content, seed)
-    expected = expected_numbers(path, rows)
+    expected = coco_evaluation(path, rows).stats
     assert np.isfinite(expected).all()
     forms = {"json": read_ground_truth(path), "config": built(tmp_path, path)}
     for name, truth in forms.items():
