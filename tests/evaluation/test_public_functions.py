@@ -20,6 +20,7 @@ from mm_metrics_plugin import (
 )
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from mm_metrics_plugin.io.writing import to_json
 from tests.helpers.result_files import ROOT
 
 pytestmark = pytest.mark.usefixtures("shown_warnings")
@@ -31,7 +32,8 @@ def written(folder, name="report.json"):
 
 
 def without_inputs(report):
-    return {name: value for name, value in report.items() if name != "inputs"}
+    """The content of the JSON file, whose text is the same where values are undefined, too."""
+    return to_json({name: value for name, value in report.to_dict().items() if name != "inputs"})
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +69,11 @@ def test_detection_writes_what_the_command_writes(flags, options, tmp_path):
 
 
 def test_detection_of_what_is_in_memory(tmp_path):
-    from_files = evaluate_detection(TRUTH, RESULTS).to_dict()
+    from_files = evaluate_detection(TRUTH, RESULTS)
     annotations, images = json.loads(TRUTH.read_text()), pickle.loads(RESULTS.read_bytes())
-    in_memory = evaluate_detection(annotations, images).to_dict()
+    in_memory = evaluate_detection(annotations, images)
     assert without_inputs(in_memory) == without_inputs(from_files)
-    assert in_memory["inputs"]["results"]["sha256"] is None
+    assert in_memory.inputs["results"]["sha256"] is None
     batch = DetectionBatch.from_images(
         boxes=[[[0, 0, 10, 10]]], scores=[[0.9]], labels=[[0]], gt_boxes=[[[0, 0, 10, 10]]], gt_labels=[[0]]
     )
@@ -85,7 +87,7 @@ def test_merged_states_give_the_report_of_one_run(tmp_path):
         path.write_bytes(pickle.dumps(part))
         evaluate_detection(TRUTH, path, save_state=tmp_path / f"part{number}.npz")
     merged = merge_states([tmp_path / "part0.npz", tmp_path / "part1.npz"])
-    assert without_inputs(merged.to_dict()) == without_inputs(evaluate_detection(TRUTH, RESULTS).to_dict())
+    assert without_inputs(merged) == without_inputs(evaluate_detection(TRUTH, RESULTS))
 
 
 def test_classification_of_files_samples_and_arrays(scores, classification_file, tmp_path):
@@ -95,7 +97,7 @@ def test_classification_of_files_samples_and_arrays(scores, classification_file,
     report.save(tmp_path / "python")
     assert written(tmp_path / "python") == written(tmp_path / "command")
     for given in (samples, scores):
-        assert without_inputs(evaluate_classification(given).to_dict()) == without_inputs(report.to_dict())
+        assert without_inputs(evaluate_classification(given)) == without_inputs(report)
 
 
 def test_comparison_writes_what_the_command_writes(tmp_path):
