@@ -43,15 +43,18 @@ class StandIn:
         name (str): The dotted name it stands for.
         make (callable, optional): Called as ``make(machine, *arguments)`` when the file calls the name.
         meaning (object): What the name means where another stand-in takes it as an argument.
+        ahead (callable, optional): Called as ``ahead(machine, at, length)`` for text that follows the name. It reads
+            all that is made of the text and returns the position after it, or 0 to have it read opcode by opcode.
     """
 
-    __slots__ = ("make", "meaning", "name")
+    __slots__ = ("ahead", "make", "meaning", "name")
     name: str
     make: Optional[Callable[..., Any]]
     meaning: Any
+    ahead: Optional[Callable[[Machine, int, int], int]]
 
-    def __init__(self, name: str, make: Optional[Callable[..., Any]] = None, meaning: Any = None) -> None:
-        for slot, value in (("name", name), ("make", make), ("meaning", meaning)):
+    def __init__(self, name: str, make: Any = None, meaning: Any = None, ahead: Any = None) -> None:
+        for slot, value in (("name", name), ("make", make), ("meaning", meaning), ("ahead", ahead)):
             object.__setattr__(self, slot, value)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

@@ -12,6 +12,7 @@ from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.budget import OverBudget
 from mm_metrics_plugin.io.pickle_machine import (
     CONTAINER_COST,
+    LONGEST_SHORT_TEXT,
     SET_COST,
     Damaged,
     Forbidden,
@@ -194,7 +195,7 @@ def _text(content: bytes) -> str:
     return str(content, "utf-8", "surrogatepass")
 
 
-def _sized(name: str, layout: str, make: Callable[[bytes], Any]) -> None:
+def _sized(name: str, layout: str, make: Callable[[bytes], Any]) -> Handler:
     """A value that is announced by its length."""
     size = struct.calcsize(layout)
     length_at = struct.Struct(layout).unpack_from
@@ -208,16 +209,29 @@ def _sized(name: str, layout: str, make: Callable[[bytes], Any]) -> None:
         machine.stack.append(value)
         return at + length
 
+    return handler
+
 
 _sized("LONG1", "<B", _integer)
 _sized("LONG4", "<i", _integer)
 _sized("SHORT_BINUNICODE", "<B", _text)
-_sized("BINUNICODE", "<I", _text)
+_any_text = _sized("BINUNICODE", "<I", _text)
 _sized("BINUNICODE8", "<Q", _text)
 _sized("SHORT_BINBYTES", "<B", bytes)
 _sized("BINBYTES", "<I", bytes)
 _sized("BINBYTES8", "<Q", bytes)
 _sized("BYTEARRAY8", "<Q", bytearray)
+
+
+@opcode("BINUNICODE")
+def _binunicode(machine: Machine, at: int) -> int:
+    """Text; at once with what follows, where a stand-in can read it all."""
+    stack = machine.stack
+    if stack and type(stack[-1]) is StandIn and stack[-1].ahead is not None:
+        length = _UINT32(machine.data, at)[0]
+        if length > LONGEST_SHORT_TEXT:
+            return stack[-1].ahead(machine, at + 4, length) or _any_text(machine, at)
+    return _any_text(machine, at)
 
 
 # -- containers ------------------------------------------------------------------------------------------------------
