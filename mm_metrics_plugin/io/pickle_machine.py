@@ -43,15 +43,15 @@ class StandIn:
         name (str): The dotted name it stands for.
         make (callable, optional): Called as ``make(machine, *arguments)`` when the file calls the name.
         meaning (object): What the name means where another stand-in takes it as an argument.
-        ahead (callable, optional): Called as ``ahead(machine, at, length)`` for text that follows the name. It reads
-            all that is made of the text and returns the position after it, or 0 to have it read opcode by opcode.
+        ahead (callable, optional): Called as ``ahead(machine, at)`` before the arguments of a call are read. It makes
+            the call and returns the position after it, or 0 to have the arguments read opcode by opcode.
     """
 
     __slots__ = ("ahead", "make", "meaning", "name")
     name: str
     make: Optional[Callable[..., Any]]
     meaning: Any
-    ahead: Optional[Callable[[Machine, int, int], int]]
+    ahead: Optional[Callable[[Machine, int], int]]
 
     def __init__(self, name: str, make: Any = None, meaning: Any = None, ahead: Any = None) -> None:
         for slot, value in (("name", name), ("make", make), ("meaning", meaning), ("ahead", ahead)):

@@ -12,7 +12,6 @@ from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.budget import OverBudget
 from mm_metrics_plugin.io.pickle_machine import (
     CONTAINER_COST,
-    LONGEST_SHORT_TEXT,
     SET_COST,
     Damaged,
     Forbidden,
@@ -195,7 +194,7 @@ def _text(content: bytes) -> str:
     return str(content, "utf-8", "surrogatepass")
 
 
-def _sized(name: str, layout: str, make: Callable[[bytes], Any]) -> Handler:
+def _sized(name: str, layout: str, make: Callable[[bytes], Any]) -> None:
     """A value that is announced by its length."""
     size = struct.calcsize(layout)
     length_at = struct.Struct(layout).unpack_from
@@ -209,13 +208,11 @@ def _sized(name: str, layout: str, make: Callable[[bytes], Any]) -> Handler:
         machine.stack.append(value)
         return at + length
 
-    return handler
-
 
 _sized("LONG1", "<B", _integer)
 _sized("LONG4", "<i", _integer)
 _sized("SHORT_BINUNICODE", "<B", _text)
-_any_text = _sized("BINUNICODE", "<I", _text)
+_sized("BINUNICODE", "<I", _text)
 _sized("BINUNICODE8", "<Q", _text)
 _sized("SHORT_BINBYTES", "<B", bytes)
 _sized("BINBYTES", "<I", bytes)
@@ -223,22 +220,15 @@ _sized("BINBYTES8", "<Q", bytes)
 _sized("BYTEARRAY8", "<Q", bytearray)
 
 
-@opcode("BINUNICODE")
-def _binunicode(machine: Machine, at: int) -> int:
-    """Text; at once with what follows, where a stand-in can read it all."""
-    stack = machine.stack
-    if stack and type(stack[-1]) is StandIn and stack[-1].ahead is not None:
-        length = _UINT32(machine.data, at)[0]
-        if length > LONGEST_SHORT_TEXT:
-            return stack[-1].ahead(machine, at + 4, length) or _any_text(machine, at)
-    return _any_text(machine, at)
-
-
 # -- containers ------------------------------------------------------------------------------------------------------
 
 
 @opcode("MARK")
 def _mark(machine: Machine, at: int) -> int:
+    called = machine.stack[-1] if machine.stack else None
+    end = called.ahead(machine, at) if type(called) is StandIn and called.ahead is not None else 0
+    if end:
+        return end
     if len(machine.outer) >= MOST_MARKS:
         raise Damaged(f"more than {MOST_MARKS} containers are open at once")
     machine.outer.append(machine.stack)

@@ -378,40 +378,44 @@ def _size(machine: Machine, lengths: Any) -> Tuple[int, ...]:
     return _whole_numbers("size", lengths)
 
 
-# What follows the text of a storage in protocol 2, where the memo has passed 255: PUTs, GETs, size and stride.
+# What stands before and after the text of a storage in protocol 2, where the memo has passed 255. The same opcodes
+# every time but for the slots, the size and the stride; whatever differs goes to the opcode machine instead.
+_BEFORE = re.compile(rb"h(.)h(.)X(....)", re.DOTALL)
 _NUMBER = rb"(?:K.|M..|J...[\x00-\x7f])"
 _NUMBERS = rb"(N\x85|NN\x86|NNN\x87)".replace(b"N", _NUMBER)
-_TENSOR = re.compile(
-    rb"P(h.)\x86PRP\x85PRPK\x00NPNP\x89(h.)\)RPtPRP".replace(b"N", _NUMBERS).replace(b"P", rb"r(....)"), re.DOTALL
+_PUT = rb"r(....)"
+_AFTER = re.compile(
+    rb"Ph(.)\x86PRP\x85PRPK\x00NPNP\x89h(.)\)RPtPRP".replace(b"N", _NUMBERS).replace(b"P", _PUT), re.DOTALL
 )
 _SLOTS = struct.Struct("<10I")
 _USED_UP = (SPENT,) * 9
 
 
-def _tensor_ahead(machine: Machine, at: int, length: int) -> int:
-    """Read a contiguous tensor as torch writes it in protocol 2 in one step, which takes 35 opcodes otherwise."""
-    stack, outer, memo = machine.stack, machine.outer, machine.memo
-    content = machine.take(at, length)
-    tensor = _TENSOR.match(machine.data, at + length)
-    if not tensor or len(memo) < 256 or len(stack) != 2 or stack[0] is not _LOAD or outer[-1][-1] is not _REBUILD:
+def _tensor_ahead(machine: Machine, at: int) -> int:
+    """Read a tensor as torch writes it in protocol 2, in one step instead of 35."""
+    data, memo = machine.data, machine.memo
+    before = _BEFORE.match(data, at)
+    if before is None or len(memo) < 256:
         return 0
-    p0, encoding, p1, p2, p3, p4, size, p5, stride, p6, hooks, p7, p8, p9 = tensor.groups()
-    slots = b"".join((p0, p1, p2, p3, p4, p5, p6, p7, p8, p9))
-    if slots != _SLOTS.pack(*range(len(memo), len(memo) + 10)):
+    load, encode, length = before.groups()
+    start, end = before.end(), before.end() + int.from_bytes(length, "little")
+    after = _AFTER.match(data, end)
+    if after is None or memo[load[0]] is not _LOAD or memo[encode[0]] is not _ENCODE:
         return 0
-    encoding = memo[encoding[1]]
-    if type(encoding) is not str or encoding != "latin1" or memo[hooks[1]] is not _HOOKS:
+    p0, latin1, p1, p2, p3, p4, size, p5, stride, p6, hooks, p7, p8, p9 = after.groups()
+    slots = _SLOTS.pack(*range(len(memo), len(memo) + 10))
+    if b"".join((p0, p1, p2, p3, p4, p5, p6, p7, p8, p9)) != slots or memo[hooks[0]] is not _HOOKS:
         return 0
     try:
-        storage = _load_from_bytes(machine, content.decode().encode("latin1"))
+        content = _encode(machine, str(machine.take(start, end - start), "utf-8"), memo[latin1[0]])
+        storage = _load_from_bytes(machine, content)
         values = _tensor(machine, storage, storage.kind, 0, _sizes(size), _sizes(stride))
-    except (Damaged, ValueError):  # which the opcodes find at its place
+    except (Damaged, Forbidden, ValueError):  # which the opcodes say again, with the byte they are at
         return 0
     memo.extend(_USED_UP)
     memo.append(values)
-    machine.stack = outer.pop()
     machine.stack[-1] = values
-    return tensor.end()
+    return after.end()
 
 
 @lru_cache(maxsize=1024)
@@ -424,10 +428,10 @@ def _sizes(opcodes: bytes) -> Any:
 
 def _names() -> Dict[Tuple[str, str], StandIn]:
     makers: Dict[Tuple[str, str], Callable[..., Any]] = {
+        ("_codecs", "encode"): _encode,
         ("collections", "OrderedDict"): _ordered_dict,
         ("torch", "Size"): _size,
         ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-        ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor_v2,
         ("torch._utils", "_rebuild_tensor_v3"): _rebuild_tensor_v3,
         ("torch.storage", "_load_from_bytes"): _load_from_bytes,
         ("numpy", "dtype"): _dtype,
@@ -444,7 +448,8 @@ def _names() -> Dict[Tuple[str, str], StandIn]:
         makers[f"{core}.numeric", "_frombuffer"] = _frombuffer
     names = {pair: StandIn(".".join(pair), make) for pair, make in makers.items()}
     names["numpy", "ndarray"] = _NDARRAY
-    names["_codecs", "encode"] = StandIn("_codecs.encode", _encode, ahead=_tensor_ahead)
+    rebuild = "torch._utils", "_rebuild_tensor_v2"
+    names[rebuild] = StandIn(".".join(rebuild), _rebuild_tensor_v2, ahead=_tensor_ahead)
     for name, kind in _TORCH_DTYPES.items():
         names["torch", name] = StandIn(f"torch.{name}", meaning=kind)
     return names
@@ -460,6 +465,6 @@ def _storage_names() -> Dict[Tuple[str, str], StandIn]:
 
 NAMES = _names()
 _LOAD = NAMES["torch.storage", "_load_from_bytes"]
-_REBUILD = NAMES["torch._utils", "_rebuild_tensor_v2"]
+_ENCODE = NAMES["_codecs", "encode"]
 _HOOKS = NAMES["collections", "OrderedDict"]
 _STORAGE_NAMES = _storage_names()
