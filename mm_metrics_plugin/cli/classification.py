@@ -88,12 +88,19 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _make(arguments: argparse.Namespace, steps: Steps) -> Forms:
+    from concurrent.futures import ThreadPoolExecutor
+
     from mm_metrics_plugin.cli.output import input_entry
     from mm_metrics_plugin.io.classification import read_classification
 
-    inputs: Dict[str, Any] = {"results": input_entry(arguments.results)}
+    inputs: Dict[str, Any] = {}
     steps.step("reading the results")
-    results = read_classification(arguments.results, trust=arguments.trust, task=arguments.task)
+    with ThreadPoolExecutor(1) as pool:  # hashing takes a core of its own
+        entry = pool.submit(input_entry, arguments.results)
+        try:
+            results = read_classification(arguments.results, trust=arguments.trust, task=arguments.task)
+        finally:
+            inputs["results"] = entry.result()
     report = make_report(arguments, results, inputs, steps)
     return _forms(report, results if arguments.html else None, arguments.verbose)
 

@@ -18,7 +18,7 @@ from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.io.writing import write_all
 from mm_metrics_plugin.report.tables import printable
 
-BLOCK = 1 << 20
+BLOCK = 8 << 20  # bytes
 
 
 def input_entry(path: str) -> Dict[str, Any]:

@@ -407,10 +407,13 @@ def _tensor_ahead(machine: Machine, at: int) -> int:
     if b"".join((p0, p1, p2, p3, p4, p5, p6, p7, p8, p9)) != slots or memo[hooks[0]] is not _HOOKS:
         return 0
     try:
-        content = _encode(machine, str(machine.take(start, end - start), "utf-8"), memo[latin1[0]])
+        if memo[latin1[0]] != "latin1":
+            return 0
+        content = str(machine.take(start, end - start), "utf-8").encode("latin1")
+        machine.charge(2 * len(content))  # also that of the text
         storage = _load_from_bytes(machine, content)
         values = _tensor(machine, storage, storage.kind, 0, _sizes(size), _sizes(stride))
-    except (Damaged, Forbidden, ValueError):  # which the opcodes say again, with the byte they are at
+    except (Damaged, ValueError):  # which the opcodes say again, with the byte they are at
         return 0
     memo.extend(_USED_UP)
     memo.append(values)
