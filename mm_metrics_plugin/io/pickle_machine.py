@@ -85,23 +85,6 @@ class Machine:
         budget (MemoryBudget, optional): That of the file this pickle is a part of; by default one for ``data``.
     """
 
-    __slots__ = (
-        "asked",
-        "budget",
-        "charge",
-        "data",
-        "memo",
-        "names",
-        "odd_keys",
-        "outer",
-        "persistent",
-        "recalled",
-        "released",
-        "source",
-        "stack",
-        "start",
-    )
-
     def __init__(
         self,
         data: Content,

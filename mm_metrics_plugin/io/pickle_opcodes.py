@@ -224,27 +224,18 @@ def _mark(machine: Machine, at: int) -> int:
     return at
 
 
-@opcode("TUPLE1")
-def _tuple1(machine: Machine, at: int) -> int:
-    machine.charge(CONTAINER_COST)
-    machine.stack[-1] = (machine.stack[-1],)
-    return at
+def _short_tuple(name: str, length: int) -> None:
+    @opcode(name)
+    def handler(machine: Machine, at: int) -> int:
+        machine.charge(CONTAINER_COST)
+        value = tuple(machine.stack[-length:])
+        machine.stack[-length] = value  # an IndexError if there are fewer
+        del machine.stack[len(machine.stack) - length + 1 :]
+        return at
 
 
-@opcode("TUPLE2")
-def _tuple2(machine: Machine, at: int) -> int:
-    machine.charge(CONTAINER_COST)
-    stack = machine.stack
-    stack[-2:] = [(stack[-2], stack[-1])]
-    return at
-
-
-@opcode("TUPLE3")
-def _tuple3(machine: Machine, at: int) -> int:
-    machine.charge(CONTAINER_COST)
-    stack = machine.stack
-    stack[-3:] = [(stack[-3], stack[-2], stack[-1])]
-    return at
+for _length in (1, 2, 3):
+    _short_tuple(f"TUPLE{_length}", _length)
 
 
 @opcode("TUPLE")

@@ -6,7 +6,7 @@ import math
 import re
 import struct
 from collections import OrderedDict
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
@@ -66,20 +66,12 @@ def _complex(machine: Machine, real: Any, imaginary: Any) -> complex:
     return complex(real, imaginary)
 
 
-def _members(machine: Machine, members: Any) -> list:
+def _set_of(kind: type, machine: Machine, members: Any) -> Any:
     if type(members) is not list:
         raise Damaged(f"a set is made of a {type(members).__name__} (expected a list)")
     machine.charge(SET_COST + SET_MEMBER_COST * len(members))
     machine.check_keys(members)
-    return members
-
-
-def _set(machine: Machine, members: Any) -> set:
-    return set(_members(machine, members))
-
-
-def _frozenset(machine: Machine, members: Any) -> frozenset:
-    return frozenset(_members(machine, members))
+    return kind(members)
 
 
 def _ordered_dict(machine: Machine) -> OrderedDict:
@@ -414,6 +406,9 @@ def _tensor_ahead(machine: Machine, at: int) -> int:
     return after.end()
 
 
+_REBUILD = StandIn("torch._utils._rebuild_tensor_v2", _rebuild_tensor_v2, ahead=_tensor_ahead)
+
+
 @lru_cache(maxsize=1024)
 def _extent(size: bytes, stride: bytes) -> Tuple[Tuple[int, ...], Tuple[int, ...], int, int]:
     lengths, steps = (run(Machine(opcodes + b".", {}, "size"))[0] for opcodes in (size, stride))
@@ -437,26 +432,17 @@ def _names() -> Dict[Tuple[str, str], StandIn]:
         makers[builtins, "bytes"] = _bytes
         makers[builtins, "bytearray"] = _bytearray
         makers[builtins, "complex"] = _complex
-        makers[builtins, "set"] = _set
-        makers[builtins, "frozenset"] = _frozenset
+        makers[builtins, "set"] = partial(_set_of, set)
+        makers[builtins, "frozenset"] = partial(_set_of, frozenset)
     for core in ("numpy.core", "numpy._core"):  # NumPy 1.x and 2.x
         makers[f"{core}.multiarray", "_reconstruct"] = _reconstruct
         makers[f"{core}.multiarray", "scalar"] = _scalar
         makers[f"{core}.numeric", "_frombuffer"] = _frombuffer
     names = {pair: StandIn(".".join(pair), make) for pair, make in makers.items()}
     names["numpy", "ndarray"] = _NDARRAY
-    rebuild = "torch._utils", "_rebuild_tensor_v2"
-    names[rebuild] = StandIn(".".join(rebuild), _rebuild_tensor_v2, ahead=_tensor_ahead)
+    names["torch._utils", "_rebuild_tensor_v2"] = _REBUILD
     for name, kind in _TORCH_DTYPES.items():
         names["torch", name] = StandIn(f"torch.{name}", meaning=kind)
-    return names
-
-
-def _storage_names() -> Dict[Tuple[str, str], StandIn]:
-    names = {}
-    for pair, kind in _STORAGE_KINDS.items():
-        module, name = pair.decode().split("\n")
-        names[module, name] = StandIn(f"{module}.{name}", meaning=kind)
     return names
 
 
@@ -464,4 +450,7 @@ NAMES = _names()
 _LOAD = NAMES["torch.storage", "_load_from_bytes"]
 _ENCODE = NAMES["_codecs", "encode"]
 _HOOKS = NAMES["collections", "OrderedDict"]
-_STORAGE_NAMES = _storage_names()
+_STORAGE_NAMES = {
+    (module, name): StandIn(f"{module}.{name}", meaning=kind)
+    for (module, name), kind in ((pair.decode().split("\n"), kind) for pair, kind in _STORAGE_KINDS.items())
+}
