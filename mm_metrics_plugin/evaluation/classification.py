@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -270,9 +271,14 @@ def evaluate_classification(
     """
     settings = with_options(settings or ClassificationSettings(), options)
     progress = progress or Progress()
-    inputs: Dict[str, Any] = {"results": input_entry(results)}
+    inputs: Dict[str, Any] = {}
     progress.step("reading the results")
-    samples = load_classification(results, trust=trust, task=settings.task)
+    with ThreadPoolExecutor(1) as pool:  # hashing takes a core of its own
+        entry = pool.submit(input_entry, results)
+        try:
+            samples = load_classification(results, trust=trust, task=settings.task)
+        finally:
+            inputs["results"] = entry.result()
     names = _class_names(samples, classes, config, cfg_options, inputs)
     progress.step("counting")
     multi_label = samples.targets is not None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 2
 GALLERY = 48  # worst images that a page shows
 IN_MEMORY = "in memory"
-_BLOCK = 1 << 20
+_BLOCK = 8 << 20  # bytes
 
 
 class Report:

@@ -276,13 +276,13 @@ def _truth(
 
 
 def _labels(value: Any, number: int, field: str, classes: int, source: str) -> np.ndarray:
+    if type(value) is np.ndarray and value.shape == (1,) and value.dtype.kind in "iu" and 0 <= value.item() < classes:
+        return value.astype(np.int64, copy=False)  # nearly all: spares the checks
     array = _array(value, number, field, source)
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise _error(source, number, field, "must be whole numbers", f"{array.dtype} {array.shape}")
-    if array.shape == (1,) and 0 <= int(array[0]) < classes:  # nearly all: spares two reductions
-        return array.astype(np.int64)
     if array.min() < 0 or array.max() >= classes:
         wrong = int(array[(array < 0) | (array >= classes)][0])
         raise _error(source, number, field, f"must be between 0 and {classes - 1}", wrong)

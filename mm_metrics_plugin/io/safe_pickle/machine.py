@@ -43,15 +43,18 @@ class StandIn:
         name (str): The dotted name it stands for.
         make (callable, optional): Called as ``make(machine, *arguments)`` when the file calls the name.
         meaning (object): What the name means where another stand-in takes it as an argument.
+        ahead (callable, optional): Called as ``ahead(machine, at)`` before the arguments of a call are read. It makes
+            the call and returns the position after it, or 0 to have the arguments read opcode by opcode.
     """
 
-    __slots__ = ("make", "meaning", "name")
+    __slots__ = ("ahead", "make", "meaning", "name")
     name: str
     make: Optional[Callable[..., Any]]
     meaning: Any
+    ahead: Optional[Callable[[Machine, int], int]]
 
-    def __init__(self, name: str, make: Optional[Callable[..., Any]] = None, meaning: Any = None) -> None:
-        for slot, value in (("name", name), ("make", make), ("meaning", meaning)):
+    def __init__(self, name: str, make: Any = None, meaning: Any = None, ahead: Any = None) -> None:
+        for slot, value in (("name", name), ("make", make), ("meaning", meaning), ("ahead", ahead)):
             object.__setattr__(self, slot, value)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -81,23 +84,6 @@ class Machine:
         persistent (callable, optional): Answers persistent ids; without it they are refused.
         budget (MemoryBudget, optional): That of the file this pickle is a part of; by default one for ``data``.
     """
-
-    __slots__ = (
-        "asked",
-        "budget",
-        "charge",
-        "data",
-        "memo",
-        "names",
-        "odd_keys",
-        "outer",
-        "persistent",
-        "recalled",
-        "released",
-        "source",
-        "stack",
-        "start",
-    )
 
     def __init__(
         self,

@@ -25,11 +25,8 @@ HIGHEST_PROTOCOL = 5
 MOST_MARKS = 256
 LONGEST_INTEGER = 1024  # bytes
 
-_UINT16 = struct.Struct("<H").unpack_from
-_INT32 = struct.Struct("<i").unpack_from
 _UINT32 = struct.Struct("<I").unpack_from
 _UINT64 = struct.Struct("<Q").unpack_from
-_FLOAT64 = struct.Struct(">d").unpack_from
 
 
 Handler = Callable[[Machine, int], int]
@@ -160,28 +157,19 @@ def _unicode_line(machine: Machine, at: int) -> int:
     return end
 
 
-@opcode("BININT")
-def _binint(machine: Machine, at: int) -> int:
-    machine.stack.append(_INT32(machine.data, at)[0])
-    return at + 4
+def _number(name: str, layout: str) -> None:
+    """A number of fixed length."""
+    size = struct.calcsize(layout)
+    number_at = struct.Struct(layout).unpack_from
+
+    @opcode(name)
+    def handler(machine: Machine, at: int) -> int:
+        machine.stack.append(number_at(machine.data, at)[0])
+        return at + size
 
 
-@opcode("BININT1")
-def _binint1(machine: Machine, at: int) -> int:
-    machine.stack.append(machine.data[at])
-    return at + 1
-
-
-@opcode("BININT2")
-def _binint2(machine: Machine, at: int) -> int:
-    machine.stack.append(_UINT16(machine.data, at)[0])
-    return at + 2
-
-
-@opcode("BINFLOAT")
-def _binfloat(machine: Machine, at: int) -> int:
-    machine.stack.append(_FLOAT64(machine.data, at)[0])
-    return at + 8
+for _name, _layout in (("BININT", "<i"), ("BININT1", "<B"), ("BININT2", "<H"), ("BINFLOAT", ">d")):
+    _number(_name, _layout)
 
 
 def _integer(content: bytes) -> int:
@@ -225,6 +213,10 @@ _sized("BYTEARRAY8", "<Q", bytearray)
 
 @opcode("MARK")
 def _mark(machine: Machine, at: int) -> int:
+    called = machine.stack[-1] if machine.stack else None
+    end = called.ahead(machine, at) if type(called) is StandIn and called.ahead is not None else 0
+    if end:
+        return end
     if len(machine.outer) >= MOST_MARKS:
         raise Damaged(f"more than {MOST_MARKS} containers are open at once")
     machine.outer.append(machine.stack)
@@ -232,27 +224,18 @@ def _mark(machine: Machine, at: int) -> int:
     return at
 
 
-@opcode("TUPLE1")
-def _tuple1(machine: Machine, at: int) -> int:
-    machine.charge(CONTAINER_COST)
-    machine.stack[-1] = (machine.stack[-1],)
-    return at
+def _short_tuple(name: str, length: int) -> None:
+    @opcode(name)
+    def handler(machine: Machine, at: int) -> int:
+        machine.charge(CONTAINER_COST)
+        value = tuple(machine.stack[-length:])
+        machine.stack[-length] = value  # an IndexError if there are fewer
+        del machine.stack[len(machine.stack) - length + 1 :]
+        return at
 
 
-@opcode("TUPLE2")
-def _tuple2(machine: Machine, at: int) -> int:
-    machine.charge(CONTAINER_COST)
-    stack = machine.stack
-    stack[-2:] = [(stack[-2], stack[-1])]
-    return at
-
-
-@opcode("TUPLE3")
-def _tuple3(machine: Machine, at: int) -> int:
-    machine.charge(CONTAINER_COST)
-    stack = machine.stack
-    stack[-3:] = [(stack[-3], stack[-2], stack[-1])]
-    return at
+for _length in (1, 2, 3):
+    _short_tuple(f"TUPLE{_length}", _length)
 
 
 @opcode("TUPLE")
@@ -263,11 +246,17 @@ def _tuple(machine: Machine, at: int) -> int:
     return at
 
 
-@opcode("EMPTY_LIST")
-def _empty_list(machine: Machine, at: int) -> int:
-    machine.charge(CONTAINER_COST)
-    machine.stack.append([])
-    return at
+def _empty(name: str, kind: Callable[[], Any], cost: int) -> None:
+    @opcode(name)
+    def handler(machine: Machine, at: int) -> int:
+        machine.charge(cost)
+        machine.stack.append(kind())
+        return at
+
+
+_empty("EMPTY_LIST", list, CONTAINER_COST)
+_empty("EMPTY_DICT", dict, CONTAINER_COST)
+_empty("EMPTY_SET", set, SET_COST)
 
 
 @opcode("LIST")
@@ -293,13 +282,6 @@ def _extend(machine: Machine, items: List[Any], at: int) -> int:
     before = getsizeof(target)
     target.extend(items)
     machine.charge(getsizeof(target) - before)
-    return at
-
-
-@opcode("EMPTY_DICT")
-def _empty_dict(machine: Machine, at: int) -> int:
-    machine.charge(CONTAINER_COST)
-    machine.stack.append({})
     return at
 
 
@@ -331,13 +313,6 @@ def _set_items(machine: Machine, items: List[Any], at: int) -> int:
     before = getsizeof(target)
     target.update(zip(keys, items[1::2]))
     machine.charge(getsizeof(target) - before)
-    return at
-
-
-@opcode("EMPTY_SET")
-def _empty_set(machine: Machine, at: int) -> int:
-    machine.charge(SET_COST)
-    machine.stack.append(set())
     return at
 
 

@@ -6,6 +6,7 @@ import math
 import re
 import struct
 from collections import OrderedDict
+from functools import lru_cache, partial
 from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from mm_metrics_plugin.io.safe_pickle.machine import (
     CONTAINER_COST,
     LONGEST_SHORT_TEXT,
     SET_COST,
+    SPENT,
     Damaged,
     Forbidden,
     InMaking,
@@ -64,20 +66,12 @@ def _complex(machine: Machine, real: Any, imaginary: Any) -> complex:
     return complex(real, imaginary)
 
 
-def _members(machine: Machine, members: Any) -> list:
+def _set_of(kind: type, machine: Machine, members: Any) -> Any:
     if type(members) is not list:
         raise Damaged(f"a set is made of a {type(members).__name__} (expected a list)")
     machine.charge(SET_COST + SET_MEMBER_COST * len(members))
     machine.check_keys(members)
-    return members
-
-
-def _set(machine: Machine, members: Any) -> set:
-    return set(_members(machine, members))
-
-
-def _frozenset(machine: Machine, members: Any) -> frozenset:
-    return frozenset(_members(machine, members))
+    return kind(members)
 
 
 def _ordered_dict(machine: Machine) -> OrderedDict:
@@ -179,8 +173,8 @@ class _Kind:
 
     __slots__ = ("dtype", "widen")
 
-    def __init__(self, code: str, widen: bool = False) -> None:
-        self.dtype = np.dtype(code)
+    def __init__(self, name: str, widen: bool = False) -> None:
+        self.dtype = np.dtype(name).newbyteorder("<")
         self.widen = widen
 
 
@@ -194,39 +188,25 @@ class _Storage:
         self.kind = kind
 
 
-_UNTYPED = _Kind("u1")
+_UNTYPED = _Kind("uint8")
+_NUMPY_TOO = "uint16 uint32 uint64 float64 float32 float16 int64 int32 int16 int8 uint8 bool complex64 complex128"
+_TORCH_DTYPES = {name: _Kind(name) for name in _NUMPY_TOO.split()}
+_TORCH_DTYPES["bfloat16"] = _Kind("uint16", widen=True)
 _STORAGE_KINDS: Dict[bytes, _Kind] = {
-    b"torch\nDoubleStorage": _Kind("<f8"),
-    b"torch\nFloatStorage": _Kind("<f4"),
-    b"torch\nHalfStorage": _Kind("<f2"),
-    b"torch\nBFloat16Storage": _Kind("<u2", widen=True),
-    b"torch\nLongStorage": _Kind("<i8"),
-    b"torch\nIntStorage": _Kind("<i4"),
-    b"torch\nShortStorage": _Kind("<i2"),
-    b"torch\nCharStorage": _Kind("i1"),
-    b"torch\nByteStorage": _Kind("u1"),
-    b"torch\nBoolStorage": _Kind("?"),
-    b"torch\nComplexFloatStorage": _Kind("<c8"),
-    b"torch\nComplexDoubleStorage": _Kind("<c16"),
+    b"torch\nDoubleStorage": _TORCH_DTYPES["float64"],
+    b"torch\nFloatStorage": _TORCH_DTYPES["float32"],
+    b"torch\nHalfStorage": _TORCH_DTYPES["float16"],
+    b"torch\nBFloat16Storage": _TORCH_DTYPES["bfloat16"],
+    b"torch\nLongStorage": _TORCH_DTYPES["int64"],
+    b"torch\nIntStorage": _TORCH_DTYPES["int32"],
+    b"torch\nShortStorage": _TORCH_DTYPES["int16"],
+    b"torch\nCharStorage": _TORCH_DTYPES["int8"],
+    b"torch\nByteStorage": _TORCH_DTYPES["uint8"],
+    b"torch\nBoolStorage": _TORCH_DTYPES["bool"],
+    b"torch\nComplexFloatStorage": _TORCH_DTYPES["complex64"],
+    b"torch\nComplexDoubleStorage": _TORCH_DTYPES["complex128"],
     b"torch\nUntypedStorage": _UNTYPED,
     b"torch.storage\nUntypedStorage": _UNTYPED,
-}
-_TORCH_DTYPES = {
-    "uint16": _Kind("<u2"),
-    "uint32": _Kind("<u4"),
-    "uint64": _Kind("<u8"),
-    "float64": _Kind("<f8"),
-    "float32": _Kind("<f4"),
-    "float16": _Kind("<f2"),
-    "bfloat16": _Kind("<u2", widen=True),
-    "int64": _Kind("<i8"),
-    "int32": _Kind("<i4"),
-    "int16": _Kind("<i2"),
-    "int8": _Kind("i1"),
-    "uint8": _Kind("u1"),
-    "bool": _Kind("?"),
-    "complex64": _Kind("<c8"),
-    "complex128": _Kind("<c16"),
 }
 
 # What torch.save writes before the values of a single storage. Five pickles, the same bytes every time but for type,
@@ -296,17 +276,26 @@ def _storage_header(machine: Machine, content: bytes) -> Tuple[_Kind, int, int]:
 
 
 def _tensor(machine: Machine, storage: Any, kind: _Kind, offset: Any, size: Any, stride: Any) -> np.ndarray:
-    """The view of a storage that a tensor is, after checking that it stays inside."""
     _whole_numbers("size", size)
     _whole_numbers("stride", stride)
-    if type(offset) is not int or offset < 0 or len(size) != len(stride):
+    if type(offset) is not int or offset < 0:
         raise Damaged("a tensor has no proper offset, size and stride")
-    last, count = offset, 1
-    for length, step in zip(size, stride):
-        last += (length - 1) * step
-        count *= length
-    if count and last >= storage.count:
-        raise Damaged(f"a tensor reaches value {last} of a storage that has {storage.count}")
+    return _view(machine, storage, kind, offset, size, stride, *_span(size, stride))
+
+
+def _span(size: Tuple[int, ...], stride: Tuple[int, ...]) -> Tuple[int, int]:
+    """The number of values of a tensor, and the distance from the first to the last."""
+    if len(size) != len(stride):
+        raise Damaged("a tensor has no proper offset, size and stride")
+    return math.prod(size), sum((length - 1) * step for length, step in zip(size, stride))
+
+
+def _view(
+    machine: Machine, storage: Any, kind: _Kind, offset: int, size: Any, stride: Any, count: int, span: int
+) -> np.ndarray:
+    """The view of a storage that a tensor is, after checking that it stays inside."""
+    if count and offset + span >= storage.count:
+        raise Damaged(f"a tensor reaches value {offset + span} of a storage that has {storage.count}")
     itemsize = kind.dtype.itemsize
     machine.charge(ARRAY_COST + DIMENSION_COST * len(size) + count * (4 if kind.widen else itemsize))
     if count == 0:
@@ -376,6 +365,56 @@ def _size(machine: Machine, lengths: Any) -> Tuple[int, ...]:
     return _whole_numbers("size", lengths)
 
 
+# What stands before and after the text of a storage in protocol 2, where the memo has passed 255. The same opcodes
+# every time but for the slots, the size and the stride; whatever differs goes to the opcode machine instead.
+_BEFORE = struct.Struct("<cBcBcI")
+_NUMBER = rb"(?:K.|M..|J...[\x00-\x7f])"
+_NUMBERS = rb"(N\x85|NN\x86|NNN\x87)".replace(b"N", _NUMBER)
+_PUT = rb"r(....)"
+_AFTER = re.compile(
+    rb"Ph(.)\x86PRP\x85PRPK\x00NPNP\x89h(.)\)RPtPRP".replace(b"N", _NUMBERS).replace(b"P", _PUT), re.DOTALL
+)
+_SLOTS = struct.Struct("<10I")
+_USED_UP = (SPENT,) * 9
+
+
+def _tensor_ahead(machine: Machine, at: int) -> int:
+    """Read a tensor as torch writes it in protocol 2, in one step instead of 35."""
+    data, memo, slot = machine.data, machine.memo, len(machine.memo)
+    try:
+        get, load, get_too, encode, text, length = _BEFORE.unpack_from(data, at)
+        start = at + _BEFORE.size
+        after = _AFTER.match(data, start + length)
+        if after is None or slot < 256:
+            return 0
+        p0, latin1, p1, p2, p3, p4, size, p5, stride, p6, hooks, p7, p8, p9 = after.groups()
+        if b"".join((p0, p1, p2, p3, p4, p5, p6, p7, p8, p9)) != _SLOTS.pack(*range(slot, slot + 10)):
+            return 0
+        if get + get_too + text != b"hhX" or memo[load] is not _LOAD or memo[encode] is not _ENCODE:
+            return 0
+        if memo[latin1[0]] != "latin1" or memo[hooks[0]] is not _HOOKS:
+            return 0
+        content = str(machine.take(start, length), "utf-8").encode("latin1")
+        machine.charge(2 * len(content))  # also that of the text
+        storage = _load_from_bytes(machine, content)
+        values = _view(machine, storage, storage.kind, 0, *_extent(size, stride))
+    except (Damaged, ValueError, struct.error):  # which the opcodes say again, with the byte they are at
+        return 0
+    memo.extend(_USED_UP)
+    memo.append(values)
+    machine.stack[-1] = values
+    return after.end()
+
+
+_REBUILD = StandIn("torch._utils._rebuild_tensor_v2", _rebuild_tensor_v2, ahead=_tensor_ahead)
+
+
+@lru_cache(maxsize=1024)
+def _extent(size: bytes, stride: bytes) -> Tuple[Tuple[int, ...], Tuple[int, ...], int, int]:
+    lengths, steps = (run(Machine(opcodes + b".", {}, "size"))[0] for opcodes in (size, stride))
+    return (lengths, steps, *_span(lengths, steps))
+
+
 # -- the list of names ---------------------------------------------------------------------------------------------
 
 
@@ -385,7 +424,6 @@ def _names() -> Dict[Tuple[str, str], StandIn]:
         ("collections", "OrderedDict"): _ordered_dict,
         ("torch", "Size"): _size,
         ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-        ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor_v2,
         ("torch._utils", "_rebuild_tensor_v3"): _rebuild_tensor_v3,
         ("torch.storage", "_load_from_bytes"): _load_from_bytes,
         ("numpy", "dtype"): _dtype,
@@ -394,26 +432,25 @@ def _names() -> Dict[Tuple[str, str], StandIn]:
         makers[builtins, "bytes"] = _bytes
         makers[builtins, "bytearray"] = _bytearray
         makers[builtins, "complex"] = _complex
-        makers[builtins, "set"] = _set
-        makers[builtins, "frozenset"] = _frozenset
+        makers[builtins, "set"] = partial(_set_of, set)
+        makers[builtins, "frozenset"] = partial(_set_of, frozenset)
     for core in ("numpy.core", "numpy._core"):  # NumPy 1.x and 2.x
         makers[f"{core}.multiarray", "_reconstruct"] = _reconstruct
         makers[f"{core}.multiarray", "scalar"] = _scalar
         makers[f"{core}.numeric", "_frombuffer"] = _frombuffer
     names = {pair: StandIn(".".join(pair), make) for pair, make in makers.items()}
     names["numpy", "ndarray"] = _NDARRAY
+    names["torch._utils", "_rebuild_tensor_v2"] = _REBUILD
     for name, kind in _TORCH_DTYPES.items():
         names["torch", name] = StandIn(f"torch.{name}", meaning=kind)
     return names
 
 
-def _storage_names() -> Dict[Tuple[str, str], StandIn]:
-    names = {}
-    for pair, kind in _STORAGE_KINDS.items():
-        module, name = pair.decode().split("\n")
-        names[module, name] = StandIn(f"{module}.{name}", meaning=kind)
-    return names
-
-
 NAMES = _names()
-_STORAGE_NAMES = _storage_names()
+_LOAD = NAMES["torch.storage", "_load_from_bytes"]
+_ENCODE = NAMES["_codecs", "encode"]
+_HOOKS = NAMES["collections", "OrderedDict"]
+_STORAGE_NAMES = {
+    (module, name): StandIn(f"{module}.{name}", meaning=kind)
+    for (module, name), kind in ((pair.decode().split("\n"), kind) for pair, kind in _STORAGE_KINDS.items())
+}
