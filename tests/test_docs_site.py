@@ -90,9 +90,7 @@ def _source(path):
 
 
 def test_messages_are_found_with_what_is_filled_in():
-    source = (
-        "raise MetricInputError(f\"'{field}' of {name()} must be finite\")\ncheck_together(a < b, 'a must be below b')"
-    )
+    source = "raise MetricInputError(f\"'{field}' of {name()} must be finite\")\nrequire(a < b, 'a must be below b')"
     assert list(generate.messages(source)) == [
         ("MetricInputError", "'{field}' of {name()} must be finite"),
         ("ValueError", "a must be below b"),

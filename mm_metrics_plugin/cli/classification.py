@@ -160,8 +160,7 @@ def _calibration(results: ClassificationResults) -> Optional[Calibration]:
 
     from mm_metrics_plugin.evaluation.classification import Calibration
     from mm_metrics_plugin.functional.classification.calibration_error import brier_terms, calibration_error, log_terms
-    from mm_metrics_plugin.states.calibration import CalibrationState
-    from mm_metrics_plugin.states.scores import ScoreState
+    from mm_metrics_plugin.states.scores import CalibrationState, ScoreState
 
     scores, labels = results.scores, results.labels
     if labels is None or scores.min() < 0 or scores.max() > 1:
@@ -262,8 +261,7 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
     from mm_metrics_plugin.functional.averaging import divide
     from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_report, counts_report
     from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
-    from mm_metrics_plugin.states.confusion import ConfusionState
-    from mm_metrics_plugin.states.counts import BinaryCountState
+    from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState
 
     scores = results.scores
     if results.targets is None:

@@ -22,6 +22,7 @@ from mm_metrics_plugin.io.state_file import read_state, write_state
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
+from mm_metrics_plugin.states.detection_checks import check_detection_state
 
 KIND = "detection"
 Entry = Mapping[str, Any]
@@ -262,7 +263,7 @@ def read_part(path: str) -> Part:
                 part,
                 state=part.state.with_arrays({name: arrays.get(name) for name in part.state.reductions}),  # type: ignore[arg-type]
             )
-            part.state.check(len(part.image_ids))
+            check_detection_state(part.state, len(part.image_ids))
             counted = part.state.tally
             if part.detections.used != counted["detections"] + counted["detections_suppressed"]:
                 raise ValueError(f"the number of detections used must be {counted['detections']}")

@@ -16,8 +16,7 @@ from mm_metrics_plugin.functional.classification.auc import histogram_auc, score
 from mm_metrics_plugin.functional.detection.confusion_rules import TP
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import DetectionSettings
-from mm_metrics_plugin.states.base import CONCAT, SUM, State
-from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.states.base import CONCAT, SUM, Batch, State
 from mm_metrics_plugin.states.scores import ScoreHistogramState
 from mm_metrics_plugin.testing import MetricCase
 from tests.helpers import checks
