@@ -5,7 +5,7 @@ from mmengine.registry import METRICS
 
 from mm_metrics_plugin import StreamingMetric
 from mm_metrics_plugin.metrics.sample_fields import check_finite, stack_fields
-from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.states.base import Batch
 from mm_metrics_plugin.states.sums import ExactSumState
 
 

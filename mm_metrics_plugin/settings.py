@@ -50,6 +50,11 @@ def whole_number(name: str, value: Any, *, least: int, most: Optional[int] = Non
     return int(value)
 
 
+def require_choice(option: str, value: Any, choices: Sequence[Any]) -> None:
+    """Raises a ValueError that lists the choices unless the value is one of them."""
+    require(value in choices, f"{option} must be one of {', '.join(map(repr, choices))} (found {value!r})")
+
+
 def _ascending(values: Sequence[float]) -> bool:
     return all(low < high for low, high in zip(values, values[1:]))
 

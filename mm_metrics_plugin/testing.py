@@ -1,11 +1,11 @@
-"""Checks that any streaming metric must pass, for this package's metrics and for yours.
+"""Checks that every streaming metric must pass, for this package's metrics and for yours.
 
     from mm_metrics_plugin.testing import MetricCase, check_metric
 
     def test_my_metric():
         check_metric(MetricCase(name="mine", build=MyMetric, samples=make_samples, reference=expected))
 
-Each check raises AssertionError with what was expected and what came. The functions given to a case must be importable
+Each check raises AssertionError with the expected and the actual value. The functions of a case must be importable
 (module level), because real processes are started.
 """
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
 from unittest import mock
 
 import numpy as np
@@ -34,47 +34,47 @@ from mmengine.evaluator import BaseMetric, Evaluator
 from torch import distributed, multiprocessing
 
 from mm_metrics_plugin.exceptions import MetricInputError, UndefinedMetricWarning
-from mm_metrics_plugin.metrics.messages import python_warnings
+from mm_metrics_plugin.metrics.log import python_warnings
+
+__all__ = ["InvalidInput", "MetricCase", "assert_same", "check_metric", "check_processes", "evaluate"]
 
 Samples = List[Dict[str, Any]]
 
 
-class Damage(NamedTuple):
-    """Something wrong with a sample, and what the message about it must say.
+class InvalidInput(NamedTuple):
+    """An invalid sample that a metric must refuse.
 
     Attributes:
         name: What is wrong.
-        spoil: Changes a sample.
-        words: What must stand in the message, besides the sample: at least the field.
+        corrupt: Makes a sample invalid.
+        words: What the message must contain besides the sample: at least the field.
     """
 
     name: str
-    spoil: Callable[[Dict[str, Any]], Any]
+    corrupt: Callable[[dict[str, Any]], Any]
     words: Sequence[str]
 
 
 @dataclass(frozen=True)
 class MetricCase:
-    """A metric with data to try it on.
+    """A metric with samples and expected values.
 
     Attributes:
-        name: What the case is called.
+        name: Name of the case in messages.
         build: Makes the metric.
         samples: Makes a number of samples from a random generator.
-        reference: The expected values of samples, by key without prefix; may leave keys out. Written independently
-            of the metric.
-        tolerance: Allowed relative difference between ways of feeding the same samples: 0 for states of counts or
+        reference: The expected values of samples, by key without prefix; keys may be left out.
+        tolerance: Allowed relative difference between batch sizes, orders and processes: 0 for states of counts or
             scores, 1e-12 for sums of floats.
         reference_tolerance: Allowed difference from the reference, absolute and relative.
         order_matters: Whether the order and the batches of the samples are part of the definition. Several processes
-            are then compared with one whose batches are as large as theirs together, and only with padding (without
-            it the processes may have different numbers of batches).
+            are then compared with one process of larger batches, and only with padding.
         classes: The data set's class names, if the metric needs them.
-        damages: What may be wrong with a sample, each as a :class:`Damage` or a tuple like it. Must be refused.
-        rules: For which keys (without prefix; patterns with ``*``) more is not better: ``'less'``, None where
-            neither is better, as for counts, or ``'never'`` where nobody should select by the key.
-        dtypes: The forms in which tensors may come without changing what is computed from their values. Score
-            thresholds of the metric should be numbers that all of them hold exactly, such as 0.5.
+        invalid_inputs: Each an :class:`InvalidInput` or a tuple like it.
+        rules: For which keys (without prefix; patterns with ``*``) greater is not better: ``'less'``, None where
+            neither is better, as for counts, or ``'never'`` for keys that ``save_best`` should not use.
+        dtypes: Dtypes of tensors that give the same result. Score thresholds of the metric should be numbers that all
+            of them hold exactly, such as 0.5.
         counts: Numbers of samples that are compared with the reference. Some hundreds find a counter of 8 bits.
         many: Number of samples of :func:`check_many`, more than 16 bits can count; 0 where the reference is too slow.
     """
@@ -86,9 +86,9 @@ class MetricCase:
     tolerance: float = 0.0
     reference_tolerance: float = 1e-12
     order_matters: bool = False
-    classes: Optional[Sequence[str]] = None
-    damages: Sequence[Tuple[str, Callable[[Dict[str, Any]], Any], Sequence[str]]] = ()
-    rules: Mapping[str, Optional[str]] = field(default_factory=dict)
+    classes: Sequence[str] | None = None
+    invalid_inputs: Sequence[tuple[str, Callable[[dict[str, Any]], Any], Sequence[str]]] = ()
+    rules: Mapping[str, str | None] = field(default_factory=dict)
     dtypes: Sequence[str] = ("float16", "bfloat16", "float32", "float64", "int32", "numpy")
     counts: Sequence[int] = (64, 33, 300)
     many: int = 70_000
@@ -104,8 +104,8 @@ class MetricCase:
         return self.samples(np.random.default_rng(seed), count)
 
 
-def evaluate(metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, size: Optional[int] = None) -> Dict:
-    """The numbers of the samples, fed in batches. Undefined ones are NaN and not warned of."""
+def evaluate(metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, size: int | None = None) -> Dict:
+    """The numbers of the samples, in batches; without warnings of undefined ones."""
     with warnings.catch_warnings(), python_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         for start in range(0, len(samples), batch_size):
@@ -113,31 +113,30 @@ def evaluate(metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, si
         return metric.evaluate(len(samples) if size is None else size)
 
 
-def assert_same(found: Mapping[str, float], expected: Mapping[str, float], tolerance: float, what: str) -> None:
+def assert_same(actual: Mapping[str, float], expected: Mapping[str, float], tolerance: float, what: str) -> None:
     """Raises AssertionError unless keys and values agree; NaN equals NaN."""
-    if list(found) != list(expected):
-        raise AssertionError(f"{what}: keys {list(found)} differ from {list(expected)}")
-    _assert_values(found, expected, tolerance, what)
+    if list(actual) != list(expected):
+        raise AssertionError(f"{what}: keys {list(actual)} differ from {list(expected)}")
+    _assert_values(actual, expected, tolerance, what)
 
 
-def _assert_values(found: Mapping[str, float], expected: Mapping[str, float], tolerance: float, what: str) -> None:
+def _assert_values(actual: Mapping[str, float], expected: Mapping[str, float], tolerance: float, what: str) -> None:
     for key, value in expected.items():
-        same = found[key] == value or (math.isnan(found[key]) and math.isnan(value))
-        if not same and not (tolerance and math.isclose(found[key], value, rel_tol=tolerance, abs_tol=tolerance)):
-            raise AssertionError(f"{what}: {key} is {found[key]!r}, expected {value!r}")
+        same = actual[key] == value or (math.isnan(actual[key]) and math.isnan(value))
+        if not same and not (tolerance and math.isclose(actual[key], value, rel_tol=tolerance, abs_tol=tolerance)):
+            raise AssertionError(f"{what}: {key} is {actual[key]!r}, expected {value!r}")
 
 
 def check_reference(case: MetricCase) -> None:
-    """The metric gives what the reference gives, of a few and of some hundred samples."""
+    """The metric agrees with the reference, for a few and for some hundred samples."""
     for seed, count in enumerate(case.counts):
         _assert_reference(case, case.draw(count, seed), case.reference_tolerance, batch_size=7)
 
 
 def check_many(case: MetricCase) -> None:
-    """The metric gives what the reference gives of more samples than 16 bits can count.
+    """The metric agrees with the reference for more samples than 16 bits can count.
 
-    To be cheap, 71 samples come again and again, in large batches unless batches are part of the definition. No round
-    number is a multiple of 71, so a metric that stops at one gives another mean.
+    71 samples are repeated. No round number is a multiple of 71, so a metric that stops at one gives another mean.
     """
     if not case.many:
         return
@@ -149,16 +148,16 @@ def check_many(case: MetricCase) -> None:
 
 def _assert_reference(case: MetricCase, samples: Samples, tolerance: float, *, batch_size: int) -> None:
     metric = case.metric()
-    found = evaluate(metric, samples, batch_size)
+    actual = evaluate(metric, samples, batch_size)
     prefix = f"{metric.prefix}/" if metric.prefix else ""
     expected = {prefix + key: value for key, value in case.reference(samples).items()}
     if not expected:
         raise AssertionError(f"{case.name}: the reference gives no value")
-    _assert_values(found, expected, tolerance, f"{case.name} against its reference, {len(samples)} samples")
+    _assert_values(actual, expected, tolerance, f"{case.name} against its reference, {len(samples)} samples")
 
 
 def check_values(case: MetricCase) -> None:
-    """Every value is a plain float, and no name hides one from the log."""
+    """Every value is a plain float, and no key contains 'loss' or 'time'."""
     for key, value in evaluate(case.metric(), case.draw(40)).items():
         if type(value) is not float:
             raise AssertionError(f"{case.name}: {key} is a {type(value).__name__}, expected a plain float")
@@ -167,17 +166,17 @@ def check_values(case: MetricCase) -> None:
 
 
 def check_batches(case: MetricCase) -> None:
-    """However the samples are cut into batches, and in whatever order they come, the numbers are the same."""
+    """The numbers depend neither on the batch size nor on the order of the samples."""
+    if case.order_matters:
+        return
     samples = case.draw(41)
     expected = evaluate(case.metric(), samples, batch_size=41)
     for batch_size in (1, 5, 40):
-        if not case.order_matters:
-            found = evaluate(case.metric(), samples, batch_size=batch_size)
-            assert_same(found, expected, case.tolerance, f"{case.name} in batches of {batch_size}")
-    if not case.order_matters:
-        order = np.random.default_rng(1).permutation(len(samples))
-        found = evaluate(case.metric(), [samples[index] for index in order])
-        assert_same(found, expected, case.tolerance, f"{case.name} in another order")
+        actual = evaluate(case.metric(), samples, batch_size=batch_size)
+        assert_same(actual, expected, case.tolerance, f"{case.name} in batches of {batch_size}")
+    order = np.random.default_rng(1).permutation(len(samples))
+    actual = evaluate(case.metric(), [samples[index] for index in order])
+    assert_same(actual, expected, case.tolerance, f"{case.name} in another order")
 
 
 def check_reuse(case: MetricCase) -> None:
@@ -189,27 +188,24 @@ def check_reuse(case: MetricCase) -> None:
     assert_same(evaluate(metric, second), expected, 0.0, f"{case.name} in its second evaluation")
     half = case.metric()
     half.process(None, second[:7])
-    for made, how in ((copy.deepcopy(half), "deep-copied"), (pickle.loads(pickle.dumps(half)), "pickled")):
-        for start in range(7, len(second), 7):
-            made.process(None, second[start : start + 7])
-        assert_same(made.evaluate(len(second)), expected, 0.0, f"{case.name} {how} half-way")
+    for copied, how in ((copy.deepcopy(half), "deep-copied"), (pickle.loads(pickle.dumps(half)), "pickled")):
+        actual = evaluate(copied, second[7:], size=len(second))
+        assert_same(actual, expected, 0.0, f"{case.name} {how} half-way")
 
 
 def check_offline(case: MetricCase) -> None:
     """Mmengine's offline evaluation gives the same numbers."""
     samples = case.draw(23)
     expected = evaluate(case.metric(), samples, batch_size=4)
-    evaluator = Evaluator(case.metric())
-    assert_same(
-        evaluator.offline_evaluate(samples, chunk_size=4), expected, case.tolerance, f"{case.name} evaluated offline"
-    )
+    actual = Evaluator(case.metric()).offline_evaluate(samples, chunk_size=4)
+    assert_same(actual, expected, case.tolerance, f"{case.name} evaluated offline")
 
 
 def check_inputs_unchanged(case: MetricCase) -> None:
-    """The samples are as they were, and changing them afterwards changes no number."""
+    """The metric does not change the samples, and changing them afterwards changes no number."""
     samples = case.draw(12)
     before = copy.deepcopy(samples)
-    # On a copy of its own: a metric that changes its input would change what it is to be compared with alike.
+    # On a copy: a metric that changes its input would change the expected values alike.
     expected = evaluate(case.metric(), copy.deepcopy(samples), batch_size=4)
     metric = case.metric()
     for start in range(0, len(samples), 4):
@@ -222,7 +218,7 @@ def check_inputs_unchanged(case: MetricCase) -> None:
 
 
 def check_memory(case: MetricCase) -> None:
-    """``results`` never holds more than a state and the batch that waits."""
+    """``results`` never holds more than a state and the waiting batch."""
     metric = case.metric()
     samples = case.draw(20)
     for sample in samples:
@@ -235,24 +231,24 @@ def check_memory(case: MetricCase) -> None:
 
 
 def check_empty(case: MetricCase) -> None:
-    """Without any sample nothing breaks: every value is NaN (or 0, for counts), and NaN is announced."""
+    """Without samples every value is NaN (or 0, for counts), with a warning."""
     metric = case.metric()
     with warnings.catch_warnings(record=True) as caught, python_warnings():
         warnings.simplefilter("always")
         metric.process(None, [])
-        found = metric.evaluate(0)
-    if not found:
+        actual = metric.evaluate(0)
+    if not actual:
         raise AssertionError(f"{case.name} gives no key for an empty data set")
-    for key, value in found.items():
+    for key, value in actual.items():
         if type(value) is not float or not (math.isnan(value) or value == 0):
             raise AssertionError(f"{case.name}: {key} of an empty data set is {value!r}, expected NaN or 0")
     announced = any(issubclass(warning.category, UndefinedMetricWarning) for warning in caught)
-    if any(map(math.isnan, found.values())) and not announced:
+    if any(map(math.isnan, actual.values())) and not announced:
         raise AssertionError(f"{case.name} is NaN for an empty data set and does not warn")
 
 
 def check_single_sample(case: MetricCase) -> None:
-    """One sample alone gives plain floats, and the same ones when an empty batch comes before it."""
+    """One sample gives plain floats, and the same ones after an empty batch."""
     samples = case.draw(1)
     expected = evaluate(case.metric(), samples)
     for key, value in expected.items():
@@ -264,7 +260,7 @@ def check_single_sample(case: MetricCase) -> None:
 
 
 def check_dtypes(case: MetricCase) -> None:
-    """Whatever form the tensors come in, the numbers are those of their values in float64 and int64."""
+    """Tensors of every dtype, and arrays, give the numbers of their values in float64 and int64."""
     samples = case.draw(30)
     for form in case.dtypes:
         if form == "numpy":
@@ -279,10 +275,10 @@ def check_dtypes(case: MetricCase) -> None:
 
 
 def check_bad_input(case: MetricCase) -> None:
-    """Every damage is refused with a message that names the sample and what the damage asks for."""
-    for name, spoil, words in case.damages:
+    """Every invalid input is refused with a message that names the sample and the field."""
+    for name, corrupt, words in case.invalid_inputs:
         samples = case.draw(8)
-        spoil(samples[5])
+        corrupt(samples[5])
         metric = case.metric()
         metric.process(None, samples[:4])
         try:
@@ -307,14 +303,14 @@ def check_directions(case: MetricCase) -> None:
             raise AssertionError(f"{case.name}: save_best takes {key} for '{guess}', but the rule is {better!r}")
 
 
-def guessed_rule(key: str) -> Optional[str]:
+def guessed_rule(key: str) -> str | None:
     """The direction mmengine's ``save_best`` guesses for a key when no ``rule`` is given; None if it refuses.
 
     Example:
         >>> guessed_rule("single-label/auc"), guessed_rule("single-label-prf/f1")
         ('greater', None)
     """
-    # Takes as long to import as torch; the processes that are started for other checks do without.
+    # It takes as long to import as torch, and most checks do without.
     from mmengine.hooks import CheckpointHook
 
     try:
@@ -323,7 +319,7 @@ def guessed_rule(key: str) -> Optional[str]:
         return None
 
 
-LOCAL_CHECKS: Tuple[Callable[[MetricCase], None], ...] = (
+LOCAL_CHECKS: tuple[Callable[[MetricCase], None], ...] = (
     check_reference,
     check_values,
     check_batches,
@@ -355,12 +351,11 @@ SIZES = (24, 25, 23, 3, 1)
 def check_processes(cases: Sequence[MetricCase], world_size: int, sizes: Sequence[int] = SIZES) -> None:
     """Real gloo processes give the numbers of one process.
 
-    For data set sizes that the number of processes divides and that it does not (down to fewer samples than
-    processes), with samplers that pad and that do not.
+    The number of processes divides some of the data set sizes and not others; samplers pad and do not.
     """
-    # Damages stay here: they are often lambdas, which no other process can be sent.
+    # Invalid inputs are often lambdas, which cannot be sent to another process.
     jobs = [
-        (replace(case, damages=()), size, round_up)
+        (replace(case, invalid_inputs=()), size, round_up)
         for case in cases
         for size in sizes
         for round_up in (True, False)
@@ -369,12 +364,12 @@ def check_processes(cases: Sequence[MetricCase], world_size: int, sizes: Sequenc
     for job, outcomes in zip(jobs, run_processes(world_size, _evaluate_share, jobs)):
         case, size, round_up = job
         expected = evaluate(case.metric(), case.draw(size), batch_size=4 * world_size if case.order_matters else 7)
-        for rank, found in enumerate(outcomes):
+        for rank, actual in enumerate(outcomes):
             what = f"{case.name}, {size} samples, round_up={round_up}, rank {rank} of {world_size}"
-            assert_same(found, expected, case.tolerance, what)
+            assert_same(actual, expected, case.tolerance, what)
 
 
-def _evaluate_share(job: Tuple[MetricCase, int, bool]) -> Dict[str, float]:
+def _evaluate_share(job: tuple[MetricCase, int, bool]) -> dict[str, float]:
     case, size, round_up = job
     samples = case.draw(size)
     share = [samples[index] for index in DefaultSampler(samples, shuffle=False, round_up=round_up)]
@@ -383,14 +378,10 @@ def _evaluate_share(job: Tuple[MetricCase, int, bool]) -> Dict[str, float]:
 
 def run_processes(
     world_size: int, function: Callable[[Any], Any], jobs: Sequence[Any], *, timeout: float = 60.0
-) -> List[List[Any]]:
+) -> list[list[Any]]:
     """Runs ``function(job)`` for each job on every rank of a gloo group; returns, for each job, the ranks' values.
 
-    Args:
-        world_size: How many processes to start.
-        function: What each rank runs; importable.
-        jobs: Its arguments, one call each, in order.
-        timeout: Seconds after which a collective gives up.
+    ``function`` must be importable. A collective fails after ``timeout`` seconds.
 
     Raises:
         RuntimeError: A rank failed; the message holds its traceback.
@@ -417,7 +408,7 @@ def run_processes(
     return [list(values) for values in zip(*outcomes)]
 
 
-# Imported once, by a server that the processes are forked from. Add the modules of your cases to save their time too.
+# Imported once, by the server from which the processes are forked. Add the modules of your cases to save time.
 PRELOAD = ["mm_metrics_plugin.testing"]
 
 
@@ -426,8 +417,7 @@ def _context() -> Any:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
-    # The server of Python 3.11 and earlier does not take over sys.path, and would import modules of the same name from
-    # the current folder or from elsewhere.
+    # The server of Python 3.11 and earlier does not inherit sys.path, and could import other modules of the same name.
     path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
     with mock.patch.dict(os.environ, {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}):
         forkserver.ensure_running()
@@ -435,10 +425,10 @@ def _context() -> Any:
 
 
 def _rank_main(
-    rank: int, world_size: int, folder: str, function: Callable[[Any], Any], jobs: List[Any], timeout: float
+    rank: int, world_size: int, folder: str, function: Callable[[Any], Any], jobs: list[Any], timeout: float
 ) -> None:
     torch.set_num_threads(1)
-    values: List[Any] = []
+    values: list[Any] = []
     failure = None
     try:
         distributed.init_process_group(
@@ -459,10 +449,7 @@ def _rank_main(
         distributed.destroy_process_group()
 
 
-# --- small things ---------------------------------------------------------------------------------------------------
-
-
-def _tensors(value: Any) -> List[Any]:
+def _tensors(value: Any) -> list[Any]:
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, Mapping):
@@ -481,7 +468,7 @@ def _map_tensors(value: Any, function: Callable[[torch.Tensor], Any]) -> Any:
 
 
 def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The tensor in another precision, if it is of that kind; truth values stay."""
+    """The tensor in another precision, if it is of that kind; booleans stay."""
     same_kind = tensor.dtype is not torch.bool and tensor.is_floating_point() == dtype.is_floating_point
     return tensor.to(dtype) if same_kind else tensor
 

@@ -11,7 +11,7 @@ import torch
 from mmengine.registry import METRICS
 from scipy.spatial.transform import Rotation
 
-from mm_metrics_plugin.testing import Damage, MetricCase, check_metric
+from mm_metrics_plugin.testing import InvalidInput, MetricCase, check_metric
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "own_metric_example.py"
 
@@ -53,9 +53,9 @@ CASE = MetricCase(
     directions,
     rotation_error,
     rules={"degrees": "less"},
-    damages=[
-        Damage("a NaN", lambda sample: sample["gt_angle"].fill_(np.nan), ["'gt_angle'", "nan"]),
-        Damage("no target", lambda sample: sample.pop("gt_angle"), ["'gt_angle'"]),
+    invalid_inputs=[
+        InvalidInput("a NaN", lambda sample: sample["gt_angle"].fill_(np.nan), ["'gt_angle'", "nan"]),
+        InvalidInput("no target", lambda sample: sample.pop("gt_angle"), ["'gt_angle'"]),
     ],
 )
 

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from mm_metrics_plugin import FieldMean, MetricInputError, StreamingMetric, testing
-from mm_metrics_plugin.states.base import SUM, State
-from mm_metrics_plugin.states.batch import Batch
-from mm_metrics_plugin.testing import Damage, MetricCase
+from mm_metrics_plugin.states.base import SUM, Batch, State
+from mm_metrics_plugin.testing import InvalidInput, MetricCase
 
 
 def samples(generator, count):
@@ -93,16 +92,16 @@ def test_numbers_that_depend_on_the_dtype_are_found():
         testing.check_dtypes(replace(careless(), dtypes=["float16"]))
 
 
-def test_accepted_damage_and_poor_messages_are_found():
-    def spoil(sample):
+def test_accepted_invalid_input_and_poor_messages_are_found():
+    def corrupt(sample):
         sample["value"] = torch.tensor(float("nan"))
 
-    damage = Damage("a NaN", spoil, ["'value'"])
+    invalid = InvalidInput("a NaN", corrupt, ["'value'"])
     with pytest.raises(AssertionError, match="accepts a sample with a NaN"):
-        testing.check_bad_input(replace(careless(), damages=[damage]))
+        testing.check_bad_input(replace(careless(), invalid_inputs=[invalid]))
     with pytest.raises(AssertionError, match="'sample 5' is not in the message"):
-        testing.check_bad_input(replace(careless(fault="message"), damages=[damage]))
-    testing.check_bad_input(replace(SOUND, damages=[damage]))
+        testing.check_bad_input(replace(careless(fault="message"), invalid_inputs=[invalid]))
+    testing.check_bad_input(replace(SOUND, invalid_inputs=[invalid]))
 
 
 def test_wrong_guesses_are_found():

@@ -59,10 +59,8 @@ from mm_metrics_plugin.io.classification_results import (
 )
 from mm_metrics_plugin.io.dataset_config import read_class_names
 from mm_metrics_plugin.settings import MULTI_LABEL_SCORE_THR, ClassificationSettings, with_options
-from mm_metrics_plugin.states.calibration import CalibrationState
-from mm_metrics_plugin.states.confusion import ConfusionState
-from mm_metrics_plugin.states.counts import BinaryCountState
-from mm_metrics_plugin.states.scores import ScoreState
+from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState
+from mm_metrics_plugin.states.scores import CalibrationState, ScoreState
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.io.files import PathLike

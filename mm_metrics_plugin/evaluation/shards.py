@@ -21,6 +21,7 @@ from mm_metrics_plugin.io.state_file import read_state, write_state
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
+from mm_metrics_plugin.states.detection_checks import check_detection_state
 
 KIND = "detection"
 Entry = Mapping[str, Any]
@@ -270,7 +271,7 @@ def read_shard(path: str) -> Shard:
                 shard,
                 state=shard.state.with_arrays({name: arrays.get(name) for name in shard.state.reductions}),  # type: ignore[arg-type]
             )
-            shard.state.check(len(shard.image_ids))
+            check_detection_state(shard.state, len(shard.image_ids))
             counted = shard.state.tally
             if shard.detections.used != counted["detections"] + counted["detections_suppressed"]:
                 raise ValueError(f"the number of detections used must be {counted['detections']}")

@@ -8,9 +8,8 @@ from mm_metrics_plugin.metrics.check_hook import EvaluationCheckHook
 from mm_metrics_plugin.metrics.detection import DetectionPRF
 from mm_metrics_plugin.metrics.figure_hook import MetricFigureHook
 from mm_metrics_plugin.metrics.ks import SingleLabelKS
-from mm_metrics_plugin.metrics.pos_neg_ratio import PosNegRatio
 from mm_metrics_plugin.metrics.prf import MultiLabelPRF, SingleLabelPRF
-from mm_metrics_plugin.metrics.recall_at_k import RecallAtK
+from mm_metrics_plugin.metrics.ranking import PosNegRatio, RecallAtK
 from mm_metrics_plugin.metrics.regression import RegressionError
 from mm_metrics_plugin.metrics.segmentation import DiceScore, MeanIoU
 

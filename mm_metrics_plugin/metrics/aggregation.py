@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import partial
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.flat import flat_fields
+from mm_metrics_plugin.metrics.sample_fields import flat_fields
 from mm_metrics_plugin.settings import require
-from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.states.base import Batch
 from mm_metrics_plugin.states.sums import ExactSumState
 
 
 class _FieldMetric(StreamingMetric):
-    """Adds up one number a sample, exactly."""
+    """Adds up one number per sample, exactly."""
 
     default_prefix = "field"
     default_key = ""
 
     def __init__(
-        self, field: str, key: Optional[str] = None, collect_device: str = "cpu", prefix: Optional[str] = None
+        self, field: str, key: str | None = None, collect_device: str = "cpu", prefix: str | None = None
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
         self.field = field
@@ -36,27 +35,24 @@ class _FieldMetric(StreamingMetric):
         )
 
     def empty_state(self) -> ExactSumState:
-        """Nothing added up."""
+        """A sum of nothing."""
         return ExactSumState()
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
         """The numbers of a batch."""
-        name = partial(self._name, samples)
+        name = self.namer(samples)
         batch = flat_fields(samples, [self.field], name, keep_rest=True)
         for index, length in enumerate(batch.lengths.tolist()):
             if length != 1:
                 raise MetricInputError(f"'{self.field}' of {name(index)} must be one number (found {length})")
         return batch
 
-    def _name(self, samples: Sequence[Mapping], index: int) -> str:
-        return self.sample_name(samples[index], index)
-
     @abstractmethod
     def results_of(self, state: ExactSumState) -> np.ndarray:
-        """An array of the one number of interest."""
+        """An array of the one result."""
 
-    def compute(self, state: ExactSumState) -> Dict[str, float]:  # type: ignore[override]
-        """The number; NaN without samples."""
+    def compute(self, state: ExactSumState) -> dict[str, float]:  # type: ignore[override]
+        """The result; NaN without samples."""
         if not state.count:
             self.warn_undefined(f"The {self.default_key}", "there were no samples", ["the data set"])
             return {self.key: float("nan")}
@@ -67,10 +63,10 @@ class _FieldMetric(StreamingMetric):
 class FieldMean(_FieldMetric):
     """The mean over all samples of a field that holds one number, correctly rounded.
 
-    Keys: ``mean``, or what ``key`` says.
+    Keys: ``mean``, or ``key``.
 
     Args:
-        field: Where a sample has the number; a dotted path such as ``'scores.quality'`` looks inside.
+        field: The field of the number; a dotted path such as ``'scores.quality'`` is a field inside a field.
         key: The name of the result. It must not contain ``loss`` or ``time``: of such keys mmengine logs a mean over
             a window instead of the value.
         collect_device: As in mmengine.
@@ -94,11 +90,11 @@ class FieldMean(_FieldMetric):
 class FieldSum(_FieldMetric):
     """The sum over all samples of a field that holds one number, correctly rounded.
 
-    Keys: ``sum``, or what ``key`` says.
+    Keys: ``sum``, or ``key``.
 
     Args:
-        field: Where a sample has the number; a dotted path such as ``'counts.people'`` looks inside.
-        key: The name of the result, as in :class:`FieldMean`.
+        field: As in :class:`FieldMean`.
+        key: As in :class:`FieldMean`.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'field'`` by default.
 

@@ -1,8 +1,9 @@
-"""The area under the curve of classifiers' scores."""
+"""The area under the ROC or precision-recall curve of classifiers."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from functools import partial
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -10,47 +11,39 @@ from mmengine.registry import METRICS
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES
 from mm_metrics_plugin.functional.classification.auc import CURVES, AUCResult, histogram_auc, score_auc
 from mm_metrics_plugin.functional.classification.delong import auc_intervals
-from mm_metrics_plugin.functional.classification.roc_curves import (
-    ClassificationCurves,
-    classification_curves,
-    histogram_curves,
-)
+from mm_metrics_plugin.functional.classification.roc_curves import classification_curves, histogram_curves
 from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
-from mm_metrics_plugin.metrics.base import Shown
-from mm_metrics_plugin.metrics.classification_base import ScoredMetricBase
-from mm_metrics_plugin.metrics.keys import class_key, class_values
-from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
-from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, threshold_suffixes
-from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
-from mm_metrics_plugin.settings import require, require_ci
-from mm_metrics_plugin.states.base import State, StateGroup
-from mm_metrics_plugin.states.batch import Batch
-from mm_metrics_plugin.states.scores import (
-    DecisionState,
-    RecentScoreState,
-    ScoreHistogramState,
-    ScoreState,
-    score_state,
+from mm_metrics_plugin.metrics.base import FigureSpec
+from mm_metrics_plugin.metrics.classification_base import (
+    MultiLabelMetricBase,
+    ScoredMetricBase,
+    SingleLabelMetricBase,
+    check_num_thresholds,
 )
+from mm_metrics_plugin.metrics.log import class_key, class_values, threshold_suffixes
+from mm_metrics_plugin.settings import require, require_choice
+from mm_metrics_plugin.states.base import Batch, State, StateGroup
+from mm_metrics_plugin.states.counts import DecisionState
+from mm_metrics_plugin.states.scores import RecentScoreState, ScoreHistogramState, ScoreState, score_state
 
 
 class _AUCMetric(ScoredMetricBase):
-    """What the AUC of one label and that of several have in common: options, results and keys."""
+    """The options, results and keys of single-label and multi-label AUC."""
 
     multi_class = "ovr"
 
-    def _take_options(
+    def _set_options(
         self,
-        average: Optional[str],
+        average: str | None,
         curve: str,
-        max_fpr: Optional[float],
-        num_thresholds: Optional[int],
+        max_fpr: float | None,
+        num_thresholds: int | None,
         absent: str,
         classwise: bool,
     ) -> None:
-        check_choice("average", average, ("macro", "micro", "weighted", None))
-        check_choice("curve", curve, CURVES)
-        check_choice("absent", absent, ABSENT_RULES)
+        require_choice("average", average, ("macro", "micro", "weighted", None))
+        require_choice("curve", curve, CURVES)
+        require_choice("absent", absent, ABSENT_RULES)
         require(max_fpr is None or curve == "roc", "max_fpr goes with curve='roc' only")
         require(max_fpr is None or 0 < max_fpr <= 1, f"max_fpr must lie in (0, 1] (found {max_fpr!r})")
         require(max_fpr is None or num_thresholds is None, "max_fpr and num_thresholds do not go together")
@@ -62,20 +55,18 @@ class _AUCMetric(ScoredMetricBase):
         self.absent = absent
         self.classwise = classwise or average is None
 
-    def _result(self, state: State) -> AUCResult:
+    def _result(self, state: Any) -> AUCResult:
         if isinstance(state, ScoreHistogramState):
             if state.totals is None:
                 return self._nothing()
             return histogram_auc(
                 state.positives, state.totals, average=self.average, curve=self.curve, absent=self.absent
             )
-        blocks = state.scores.blocks  # type: ignore[attr-defined]
-        labels = state.labels.to_array()  # type: ignore[attr-defined]
-        if not len(state.labels):  # type: ignore[attr-defined]
+        if not len(state.labels):
             return self._nothing()
         return score_auc(
-            blocks,
-            labels,
+            state.scores.blocks,
+            state.labels.to_array(),
             average=self.average,
             curve=self.curve,
             multi_class=self.multi_class,
@@ -85,22 +76,26 @@ class _AUCMetric(ScoredMetricBase):
         )
 
     def _nothing(self) -> AUCResult:
-        """The result of no samples at all."""
+        """The result without samples."""
         undefined = np.full(self.classes_expected(), np.nan)
         return AUCResult(float("nan"), undefined, np.zeros(len(undefined), dtype=np.int64), float("nan"))
 
-    def shown(self, state: Any) -> List[Shown]:
-        """The ROC and precision-recall curves of the scores, if scores were seen."""
+    def figures(self, state: Any) -> list[FigureSpec]:
+        """The ROC and precision-recall curves of the scores, if there are scores."""
         scores = state["all"]
         if isinstance(scores, ScoreHistogramState) and scores.totals is not None:
-            return [Shown(("curves",), self.class_names(len(scores.totals)), lambda: _binned_curves(scores))]
-        if isinstance(scores, ScoreState) and len(scores.labels):
-            return [Shown(("curves",), self.class_names(scores.scores.blocks[0].shape[1]), lambda: _curves(scores))]
-        return []
+            num_classes, curves = len(scores.totals), partial(histogram_curves, scores.positives, scores.totals)
+        elif isinstance(scores, ScoreState) and len(scores.labels):
+            blocks = scores.scores.blocks
+            num_classes = blocks[0].shape[1]
+            curves = partial(classification_curves, blocks, scores.labels.to_array())  # type: ignore[arg-type]
+        else:
+            return []
+        return [FigureSpec(("curves",), self.class_names(num_classes), curves)]
 
-    def _keys(self, result: AUCResult, suffix: str) -> Dict[str, float]:
+    def _keys(self, result: AUCResult, suffix: str) -> dict[str, float]:
         names = self.class_names(len(result.support))
-        metrics: Dict[str, float] = {}
+        metrics: dict[str, float] = {}
         if self.average is not None:
             metrics[f"auc{suffix}"] = result.value
         if self.num_thresholds is not None and self.average is not None:
@@ -118,38 +113,30 @@ class _AUCMetric(ScoredMetricBase):
         return metrics
 
 
-def _curves(state: ScoreState) -> ClassificationCurves:
-    return classification_curves(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
-
-
-def _binned_curves(state: ScoreHistogramState) -> ClassificationCurves:
-    return histogram_curves(state.positives, state.totals)
-
-
 @METRICS.register_module()
 class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
     """Area under the ROC (or precision-recall) curve of the scores, one class against the rest.
 
     Keys: ``auc`` first; ``auc_error`` with ``num_thresholds``; ``batch_auc`` with ``slide_steps``;
-    ``classes_averaged``, how many classes have a value; ``auc/<class>`` with ``classwise``; ``auc_low`` and
+    ``classes_averaged``, the number of classes with a value; ``auc/<class>`` with ``classwise``; ``auc_low`` and
     ``auc_high`` (and those of each class) with ``ci``. Values lie in 0 to 1.
 
     Args:
         average: ``'macro'``, ``'weighted'`` (by support), ``'micro'``, or None for keys per class only.
         curve: ``'roc'``, or ``'pr'`` for average precision.
         multi_class: ``'ovr'``, or ``'ovo'`` for the mean over pairs of classes (Hand and Till).
-        max_fpr: Standardised partial area up to this false positive rate.
+        max_fpr: Standardized partial area up to this false positive rate.
         num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
             memory, and ``auc_error`` bounds the distance from the exact value.
         thrs: One or several thresholds: the AUC of the hard decision "best class, if its score is above the
             threshold" instead of the AUC of the scores. Several give keys ``auc_thr-0.50``.
-        num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score`` and the
-            data set names no classes.
+        num_classes: Number of classes; needed only where samples have ``pred_label`` without ``pred_score`` and the
+            data set has no class names.
         absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
             ``'error'`` raises.
-        classwise: Also one key a class.
+        classwise: Also one key per class.
         slide_steps: Also ``batch_auc``, the exact AUC of the last this many batches (of every process; 0: of all).
-        ci: Also the ends of confidence intervals of this ci, such as 0.95: score intervals with DeLong's variance.
+        ci: Also the ends of confidence intervals of this level, such as 0.95: score intervals with DeLong's variance.
             Goes with the exact ROC AUC of one class against the rest, ``average='macro'`` or None.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'single-label'`` by default.
@@ -167,23 +154,23 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
 
     def __init__(
         self,
-        average: Optional[str] = "macro",
+        average: str | None = "macro",
         curve: str = "roc",
         multi_class: str = "ovr",
-        max_fpr: Optional[float] = None,
-        num_thresholds: Optional[int] = None,
-        thrs: Union[float, Sequence[float], None] = None,
-        num_classes: Optional[int] = None,
+        max_fpr: float | None = None,
+        num_thresholds: int | None = None,
+        thrs: float | Sequence[float] | None = None,
+        num_classes: int | None = None,
         absent: str = "skip",
         classwise: bool = False,
-        slide_steps: Optional[int] = None,
-        ci: Optional[float] = None,
+        slide_steps: int | None = None,
+        ci: float | None = None,
         collect_device: str = "cpu",
-        prefix: Optional[str] = None,
+        prefix: str | None = None,
     ) -> None:
         super().__init__(num_classes=num_classes, collect_device=collect_device, prefix=prefix)
-        self._take_options(average, curve, max_fpr, num_thresholds, absent, classwise)
-        check_choice("multi_class", multi_class, ("ovr", "ovo"))
+        self._set_options(average, curve, max_fpr, num_thresholds, absent, classwise)
+        require_choice("multi_class", multi_class, ("ovr", "ovo"))
         require(
             multi_class == "ovr" or (average in ("macro", "weighted") and curve == "roc" and max_fpr is None),
             "multi_class='ovo' goes with average='macro' or 'weighted', curve='roc' and no max_fpr "
@@ -200,7 +187,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         if thrs is not None:
             threshold_suffixes(np.atleast_1d(thrs).tolist())
         require(slide_steps is None or (thrs is None and slide_steps >= 0), "slide_steps needs scores, not thrs")
-        require_ci(ci)
+        require(ci is None or 0 < ci < 1, f"ci must lie between 0 and 1 (found {ci})")
         plain = curve == "roc" and multi_class == "ovr" and average in ("macro", None)
         require(
             ci is None or (plain and max_fpr is None and num_thresholds is None and thrs is None),
@@ -214,7 +201,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
 
     @property
     def in_one_state(self) -> bool:
-        """Whether the last batches count: not those of each data set, but those of all."""
+        """Whether the last batches of all data sets count together."""
         return bool(self.slide_steps)
 
     @property
@@ -222,12 +209,11 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         return self.thrs is not None or self._scored is False
 
     def empty_state(self) -> StateGroup:
-        """Scores, their histogram or counts of decisions of all samples, and the scores of recent batches."""
+        """Scores, their histogram or counts of decisions, and the scores of recent batches."""
         if self._decides:
             return StateGroup(all=DecisionState(self.classes_expected()))
-        scores: State = score_state(self.num_thresholds)
         recent = {"recent": RecentScoreState(self.slide_steps)} if self.slide_steps else {}
-        return StateGroup(all=scores, **recent)
+        return StateGroup(all=score_state(self.num_thresholds), **recent)
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
         """Scores and labels, or decisions and labels, of a batch."""
@@ -241,11 +227,11 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             self.check_unit(scores, "num_thresholds", samples)
         return Batch(scores, labels)
 
-    def compute(self, state: StateGroup) -> Dict[str, float]:  # type: ignore[override]
-        """The AUC and what belongs to it, by key."""
+    def compute(self, state: StateGroup) -> dict[str, float]:  # type: ignore[override]
+        """The AUC, by key."""
         scores = state["all"]
         results = self._decision_results(scores) if isinstance(scores, DecisionState) else {"": self._result(scores)}
-        metrics: Dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for suffix, result in results.items():
             metrics.update(self._keys(result, suffix))
         if self.ci is not None:
@@ -256,17 +242,17 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
             metrics["batch_auc"] = self._result(state["recent"]).value
         return metrics
 
-    def _intervals(self, state: State, result: AUCResult) -> Dict[str, float]:
-        """The ends of the confidence intervals; NaN where nothing but decisions was seen, or nothing at all."""
+    def _intervals(self, state: State, result: AUCResult) -> dict[str, float]:
+        """The ends of the confidence intervals; NaN without scores."""
         low = high = np.full(len(result.support), np.nan)
         ends = (np.nan, np.nan)
         if isinstance(state, ScoreState) and len(state.labels):
             labels: np.ndarray = state.labels.to_array()  # type: ignore[assignment]
-            found = auc_intervals(state.scores.blocks, labels, ci=self.ci)  # type: ignore[arg-type]
-            low, high = found.per_class.low, found.per_class.high
+            intervals = auc_intervals(state.scores.blocks, labels, ci=self.ci)  # type: ignore[arg-type]
+            low, high = intervals.per_class.low, intervals.per_class.high
             if self.absent == "skip" or result.classes_averaged == len(result.support):
-                ends = (found.macro.low, found.macro.high)
-        metrics: Dict[str, float] = {}
+                ends = (intervals.macro.low, intervals.macro.high)
+        metrics: dict[str, float] = {}
         if self.average is not None:
             metrics["auc_low"], metrics["auc_high"] = ends
         if self.classwise:
@@ -274,8 +260,8 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
                 metrics[class_key("auc_low", name)], metrics[class_key("auc_high", name)] = pair
         return metrics
 
-    def _decision_results(self, state: DecisionState) -> Dict[str, AUCResult]:
-        many = self.thrs is not None and len(self.thrs) > 1 and (state.right is None or len(state.right) > 1)
+    def _decision_results(self, state: DecisionState) -> dict[str, AUCResult]:
+        many = self.thrs is not None and len(self.thrs) > 1 and (state.correct is None or len(state.correct) > 1)
         suffixes = threshold_suffixes(self.thrs) if many and self.thrs else [""]
         if state.support is None:
             return {suffix: self._nothing() for suffix in suffixes}
@@ -294,14 +280,12 @@ class MultiLabelAUC(_AUCMetric, MultiLabelMetricBase):
     Keys and values as in :class:`SingleLabelAUC`.
 
     Args:
-        average: ``'macro'``, ``'weighted'`` (by support), ``'micro'``, or None for keys per class only.
+        average: ``'macro'``, ``'weighted'``, ``'micro'`` or None. All options are those of :class:`SingleLabelAUC`.
         curve: ``'roc'``, or ``'pr'`` for average precision.
-        max_fpr: Standardised partial area up to this false positive rate.
-        num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
-            memory, and ``auc_error`` bounds the distance from the exact value.
-        absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
-            ``'error'`` raises.
-        classwise: Also one key a class.
+        max_fpr: Standardized partial area up to this false positive rate.
+        num_thresholds: Number of bins that replace the scores.
+        absent: ``'skip'``, ``'nan'`` or ``'error'`` for classes without samples.
+        classwise: Also one key per class.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'multi-label'`` by default.
 
@@ -317,29 +301,29 @@ class MultiLabelAUC(_AUCMetric, MultiLabelMetricBase):
 
     def __init__(
         self,
-        average: Optional[str] = "macro",
+        average: str | None = "macro",
         curve: str = "roc",
-        max_fpr: Optional[float] = None,
-        num_thresholds: Optional[int] = None,
+        max_fpr: float | None = None,
+        num_thresholds: int | None = None,
         absent: str = "skip",
         classwise: bool = False,
         collect_device: str = "cpu",
-        prefix: Optional[str] = None,
+        prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self._take_options(average, curve, max_fpr, num_thresholds, absent, classwise)
+        self._set_options(average, curve, max_fpr, num_thresholds, absent, classwise)
 
     def empty_state(self) -> StateGroup:
         """Scores or their histogram."""
         return StateGroup(all=score_state(self.num_thresholds))
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
-        """Scores and truth of a batch."""
+        """Scores and ground truth of a batch."""
         scores, truth = self.read_scores(samples)
         if self.num_thresholds is not None:
             self.check_unit(scores, "num_thresholds", samples)
         return Batch(scores, truth)
 
-    def compute(self, state: StateGroup) -> Dict[str, float]:  # type: ignore[override]
-        """The AUC and what belongs to it, by key."""
+    def compute(self, state: StateGroup) -> dict[str, float]:  # type: ignore[override]
+        """The AUC, by key."""
         return self._keys(self._result(state["all"]), "")

@@ -1,8 +1,8 @@
-"""How far the scores of a classifier can be taken for probabilities."""
+"""Calibration of a classifier's scores."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -15,32 +15,27 @@ from mm_metrics_plugin.functional.classification.calibration_error import (
     histogram_calibration,
     log_terms,
 )
-from mm_metrics_plugin.metrics.base import Shown
-from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds
-from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
-from mm_metrics_plugin.settings import require
-from mm_metrics_plugin.states.base import State
-from mm_metrics_plugin.states.batch import Batch
-from mm_metrics_plugin.states.calibration import CalibrationState
-from mm_metrics_plugin.states.scores import ScoreHistogramState, score_state
+from mm_metrics_plugin.metrics.base import FigureSpec
+from mm_metrics_plugin.metrics.classification_base import SingleLabelMetricBase, check_num_thresholds
+from mm_metrics_plugin.settings import require, require_choice
+from mm_metrics_plugin.states.base import Batch, State
+from mm_metrics_plugin.states.scores import CalibrationState, ScoreHistogramState, score_state
 
 
 @METRICS.register_module()
 class CalibrationError(SingleLabelMetricBase):
     """Expected and maximum calibration error of the best class, Brier score and negative log-likelihood.
 
-    Keys, less being better for all: ``ece``, ``mce``, ``brier`` (added up over the classes, so 0 to 2), ``nll`` (a
-    key with "loss" in it would be logged as a mean over a window). Scores must be probabilities, each in 0 to 1:
-    nothing is made of logits on a guess. Confidences are kept, 5 bytes a sample, so that nothing is approximated,
-    unless ``num_thresholds`` is given.
+    Keys, less being better for all: ``ece``, ``mce``, ``brier`` (summed over the classes, so 0 to 2), ``nll``. Scores
+    must be probabilities, not logits. Confidences are kept, 5 bytes per sample, unless ``num_thresholds`` is given.
 
     Args:
-        num_bins: How many bins the confidences fall in. One on an edge belongs to the lower bin.
+        num_bins: Number of bins of the confidences. A confidence on an edge belongs to the lower bin.
         binning: ``'equal-width'`` on 0 to 1, or ``'equal-mass'`` with the quantiles of the confidences as edges.
         floor: For ``nll``, probabilities below this count as this. With 0, one true class of probability 0 makes it
             infinite.
-        num_thresholds: Count confidences in this many cells instead of keeping them: constant memory. The bins' edges
-            move to the nearest ones of these, and ``ece_error`` and ``mce_error`` bound the distance from the exact
+        num_thresholds: Count confidences in this many cells instead of keeping them: constant memory. The edges of the
+            bins move to the nearest edges of cells; ``ece_error`` and ``mce_error`` bound the distance from the exact
             values over these bins.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'single-label'`` by default.
@@ -60,33 +55,33 @@ class CalibrationError(SingleLabelMetricBase):
         num_bins: int = 15,
         binning: str = "equal-width",
         floor: float = 0.0,
-        num_thresholds: Optional[int] = None,
+        num_thresholds: int | None = None,
         collect_device: str = "cpu",
-        prefix: Optional[str] = None,
+        prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        check_choice("binning", binning, BINNINGS)
+        require_choice("binning", binning, BINNINGS)
         require(num_bins >= 1, f"num_bins must be at least 1 (found {num_bins!r})")
         require(0 <= floor < 1, f"floor must lie in [0, 1) (found {floor!r})")
+        check_num_thresholds(num_thresholds)
         self.num_bins = num_bins
         self.binning = binning
-        check_num_thresholds(num_thresholds)
         self.floor = floor
         self.num_thresholds = num_thresholds
 
     def empty_state(self) -> State:
-        """Confidences, whether they were right, and sums."""
+        """Confidences, whether the decisions are correct, and sums."""
         return CalibrationState(score_state(self.num_thresholds))
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
-        """The confidence of every sample's best class, whether it is right, and the terms of the two sums."""
+        """The confidence of every sample's best class, whether it is correct, and the terms of the two sums."""
         scores, labels = self.read_scores(samples)
         self.check_unit(scores, "CalibrationError, as probabilities do", samples)
         best = scores.argmax(axis=1)
         terms = np.stack([brier_terms(scores, labels), log_terms(scores, labels, floor=self.floor)], axis=1)
         return Batch(scores[np.arange(len(best)), best], best == labels, terms)
 
-    def compute(self, state: CalibrationState) -> Dict[str, float]:  # type: ignore[override]
+    def compute(self, state: CalibrationState) -> dict[str, float]:  # type: ignore[override]
         """The four numbers, by key."""
         result, means = self._result(state["scores"]), state.means()
         if not means:
@@ -97,17 +92,17 @@ class CalibrationError(SingleLabelMetricBase):
             metrics.update(ece_error=result.ece_error, mce_error=result.mce_error)
         return metrics
 
-    def shown(self, state: Any) -> List[Shown]:
+    def figures(self, state: Any) -> list[FigureSpec]:
         """The reliability diagram."""
-        return [Shown(("reliability",), (), lambda: self._result(state["scores"]))] if state.means() else []
+        return [FigureSpec(("reliability",), (), lambda: self._result(state["scores"]))] if state.means() else []
 
     def _result(self, state: Any) -> CalibrationResult:
-        options: Dict[str, Any] = dict(num_bins=self.num_bins, binning=self.binning)
+        options: dict[str, Any] = dict(num_bins=self.num_bins, binning=self.binning)
         if isinstance(state, ScoreHistogramState):
-            nothing = np.zeros((1, state.num_bins), dtype=np.int64)
-            positives, totals = (nothing, nothing) if state.totals is None else (state.positives, state.totals)
+            zeros = np.zeros((1, state.num_bins), dtype=np.int64)
+            positives, totals = (zeros, zeros) if state.totals is None else (state.positives, state.totals)
             return histogram_calibration(positives[0], totals[0], **options)
-        confidence, right = (
+        confidence, correct = (
             np.empty(0) if rows.to_array() is None else rows.to_array()[:, 0] for rows in (state.scores, state.labels)
         )
-        return calibration_error(confidence, right, **options)
+        return calibration_error(confidence, correct, **options)

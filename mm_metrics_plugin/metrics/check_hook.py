@@ -1,4 +1,4 @@
-"""Checks of an evaluator and its data set before training starts, not after the first epoch."""
+"""Checks of an evaluator and its data set before training starts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import random
 import warnings
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -18,17 +18,16 @@ from mmengine.structures import BaseDataElement
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.messages import python_warnings
+from mm_metrics_plugin.metrics.log import python_warnings
 from mm_metrics_plugin.metrics.sample_fields import field_values
 
 
 @HOOKS.register_module()
 class EvaluationCheckHook(Hook):
-    """Ends a run before training starts if its evaluation would end it after the first epoch.
+    """Stops a run before training starts if its evaluation would fail after the first epoch.
 
-    Checked are the metrics of this package in the validation and the test of the run: whether two of them would give
-    the same keys, and whether the first sample of the data set has the ground truth that they read. A detector's test
-    pipeline without ``LoadAnnotations`` is noticed so. :class:`MetricFigureHook` checks the same and warns.
+    It checks, of the metrics of this package, that no two of them give the same keys, and that the first sample of the
+    data set has the ground truth that they read. :class:`MetricFigureHook` checks the same and warns.
 
     Example:
         >>> HOOKS.build(dict(type="EvaluationCheckHook")).priority
@@ -36,7 +35,7 @@ class EvaluationCheckHook(Hook):
     """
 
     def before_run(self, runner: Runner) -> None:
-        """Check what is built by then: the validation of a training run, or what is evaluated."""
+        """Check the evaluators that are built by then."""
         check_evaluations(runner)
 
 
@@ -53,7 +52,7 @@ def check_evaluations(runner: Runner) -> None:
         if not isinstance(evaluator, Evaluator):
             continue
         metrics = [metric for metric in evaluator.metrics if isinstance(metric, StreamingMetric)]
-        if not hasattr(evaluator, "dataset_prefixes"):  # mmdet's MultiDatasetsEvaluator puts those before the keys
+        if not hasattr(evaluator, "dataset_prefixes"):  # mmdet's MultiDatasetsEvaluator adds them to the keys
             check_keys(metrics)
         if any(metric.target_fields for metric in metrics):
             sample = _first_sample(getattr(getattr(loop, "dataloader", None), "dataset", None))
@@ -62,7 +61,7 @@ def check_evaluations(runner: Runner) -> None:
                     check_targets(metric, sample)
 
 
-def check_keys(metrics: List[StreamingMetric]) -> None:
+def check_keys(metrics: list[StreamingMetric]) -> None:
     """Raises ValueError if two metrics of an evaluator give the same key, which mmengine refuses after evaluating.
 
     Example:
@@ -73,16 +72,16 @@ def check_keys(metrics: List[StreamingMetric]) -> None:
         them another prefix=...
         >>> check_keys([SingleLabelAUC(), SingleLabelAUC(curve="pr", prefix="average-precision")])
     """
-    owners: Dict[str, str] = {}
+    metric_of_key: dict[str, str] = {}
     for metric in metrics:
         name = type(metric).__name__
         for key in _keys(metric):
-            if key in owners:
+            if key in metric_of_key:
                 raise ValueError(
-                    f"{owners[key]} and {name} of one evaluator both give the key {key!r}: give one of them another "
-                    "prefix=..."
+                    f"{metric_of_key[key]} and {name} of one evaluator both give the key {key!r}: give one of them "
+                    "another prefix=..."
                 )
-            owners[key] = name
+            metric_of_key[key] = name
 
 
 def check_targets(metric: StreamingMetric, sample: Mapping) -> None:
@@ -103,24 +102,24 @@ def check_targets(metric: StreamingMetric, sample: Mapping) -> None:
             raise MetricInputError(f"{type(metric).__name__}: {error}") from None
 
 
-def _keys(metric: StreamingMetric) -> List[str]:
-    """The keys of an evaluation without samples; none if the metric has to see some first."""
-    metric = copy.deepcopy(metric)  # what it warns of here must be told again
+def _keys(metric: StreamingMetric) -> list[str]:
+    """The keys of an evaluation without samples; none if the metric needs samples."""
+    metric = copy.deepcopy(metric)  # it warns once, and must warn again
     try:
         with warnings.catch_warnings(), python_warnings():
             warnings.simplefilter("ignore")
-            found = metric.compute(metric.empty_state())
-    except Exception:  # whatever is wrong is told when it is evaluated
+            keys = metric.compute(metric.empty_state())
+    except Exception:  # the evaluation raises it
         return []
-    return [f"{metric.prefix}/{key}" if metric.prefix else key for key in found]
+    return [f"{metric.prefix}/{key}" if metric.prefix else key for key in keys]
 
 
-def _first_sample(dataset: Any) -> Optional[Dict[str, Any]]:
-    """The first data sample of a data set as metrics get it; None where the data set gives no such samples."""
+def _first_sample(dataset: Any) -> dict[str, Any] | None:
+    """The first data sample of a data set as metrics get it; None if there is none."""
     try:
         with _random_state_kept():
             item = dataset[0]
-    except Exception:  # an empty data set, or one that the loop itself will complain of
+    except Exception:  # an empty data set, or one that fails in the loop
         return None
     sample = item.get("data_samples") if isinstance(item, Mapping) else None
     return sample.to_dict() if isinstance(sample, BaseDataElement) else None
@@ -128,7 +127,7 @@ def _first_sample(dataset: Any) -> Optional[Dict[str, Any]]:
 
 @contextmanager
 def _random_state_kept() -> Iterator[None]:
-    """Random transforms leave no trace: training goes as without the check."""
+    """Restores the random states: random transforms do not change the training."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 (transforms use it)
     try:
         yield

@@ -1,74 +1,92 @@
-"""Reads scores, one a class, as mmpretrain's data samples have them."""
+"""Read the scores and labels of mmpretrain's data samples."""
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
+import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._exact_sum import split_values
-from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.options import check_num_classes
-from mm_metrics_plugin.metrics.sample_fields import SampleName, check_finite, field_values, first_bad, score_precision
+from mm_metrics_plugin.metrics.base import StreamingMetric, check_num_classes
+from mm_metrics_plugin.metrics.sample_fields import (
+    SampleName,
+    check_finite,
+    exact_arrays,
+    field_values,
+    first_bad,
+    read_labels,
+    real_values,
+    same_kind,
+    score_precision,
+    stack_fields,
+    stack_values,
+    to_host,
+)
+from mm_metrics_plugin.settings import require
+
+
+def check_num_thresholds(num_thresholds: int | None) -> None:
+    """Raises a ValueError if a histogram would have fewer than two bins."""
+    require(
+        num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
+    )
 
 
 class ScoredMetricBase(StreamingMetric):
-    """Checks ``pred_score``.
+    """Reads and checks ``pred_score``.
 
     Args:
-        num_classes: How many classes there are. If None, the number is learned from the first sample of each
-            evaluation: the next data set may have another.
+        num_classes: Number of classes. If None, the first sample of each evaluation decides.
         **kwargs: As in :class:`StreamingMetric`.
     """
 
-    _learned_classes: Optional[int] = None
+    _learned_classes: int | None = None
 
-    def __init__(self, num_classes: Optional[int] = None, **kwargs: Optional[str]) -> None:
+    def __init__(self, num_classes: int | None = None, **kwargs: str | None) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]
         check_num_classes(num_classes)
         self.num_classes = num_classes
 
-    def namer(self, samples: Sequence[Mapping]) -> SampleName:
-        """Tells how messages speak of the samples of this batch."""
-        return lambda index: self.sample_name(samples[index], index)
-
     def classes_expected(self) -> int:
-        """How many classes there are: what was given, else what this evaluation's samples or the data set tell."""
+        """The number of classes: given, or that of the samples or of the data set; 0 if unknown."""
         return self.num_classes or self._learned_classes or len((self.dataset_meta or {}).get("classes") or ())
 
-    def evaluate(self, size: int) -> Dict[str, float]:
-        """The numbers of the whole data set; mmengine calls it. What was learned of its classes is forgotten."""
+    def evaluate(self, size: int) -> dict[str, float]:
+        """The numbers of the whole data set; mmengine calls it. The next data set may have other classes."""
         try:
             return super().evaluate(size)
         finally:
             self._learned_classes = None
 
     def score_precisions(self, samples: Sequence[Mapping]) -> np.ndarray:
-        """(samples,) the code of the precision in which each sample's scores were given."""
+        """(samples,) the code of the precision of each sample's scores."""
         values = field_values(samples, "pred_score", self.namer(samples))
         return np.array([score_precision(value) for value in values], dtype=np.uint8)
 
     def checked_scores(self, scores: np.ndarray, name: SampleName) -> np.ndarray:
-        """Scores (samples, classes) as floats, all finite, as many a sample as there are classes."""
+        """Finite float scores (samples, classes)."""
         if scores.ndim != 2 or not scores.shape[1] or scores.dtype.kind not in "fiu":
             raise MetricInputError(
-                f"'pred_score' of {name(0)} must be one number a class (found shape {scores.shape[1:]}, {scores.dtype})"
+                f"'pred_score' of {name(0)} must be one number per class "
+                f"(found shape {scores.shape[1:]}, {scores.dtype})"
             )
         if self._learned_classes is None or not self._seen:
             self._learned_classes = scores.shape[1]
         expected = self.num_classes or self._learned_classes
         if scores.shape[1] != expected:
             raise MetricInputError(
-                f"'pred_score' of {name(0)} must hold {expected} scores, one a class (found {scores.shape[1]})"
+                f"'pred_score' of {name(0)} must hold {expected} scores, one per class (found {scores.shape[1]})"
             )
         if scores.dtype.kind != "f":
             scores, rest = split_values(scores)
             if rest.any():
                 row = first_bad(rest == 0)
-                found = int(scores[row][rest[row] != 0][0]) + int(rest[row][rest[row] != 0][0])
+                column = int(np.flatnonzero(rest[row])[0])
+                value = int(scores[row, column]) + int(rest[row, column])
                 raise MetricInputError(
-                    f"'pred_score' of {name(row)} must hold whole numbers that float64 holds exactly (found {found})"
+                    f"'pred_score' of {name(row)} must hold whole numbers that float64 holds exactly (found {value})"
                 )
         check_finite(scores, "pred_score", name)
         return scores
@@ -82,3 +100,109 @@ class ScoredMetricBase(StreamingMetric):
                 f"'pred_score' of {self.namer(samples)(row)} must lie in 0 to 1 for {what_for} "
                 f"(found {scores[row][~inside[row]][0]})"
             )
+
+    def check_topk(self, k: int, scores: np.ndarray, samples: Sequence[Mapping]) -> None:
+        """Raises MetricInputError if there are fewer than k scores per sample."""
+        if k > scores.shape[1]:
+            raise MetricInputError(
+                f"'pred_score' of {self.namer(samples)(0)} must hold at least {k} scores for topk "
+                f"(found {scores.shape[1]})"
+            )
+
+
+class SingleLabelMetricBase(ScoredMetricBase):
+    """Reads ``pred_score`` and ``gt_label``, or ``pred_label`` where there are no scores.
+
+    Args:
+        num_classes: Number of classes; needed only where samples have no scores and the data set has no class names.
+        **kwargs: As in :class:`StreamingMetric`.
+    """
+
+    default_prefix = "single-label"
+    target_fields = ("gt_label",)
+
+    def __init__(self, num_classes: int | None = None, **kwargs: str | None) -> None:
+        super().__init__(num_classes, **kwargs)
+        self._scored: bool | None = None
+
+    def read_scores(self, samples: Sequence[Mapping]) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (samples, classes) and labels of samples with ``pred_score``."""
+        name = self.namer(samples)
+        scores, labels = stack_fields(samples, ["pred_score", "gt_label"], name)
+        scores = self.checked_scores(scores, name)
+        return scores, read_labels(labels, "gt_label", scores.shape[1], name)
+
+    def read_decisions(self, samples: Sequence[Mapping]) -> tuple[np.ndarray, np.ndarray]:
+        """Predicted classes (samples, 1) and labels of samples with ``pred_label`` only."""
+        name = self.namer(samples)
+        num_classes = self.classes_expected()
+        if not num_classes:
+            raise MetricInputError(
+                f"{name(0)} has no 'pred_score', only 'pred_label': {type(self).__name__} then needs num_classes=..., "
+                "because the data set names no classes"
+            )
+        predicted, labels = stack_fields(samples, ["pred_label", "gt_label"], name)
+        return (
+            read_labels(predicted, "pred_label", num_classes, name)[:, None],
+            read_labels(labels, "gt_label", num_classes, name),
+        )
+
+    def has_scores(self, samples: Sequence[Mapping]) -> bool:
+        """Whether samples have scores; the first batch decides for all."""
+        if self._scored is None or not len(self.results):
+            self._scored = "pred_score" in samples[0] or "pred_label" not in samples[0]
+        return self._scored
+
+
+class MultiLabelMetricBase(ScoredMetricBase):
+    """Reads ``pred_score`` and ``gt_score`` (1, 0, or -1 for what does not count) or a list of classes ``gt_label``."""
+
+    default_prefix = "multi-label"
+
+    def read_scores(self, samples: Sequence[Mapping]) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and ground truth (int8: 1, 0, or -1 for what does not count), both (samples, classes)."""
+        name = self.namer(samples)
+        if "gt_score" in samples[0]:
+            scores, truth = stack_fields(samples, ["pred_score", "gt_score"], name)
+            scores = self.checked_scores(scores, name)
+            return scores, _checked_truth(truth, scores.shape[1], name)
+        lists = real_values(field_values(samples, "gt_label", name), "gt_label", name)
+        lists = [value.reshape(-1) for value in lists]
+        stacked = stack_values(field_values(samples, "pred_score", name), "pred_score", name)
+        if same_kind(lists) and isinstance(lists[0], torch.Tensor):
+            scores, labels = to_host([stacked, torch.cat(lists)])
+        else:
+            scores, *arrays = to_host([stacked, *lists])
+            labels = np.concatenate(exact_arrays(arrays, "gt_label", name))
+        scores = self.checked_scores(scores, name)
+        rows = np.repeat(np.arange(len(lists)), [len(value) for value in lists])
+        return scores, _truth_of_lists(labels, rows, scores.shape, name)
+
+
+def _checked_truth(truth: np.ndarray, num_classes: int, name: SampleName) -> np.ndarray:
+    if truth.shape[1:] != (num_classes,):
+        raise MetricInputError(
+            f"'gt_score' of {name(0)} must hold {num_classes} values, one per class (found shape {truth.shape[1:]})"
+        )
+    good = (truth == 0) | (truth == 1) | (truth == -1)
+    if not good.all():
+        row = first_bad(good)
+        raise MetricInputError(
+            f"'gt_score' of {name(row)} must be 1, 0 or -1 for every class (found {truth[row][~good[row]][0]})"
+        )
+    return truth.astype(np.int8)
+
+
+def _truth_of_lists(labels: np.ndarray, rows: np.ndarray, shape: tuple[int, ...], name: SampleName) -> np.ndarray:
+    num_classes = shape[1]
+    good = (labels >= -1) & (labels < num_classes) & (labels == np.floor(labels))
+    if not good.all():
+        bad = int(np.flatnonzero(~good)[0])
+        raise MetricInputError(
+            f"'gt_label' of {name(int(rows[bad]))} must hold class indices from 0 to {num_classes - 1}, or -1 for none "
+            f"(found {labels[bad]})"
+        )
+    truth = np.zeros(shape, dtype=np.int8)
+    given = labels >= 0
+    truth[rows[given], labels[given].astype(np.int64)] = 1
+    return truth

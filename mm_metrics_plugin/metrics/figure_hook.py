@@ -1,10 +1,10 @@
-"""Figures of the metrics where training is watched: TensorBoard, W&B, MLflow or the local folder."""
+"""Figures of the metrics in TensorBoard, W&B, MLflow or the local folder."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Iterator, Sequence
 
 from mmengine.hooks import Hook, LoggerHook
 from mmengine.registry import HOOKS
@@ -12,7 +12,7 @@ from mmengine.runner import BaseLoop, EpochBasedTrainLoop, IterBasedTrainLoop, R
 from mmengine.visualization import BaseVisBackend, LocalVisBackend
 from mmengine.visualization.vis_backend import MLflowVisBackend
 
-from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
+from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
 from mm_metrics_plugin.metrics.check_hook import check_evaluations
 from mm_metrics_plugin.render.figures import draw_figures
 from mm_metrics_plugin.render.figures.confusion_matrix import DPI, to_rgb
@@ -23,21 +23,19 @@ from mm_metrics_plugin.settings import require
 class MetricFigureHook(Hook):
     """Sends the metrics' figures to the backends of mmengine's visualizer at each validation and test.
 
-    Drawn is what the metrics of the evaluator have: ``confusion_matrix`` (SingleLabelPRF, DetectionPRF, MeanIoU),
-    ``curves``, which are ROC and precision-recall (SingleLabelAUC, MultiLabelAUC), ``pr_curves`` and
-    ``confidence_curves``, which are precision, recall and F1 against confidence (DetectionPRF with
-    ``matching='coco'``), and ``reliability`` (CalibrationError). A figure is called as the metric's keys are,
-    ``det/confusion_matrix``, with ``test/`` before it in a test, and stands at the step of the scalars of the same
-    validation.
+    Figures: ``confusion_matrix`` (SingleLabelPRF, DetectionPRF, MeanIoU), ``curves``, which are ROC and
+    precision-recall (SingleLabelAUC, MultiLabelAUC), ``pr_curves`` and ``confidence_curves``, which are precision,
+    recall and F1 against confidence (DetectionPRF with ``matching='coco'``), and ``reliability`` (CalibrationError).
+    A figure has the prefix of the metric's keys, as ``det/confusion_matrix``, with ``test/`` before it in a test, and
+    the step of the scalars of the same validation.
 
-    A figure that cannot be drawn or sent is a warning in the log, once, and never ends a training.
+    A figure that cannot be drawn or sent gives one warning in the log and never stops a training.
 
     Args:
-        figures: Which ones, by their names with or without the prefix; ``*`` stands for anything. All if None.
-        interval: Draw the first validation and every so many after it: with 5, the first, the sixth and so on. A
-            training that is resumed goes on counting where it would have been.
-        max_classes: Leave out figures with more classes than this, which nobody could read.
-        dpi: Pixels an inch; more makes larger pictures.
+        figures: Patterns of names, with or without the prefix; ``*`` matches anything. All if None.
+        interval: Draw the first of this many validations: with 5, the first, the sixth and so on, also after a resume.
+        max_classes: Leave out figures with more classes than this.
+        dpi: Pixels per inch of the figures.
 
     Example:
         >>> hook = HOOKS.build(dict(type="MetricFigureHook", figures=["confusion_matrix", "det/*"], interval=5))
@@ -49,7 +47,7 @@ class MetricFigureHook(Hook):
 
     def __init__(
         self,
-        figures: Union[str, Sequence[str], None] = None,
+        figures: str | Sequence[str] | None = None,
         interval: int = 1,
         max_classes: int = 100,
         dpi: int = DPI,
@@ -57,89 +55,89 @@ class MetricFigureHook(Hook):
         require(interval >= 1, f"interval must be at least 1 (found {interval!r})")
         require(max_classes >= 1, f"max_classes must be at least 1 (found {max_classes!r})")
         require(dpi >= 10, f"dpi must be at least 10 (found {dpi!r})")
-        self.figures: Tuple[str, ...] = (figures,) if isinstance(figures, str) else tuple(figures or ("*",))
+        self.figures: tuple[str, ...] = (figures,) if isinstance(figures, str) else tuple(figures or ("*",))
         self.interval = interval
         self.max_classes = max_classes
         self.dpi = dpi
         self._validations = 0
-        self._said: Set[str] = set()
+        self._logged: set[str] = set()
 
     def before_run(self, runner: Runner) -> None:
-        """Checks the evaluation as :class:`EvaluationCheckHook` does, and warns: figures never end a training."""
+        """Checks the evaluation as :class:`EvaluationCheckHook` does, and warns."""
         self._try(runner, "the evaluation will fail", partial(check_evaluations, runner))
 
     def before_val_epoch(self, runner: Runner) -> None:
-        """Asks the metrics to keep what the figures need, if this validation is drawn."""
+        """Makes the metrics keep what the figures need, if this validation is drawn."""
         earlier = _earlier_validations(runner)
         if (self._validations if earlier is None else earlier) % self.interval == 0:
-            self._ask(runner.val_loop)
+            self._request(runner.val_loop)
         self._validations += 1
 
-    def after_val_epoch(self, runner: Runner, metrics: Optional[Dict[str, float]] = None) -> None:
+    def after_val_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
         """Draws the validation."""
-        self._show(runner, runner.val_loop, "")
+        self._send_figures(runner, runner.val_loop, "")
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Asks the metrics to keep what the figures need."""
-        self._ask(runner.test_loop)
+        """Makes the metrics keep what the figures need."""
+        self._request(runner.test_loop)
 
-    def after_test_epoch(self, runner: Runner, metrics: Optional[Dict[str, float]] = None) -> None:
+    def after_test_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
         """Draws the test."""
-        self._show(runner, runner.test_loop, "test/")
+        self._send_figures(runner, runner.test_loop, "test/")
 
-    def _ask(self, loop: Any) -> None:
-        # On every process: states must be the same on all, though only the main one keeps what they add up to.
+    def _request(self, loop: Any) -> None:
+        # On every process: all must have the same states, though only the main one keeps the merged state.
         for _, metric in _metrics(loop):
             metric.figures_wanted = self.figures
 
-    def _show(self, runner: Runner, loop: Any, prefix: str) -> None:
-        asked = [(task, metric) for task, metric in _metrics(loop) if metric.figures_wanted]
-        offered: List[str] = []
-        for task, metric in asked:
+    def _send_figures(self, runner: Runner, loop: Any, prefix: str) -> None:
+        requested = [(task, metric) for task, metric in _metrics(loop) if metric.figures_wanted]
+        available: list[str] = []
+        for task, metric in requested:
             start = f"{prefix}{task}{metric.prefix}/" if metric.prefix else f"{prefix}{task}"
-            for shown in self._try(runner, f"{type(metric).__name__} has no figures", metric.take_shown) or ():
-                tags = [f"{start}{name}" for name in shown.names]
+            for spec in self._try(runner, f"{type(metric).__name__} has no figures", metric.pop_figures) or ():
+                names = [f"{start}{name}" for name in spec.names]
                 # Metrics that share a prefix may have figures of the same name.
-                tags = [tag if tag not in offered else f"{tag}_{offered.count(tag) + 1}" for tag in tags]
-                offered += [f"{start}{name}" for name in shown.names]
-                wanted = [tag if metric.wants(name) else None for tag, name in zip(tags, shown.names)]
+                tags = [name if name not in available else f"{name}_{available.count(name) + 1}" for name in names]
+                available += names
+                wanted = [tag if metric.wants(name) else None for tag, name in zip(tags, spec.names)]
                 if any(wanted):
-                    self._try(runner, f"{tags[0]} is not drawn", partial(self._draw, runner, shown, wanted))
+                    self._try(runner, f"{tags[0]} is not drawn", partial(self._draw, runner, spec, wanted))
             metric.figures_wanted = ()
-        missing = [one for one in self.figures if offered and not _fits(one, offered)]
+        missing = [pattern for pattern in self.figures if available and not _matches_any(pattern, available)]
         if missing:
-            self._say(runner, f"no metric has figures called {', '.join(missing)} (there are {', '.join(offered)})")
+            self._warn(runner, f"no metric has figures called {', '.join(missing)} (there are {', '.join(available)})")
 
-    def _draw(self, runner: Runner, shown: Shown, tags: Sequence[Optional[str]]) -> None:
+    def _draw(self, runner: Runner, spec: FigureSpec, tags: Sequence[str | None]) -> None:
         """Draws a result and sends the figures that have a tag."""
-        if len(shown.classes) > self.max_classes:
-            raise ValueError(f"it has {len(shown.classes)} classes, and max_classes={self.max_classes}")
+        if len(spec.classes) > self.max_classes:
+            raise ValueError(f"it has {len(spec.classes)} classes, and max_classes={self.max_classes}")
         step = _step(runner)
-        for tag, figure in zip(tags, draw_figures(shown.result(), shown.classes)):
+        for tag, figure in zip(tags, draw_figures(spec.result(), spec.classes)):
             if tag is None:
                 continue
-            picture = to_rgb(figure, dpi=self.dpi)
-            # Each backend by itself: one that fails must not keep the picture from the others.
+            image = to_rgb(figure, dpi=self.dpi)
+            # Each backend by itself: one that fails must not keep the figure from the others.
             for backend in runner.visualizer._vis_backends.values():
-                send = partial(backend.add_image, _name_for(backend, tag, step), picture, step)
+                send = partial(backend.add_image, _name_for(backend, tag, step), image, step)
                 self._try(runner, f"{type(backend).__name__} does not take {tag}", send)
 
     def _try(self, runner: Runner, what: str, action: Callable[[], Any]) -> Any:
-        """What an action gives; None, and a warning, if it fails: a training of hours is worth more than a figure."""
+        """The result of an action; None, and a warning, if it fails."""
         try:
             return action()
         except Exception as error:
-            self._say(runner, f"{what}: {str(error) or type(error).__name__}", once=what)
+            self._warn(runner, f"{what}: {str(error) or type(error).__name__}", once=what)
             return None
 
-    def _say(self, runner: Runner, message: str, once: Optional[str] = None) -> None:
-        if (once or message) not in self._said:
-            self._said.add(once or message)
+    def _warn(self, runner: Runner, message: str, once: str | None = None) -> None:
+        if (once or message) not in self._logged:
+            self._logged.add(once or message)
             runner.logger.warning(f"MetricFigureHook: {message}")
 
 
-def _metrics(loop: Any) -> Iterator[Tuple[str, StreamingMetric]]:
-    """The metrics of a loop that can show something, those inside mmpretrain's MultiTasksMetric with their task."""
+def _metrics(loop: Any) -> Iterator[tuple[str, StreamingMetric]]:
+    """The metrics of a loop with figures, those inside mmpretrain's MultiTasksMetric with their task."""
     waiting = [("", metric) for metric in getattr(getattr(loop, "evaluator", None), "metrics", ())]
     while waiting:
         task, metric = waiting.pop(0)
@@ -149,11 +147,8 @@ def _metrics(loop: Any) -> Iterator[Tuple[str, StreamingMetric]]:
             waiting += [(f"{task}{name}_", child) for name, children in metric._metrics.items() for child in children]
 
 
-def _earlier_validations(runner: Runner) -> Optional[int]:
-    """How many validations mmengine's training loops run before this one; None outside of such a loop.
-
-    The number follows from the progress of the training, not from a count, so that it is the same after a resume.
-    """
+def _earlier_validations(runner: Runner) -> int | None:
+    """The number of earlier validations by the progress of mmengine's training loop; None outside of such a loop."""
     loop = runner._train_loop  # not train_loop, which would build one for a validation alone
     if isinstance(loop, EpochBasedTrainLoop):
         now = loop.epoch
@@ -161,7 +156,7 @@ def _earlier_validations(runner: Runner) -> Optional[int]:
         now = loop.iter
     else:
         return None
-    # An interval is in force from its milestone less one on; a validation is due at the multiples of the interval.
+    # An interval holds from one before its milestone; validations are at the multiples of the interval.
     starts = [milestone - 1 for milestone in loop.dynamic_milestones[1:]]
     earlier = 0
     for start, stop, interval in zip([1, *starts], [*starts, now], loop.dynamic_intervals):
@@ -170,12 +165,12 @@ def _earlier_validations(runner: Runner) -> Optional[int]:
     return earlier
 
 
-def _fits(pattern: str, tags: Sequence[str]) -> bool:
+def _matches_any(pattern: str, tags: Sequence[str]) -> bool:
     return any(fnmatchcase(tag, pattern) or fnmatchcase(tag, f"*/{pattern}") for tag in tags)
 
 
 def _step(runner: Runner) -> int:
-    """The step at which LoggerHook puts the scalars of this validation."""
+    """The step of the scalars of this validation in LoggerHook."""
     loop = runner._train_loop  # not train_loop, which would build one for a test
     if not isinstance(loop, BaseLoop):
         return 0
@@ -185,9 +180,9 @@ def _step(runner: Runner) -> int:
 
 
 def _name_for(backend: BaseVisBackend, tag: str, step: int) -> str:
-    """The name under which a backend keeps all pictures of a tag."""
+    """The name of the figures of a tag in a backend."""
     if isinstance(backend, LocalVisBackend):
-        return tag.replace("/", "_")  # it makes no folders, and does not say so where one is missing
+        return tag.replace("/", "_")  # it makes no folders, and fails silently
     if isinstance(backend, MLflowVisBackend):
-        return f"{tag}_{step}.png"  # for MLflow it is the name of a file, which needs an ending, and a step of its own
+        return f"{tag}_{step}.png"  # a file name in MLflow
     return tag

@@ -1,8 +1,8 @@
-"""How far apart the scores of a class and those of the rest lie."""
+"""The Kolmogorov-Smirnov statistic of a classifier's scores."""
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -10,12 +10,10 @@ from mmengine.registry import METRICS
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.classification.ks import KSResult, histogram_ks, score_ks
-from mm_metrics_plugin.metrics.keys import class_values
-from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds
-from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
-from mm_metrics_plugin.settings import require
-from mm_metrics_plugin.states.base import State
-from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.metrics.classification_base import SingleLabelMetricBase, check_num_thresholds
+from mm_metrics_plugin.metrics.log import class_values
+from mm_metrics_plugin.settings import require, require_choice
+from mm_metrics_plugin.states.base import Batch, State
 from mm_metrics_plugin.states.scores import ScoreHistogramState, ScoreState, score_state
 
 
@@ -24,12 +22,12 @@ class SingleLabelKS(SingleLabelMetricBase):
     """Kolmogorov-Smirnov statistic: the largest TPR - FPR of a class against the rest over all thresholds.
 
     Keys: ``ks`` first, the mean over the classes or that of ``positive_label``; ``ks_threshold`` with
-    ``positive_label``, the score from which on the class is said to be present, else ``classes_in_ks``, how many
-    classes have a value; ``ks_error`` with ``num_thresholds``; ``ks/<class>`` and ``ks_threshold/<class>`` with
-    ``classwise``. Values lie in 0 to 1. Of several thresholds that reach the same value the highest is given.
+    ``positive_label``, the highest threshold with this value, else ``classes_in_ks``, the number of classes with a
+    value; ``ks_error`` with ``num_thresholds``; ``ks/<class>`` and ``ks_threshold/<class>`` with ``classwise``. Values
+    lie in 0 to 1.
 
     Args:
-        positive_label: The one class that matters, as in binary problems. Only its scores are kept.
+        positive_label: The positive class of a binary problem. Only its scores are kept.
         num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
             memory; the exact value is at most ``ks_error`` above.
         absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
@@ -50,15 +48,15 @@ class SingleLabelKS(SingleLabelMetricBase):
 
     def __init__(
         self,
-        positive_label: Optional[int] = None,
-        num_thresholds: Optional[int] = None,
+        positive_label: int | None = None,
+        num_thresholds: int | None = None,
         absent: str = "skip",
         classwise: bool = False,
         collect_device: str = "cpu",
-        prefix: Optional[str] = None,
+        prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        check_choice("absent", absent, ABSENT_RULES)
+        require_choice("absent", absent, ABSENT_RULES)
         check_num_thresholds(num_thresholds)
         require(
             positive_label is None or (positive_label >= 0 and not classwise),
@@ -74,7 +72,7 @@ class SingleLabelKS(SingleLabelMetricBase):
         return score_state(self.num_thresholds)
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
-        """Scores and labels of a batch; of one column for ``positive_label``."""
+        """Scores and labels of a batch; with ``positive_label`` of one column."""
         scores, labels = self.read_scores(samples)
         if self.num_thresholds is not None:
             self.check_unit(scores, "num_thresholds", samples)
@@ -88,8 +86,8 @@ class SingleLabelKS(SingleLabelMetricBase):
         column = slice(self.positive_label, self.positive_label + 1)
         return Batch(scores[:, column], (labels == self.positive_label).astype(np.int8)[:, None])
 
-    def compute(self, state: State) -> Dict[str, float]:
-        """The KS and what belongs to it, by key."""
+    def compute(self, state: State) -> dict[str, float]:
+        """The KS statistic and its threshold, by key."""
         result = self._result(state)
         metrics = {"ks": result.mean(absent=self.absent)}
         names = self.class_names(len(result.per_class))
@@ -115,5 +113,5 @@ class SingleLabelKS(SingleLabelMetricBase):
             return histogram_ks(state.positives, state.totals)
         if isinstance(state, ScoreState) and len(state.labels):
             return score_ks(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
-        nothing = np.full(self.classes_expected() if self.positive_label is None else 1, np.nan)
-        return KSResult(nothing, nothing, np.zeros(len(nothing), dtype=np.int64), nothing)
+        undefined = np.full(self.classes_expected() if self.positive_label is None else 1, np.nan)
+        return KSResult(undefined, undefined, np.zeros(len(undefined), dtype=np.int64), undefined)

@@ -1,9 +1,9 @@
-"""Precision, recall and F-score of decisions, and what else a confusion matrix says."""
+"""Precision, recall, F-score and the other numbers of a confusion matrix."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Mapping, Sequence, Union
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -20,46 +20,50 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
 )
 from mm_metrics_plugin.functional.classification.matrix_view import MatrixView, matrix_view
 from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, label_ranks, top_decisions
-from mm_metrics_plugin.metrics.base import Shown
-from mm_metrics_plugin.metrics.classification_base import ScoredMetricBase
-from mm_metrics_plugin.metrics.keys import class_values
-from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
-from mm_metrics_plugin.metrics.options import check_choice, threshold_suffixes, zero_division_value
-from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
-from mm_metrics_plugin.settings import require
-from mm_metrics_plugin.states.base import State
-from mm_metrics_plugin.states.batch import Batch
-from mm_metrics_plugin.states.confusion import ConfusionState, TopConfusionState
-from mm_metrics_plugin.states.counts import BinaryCountState
+from mm_metrics_plugin.metrics.base import FigureSpec
+from mm_metrics_plugin.metrics.classification_base import MultiLabelMetricBase, ScoredMetricBase, SingleLabelMetricBase
+from mm_metrics_plugin.metrics.log import class_values, threshold_suffixes
+from mm_metrics_plugin.settings import require, require_choice
+from mm_metrics_plugin.states.base import Batch, State
+from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState, TopConfusionState
 
 AVERAGES = ("macro", "micro", "weighted")
-# The value of 0/0 in each convention.
-CONVENTIONS = {"default": float("nan"), "mmpretrain": 0.0, "paddlerec": 1.0}  # of the default: as zero_division says
-# What it means for the choice of a checkpoint that classes without predictions are left out.
+CONVENTIONS = {"default": None, "mmpretrain": 0.0, "paddlerec": 1.0}  # the value of 0/0; None: that of zero_division
 REMEDY = ", where a model that predicts fewer classes can look better; zero_division=0 counts undefined values as 0"
 SCALARS = ("accuracy", "balanced_accuracy", "mcc", "kappa", "kappa_linear", "kappa_quadratic")
 
 Averages = Union[str, Sequence[str], None]
 
 
-class _PRFMetric(ScoredMetricBase):
-    """What one label and several have in common: options and keys."""
+def zero_division_value(zero_division: str | float) -> float:
+    """The value of 0/0 that the option ``zero_division`` gives, NaN for ``'skip'``.
 
-    def _take_options(
+    Example:
+        >>> zero_division_value("skip"), zero_division_value(0)
+        (nan, 0.0)
+    """
+    require_choice("zero_division", zero_division, ("skip", 0, 1))
+    return float("nan") if isinstance(zero_division, str) else float(zero_division)
+
+
+class _PRFMetric(ScoredMetricBase):
+    """The options and keys of single-label and multi-label precision, recall and F-score."""
+
+    def _set_options(
         self,
         average: Averages,
         beta: float,
         convention: str,
-        zero_division: Union[str, float],
+        zero_division: str | float,
         classwise: bool,
         counts: bool,
     ) -> None:
-        self.averages: Tuple[str, ...] = (average,) if isinstance(average, str) else tuple(average or ())
+        self.averages: tuple[str, ...] = (average,) if isinstance(average, str) else tuple(average or ())
         for choice in self.averages:
-            check_choice("average", choice, AVERAGES)
-        check_choice("convention", convention, tuple(CONVENTIONS))
+            require_choice("average", choice, AVERAGES)
+        require_choice("convention", convention, tuple(CONVENTIONS))
         require(beta > 0, f"beta must be above 0 (found {beta!r})")
-        value = zero_division_value(zero_division)
+        given, fixed = zero_division_value(zero_division), CONVENTIONS[convention]
         require(
             convention == "default" or zero_division == "skip",
             f"zero_division goes with convention='default' (found {zero_division!r} and {convention!r})",
@@ -69,18 +73,18 @@ class _PRFMetric(ScoredMetricBase):
         self.beta = beta
         self.convention = convention
         self.zero_division = zero_division
-        self._zero_division = value if convention == "default" else CONVENTIONS[convention]
+        self._zero_division = given if fixed is None else fixed
         self.classwise = classwise or not self.averages
         self.counts = counts
 
     def _empty(self, samples: int) -> float:
-        """The value of 0/0. Without any samples nothing has a value, whatever the convention."""
+        """The value of 0/0; without samples NaN, whatever the convention."""
         return self._zero_division if samples else float("nan")
 
-    def _rate_keys(self, result: CountsResult, suffix: str) -> Dict[str, float]:
+    def _rate_keys(self, result: CountsResult, suffix: str) -> dict[str, float]:
         names = self.class_names(len(result.tp))
         f_name = f"f{self.beta:g}"
-        metrics: Dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for average in self.averages:
             rates: Rates = getattr(result, average)
             ending = suffix if average == "macro" else f"_{average}{suffix}"
@@ -90,37 +94,29 @@ class _PRFMetric(ScoredMetricBase):
             metrics[f"recall{ending}"] = rates.recall
             metrics[f"specificity{ending}"] = rates.specificity
         if self.classwise:
-            each = result.per_class
-            for key, values in (
-                (f_name, each.f_score),
-                ("precision", each.precision),
-                ("recall", each.recall),
-                ("specificity", each.specificity),
-            ):
-                metrics.update(class_values(f"{key}{suffix}", names, values))
+            for key in ("f_score", "precision", "recall", "specificity"):
+                name = f_name if key == "f_score" else key
+                metrics.update(class_values(f"{name}{suffix}", names, getattr(result.per_class, key)))
         if self.counts:
             for key in ("tp", "fp", "tn", "fn"):
                 metrics.update(class_values(f"{key}{suffix}", names, getattr(result, key)))
         if self.convention == "default":
-            self._account(result, names, metrics, suffix)
+            self._count_classes(result, names, metrics, suffix)
         if not sum(count.sum() for count in (result.tp, result.fp, result.fn, result.tn)):
             self.warn_undefined("every rate", "there were no samples", ["the data set"])
         return metrics
 
-    def _account(self, result: CountsResult, names: Sequence[str], metrics: Dict[str, float], suffix: str) -> None:
-        """Says which classes are in no mean because they have no value."""
+    def _count_classes(
+        self, result: CountsResult, names: Sequence[str], metrics: dict[str, float], suffix: str
+    ) -> None:
+        """Counts the classes with a value, and warns of those without one."""
         mean_of = len(names) if {"macro", "weighted"} & set(self.averages) else 0
+        no_sample = "the data holds no sample of the class"
         either = result.support + result.predicted
         for key, what, reason, counts, remedy in (
-            ("classes_present", "recall", "the data holds no sample of the class", result.support, ""),
+            ("classes_present", "recall", no_sample, result.support, ""),
             ("classes_predicted", "precision", "the class was never predicted", result.predicted, REMEDY),
-            (
-                "",
-                f"f{self.beta:g}",
-                "the data holds no sample of the class, nor was it predicted",
-                either,
-                REMEDY,
-            ),
+            ("", f"f{self.beta:g}", f"{no_sample}, nor was it predicted", either, REMEDY),
         ):
             missing = [names[int(index)] for index in np.flatnonzero(counts == 0)]
             if key:
@@ -131,20 +127,20 @@ class _PRFMetric(ScoredMetricBase):
 
 @METRICS.register_module()
 class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
-    """Precision, recall, F-score and everything else a confusion matrix says, of the best class of each sample.
+    """Precision, recall, F-score and the other numbers of the confusion matrix of the best class of each sample.
 
-    Keys: ``f1``, ``precision``, ``recall``, ``specificity`` (macro; with ``_micro`` and ``_weighted`` behind them for
-    the other averages), ``accuracy``, ``balanced_accuracy``, ``mcc``, ``kappa``, ``kappa_linear``,
+    Keys: ``f1``, ``precision``, ``recall``, ``specificity`` (macro; with the suffix ``_micro`` or ``_weighted`` for the
+    other averages), ``accuracy``, ``balanced_accuracy``, ``mcc``, ``kappa``, ``kappa_linear``,
     ``kappa_quadratic``; ``accuracy_top<k>`` with ``topk``; ``f1/<class>`` and so on with ``classwise``;
     ``tp/<class>``, ``fp/<class>``, ``tn/<class>``, ``fn/<class>`` with ``counts``; ``classes_present`` and
-    ``classes_predicted``, how many are in the means. Several thresholds put ``_thr-0.50`` behind every key, and
-    ``_no-thr`` for None. Values lie in 0 to 1 (those that mmpretrain prints, divided by 100), MCC and kappa in -1 to 1.
+    ``classes_predicted``, the numbers of classes in the means. With several thresholds every key has the suffix
+    ``_thr-0.50``, or ``_no-thr`` for None. Values lie in 0 to 1, MCC and kappa in -1 to 1.
 
     Args:
         average: ``'macro'``, ``'micro'``, ``'weighted'`` (by support), several of them, or None for keys per class.
-        thrs: A sample whose best score is not above the threshold is given to no class: it is missed by its own class
-            and a false positive of none. One or several; None for no threshold. Weighted kappas are undefined for
-            samples given to no class. Thresholds are rounded to the precision of each sample's scores.
+        thrs: A sample whose best score is not above the threshold has no decision: it is a false negative of its class
+            and no false positive, and weighted kappas are undefined. One or several; None for no threshold. Thresholds
+            are rounded to the precision of each sample's scores.
         topk: Also the share of samples whose true class is among the k best (and above the threshold); one or
             several. Of equal scores the lower class index is the better one.
         beta: Weight of recall in the F-score, whose key is then ``f2``, ``f0.5`` and so on.
@@ -152,13 +148,12 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
             as 0 and takes ``thrs=0.0`` unless others are given. ``'paddlerec'`` counts them as 1, gives macro and
             micro, and its macro F1 is that of the macro precision and recall.
         zero_division: The value of 0/0, such as the precision of a class that was never predicted: ``'skip'`` leaves
-            the class out of the means, 0 and 1 count it as that, so that the means are over all classes. A precision
-            that ``save_best`` uses should count it as 0, as mmpretrain does: else a model that predicts one class only
-            can have the best one.
+            the class out of the means, 0 and 1 count. Use 0 for a precision in ``save_best``, as mmpretrain does: else
+            a model that predicts one class only can have the best one.
         classwise: Also keys per class.
         counts: Also true and false positives and negatives per class.
-        num_classes: How many classes; needed only where samples carry ``pred_label`` without ``pred_score`` and the
-            data set names no classes.
+        num_classes: Number of classes; needed only where samples have ``pred_label`` without ``pred_score`` and the
+            data set has no class names.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'single-label-prf'`` by default, because mmpretrain's ``SingleLabelMetric`` has
             ``single-label/precision`` and ``single-label/recall``.
@@ -169,8 +164,8 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         >>> pairs = zip([0, 1, 1, 3], [0, 2, 1, 3])
         >>> samples = [dict(pred_label=torch.tensor([p]), gt_label=torch.tensor([t])) for p, t in pairs]
         >>> metric.process(None, samples)
-        >>> found = metric.evaluate(size=4)
-        >>> [round(found[f"single-label-prf/{key}"], 6) for key in ("precision", "recall", "f1", "f1_micro")]
+        >>> values = metric.evaluate(size=4)
+        >>> [round(values[f"single-label-prf/{key}"], 6) for key in ("precision", "recall", "f1", "f1_micro")]
         [0.875, 0.75, 0.807692, 0.75]
     """
 
@@ -179,36 +174,36 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
     def __init__(
         self,
         average: Averages = "macro",
-        thrs: Union[float, Sequence[Optional[float]], None] = None,
-        topk: Union[int, Sequence[int], None] = None,
+        thrs: float | Sequence[float | None] | None = None,
+        topk: int | Sequence[int] | None = None,
         beta: float = 1.0,
         convention: str = "default",
-        zero_division: Union[str, float] = "skip",
+        zero_division: str | float = "skip",
         classwise: bool = False,
         counts: bool = False,
-        num_classes: Optional[int] = None,
+        num_classes: int | None = None,
         collect_device: str = "cpu",
-        prefix: Optional[str] = None,
+        prefix: str | None = None,
     ) -> None:
         super().__init__(num_classes=num_classes, collect_device=collect_device, prefix=prefix)
-        self._take_options(average, beta, convention, zero_division, classwise, counts)
-        self.topk: Tuple[int, ...] = () if topk is None else tuple(int(k) for k in np.atleast_1d(topk))
+        self._set_options(average, beta, convention, zero_division, classwise, counts)
+        self.topk: tuple[int, ...] = () if topk is None else tuple(int(k) for k in np.atleast_1d(topk))
         require(all(k >= 1 for k in self.topk), f"topk must be at least 1 (found {topk!r})")
         self._needs_scores = thrs is not None or bool(self.topk)
         if thrs is None and convention == "mmpretrain":
             thrs = 0.0
-        self.thrs: List[Optional[float]] = [thrs] if thrs is None or isinstance(thrs, (int, float)) else [*thrs]
+        self.thrs: list[float | None] = [thrs] if thrs is None or isinstance(thrs, (int, float)) else [*thrs]
         require(len(self.thrs) > 0, "thrs must name at least one threshold")
         self._suffixes = threshold_suffixes(self.thrs)
         self._limits = [-np.inf if thr is None else float(thr) for thr in self.thrs]
 
     def empty_state(self) -> State:
-        """A confusion matrix a threshold."""
+        """One confusion matrix per threshold."""
         rules = 1 if self._scored is False else len(self.thrs)
         return (TopConfusionState if self.topk else ConfusionState)(self.classes_expected(), rules)
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
-        """True and decided classes of a batch, and whether the true one is among the best."""
+        """True and predicted classes of a batch, and whether the true one is among the best."""
         if not self.has_scores(samples):
             if self._needs_scores:
                 raise MetricInputError(
@@ -221,47 +216,42 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         decisions = hard_decisions(scores, thresholds=self._limits, precision=precision)
         if not self.topk:
             return Batch(labels, decisions)
-        if max(self.topk) > scores.shape[1]:
-            raise MetricInputError(
-                f"'pred_score' of {self.namer(samples)(0)} must hold at least {max(self.topk)} scores for topk "
-                f"(found {scores.shape[1]})"
-            )
-        own = scores[np.arange(len(labels)), labels]
+        self.check_topk(max(self.topk), scores, samples)
+        true_scores = scores[np.arange(len(labels)), labels]
         among = label_ranks(scores, labels)[:, None] < np.array(self.topk)
-        above = own[:, None] > limits_for(scores, self._limits, precision)
+        above = true_scores[:, None] > limits_for(scores, self._limits, precision)
         return Batch(labels, decisions, (among[:, :, None] & above[:, None, :]).reshape(len(labels), -1))
 
-    def compute(self, state: State) -> Dict[str, float]:
-        """Everything the confusion matrices say, by key."""
-        matrices = state.matrices  # type: ignore[attr-defined]
-        metrics: Dict[str, float] = {}
+    def compute(self, state: Any) -> dict[str, float]:
+        """The numbers of the confusion matrices, by key."""
+        matrices = state.matrices
+        metrics: dict[str, float] = {}
         for rule, (suffix, matrix) in enumerate(zip(self._suffixes, matrices)):
             samples = int(matrix.sum())
             report = confusion_report(matrix, beta=self.beta, empty=self._empty(samples))
             rates = self._rate_keys(report, suffix)
             scalars = {f"{key}{suffix}": getattr(report, key) for key in SCALARS}
             for index, k in enumerate(self.topk):
-                place = index * len(matrices) + rule
-                hits = state.hits[place] if samples else np.nan  # type: ignore[attr-defined]
+                hits = state.hits[index * len(matrices) + rule] if samples else np.nan
                 scalars[f"accuracy_top{k}{suffix}"] = hits / max(samples, 1)
             metrics.update({**rates, **scalars})
             if samples:
                 self._warn_of_agreement(report)
         return metrics
 
-    def shown(self, state: Any) -> List[Shown]:
+    def figures(self, state: Any) -> list[FigureSpec]:
         """The confusion matrix of each threshold."""
         names = self.class_names(state.num_classes)
 
-        def view(place: int) -> MatrixView:
-            matrix = state.matrices[place]
+        def view(index: int) -> MatrixView:
+            matrix = state.matrices[index]
             accuracy = divide(matrix.trace(), matrix.sum())
-            rule = self._suffixes[place].replace("_", ", ")
+            rule = self._suffixes[index].replace("_", ", ")
             return matrix_view(matrix, names, title=f"accuracy {accuracy:.4f}{rule}")
 
         return [
-            Shown((f"confusion_matrix{suffix}",), names, partial(view, place))
-            for place, suffix in enumerate(self._suffixes[: state.num_rules])
+            FigureSpec((f"confusion_matrix{suffix}",), names, partial(view, index))
+            for index, suffix in enumerate(self._suffixes[: state.num_rules])
         ]
 
     def _warn_of_agreement(self, report: ConfusionResult) -> None:
@@ -278,18 +268,16 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
 
     Reads ``pred_score`` and ``gt_score`` (1, 0, or -1 for what does not count) or a list of classes ``gt_label``.
 
-    Keys: ``f1``, ``precision``, ``recall``, ``specificity`` (macro; with ``_micro`` and ``_weighted`` behind them for
-    the other averages); ``accuracy``, the share of right yes-or-no decisions; ``f1/<class>`` and so on with
-    ``classwise``; ``tp/<class>``, ``fp/<class>``, ``tn/<class>``, ``fn/<class>`` with ``counts``;
-    ``classes_present`` and ``classes_predicted``, how many are in the means. Values lie in 0 to 1.
+    Keys: those of :class:`SingleLabelPRF` without MCC, kappas and ``accuracy_top<k>``; ``accuracy`` is the share of
+    correct yes-or-no decisions.
 
     Args:
-        thr: A class is decided for from this score on, rounded to the precision of each sample's scores; 0.5 if neither
-            ``thr`` nor ``topk`` is given.
-        topk: The k best classes of each sample are decided for; of equal scores the lower class index is the better
+        thr: Least score of a predicted class, rounded to the precision of each sample's scores; 0.5 if neither ``thr``
+            nor ``topk`` is given.
+        topk: The k best classes of each sample are predicted; of equal scores the lower class index is the better
             one. Not together with ``thr``.
-        average: ``'macro'``, ``'micro'``, ``'weighted'`` (by support), several of them, or None for keys per class.
-        beta: Weight of recall in the F-score, whose key is then ``f2``, ``f0.5`` and so on.
+        average: As in :class:`SingleLabelPRF`.
+        beta: As in :class:`SingleLabelPRF`.
         convention: As in :class:`SingleLabelPRF`.
         zero_division: As in :class:`SingleLabelPRF`.
         classwise: Also keys per class.
@@ -312,19 +300,19 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
 
     def __init__(
         self,
-        thr: Optional[float] = None,
-        topk: Optional[int] = None,
+        thr: float | None = None,
+        topk: int | None = None,
         average: Averages = "macro",
         beta: float = 1.0,
         convention: str = "default",
-        zero_division: Union[str, float] = "skip",
+        zero_division: str | float = "skip",
         classwise: bool = False,
         counts: bool = False,
         collect_device: str = "cpu",
-        prefix: Optional[str] = None,
+        prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self._take_options(average, beta, convention, zero_division, classwise, counts)
+        self._set_options(average, beta, convention, zero_division, classwise, counts)
         require(thr is None or topk is None, "thr and topk do not go together")
         require(topk is None or topk >= 1, f"topk must be at least 1 (found {topk!r})")
         self.topk = topk
@@ -335,21 +323,17 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
         return BinaryCountState()
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
-        """Decisions and truth of a batch."""
+        """Decisions and ground truth of a batch."""
         scores, truth = self.read_scores(samples)
         if self.topk is None:
             return Batch(reach(scores, self.thr, self.score_precisions(samples)), truth)
-        if self.topk > scores.shape[1]:
-            raise MetricInputError(
-                f"'pred_score' of {self.namer(samples)(0)} must hold at least {self.topk} scores for topk "
-                f"(found {scores.shape[1]})"
-            )
+        self.check_topk(self.topk, scores, samples)
         return Batch(top_decisions(scores, k=self.topk), truth)
 
-    def compute(self, state: State) -> Dict[str, float]:
+    def compute(self, state: State) -> dict[str, float]:
         """The rates of the counts, by key."""
-        nothing = np.zeros(self.classes_expected(), dtype=np.int64)
-        tp, fp, fn, tn = (nothing if count is None else count for count in state.arrays().values())
+        zeros = np.zeros(self.classes_expected(), dtype=np.int64)
+        tp, fp, fn, tn = (zeros if count is None else count for count in state.arrays().values())
         total = int(tp.sum() + fp.sum() + fn.sum() + tn.sum())
         metrics = self._rate_keys(counts_report(tp, fp, fn, tn, beta=self.beta, empty=self._empty(total)), "")
         metrics["accuracy"] = (tp.sum() + tn.sum()) / total if total else float("nan")

@@ -1,22 +1,22 @@
-"""Metrics of predicted numbers."""
+"""Errors of predicted numbers."""
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Mapping, Sequence
 
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.functional.regression import LARGEST_VALUE
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.flat import flat_fields
+from mm_metrics_plugin.metrics.sample_fields import flat_fields
 from mm_metrics_plugin.settings import require
-from mm_metrics_plugin.states.batch import Batch
-from mm_metrics_plugin.states.regression import RegressionState
+from mm_metrics_plugin.states.base import Batch
+from mm_metrics_plugin.states.sums import RegressionState
 
 
 @METRICS.register_module()
 class RegressionError(StreamingMetric):
-    """How far predicted numbers are from the true ones, whatever their shape; all values of all samples weigh the same.
+    """Errors of predicted numbers of any shape; all values of all samples have the same weight.
 
     Sums are exact and rounded once, so means of 1e8 cost no digit and the number of processes changes none.
 
@@ -25,9 +25,9 @@ class RegressionError(StreamingMetric):
     no percentage error.
 
     Args:
-        prediction_field: Where a sample has the predicted numbers; a dotted path such as ``'pred_instances.depth'``
-            looks inside.
-        target_field: Where it has the true numbers, of the same shape.
+        prediction_field: Field of the predicted numbers; a dotted path such as ``'pred_instances.depth'`` is a field
+            inside a field.
+        target_field: Field of the true numbers, of the same shape.
         percentage_floor: Targets smaller than this count as this large in the percentage error. With 0, targets of 0
             are left out of it and counted. Keras takes 1e-7, scikit-learn 2.2e-16.
         collect_device: As in mmengine.
@@ -36,10 +36,9 @@ class RegressionError(StreamingMetric):
     Example:
         >>> metric = RegressionError()
         >>> pairs = zip([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
-        >>> metric.process(None, [dict(pred_score=found, gt_score=true) for found, true in pairs])
-        >>> {key: round(value, 6) for key, value in metric.evaluate(size=4).items()}
-        {'regression/mse': 0.375, 'regression/rmse': 0.612372, 'regression/mae': 0.5,
-         'regression/percentage_error': 0.327381, 'regression/r2': 0.948608, 'regression/max_error': 1.0}
+        >>> metric.process(None, [dict(pred_score=predicted, gt_score=true) for predicted, true in pairs])
+        >>> metric.evaluate(size=4)["regression/mse"]
+        0.375
     """
 
     default_prefix = "regression"
@@ -50,7 +49,7 @@ class RegressionError(StreamingMetric):
         target_field: str = "gt_score",
         percentage_floor: float = 0.0,
         collect_device: str = "cpu",
-        prefix: Optional[str] = None,
+        prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
         require(0 <= percentage_floor < 1e149, f"percentage_floor must not be negative (found {percentage_floor})")
@@ -63,19 +62,17 @@ class RegressionError(StreamingMetric):
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
         """The numbers of a batch."""
-        return flat_fields(
-            samples, self.fields, lambda index: self.sample_name(samples[index], index), largest=LARGEST_VALUE
-        )
+        return flat_fields(samples, self.fields, self.namer(samples), largest=LARGEST_VALUE)
 
-    def compute(self, state: RegressionState) -> Dict[str, float]:  # type: ignore[override]
+    def compute(self, state: RegressionState) -> dict[str, float]:  # type: ignore[override]
         """All errors by key."""
-        found = state.result().to_dict()
-        if not found.pop("count"):
+        metrics = state.result().to_dict()
+        if not metrics.pop("count"):
             self.warn_undefined("The error", "there were no values", ["the data set"])
-        elif found["r2"] != found["r2"]:
+        elif metrics["r2"] != metrics["r2"]:
             self.warn_undefined("R²", "all targets are equal", ["the data set"])
-        zeros = found.pop("zero_targets")
+        zeros = metrics.pop("zero_targets")
         if zeros:
             self.warn_undefined("The percentage error", "the targets are 0", [f"{zeros} values"])
-            found["zero_targets"] = zeros
-        return found
+            metrics["zero_targets"] = zeros
+        return metrics

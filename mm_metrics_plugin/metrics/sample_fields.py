@@ -1,24 +1,22 @@
-"""From data samples to arrays: one stack a field, one copy from the device a batch."""
+"""From data samples to arrays: one array per field, one copy from the device per batch."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+import math
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._exact_sum import split_values
-from mm_metrics_plugin.functional._score_precision import (
-    BFLOAT16,
-    FLOAT16,
-    FLOAT32,
-    FLOAT64,
-    precision_of,
-)
+from mm_metrics_plugin.functional._exact_sum import LARGEST, split_values
+from mm_metrics_plugin.functional._score_precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, precision_of
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.states.base import FlatBatch
 
+# The name in messages of the sample at an index of the batch.
 SampleName = Callable[[int], str]
-# What NumPy has too, bfloat16, and complex numbers, which have a message of their own.
+# The dtypes that NumPy has too, bfloat16, and complex numbers, which have their own message.
 _DTYPES = frozenset(
     getattr(torch, kind)
     for kind in (
@@ -26,19 +24,19 @@ _DTYPES = frozenset(
         *("complex32", "complex64", "complex128"),
     )
 )
-# By name: torch before 2.3 has none of them. uint1 to uint7 are no dtypes that torch computes with.
+# By name: torch before 2.3 does not have them. torch does not compute with uint1 to uint7.
 _CONVERTED = ("torch.float8", "torch.uint16", "torch.uint32", "torch.uint64")
-# What a data set has to do so that samples have their ground truth.
+_PRECISIONS = {torch.bfloat16: BFLOAT16, torch.float16: FLOAT16, torch.float32: FLOAT32}
+# How a data set gets its ground truth.
 _REMEDIES = {
     "gt_instances": ": add dict(type='LoadAnnotations', with_bbox=True) after Resize in the test pipeline",
     "gt_sem_seg": ": add dict(type='LoadAnnotations') after Resize in the test pipeline (in mmdet, with_seg=True)",
     "gt_label": ": the test dataset must have labels",
 }
-_PRECISIONS = {torch.bfloat16: BFLOAT16, torch.float16: FLOAT16, torch.float32: FLOAT32}
 
 
 def check_samples(samples: Any, name: Callable[[Any, int], str]) -> None:
-    """Raises MetricInputError unless samples come as a list of dicts (or data elements), one per sample."""
+    """Raises MetricInputError unless samples are a list of dicts (or data elements), one per sample."""
     remedy = "give a list with one dict per sample"
     if isinstance(samples, Mapping):
         keys = ", ".join(repr(str(key)) for key in list(samples)[:5])
@@ -47,41 +45,35 @@ def check_samples(samples: Any, name: Callable[[Any, int], str]) -> None:
         raise MetricInputError(f"data_samples must be a list (found a {type(samples).__name__}): {remedy}")
     for index, sample in enumerate(samples):
         if not isinstance(sample, Mapping) and not hasattr(sample, "get"):
-            found = f"the text {sample!r:.40}" if isinstance(sample, str) else f"a {type(sample).__name__}"
+            value = f"the text {sample!r:.40}" if isinstance(sample, str) else f"a {type(sample).__name__}"
             # mmengine's Evaluator takes the keys of a dict for samples.
             cause = " (a dict of a whole batch gives its keys)" if isinstance(sample, str) else ""
-            raise MetricInputError(f"{name({}, index)} must be a dict with fields (found {found}): {remedy}{cause}")
+            raise MetricInputError(f"{name({}, index)} must be a dict with fields (found {value}): {remedy}{cause}")
 
 
-def field_values(samples: Sequence[Mapping], field: str, name: SampleName) -> List[Any]:
-    """The value of a field in every sample; ``'a.b'`` looks for ``b`` inside ``a``.
-
-    Raises:
-        MetricInputError: A sample has no such field.
-    """
-    values: List[Any] = list(samples)
-    for part in field.split("."):
+def field_values(samples: Sequence[Mapping], field: str, name: SampleName) -> list[Any]:
+    """The value of a field in every sample, checked to exist; ``'a.b'`` is ``b`` inside ``a``."""
+    values: list[Any] = list(samples)
+    for key in field.split("."):
         for index, value in enumerate(values):
             try:
-                values[index] = value[part] if isinstance(value, dict) else getattr(value, part)
+                values[index] = value[key] if isinstance(value, dict) else getattr(value, key)
             except (KeyError, AttributeError):
-                found = (
-                    ", ".join(sorted(map(str, value))) if isinstance(value, Mapping) else f"a {type(value).__name__}"
-                )
+                keys = ", ".join(sorted(map(str, value))) if isinstance(value, Mapping) else f"a {type(value).__name__}"
                 raise MetricInputError(
-                    f"{name(index)} must have a field '{field}' (found {found or 'nothing'})"
+                    f"{name(index)} must have a field '{field}' (found {keys or 'nothing'})"
                     f"{_REMEDIES.get(field.split('.')[0], '')}"
                 ) from None
     return values
 
 
-def stack_fields(samples: Sequence[Mapping], fields: Sequence[str], name: SampleName) -> List[np.ndarray]:
-    """One array a field, its first axis the samples.
+def stack_fields(samples: Sequence[Mapping], fields: Sequence[str], name: SampleName) -> list[np.ndarray]:
+    """One array per field, its first axis the samples.
 
     Args:
         samples: The samples of one batch, at least one.
-        fields: The fields to read. Values may be tensors on any device, arrays or numbers.
-        name: Tells how to speak of a sample.
+        fields: Their values may be tensors on any device, arrays or numbers.
+        name: The names of the samples in messages.
 
     Raises:
         MetricInputError: A field is missing, or its shape differs between samples.
@@ -89,14 +81,14 @@ def stack_fields(samples: Sequence[Mapping], fields: Sequence[str], name: Sample
     return to_host([stack_values(field_values(samples, field, name), field, name) for field in fields])
 
 
-def stack_values(values: List[Any], field: str, name: SampleName) -> Any:
-    """One tensor or array of the field's values, where they are; :func:`to_host` fetches it with others.
+def stack_values(values: list[Any], field: str, name: SampleName) -> Any:
+    """One tensor or array of the field's values, on their device.
 
     Values of different dtypes are converted one by one, without rounding, so that none depends on its neighbors.
 
     Raises:
-        MetricInputError: The shape differs between samples, a value holds something else than real numbers, or no
-            dtype holds the numbers of all samples.
+        MetricInputError: The shape differs between samples, a value is not of real numbers, or no dtype holds the
+            numbers of all samples.
     """
     values = real_values(values, field, name)
     shape = tuple(values[0].shape)
@@ -111,40 +103,34 @@ def stack_values(values: List[Any], field: str, name: SampleName) -> Any:
     return np.stack(exact_arrays(to_host(values), field, name))
 
 
-def real_values(values: Sequence[Any], field: str, name: SampleName) -> List[Any]:
-    """The values as tensors where they are, else as arrays.
-
-    Raises:
-        MetricInputError: A value holds something else than real numbers.
-    """
+def real_values(values: Sequence[Any], field: str, name: SampleName) -> list[Any]:
+    """The values as tensors or arrays of real numbers, checked."""
     return [real_value(value, field, name, index) for index, value in enumerate(values)]
 
 
 def real_value(value: Any, field: str, name: SampleName, index: int) -> Any:
-    """The value of one sample as a tensor or an array of real numbers; see :func:`real_values`."""
+    """The value of one sample as a tensor or an array of real numbers, checked."""
     value = plain_value(value, field, name, index)
     if isinstance(value, torch.Tensor):
         if value.is_complex():
             raise MetricInputError(f"'{field}' of {name(index)} must hold real numbers (found {value.dtype})")
-        return value
-    if value.dtype.kind not in "biuf":
-        raise not_numbers(value, field, name(index))
+    elif value.dtype.kind not in "biuf":  # objects or text; whole numbers that fit no dtype are objects too
+        raise MetricInputError(
+            f"'{field}' of {name(index)} must hold numbers of at most 64 bits (found {value.tolist()!r:.60})"
+        )
     return value
 
 
 def plain_value(value: Any, field: str, name: SampleName, index: int) -> Any:
-    """The value of one sample as a dense tensor of a dtype that torch computes with, or as an array.
+    """The value of one sample as a dense tensor of a dtype that torch computes with, or as an array, checked.
 
     float8 becomes float32, and unsigned integers become int64 (of 64 bits: an array), which changes no number.
-
-    Raises:
-        MetricInputError: It holds no values, or in a form that depends on more than its dtype says.
     """
     if isinstance(value, torch.Tensor):
-        refused = _refused_form(value)
-        if refused is not None:
-            wanted, found, remedy = refused
-            raise MetricInputError(f"'{field}' of {name(index)} must be {wanted} (found {found}): {remedy}")
+        refusal = _refusal_of_form(value)
+        if refusal is not None:
+            expected, form, remedy = refusal
+            raise MetricInputError(f"'{field}' of {name(index)} must be {expected} (found {form}): {remedy}")
         if value.dtype in _DTYPES:
             return value
         kind = str(value.dtype)
@@ -165,23 +151,20 @@ def plain_value(value: Any, field: str, name: SampleName, index: int) -> Any:
         ) from None
 
 
-def _refused_form(tensor: torch.Tensor) -> Optional[Tuple[str, str, str]]:
+def _refusal_of_form(tensor: torch.Tensor) -> tuple[str, str, str] | None:
     """What was expected instead of this tensor, what was found and what to do; None for a tensor that can be read."""
     if tensor.is_nested:
         return "a dense tensor", "a nested tensor", "give every sample a tensor of its own, as nested.unbind() does"
     if tensor.layout is not torch.strided:
         return "a dense tensor", f"layout {tensor.layout}", "call .to_dense() before the metric is given the sample"
     if tensor.is_meta:
-        shape = tuple(tensor.shape)
-        return "a tensor with values", f"shape {shape} on the meta device", "load the model on a real device"
+        form = f"shape {tuple(tensor.shape)} on the meta device"
+        return "a tensor with values", form, "load the model on a real device"
+    dtype, plain = f"{tensor.dtype}", "a tensor of plain numbers"
     if tensor.is_quantized:
-        return (
-            "a tensor of plain numbers",
-            f"{tensor.dtype}",
-            "call .dequantize() before the metric is given the sample",
-        )
-    if tensor.dtype not in _DTYPES and not str(tensor.dtype).startswith(_CONVERTED):
-        return "a tensor of plain numbers", f"{tensor.dtype}", "convert it to float32 or int64"
+        return plain, dtype, "call .dequantize() before the metric is given the sample"
+    if tensor.dtype not in _DTYPES and not dtype.startswith(_CONVERTED):
+        return plain, dtype, "convert it to float32 or int64"
     return None
 
 
@@ -196,8 +179,15 @@ def same_kind(values: Sequence[Any]) -> bool:
     )
 
 
-def exact_arrays(arrays: Sequence[np.ndarray], field: str, name: SampleName) -> List[np.ndarray]:
-    """The arrays, one per sample, in the one dtype that holds them all; arrays without values have no say in it.
+def concatenate_values(values: Sequence[Any]) -> Any:
+    """One tensor or array of values of the same kind."""
+    if isinstance(values[0], torch.Tensor):
+        return torch.cat([value.detach() for value in values])
+    return np.concatenate(values)
+
+
+def exact_arrays(arrays: Sequence[np.ndarray], field: str, name: SampleName) -> list[np.ndarray]:
+    """The arrays, one per sample, in a common dtype; those without values do not decide on it.
 
     Raises:
         MetricInputError: A whole number would have to be rounded because other samples hold floats.
@@ -216,39 +206,34 @@ def exact_arrays(arrays: Sequence[np.ndarray], field: str, name: SampleName) -> 
 
 
 def score_precision(value: Any) -> int:
-    """The code of the precision in which scores are given."""
+    """The code of the precision of scores."""
     if isinstance(value, torch.Tensor):
         wide = FLOAT32 if str(value.dtype).startswith("torch.float8") else FLOAT64  # float8 is read as float32
         return _PRECISIONS.get(value.dtype, wide)
     return precision_of(np.asarray(value).dtype)
 
 
-def not_numbers(value: np.ndarray, field: str, name: str) -> MetricInputError:
-    """What to raise for a value of objects or text. Whole numbers that fit no dtype are objects too."""
-    return MetricInputError(f"'{field}' of {name} must hold numbers of at most 64 bits (found {value.tolist()!r:.60})")
-
-
-def to_host(values: Sequence[Any]) -> List[np.ndarray]:
-    """NumPy arrays of the values in the machine's byte order, tensors on a device fetched in a single copy.
+def to_host(values: Sequence[Any]) -> list[np.ndarray]:
+    """NumPy arrays of the values in native byte order, tensors on a device fetched in a single copy.
 
     bfloat16, which NumPy does not have, becomes float32.
     """
-    values = [_plain(value) for value in values]
-    away = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor) and value.device.type != "cpu"]
-    if len(away) > 1:
-        # Wide elements first, so that every array stays aligned in the bytes that are fetched together.
-        away.sort(key=lambda i: -values[i].element_size())
-        packed = torch.cat([values[i].contiguous().view(-1).view(torch.uint8) for i in away]).cpu()
+    values = [_readable(value) for value in values]
+    remote = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor) and value.device.type != "cpu"]
+    if len(remote) > 1:
+        # Wide elements first, so that every array is aligned in the bytes that are fetched together.
+        remote.sort(key=lambda i: -values[i].element_size())
+        packed = torch.cat([values[i].contiguous().view(-1).view(torch.uint8) for i in remote]).cpu()
         start = 0
-        for i in away:
+        for i in remote:
             stop = start + values[i].numel() * values[i].element_size()
             values[i] = packed[start:stop].view(values[i].dtype).view(values[i].shape)
             start = stop
     return [value.cpu().numpy() if isinstance(value, torch.Tensor) else value for value in values]
 
 
-def _plain(value: Any) -> Any:
-    """A tensor that NumPy can take, or an array in the machine's byte order."""
+def _readable(value: Any) -> Any:
+    """A tensor that NumPy can take, or an array in native byte order."""
     if not isinstance(value, torch.Tensor):
         return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
     value = value.detach()
@@ -273,10 +258,10 @@ def check_finite(values: np.ndarray, field: str, name: SampleName) -> None:
 
 
 def read_labels(values: np.ndarray, field: str, num_classes: int, name: SampleName) -> np.ndarray:
-    """One class index a sample, as int64.
+    """One class index per sample, as int64.
 
     Raises:
-        MetricInputError: A sample has several labels, one that is no whole number or one outside the classes.
+        MetricInputError: A sample has several labels, or one that is no class index.
     """
     flat = values.reshape(len(values), -1)
     if flat.shape[1] != 1:
@@ -293,3 +278,183 @@ def read_labels(values: np.ndarray, field: str, num_classes: int, name: SampleNa
             f"'{field}' of {name(row)} must be a class index from 0 to {num_classes - 1} (found {labels[row]})"
         )
     return labels.astype(np.int64)
+
+
+# --- fields whose shape differs between samples -----------------------------------------------------------------------
+
+
+def squeezed_shape(array: Any) -> list[int]:
+    """The shape of a tensor or array without the axes of length one."""
+    return [length for length in array.shape if length != 1]
+
+
+def flat_fields(
+    samples: Sequence[Mapping],
+    fields: Sequence[str],
+    name: SampleName,
+    *,
+    largest: float = LARGEST,
+    keep_rest: bool = False,
+) -> FlatBatch:
+    """The values of several fields as float64 columns; every sample is converted by itself.
+
+    Args:
+        samples: The samples of one batch, at least one.
+        fields: Their values may be tensors on any device, arrays or numbers, of the shape of the first field.
+        name: The names of the samples in messages.
+        largest: Values must be at most this in size.
+        keep_rest: Add a second column per field: what float64 rounds off its values. Without it, whole numbers that
+            float64 does not hold exactly are refused.
+    """
+    read = [real_values(field_values(samples, field, name), field, name) for field in fields]
+    for field, values in zip(fields[1:], read[1:]):
+        for index, (first, value) in enumerate(zip(read[0], values)):
+            if squeezed_shape(first) != squeezed_shape(value):
+                raise MetricInputError(
+                    f"'{field}' of {name(index)} must have the shape of '{fields[0]}', {tuple(first.shape)} "
+                    f"(found {tuple(value.shape)})"
+                )
+    lengths = np.array([math.prod(value.shape) for value in read[0]], dtype=np.int64)
+
+    def refusal(field: str, position: int, expected: str, value: Any) -> MetricInputError:
+        row = int(np.searchsorted(np.cumsum(lengths), position, side="right"))
+        index = position - lengths[:row].sum()
+        return MetricInputError(f"'{field}' of {name(row)} must {expected} (found {value} at index {index})")
+
+    flat = [[value.reshape(-1) for value in values] for values in read]
+    pieces = [[concatenate_values(values)] if same_kind(values) else values for values in flat]
+    arrays = iter(to_host([piece for field_pieces in pieces for piece in field_pieces]))
+    columns: list[np.ndarray] = []
+    for field, field_pieces in zip(fields, pieces):
+        host = [next(arrays) for _ in field_pieces]
+        column, rest = (np.concatenate(halves) for halves in zip(*map(split_values, host)))
+        good = np.abs(column) <= largest
+        if not good.all():
+            position = int(np.flatnonzero(~good)[0])
+            expected = f"be at most {largest:g} in size" if np.isfinite(column[position]) else "be finite"
+            raise refusal(field, position, expected, column[position])
+        columns.append(column)
+        if keep_rest:
+            columns.append(rest)
+            continue
+        whole = np.repeat([array.dtype.kind in "iu" for array in host], [array.size for array in host])
+        inexact = np.flatnonzero(whole & (rest != 0))
+        if len(inexact):
+            position = int(inexact[0])
+            expected = "hold whole numbers that float64 holds exactly; subtract a common offset first"
+            raise refusal(field, position, expected, int(column[position]) + int(rest[position]))
+    return FlatBatch(*columns, lengths=lengths)
+
+
+# --- detections and ground truths, as in mmdet and mmyolo -------------------------------------------------------------
+
+_INSTANCE_FIELDS = (
+    *("pred_instances.bboxes", "pred_instances.scores", "pred_instances.labels"),
+    *("gt_instances.bboxes", "gt_instances.labels"),
+)
+_NO_CROWDS = {"ignored_instances": {"bboxes": np.zeros((0, 4), np.float32), "labels": np.zeros(0, np.int64)}}
+
+
+def read_images(samples: Sequence[Mapping], name: SampleName) -> DetectionBatch:
+    """The detections and ground truths of a batch of images, fetched from the device in one copy.
+
+    Args:
+        samples: Each with ``pred_instances`` (bboxes, scores, labels), ``gt_instances`` (bboxes, labels) and possibly
+            ``ignored_instances``; boxes are left, top, right, bottom, as tensors, arrays or mmdet's box objects.
+        name: The names of the samples in messages.
+
+    Raises:
+        MetricInputError: A field is missing, or its shape does not fit.
+    """
+    detections = _instance_columns(samples, "pred_instances", ("bboxes", "scores", "labels"), name)
+    regular = _instance_columns(samples, "gt_instances", ("bboxes", "labels"), name)
+    with_crowds = [sample if "bboxes" in (sample.get("ignored_instances") or ()) else _NO_CROWDS for sample in samples]
+    crowds = _instance_columns(with_crowds, "ignored_instances", ("bboxes", "labels"), name)
+    columns = [*detections, *(values + crowd_values for values, crowd_values in zip(regular, crowds))]
+    boxes, scores, labels, gt_boxes, gt_labels = to_host(
+        [_concatenated(column, field, len(samples), name) for column, field in zip(columns, _INSTANCE_FIELDS)]
+    )
+    precision = np.repeat([score_precision(value) for value in detections[1]], [len(value) for value in detections[1]])
+    gt_image, crowd_image = _image_index(regular[0]), _image_index(crowds[0])
+    return DetectionBatch(
+        Detections(_image_index(detections[0]), boxes, scores, labels, precision=precision),
+        GroundTruths(
+            np.concatenate([gt_image, crowd_image]),
+            gt_boxes,
+            gt_labels,
+            crowd=np.repeat([False, True], [len(gt_image), len(crowd_image)]),
+        ),
+        len(samples),
+    )
+
+
+def _instance_columns(
+    samples: Sequence[Mapping], part: str, fields: Sequence[str], name: SampleName
+) -> list[list[Any]]:
+    """The fields of a part of every sample, boxes first, as tensors or arrays of equal length per image."""
+    columns = [field_values(samples, f"{part}.{field}", name) for field in fields]
+    for field, column in zip(fields, columns):
+        for index, value in enumerate(column):
+            value = getattr(value, "tensor", value)  # mmdet's box objects
+            value = real_value(value, f"{part}.{field}", name, index)
+            boxes = value if field == "bboxes" else columns[0][index]
+            rows = boxes.shape[0] if boxes.ndim else 1
+            expected = (rows, 4) if field == "bboxes" else (rows,)
+            if not rows and not math.prod(value.shape):
+                value = value.reshape(expected)  # "no boxes" comes in many shapes
+            if tuple(value.shape) != expected:
+                raise MetricInputError(
+                    f"'{part}.{field}' of {name(index)} must have shape {expected} (found {tuple(value.shape)})"
+                )
+            column[index] = value
+    return columns
+
+
+def _concatenated(column: list[Any], field: str, num_images: int, name: SampleName) -> Any:
+    """The values of all images in one tensor or array; different dtypes are converted without rounding."""
+    filled = [(index % num_images, value) for index, value in enumerate(column) if len(value)]
+    values = [value for _, value in filled] or column[:1]
+    if same_kind(values):
+        return concatenate_values(values)
+    return np.concatenate(exact_arrays(to_host(values), field, lambda index: name(filled[index][0])))
+
+
+def _image_index(column: list[Any]) -> np.ndarray:
+    return np.repeat(np.arange(len(column)), [len(value) for value in column])
+
+
+def scale_factor(sample: Mapping, name: str) -> tuple[float, float]:
+    """The factors of width and height by which the image was resized; 1 where the sample has none."""
+    value = sample.get("scale_factor")
+    if value is None:
+        return 1.0, 1.0
+    factors = _flat_numbers(value, "scale_factor", name)
+    if len(factors) not in (1, 2, 4) or not all(0 < factor < np.inf for factor in factors):  # 4: mmdet 2
+        raise MetricInputError(
+            f"'scale_factor' of {name} must be one positive number, or those of width and height (found {value!r})"
+        )
+    return factors[0], factors[min(1, len(factors) - 1)]
+
+
+def original_shape(sample: Mapping, name: str) -> tuple[float, float]:
+    """Height and width of the image before it was resized; infinite where the sample has none."""
+    value = sample.get("ori_shape")
+    if value is None:
+        return np.inf, np.inf
+    sides = _flat_numbers(value, "ori_shape", name)[:2]
+    if len(sides) < 2 or not all(0 <= side < np.inf for side in sides):
+        raise MetricInputError(f"'ori_shape' of {name} must be height and width (found {value!r})")
+    return sides[0], sides[1]
+
+
+def _flat_numbers(value: Any, field: str, name: str) -> list[float]:
+    """The numbers of a value in one list; empty if it holds anything else."""
+    if isinstance(value, (str, bytes)):
+        return []
+    try:
+        array = to_host([plain_value(value, field, lambda _: name, 0)])[0].astype(np.float64)
+    except MetricInputError:
+        raise
+    except (TypeError, ValueError):
+        return []
+    return np.ravel(array).tolist()

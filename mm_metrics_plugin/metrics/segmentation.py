@@ -1,8 +1,9 @@
-"""Metrics of regions in pictures."""
+"""Metrics of label maps and regions, as in mmseg."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from functools import partial
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -13,66 +14,173 @@ from mm_metrics_plugin.functional._score_precision import FLOAT64, round_thresho
 from mm_metrics_plugin.functional.averaging import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.classification.matrix_view import matrix_view
 from mm_metrics_plugin.functional.segmentation import (
+    count_label_pairs,
     dice_score,
     iou_report,
     label_overlap,
     soft_label_overlap,
     soft_overlap,
 )
-from mm_metrics_plugin.metrics.base import Shown
-from mm_metrics_plugin.metrics.keys import class_values
-from mm_metrics_plugin.metrics.label_maps import LabelMapMetricBase, Name, Picture
-from mm_metrics_plugin.metrics.options import check_choice
-from mm_metrics_plugin.settings import require
-from mm_metrics_plugin.states.base import State
-from mm_metrics_plugin.states.batch import Batch
-from mm_metrics_plugin.states.overlap import BatchOverlapState, PixelConfusionState
-from mm_metrics_plugin.states.sums import ExactSumState
+from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric, check_num_classes
+from mm_metrics_plugin.metrics.log import class_values
+from mm_metrics_plugin.metrics.sample_fields import field_values, plain_value, score_precision, squeezed_shape, to_host
+from mm_metrics_plugin.settings import require, require_choice
+from mm_metrics_plugin.states.base import Batch, State
+from mm_metrics_plugin.states.counts import PixelConfusionState
+from mm_metrics_plugin.states.sums import BatchDiceState, ExactSumState
+
+
+class SegmentedImage(NamedTuple):
+    """Prediction (labels or scores, and the code of their precision) and ground truth of one sample."""
+
+    name: Callable[[], str]
+    predicted: np.ndarray
+    target: np.ndarray
+    precision: int
+
+
+class LabelMapMetricBase(StreamingMetric):
+    """Reads prediction and ground truth of images whose sizes may differ."""
+
+    default_prefix = "sem-seg"
+
+    def __init__(
+        self,
+        prediction_field: str,
+        target_field: str,
+        num_classes: int | None,
+        ignore_index: int | None,
+        **kwargs: str | None,
+    ) -> None:
+        super().__init__(**kwargs)  # type: ignore[arg-type]
+        check_num_classes(num_classes)
+        self.prediction_field = prediction_field
+        self.target_field = target_field
+        self.num_classes = num_classes
+        self.ignore_index = ignore_index
+
+    @property
+    def target_fields(self) -> Sequence[str]:  # type: ignore[override]
+        """The ground truth, if it comes from the data set: a model may set other fields."""
+        return [self.target_field] if self.target_field.startswith("gt_") else []
+
+    @property
+    def known_classes(self) -> int | None:
+        """The number of classes, from the option or the data set; None if unknown."""
+        return self.num_classes or len((self.dataset_meta or {}).get("classes") or ()) or None
+
+    def images(self, samples: Sequence[Mapping]) -> Iterator[SegmentedImage]:
+        """The images of a batch."""
+        name = self.namer(samples)
+        predictions, targets = (
+            [plain_value(value, field, name, index) for index, value in enumerate(field_values(samples, field, name))]
+            for field in (self.prediction_field, self.target_field)
+        )
+        arrays = to_host([*predictions, *targets])
+        for index, (predicted, target) in enumerate(zip(arrays, arrays[len(samples) :])):
+            yield SegmentedImage(partial(name, index), predicted, target, score_precision(predictions[index]))
+
+    def count_pixels(self, image: SegmentedImage, num_classes: int) -> np.ndarray:
+        """The confusion matrix of label maps, without ignored pixels."""
+        name = image.name
+        self.check_same_shape(image)
+        predicted = self.whole_labels(image.predicted, self.prediction_field, name)
+        target = self.whole_labels(image.target, self.target_field, name)
+        counts = count_label_pairs(target, predicted, num_classes=num_classes)
+        if self.ignore_index is not None and 0 <= self.ignore_index < num_classes:
+            counts[self.ignore_index] = 0
+        if counts[-1].any():
+            self.check_target(target, name, num_classes)
+        if counts[:-1, -1].any():
+            outside = (predicted < 0) | (predicted >= num_classes)
+            outside &= (target != self.ignore_index).reshape(predicted.shape)
+            raise MetricInputError(
+                f"'{self.prediction_field}' of {name()} must hold class indices from 0 to {num_classes - 1} "
+                f"(found {predicted[outside][0]})"
+            )
+        return counts[:-1, :-1]
+
+    def check_target(self, target: np.ndarray, name: Callable[[], str], num_classes: int) -> None:
+        """Raises MetricInputError unless all true labels are classes or ``ignore_index``."""
+        good = ((target >= 0) & (target < num_classes)) | (target == self.ignore_index)
+        if not good.all():
+            ignored = "" if self.ignore_index is None else f", or {self.ignore_index} to be ignored"
+            raise MetricInputError(
+                f"'{self.target_field}' of {name()} must hold class indices from 0 to {num_classes - 1}{ignored} "
+                f"(found {target[~good][0]})"
+            )
+
+    def whole_labels(self, labels: np.ndarray, field: str, name: Callable[[], str]) -> np.ndarray:
+        """Labels as integers; whole floats are converted, as mmseg writes them for one output channel."""
+        if labels.dtype.kind in "iub":
+            return labels
+        if labels.dtype.kind != "f":
+            raise MetricInputError(f"'{field}' of {name()} must hold whole numbers (found {labels.dtype})")
+        good = (labels == np.floor(labels)) & (np.abs(labels) < 2.0**53)
+        if not good.all():
+            raise MetricInputError(
+                f"'{field}' of {name()} must hold whole numbers (found {labels[~good][0]}, {labels.dtype})"
+            )
+        return labels.astype(np.int64)
+
+    def check_same_shape(self, image: SegmentedImage) -> None:
+        """Raises MetricInputError unless prediction and ground truth have the same shape, axes of length one aside."""
+        name, predicted, target, _ = image
+        if squeezed_shape(predicted) != squeezed_shape(target):
+            raise MetricInputError(
+                f"'{self.prediction_field}' of {name()} must have the shape of '{self.target_field}', {target.shape} "
+                f"(found {predicted.shape})"
+            )
+
+    def warn_absent(self, what: str, reason: str, values: np.ndarray, names: Sequence[str], *, skip: bool) -> None:
+        """Warns of the classes without a value, or that there are no classes."""
+        absent = [name for name, value in zip(names, values) if np.isnan(value)]
+        self.warn_undefined(what, reason, absent if names else ["the data set"], mean_of=len(names) if skip else 0)
 
 
 @METRICS.register_module()
 class MeanIoU(LabelMapMetricBase):
     """Intersection over union of the classes of label maps, over all pixels of the data set.
 
-    Keys: ``mIoU``, the mean over the classes that occur in truth or prediction; ``aAcc``, the share of pixels that
-    are right; ``mAcc``, the mean of that share over the classes that occur in the truth; ``classes_averaged``, how
-    many ``mIoU`` is of; ``IoU/<class>`` and ``Acc/<class>`` with ``classwise``. Values lie in 0 to 1: they
-    are mmseg's IoUMetric without its factor of 100 and its rounding.
+    Keys: ``mIoU``, the mean over the classes in ground truth or prediction; ``aAcc``, the share of correct pixels;
+    ``mAcc``, the mean of that share over the classes in the ground truth; ``classes_averaged``, the number of classes
+    in ``mIoU``; ``IoU/<class>`` and ``Acc/<class>`` with ``classwise``. Values lie in 0 to 1: they are those of mmseg's
+    IoUMetric, divided by 100 and not rounded.
 
     Args:
-        num_classes: How many classes; as many as ``dataset_meta['classes']`` by default.
-        ignore_index: Pixels with this truth are left out; None for none.
-        prediction_field: Where a sample has the predicted label map.
-        target_field: Where it has the true one.
-        absent: Classes in neither truth nor prediction: ``'skip'`` leaves them out of ``mIoU``, ``'nan'`` makes it
-            NaN, ``'error'`` raises.
-        classwise: Also two keys a class.
+        num_classes: Number of classes; that of ``dataset_meta['classes']`` by default.
+        ignore_index: Pixels with this true label are left out; None for none.
+        prediction_field: Field of the predicted label map.
+        target_field: Field of the true label map.
+        absent: Classes in neither ground truth nor prediction: ``'skip'`` leaves them out of ``mIoU``, ``'nan'`` makes
+            it NaN, ``'error'`` raises.
+        classwise: Also two keys per class.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'sem-seg'`` by default.
 
     Example:
         >>> metric = MeanIoU(num_classes=2)
-        >>> truth, prediction = np.array([[0, 0, 1, 1]]), np.array([[0, 1, 0, 1]])
-        >>> metric.process(None, [dict(pred_sem_seg=dict(data=prediction), gt_sem_seg=dict(data=truth))])
+        >>> target, prediction = np.array([[0, 0, 1, 1]]), np.array([[0, 1, 0, 1]])
+        >>> metric.process(None, [dict(pred_sem_seg=dict(data=prediction), gt_sem_seg=dict(data=target))])
         >>> metric.evaluate(size=1)
         {'sem-seg/mIoU': 0.3333333333333333, 'sem-seg/aAcc': 0.5, 'sem-seg/mAcc': 0.5, 'sem-seg/classes_averaged': 2.0}
     """
 
     def __init__(
         self,
-        num_classes: Optional[int] = None,
-        ignore_index: Optional[int] = 255,
+        num_classes: int | None = None,
+        ignore_index: int | None = 255,
         prediction_field: str = "pred_sem_seg.data",
         target_field: str = "gt_sem_seg.data",
         absent: str = "skip",
         classwise: bool = False,
         collect_device: str = "cpu",
-        prefix: Optional[str] = None,
+        prefix: str | None = None,
     ) -> None:
         super().__init__(
             prediction_field, target_field, num_classes, ignore_index, collect_device=collect_device, prefix=prefix
         )
-        check_choice("absent", absent, ABSENT_RULES)
+        require_choice("absent", absent, ABSENT_RULES)
         self.absent = absent
         self.classwise = classwise
 
@@ -81,17 +189,17 @@ class MeanIoU(LabelMapMetricBase):
         return PixelConfusionState(self.known_classes or 0)
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
-        """Two confusion matrices: of all pictures but the last, and of the last."""
+        """Two confusion matrices: of all images but the last, and of the last."""
         num_classes = self.known_classes
         if num_classes is None:
             raise MetricInputError("MeanIoU needs num_classes=..., because the data set names no classes")
-        rows = np.zeros((2, num_classes, num_classes), dtype=np.int64)
-        for index, picture in enumerate(self.pictures(samples)):
-            rows[int(index == len(samples) - 1)] += self.count_pixels(picture, num_classes)
-        return Batch(rows)
+        matrices = np.zeros((2, num_classes, num_classes), dtype=np.int64)
+        for index, image in enumerate(self.images(samples)):
+            matrices[int(index == len(samples) - 1)] += self.count_pixels(image, num_classes)
+        return Batch(matrices)
 
-    def compute(self, state: PixelConfusionState) -> Dict[str, float]:  # type: ignore[override]
-        """The means, and with ``classwise`` the values they are of."""
+    def compute(self, state: PixelConfusionState) -> dict[str, float]:  # type: ignore[override]
+        """The means, and with ``classwise`` the values per class."""
         result = iou_report(state.matrix[:, : state.num_classes], absent=self.absent)
         names = self.class_names(state.num_classes)
         metrics = {"mIoU": result.mean_iou, "aAcc": result.pixel_accuracy, "mAcc": result.mean_accuracy}
@@ -99,95 +207,78 @@ class MeanIoU(LabelMapMetricBase):
         if self.classwise:
             metrics.update(class_values("IoU", names, result.iou))
             metrics.update(class_values("Acc", names, result.accuracy))
-        absent = [names[index] for index in np.flatnonzero(np.isnan(result.iou))]
         reason = "no pixel of the class is in truth or prediction"
-        mean_of = len(names) if self.absent == "skip" else 0
-        self.warn_undefined("IoU", reason, absent or _nothing(names), mean_of=mean_of)
+        self.warn_absent("IoU", reason, result.iou, names, skip=self.absent == "skip")
         return metrics
 
-    def shown(self, state: Any) -> List[Shown]:
+    def figures(self, state: Any) -> list[FigureSpec]:
         """The confusion matrix of the pixels."""
         names = self.class_names(state.num_classes)
-        return [Shown(("confusion_matrix",), names, lambda: matrix_view(state.matrix, names, title="pixels"))]
+        return [FigureSpec(("confusion_matrix",), names, lambda: matrix_view(state.matrix, names, title="pixels"))]
 
 
 @METRICS.register_module()
 class DiceScore(LabelMapMetricBase):
-    """Dice = 2·Σxy / (Σx² + Σy² + smooth) of prediction x and truth y.
+    """Dice = 2·Σxy / (Σx² + Σy² + smooth) of prediction x and ground truth y.
 
-    Keys: ``mDice``, the mean over the classes; ``classes_in_dice``, how many those are; ``Dice/<class>`` with
+    Keys: ``mDice``, the mean over the classes; ``classes_in_dice``, the number of these classes; ``Dice/<class>`` with
     ``classwise``. Values lie in 0 to 1.
 
-    By default every sample has one Dice a class, and a class's value is the mean over the samples.
-
     Args:
-        mode: ``'hard'`` compares label maps; ``'soft'`` compares scores, one channel a class.
-        over: ``'sample'`` for one Dice a sample and class, then the mean over the samples; ``'dataset'`` for one Dice
-            a class, of all samples together.
-        num_classes: How many classes; as many as ``dataset_meta['classes']`` by default. Where neither says, arrays
-            are of one region: masks of 0 and 1, or with ``'soft'`` scores of any shape and targets of the same. With
-            ``'soft'`` and two classes, scores of one channel are those of the second class (mmseg's
-            ``out_channels=1``), and the first class has what is left to 1.
+        mode: ``'hard'`` compares label maps; ``'soft'`` compares scores, one channel per class.
+        over: ``'sample'`` for one Dice per sample and class, then the mean over the samples; ``'dataset'`` for one Dice
+            per class, of all samples.
+        num_classes: Number of classes; that of the data set by default. Without either, arrays are of one
+            region: masks of 0 and 1, or with ``'soft'`` scores of any shape and targets of the same. With ``'soft'``
+            and two classes, scores of one channel are those of the second class (mmseg's ``out_channels=1``).
         smooth: Added to the denominator; 0 by default, 1e-5 in MindSpore's convention.
-        empty: The value of a class that prediction and truth both lack: a number, or ``'skip'`` to leave it out of
-            the mean.
-        activation: With ``'soft'``: ``'softmax'`` (over the channels) or ``'sigmoid'`` to make scores of logits, as
-            mmseg's ``seg_logits`` are. Nothing is applied unasked.
+        empty: The value of a class that prediction and ground truth both lack: a number, or ``'skip'`` to leave it out
+            of the mean.
+        activation: With ``'soft'``: ``'softmax'`` (over the channels) or ``'sigmoid'`` for logits, such as mmseg's
+            ``seg_logits``; none by default.
         threshold: With ``'soft'``: scores above it count as 1 and others as 0. It is rounded to the precision of the
             scores.
         ignore_index: Values whose true label, or target, is this are left out; None for none.
-        prediction_field: Where a sample has the prediction; by default ``'pred_sem_seg.data'`` for ``'hard'`` and
+        prediction_field: Field of the prediction; by default ``'pred_sem_seg.data'`` for ``'hard'`` and
             ``'seg_logits.data'`` for ``'soft'``.
-        target_field: Where it has the truth: a label map, or with ``'soft'`` also an array of the scores' shape.
-        convention: ``'mindspore'`` gives the number of MindSpore's Dice: the Dice of each batch as a whole, added up
-            and divided by the number of samples, so that perfect batches of 3 score 1/3.
-        classwise: Also one key a class.
+        target_field: Field of the ground truth: a label map, or with ``'soft'`` also an array of the scores' shape.
+        convention: ``'mindspore'`` gives the number of MindSpore's Dice: the sum of the Dice of each batch, divided by
+            the number of samples, so that perfect batches of 3 score 1/3.
+        classwise: Also one key per class.
         collect_device: As in mmengine.
         prefix: As in mmengine; ``'sem-seg'`` by default.
 
     Example:
         >>> x, y = np.array([[0.2, 0.5], [0.3, 0.1], [0.9, 0.6]]), np.array([[0, 1], [1, 0], [0, 1]])
-        >>> options = dict(mode="soft", smooth=1e-5, prediction_field="x", target_field="y")
-        >>> metric = DiceScore(**options)
+        >>> metric = DiceScore(mode="soft", smooth=1e-5, prediction_field="x", target_field="y")
         >>> metric.process(None, [dict(x=x, y=y)])
         >>> round(metric.evaluate(size=1)["sem-seg/mDice"], 7)
         0.6140337
-        >>> metric = DiceScore(convention="mindspore", **options)
-        >>> metric.process(None, [dict(x=row, y=target) for row, target in zip(x, y)])
-        >>> round(metric.evaluate(size=3)["sem-seg/mDice"], 8)
-        0.20467791
     """
 
     def __init__(
         self,
         mode: str = "hard",
         over: str = "sample",
-        num_classes: Optional[int] = None,
-        smooth: Optional[float] = None,
-        empty: Union[float, str] = 1.0,
-        activation: Optional[str] = None,
-        threshold: Optional[float] = None,
-        ignore_index: Optional[int] = 255,
-        prediction_field: Optional[str] = None,
+        num_classes: int | None = None,
+        smooth: float | None = None,
+        empty: float | str = 1.0,
+        activation: str | None = None,
+        threshold: float | None = None,
+        ignore_index: int | None = 255,
+        prediction_field: str | None = None,
         target_field: str = "gt_sem_seg.data",
-        convention: Optional[str] = None,
+        convention: str | None = None,
         classwise: bool = False,
         collect_device: str = "cpu",
-        prefix: Optional[str] = None,
+        prefix: str | None = None,
     ) -> None:
-        default_field = "seg_logits.data" if mode == "soft" else "pred_sem_seg.data"
-        super().__init__(
-            prediction_field or default_field,
-            target_field,
-            num_classes,
-            ignore_index,
-            collect_device=collect_device,
-            prefix=prefix,
-        )
-        check_choice("mode", mode, ("hard", "soft"))
-        check_choice("over", over, ("sample", "dataset"))
-        check_choice("activation", activation, (None, "softmax", "sigmoid"))
-        check_choice("convention", convention, (None, "mindspore"))
+        field = prediction_field or ("seg_logits.data" if mode == "soft" else "pred_sem_seg.data")
+        super().__init__(field, target_field, num_classes, ignore_index, collect_device=collect_device, prefix=prefix)
+        require_choice("mode", mode, ("hard", "soft"))
+        require_choice("over", over, ("sample", "dataset"))
+        require_choice("activation", activation, (None, "softmax", "sigmoid"))
+        require_choice("convention", convention, (None, "mindspore"))
         require(
             mode == "soft" or (activation is None and threshold is None),
             "activation and threshold go with mode='soft'",
@@ -207,35 +298,33 @@ class DiceScore(LabelMapMetricBase):
 
     @property
     def in_one_state(self) -> bool:
-        """Whether each batch has one Dice, of which samples of two data sets may be part."""
+        """Whether each batch has one Dice, also with samples of two data sets."""
         return self.convention is not None
 
     def empty_state(self) -> State:
         """Sums of the samples' Dice or of their overlaps, or the overlaps of batches."""
-        return ExactSumState() if self.convention is None else BatchOverlapState()
+        return ExactSumState() if self.convention is None else BatchDiceState()
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
-        """One Dice a sample and class, or what it is made of: (samples, classes) or (samples, 2, classes)."""
-        overlaps = np.array([self._overlap(picture) for picture in self.pictures(samples)], dtype=np.float64)
+        """The Dice (samples, classes), or intersections and sizes (samples, 2, classes)."""
+        overlaps = np.array([self._overlap(image) for image in self.images(samples)], dtype=np.float64)
         if self.convention is not None or self.over == "dataset":
             return Batch(overlaps)
         return Batch(dice_score(overlaps[:, 0], overlaps[:, 1], smooth=self.smooth, empty=self.empty))
 
-    def compute(self, state: State) -> Dict[str, float]:
-        """The mean, and with ``classwise`` the values it is of."""
-        if isinstance(state, BatchOverlapState):
+    def compute(self, state: Any) -> dict[str, float]:
+        """The mean, and with ``classwise`` the values per class."""
+        if isinstance(state, BatchDiceState):
             value = state.dice(smooth=self.smooth)
             self.warn_undefined("Dice", "there were no samples", ["the data set"] if np.isnan(value) else [])
             return {"mDice": value}
-        values = self._per_class(state)  # type: ignore[arg-type]
+        values = self._per_class(state)
         names = self.class_names(len(values))
-        metrics: Dict[str, float] = {"mDice": mean_over_classes(values)}
-        absent = [names[index] for index in np.flatnonzero(np.isnan(values))]
-        metrics["classes_in_dice"] = len(names) - len(absent)  # not MeanIoU's key, which often stands beside it
+        metrics: dict[str, float] = {"mDice": mean_over_classes(values)}
+        metrics["classes_in_dice"] = int((~np.isnan(values)).sum())  # not MeanIoU's key, which has the same prefix
         if self.classwise:
             metrics.update(class_values("Dice", names, values))
-        reason = "prediction and truth both lack the class"
-        self.warn_undefined("Dice", reason, absent or _nothing(names), mean_of=len(names))
+        self.warn_absent("Dice", "prediction and truth both lack the class", values, names, skip=True)
         return metrics
 
     def _per_class(self, state: ExactSumState) -> np.ndarray:
@@ -247,22 +336,23 @@ class DiceScore(LabelMapMetricBase):
         values = dice_score(intersection, sizes, smooth=self.smooth, empty=self.empty)
         return values if state.count.any() else np.full(len(values), np.nan)
 
-    def _overlap(self, picture: Picture) -> Tuple[np.ndarray, np.ndarray]:
-        name, predicted, target, _ = picture
+    def _overlap(self, image: SegmentedImage) -> tuple[np.ndarray, np.ndarray]:
+        name, predicted, target, _ = image
         num_classes = self.known_classes
         if self.mode == "hard":
-            # Without classes, a mask: two labels, of which only the region of ones is of interest.
-            intersection, sizes = label_overlap(self.count_pixels(picture, num_classes or 2))
+            # Without classes, a mask: two labels, of which only the region of ones counts.
+            intersection, sizes = label_overlap(self.count_pixels(image, num_classes or 2))
             return (intersection, sizes) if num_classes else (intersection[1:], sizes[1:])
         one_channel = num_classes == 2 and predicted.ndim > 1 and len(predicted) == 1
-        scores = self._scores(picture, None if one_channel else num_classes)
+        scores = self._scores(image, None if one_channel else num_classes)
         if num_classes is None or one_channel:
-            self.check_same_shape(picture)
+            self.check_same_shape(image)
         if num_classes is None or one_channel or predicted.shape == target.shape:
             target = target.reshape(scores.shape)
             ignored = np.zeros(target.shape, bool) if self.ignore_index is None else target == self.ignore_index
-            _check_shares(target, self.target_field, name, ignored=ignored, ignore_index=self.ignore_index)
-            if one_channel:  # the scores of the second class; those of the first are what is left to 1
+            advice = "" if self.ignore_index is None else f", or be {self.ignore_index} to be ignored"
+            _check_unit(target, self.target_field, name, advice, ignored=ignored)
+            if one_channel:  # the scores of the second class; those of the first are the rest to 1
                 scores, target = (
                     np.concatenate([1 - values.astype(np.float64), values]) for values in (scores, target)
                 )
@@ -277,14 +367,14 @@ class DiceScore(LabelMapMetricBase):
         self.check_target(target, name, num_classes)
         return soft_label_overlap(scores, target.reshape(-1), ignore_index=self.ignore_index)
 
-    def _scores(self, picture: Picture, num_classes: Optional[int]) -> np.ndarray:
+    def _scores(self, image: SegmentedImage, num_classes: int | None) -> np.ndarray:
         """The scores of a sample, (classes, values)."""
-        name, scores, _, precision = picture
+        name, scores, _, precision = image
         if scores.dtype.kind not in "biuf":
             raise MetricInputError(f"'{self.prediction_field}' of {name()} must hold numbers (found {scores.dtype})")
         if num_classes is not None and (not scores.ndim or len(scores) != num_classes):
             raise MetricInputError(
-                f"'{self.prediction_field}' of {name()} must have {num_classes} channels, one a class "
+                f"'{self.prediction_field}' of {name()} must have {num_classes} channels, one per class "
                 f"(found shape {scores.shape})"
             )
         scores = scores.reshape(num_classes or 1, -1)
@@ -298,18 +388,12 @@ class DiceScore(LabelMapMetricBase):
             precision = FLOAT64
             scores = scores.astype(np.float64)
             scores = expit(scores) if self.activation == "sigmoid" else softmax(scores, axis=0)
-        _check_shares(scores, self.prediction_field, name, "; for logits say activation=...")
+        _check_unit(scores, self.prediction_field, name, "; for logits say activation=...")
         return scores if self.threshold is None else scores > round_thresholds(self.threshold)[precision]
 
 
-def _check_shares(
-    values: np.ndarray,
-    field: str,
-    name: Name,
-    advice: str = "",
-    *,
-    ignored: Optional[np.ndarray] = None,
-    ignore_index: Optional[int] = None,
+def _check_unit(
+    values: np.ndarray, field: str, name: Callable[[], str], advice: str, *, ignored: np.ndarray | None = None
 ) -> None:
     if values.dtype.kind not in "biuf":
         raise MetricInputError(f"'{field}' of {name()} must hold numbers (found {values.dtype})")
@@ -317,9 +401,4 @@ def _check_shares(
     if ignored is not None:
         good |= ignored
     if not good.all():
-        left_out = "" if ignore_index is None else f", or be {ignore_index} to be ignored"
-        raise MetricInputError(f"'{field}' of {name()} must lie in 0 to 1{left_out}{advice} (found {values[~good][0]})")
-
-
-def _nothing(names: List[str]) -> List[str]:
-    return [] if names else ["the data set"]
+        raise MetricInputError(f"'{field}' of {name()} must lie in 0 to 1{advice} (found {values[~good][0]})")

@@ -1,9 +1,9 @@
-"""What is remembered between batches, and how two memories become one."""
+"""States accumulate samples between batches; each of their arrays is declared SUM, MAX or CONCAT."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Dict, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Sequence, TypeVar
 
 import numpy as np
 
@@ -15,10 +15,9 @@ _S = TypeVar("_S", bound="State")
 
 
 class RowBuffer:
-    """Rows appended batch by batch, kept packed.
+    """Rows appended batch by batch, in blocks that are never moved or resized.
 
-    Blocks are never moved or resized: a new one has room for an eighth of the rows already held, so at most
-    that much memory waits unused, and the number of blocks stays logarithmic however small the batches are.
+    A new block has room for an eighth of the rows so far: little memory is unused, and there are few blocks.
 
     Example:
         >>> rows = RowBuffer()
@@ -29,8 +28,8 @@ class RowBuffer:
     """
 
     def __init__(self) -> None:
-        self._full: List[np.ndarray] = []
-        self._open: Optional[np.ndarray] = None
+        self._full: list[np.ndarray] = []
+        self._open: np.ndarray | None = None
         self._used = 0
         self._length = 0
         self._reserved = 0
@@ -39,32 +38,26 @@ class RowBuffer:
         return self._length
 
     def append(self, rows: np.ndarray) -> None:
-        """Copies ``rows`` (first axis: rows) to the end.
-
-        Raises:
-            ValueError: The rows have another shape than those before.
-        """
-        known = self.row_shape
-        if known is not None and known != rows.shape[1:]:
-            raise ValueError(f"rows of shape {rows.shape[1:]} cannot follow rows of shape {known}")
+        """Copies ``rows`` (first axis: rows) to the end; all rows must have the same shape."""
+        self._check_shape(rows.shape[1:])
         if self._open is not None and self._open.dtype != rows.dtype:
             self._close()
-        taken = 0
+        copied = 0
         if self._open is not None:
-            taken = min(len(rows), len(self._open) - self._used)
-            self._open[self._used : self._used + taken] = rows[:taken]
-            self._used += taken
-        if taken < len(rows) or self.row_shape is None:
+            copied = min(len(rows), len(self._open) - self._used)
+            self._open[self._used : self._used + copied] = rows[:copied]
+            self._used += copied
+        if copied < len(rows) or self.row_shape is None:
             self._close()
-            rest = rows[taken:]
-            room = max(len(rest), self._length // 8, self._reserved)
-            self._open, self._reserved = np.empty((room, *rows.shape[1:]), dtype=rows.dtype), 0
+            rest = rows[copied:]
+            size = max(len(rest), self._length // 8, self._reserved)
+            self._open, self._reserved = np.empty((size, *rows.shape[1:]), dtype=rows.dtype), 0
             self._open[: len(rest)] = rest
             self._used = len(rest)
         self._length += len(rows)
 
     def reserve(self, rows: int) -> None:
-        """Makes the next block large enough for so many rows, where it is known how many will come."""
+        """Makes the next block large enough for this number of rows."""
         self._reserved = rows
 
     def _close(self) -> None:
@@ -72,34 +65,36 @@ class RowBuffer:
             self._full.append(self._open[: self._used])
             self._open, self._used = None, 0
 
-    @property
-    def row_shape(self) -> Optional[Tuple[int, ...]]:
-        """The shape of one row; None as long as nothing was appended."""
-        blocks = self.blocks
-        return blocks[0].shape[1:] if blocks else None
+    def _check_shape(self, shape: tuple[int, ...] | None) -> None:
+        if None not in (shape, self.row_shape) and shape != self.row_shape:
+            raise ValueError(f"rows of shape {shape} cannot follow rows of shape {self.row_shape}")
 
     @property
-    def blocks(self) -> List[np.ndarray]:
-        """The rows in order, as views of the blocks they lie in."""
+    def row_shape(self) -> tuple[int, ...] | None:
+        """The shape of one row; None before the first ``append``."""
+        return self.blocks[0].shape[1:] if self.blocks else None
+
+    @property
+    def blocks(self) -> list[np.ndarray]:
+        """The rows in order, as views of the blocks."""
         return [*self._full, self._open[: self._used]] if self._open is not None else list(self._full)
 
-    def to_array(self) -> Optional[np.ndarray]:
-        """All rows as one array; None as long as nothing was appended."""
+    def to_array(self) -> np.ndarray | None:
+        """All rows as one array; None before the first ``append``."""
         if len(self.blocks) > 1:  # from now on one block, so that the rows are not in memory twice
             self._full, self._open, self._used = [np.concatenate(self.blocks)], None, 0
         return self.blocks[0] if self.blocks else None
 
     def joined(self, other: RowBuffer) -> RowBuffer:
-        """A new buffer of these rows and then those of ``other``. It shares the blocks; nothing is copied."""
-        if self.row_shape is not None and other.row_shape is not None and self.row_shape != other.row_shape:
-            raise ValueError(f"rows of shape {other.row_shape} cannot follow rows of shape {self.row_shape}")
+        """A new buffer of these rows followed by those of ``other``; it shares the blocks with both."""
+        self._check_shape(other.row_shape)
         result = RowBuffer()
         result._full = self.blocks + other.blocks
         result._length = len(self) + len(other)
         return result
 
     @classmethod
-    def of(cls, rows: Optional[np.ndarray]) -> RowBuffer:
+    def of(cls, rows: np.ndarray | None) -> RowBuffer:
         """A buffer that holds ``rows`` without copying them."""
         result = cls()
         if rows is not None:
@@ -108,10 +103,10 @@ class RowBuffer:
 
 
 class State:
-    """A small class of arrays that adds up samples.
+    """Arrays that accumulate samples.
 
-    A subclass lists its arrays in ``reductions`` (name: ``SUM``, ``MAX`` or ``CONCAT``) and writes ``update``.
-    Merging, distributing and saving follow from that list. A summed array is None until its shape is known;
+    A subclass declares its arrays in ``reductions`` (name: ``SUM``, ``MAX`` or ``CONCAT``) and writes ``update``;
+    merging, distributing and saving follow from the declaration. A summed array is None until its shape is known;
     a concatenated one is a :class:`RowBuffer`.
 
     Example:
@@ -127,7 +122,7 @@ class State:
         (7.0, 3, 3.0)
     """
 
-    reductions: Dict[str, str] = {}
+    reductions: dict[str, str] = {}
 
     def __init__(self) -> None:
         self._clear()
@@ -137,7 +132,7 @@ class State:
             setattr(self, name, RowBuffer() if reduction == CONCAT else None)
 
     def empty(self: _S) -> _S:
-        """A state with the same settings that has seen nothing."""
+        """An empty state with the same settings."""
         result = copy.copy(self)
         result._clear()
         return result
@@ -147,7 +142,7 @@ class State:
         raise NotImplementedError
 
     def add(self, name: str, value: Any) -> None:
-        """Adds to one of the arrays, in the way its reduction says."""
+        """Adds ``value`` to one of the arrays by its reduction."""
         value = np.asarray(value)
         reduction, held = self.reductions[name], getattr(self, name)
         if reduction == CONCAT:
@@ -177,32 +172,27 @@ class State:
                         result.add(name, value)
         return result
 
-    def arrays(self) -> Dict[str, Optional[np.ndarray]]:
-        """Every array by its name; None where nothing is known of it yet."""
+    def arrays(self) -> dict[str, np.ndarray | None]:
+        """Every array by its name; None where nothing was added."""
         held = {name: getattr(self, name) for name in self.reductions}
         return {name: value.to_array() if isinstance(value, RowBuffer) else value for name, value in held.items()}
 
-    def with_arrays(self: _S, arrays: Dict[str, Optional[np.ndarray]]) -> _S:
-        """A state with the settings of this one that holds ``arrays``."""
+    def with_arrays(self: _S, arrays: dict[str, np.ndarray | None]) -> _S:
+        """A state with the same settings that holds ``arrays``."""
         result = self.empty()
         for name, reduction in self.reductions.items():
-            value = arrays[name]
-            setattr(result, name, RowBuffer.of(value) if reduction == CONCAT else value)
+            setattr(result, name, RowBuffer.of(arrays[name]) if reduction == CONCAT else arrays[name])
         return result
 
 
 class StateGroup(State):
-    """Several states that see the same batches, merged and distributed as one.
-
-    Args:
-        members: The states by name.
-    """
+    """Several states by name that get the same batches, merged and distributed as one."""
 
     def __init__(self, **members: State) -> None:
         self.members = members
         super().__init__()
 
-    def __getitem__(self, name: str) -> State:
+    def __getitem__(self, name: str) -> Any:
         return self.members[name]
 
     def _clear(self) -> None:
@@ -214,24 +204,24 @@ class StateGroup(State):
         }
 
     def update(self, *columns: Any) -> StateGroup:
-        """Shows the batch to every member."""
+        """Updates every member."""
         for member in self.members.values():
             member.update(*columns)
         return self
 
     def merge(self, other: StateGroup) -> StateGroup:
-        """A new group of the members merged one by one."""
+        """A new group of the merged members."""
         result = self.empty()
         result.members = {name: member.merge(other.members[name]) for name, member in self.members.items()}
         return result
 
-    def arrays(self) -> Dict[str, Optional[np.ndarray]]:
+    def arrays(self) -> dict[str, np.ndarray | None]:
         """The members' arrays as ``member.array``."""
         return {
             f"{name}.{key}": value for name, member in self.members.items() for key, value in member.arrays().items()
         }
 
-    def with_arrays(self, arrays: Dict[str, Optional[np.ndarray]]) -> StateGroup:
+    def with_arrays(self, arrays: dict[str, np.ndarray | None]) -> StateGroup:
         """A group whose members hold ``arrays``."""
         result = self.empty()
         result.members = {
@@ -247,3 +237,51 @@ def merge_all(states: Sequence[_S]) -> _S:
     for state in states[1:]:
         result = result.merge(state)
     return result
+
+
+class Batch:
+    """Arrays with one row per sample, read from samples and not yet added to a state.
+
+    The last batch waits until it is known whether its last sample is padding.
+
+    Example:
+        >>> batch = Batch(np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0, 1]))
+        >>> len(batch), len(batch.without_last())
+        (2, 1)
+    """
+
+    def __init__(self, *columns: Any) -> None:
+        self.columns: tuple[Any, ...] = columns
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def without_last(self) -> Batch:
+        """The batch without its last sample."""
+        return Batch(*(column[:-1] for column in self.columns))
+
+
+class FlatBatch(Batch):
+    """Flat arrays in which the values of the samples follow each other.
+
+    Args:
+        columns: Flat arrays of equal length.
+        lengths: Number of values of each sample.
+
+    Example:
+        >>> batch = FlatBatch(np.array([0.5, 0.25, 0.75]), lengths=np.array([1, 2]))
+        >>> len(batch), batch.without_last().columns[0].tolist()
+        (2, [0.5])
+    """
+
+    def __init__(self, *columns: np.ndarray, lengths: np.ndarray) -> None:
+        super().__init__(*columns)
+        self.lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def without_last(self) -> FlatBatch:
+        """The batch without its last sample."""
+        stop = int(self.lengths[:-1].sum())
+        return FlatBatch(*(column[:stop] for column in self.columns), lengths=self.lengths[:-1])

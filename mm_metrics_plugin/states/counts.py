@@ -1,29 +1,154 @@
-"""Counts over samples."""
+"""States of counts: confusion matrices, hits, true and false positives, pairs."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from mm_metrics_plugin.functional.ranking import count_pairs
 from mm_metrics_plugin.states.base import SUM, State
 
 
-def column_counts(mask: np.ndarray) -> np.ndarray:
-    """How many values of each column are true, as int64.
+class ConfusionState(State):
+    """Confusion matrices with a column for "no decision".
 
-    Bytes are added as bytes, as many rows at a time as cannot overflow: ten times as fast as counting booleans.
+    Args:
+        num_classes: Number of classes.
+        num_rules: Number of decision rules, such as thresholds, each with its own matrix.
 
     Example:
-        >>> column_counts(np.ones((1000, 2), dtype=bool)).tolist()
-        [1000, 1000]
+        >>> state = ConfusionState(2).update(np.array([0, 0, 1, 1]), np.array([0, 1, 1, -1]))
+        >>> state.matrix.tolist()
+        [[1, 1, 0], [0, 1, 1]]
     """
-    counts = np.zeros(mask.shape[1], dtype=np.int64)
-    for start in range(0, len(mask), 255):
-        counts += mask[start : start + 255].view(np.uint8).sum(axis=0, dtype=np.uint8)
-    return counts
+
+    reductions = {"cells": SUM}
+    # (rules, truth, 1 + prediction): the first column is "no decision", the prediction -1.
+    cells: np.ndarray
+    background_rows = 0  # rows after those of the classes, for predictions without a ground truth
+
+    def __init__(self, num_classes: int, num_rules: int = 1) -> None:
+        self.num_classes = num_classes
+        self.num_rules = num_rules
+        super().__init__()
+
+    def update(self, truth: np.ndarray, predicted: np.ndarray) -> ConfusionState:
+        """Counts true classes (samples) and predicted ones (samples) or (samples, rules); -1 is no decision."""
+        rows = truth.astype(np.int64)
+        if predicted.ndim == 2:
+            rows = rows[:, None] + np.arange(self.num_rules) * self.num_classes
+        indices = rows * (self.num_classes + 1)
+        indices += predicted
+        indices += 1
+        cells = self._allocated()
+        if indices.size < cells.size // 8:
+            # A matrix of 1,000 classes is far larger than a batch: no array of its size is allocated for one.
+            np.add.at(cells.reshape(-1), indices.reshape(-1), 1)
+        else:
+            cells += np.bincount(indices.reshape(-1), minlength=cells.size).reshape(cells.shape)
+        return self
+
+    def add_matrix(self, matrix: np.ndarray) -> ConfusionState:
+        """Adds a matrix with one column per class, or one more for "no decision"."""
+        cells = self._allocated()[0]
+        cells[:, 1:] += matrix[:, : self.num_classes]
+        if matrix.shape[1] > self.num_classes:
+            cells[:, 0] += matrix[:, self.num_classes]
+        return self
+
+    def _allocated(self) -> np.ndarray:
+        if self.cells is None:
+            rows = self.num_classes + self.background_rows
+            self.cells = np.zeros((self.num_rules, rows, self.num_classes + 1), dtype=np.int64)
+        return self.cells
+
+    @property
+    def matrices(self) -> np.ndarray:
+        """One matrix per rule: rows truth, columns prediction; background and "no decision" last."""
+        return np.roll(self._allocated(), -1, axis=2)
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The matrix of the first rule."""
+        return self.matrices[0]
+
+    @property
+    def decisions(self) -> np.ndarray:
+        """A view of the matrix of the first rule without the column "no decision"."""
+        return self._allocated()[0, :, 1:]
+
+
+class TopConfusionState(ConfusionState):
+    """A confusion matrix, and the number of samples whose true class is among the k best.
+
+    Example:
+        >>> state = TopConfusionState(2).update(np.array([0, 1]), np.array([0, 0]), np.array([[1, 1], [0, 1]]))
+        >>> state.hits.tolist()
+        [1, 2]
+    """
+
+    reductions = {**ConfusionState.reductions, "hits": SUM}
+    hits: np.ndarray
+
+    def update(self, truth: np.ndarray, predicted: np.ndarray, hits: np.ndarray) -> TopConfusionState:  # type: ignore[override]
+        """Counts as :meth:`ConfusionState.update`, and the hits (samples, values of k)."""
+        super().update(truth, predicted)
+        self.add("hits", np.count_nonzero(hits, axis=0))
+        return self
+
+
+class PixelConfusionState(ConfusionState):
+    """A confusion matrix of pixels that are already counted.
+
+    Example:
+        >>> PixelConfusionState(2).update(np.array([[[3, 1], [0, 2]], [[1, 0], [0, 1]]])).matrix[:, :2].tolist()
+        [[4, 1], [0, 3]]
+    """
+
+    def update(self, matrices: np.ndarray) -> PixelConfusionState:  # type: ignore[override]
+        """Adds matrices (any number, classes, classes)."""
+        self.add_matrix(matrices.sum(axis=0))
+        return self
+
+
+class DecisionState(State):
+    """Per class the number of decisions, of correct decisions and of samples, for one or more decision rules.
+
+    Example:
+        >>> state = DecisionState(2).update(np.array([[1], [0], [-1]]), np.array([1, 1, 0]))
+        >>> state.correct.tolist(), state.decided.tolist(), state.support.tolist()
+        ([[0, 1]], [[1, 1]], [1, 2])
+    """
+
+    reductions = {"correct": SUM, "decided": SUM, "support": SUM}
+    correct: np.ndarray
+    decided: np.ndarray
+    support: np.ndarray
+
+    def __init__(self, num_classes: int) -> None:
+        self.num_classes = num_classes
+        super().__init__()
+
+    def update(self, decisions: np.ndarray, labels: np.ndarray) -> DecisionState:
+        """Counts the decisions (samples, rules), -1 for none, and the labels (samples)."""
+        rules = decisions.shape[1]
+        cells = decisions + np.arange(rules) * self.num_classes
+        for name, mask in (("decided", decisions >= 0), ("correct", decisions == labels[:, None])):
+            counts = np.bincount(cells[mask], minlength=rules * self.num_classes)
+            self.add(name, counts.reshape(rules, self.num_classes))
+        self.add("support", np.bincount(labels, minlength=self.num_classes))
+        return self
+
+    def histograms(self) -> tuple[np.ndarray, np.ndarray]:
+        """The decisions as histograms of two bins (rules, classes, no or yes): positives and totals."""
+        total = self.support.sum()
+        return (
+            np.stack([self.support - self.correct, self.correct], axis=-1),
+            np.stack([total - self.decided, self.decided], axis=-1),
+        )
 
 
 class HitState(State):
-    """How many samples there were, and how many of them fulfilled each of several conditions.
+    """The number of samples, and how many of them fulfill each of several conditions.
 
     Example:
         >>> state = HitState().update(np.array([[True, True], [False, True]]))
@@ -58,11 +183,36 @@ class BinaryCountState(State):
     tn: np.ndarray
 
     def update(self, decided: np.ndarray, truth: np.ndarray) -> BinaryCountState:
-        """Counts decisions (samples, classes) against the truth: 1, 0, or -1 for what does not count."""
-        yes, no = truth == 1, truth == 0
-        tp, fp = column_counts(decided & yes), column_counts(decided & no)
+        """Counts decisions (samples, classes) against labels of 1, 0, or -1 for what does not count."""
+        positive, negative = truth == 1, truth == 0
+        tp, fp = _column_counts(decided & positive), _column_counts(decided & negative)
         self.add("tp", tp)
         self.add("fp", fp)
-        self.add("fn", column_counts(yes) - tp)
-        self.add("tn", column_counts(no) - fp)
+        self.add("fn", _column_counts(positive) - tp)
+        self.add("tn", _column_counts(negative) - fp)
+        return self
+
+
+def _column_counts(mask: np.ndarray) -> np.ndarray:
+    """The number of true values per column; bytes, 255 rows at a time, are ten times as fast as booleans."""
+    counts = np.zeros(mask.shape[1], dtype=np.int64)
+    for start in range(0, len(mask), 255):
+        counts += mask[start : start + 255].view(np.uint8).sum(axis=0, dtype=np.uint8)
+    return counts
+
+
+class PairState(State):
+    """The number of pairs of scores in the correct order, and in the wrong one.
+
+    Example:
+        >>> PairState().update(np.array([0.9, 0.5]), np.array([0.1, 0.6])).counts.tolist()
+        [1, 1]
+    """
+
+    reductions = {"counts": SUM}
+    counts: np.ndarray
+
+    def update(self, positive: np.ndarray, negative: np.ndarray) -> PairState:
+        """Counts pairs of scores."""
+        self.add("counts", np.array(count_pairs(positive, negative), dtype=np.int64))
         return self

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import pickle
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.states.base import CONCAT, State
 
-_Layout = Dict[str, Optional[Tuple[str, Tuple[int, ...]]]]
 
-
-class _Notice(NamedTuple):
-    """What a process tells the others before any array travels."""
+class _Layout(NamedTuple):
+    """What the processes exchange before any array; ``arrays`` holds dtype and shape by name, or None."""
 
     samples: int
-    blank: Optional[State]
-    layout: _Layout
+    blank: State | None
+    arrays: dict[str, tuple[str, tuple[int, ...]] | None]
 
 
 def launched_processes(environment: Optional[Mapping[str, str]] = None) -> Tuple[int, int]:
@@ -46,44 +44,38 @@ def launched_processes(environment: Optional[Mapping[str, str]] = None) -> Tuple
 
 
 def portable(error: BaseException) -> BaseException:
-    """The error if it survives the way to another process, else a RuntimeError with its type and message."""
+    """The error if it can be pickled, else a RuntimeError with its type and message."""
     try:
         copy = pickle.loads(pickle.dumps(error))
         if type(copy) is type(error) and str(copy) == str(error):
             return error
-    except Exception:  # any failure means the same: it cannot travel
+    except Exception:  # any failure means the same: it cannot be sent
         pass
     return RuntimeError(f"{type(error).__name__}: {error}")
 
 
-def all_gather_or_raise(value: Any, error: Optional[BaseException] = None) -> List[Any]:
-    """Gather a value from every process, in the order of ranks, or raise the error of one of them on all.
+def all_gather_or_raise(value: Any, error: BaseException | None = None) -> list[Any]:
+    """Gather a value from every process, in rank order, or raise the error of one of them on all.
 
     No process continues before all have answered, so none goes on after another one failed.
-
-    Args:
-        value: The value of this process.
-        error: An error of this process. It is raised on all.
     """
     from mmengine.dist import all_gather_object
 
-    told = all_gather_object((value, None if error is None else portable(error)))
+    gathered = all_gather_object((value, None if error is None else portable(error)))
     if error is not None:
         raise error
-    for _, remote in told:
+    for _, remote in gathered:
         if remote is not None:
             raise remote
-    return [one for one, _ in told]
+    return [remote_value for remote_value, _ in gathered]
 
 
-def all_reduce_state(
-    state: Optional[State], samples: int, error: Optional[BaseException]
-) -> Tuple[Optional[State], int]:
+def all_reduce_state(state: State | None, samples: int, error: BaseException | None) -> tuple[State | None, int]:
     """Merge the states of all processes; every process gets the merged state and the total number of samples.
 
-    Only settings, shapes and dtypes travel as objects. A process without samples cannot know settings that are learned
-    from samples, so it takes them from one that has some. Summed arrays are reduced one dtype at a time, so that counts
-    never pass through a float; concatenated ones are gathered in rank order.
+    Only settings, shapes and dtypes are sent as objects. A process without samples takes the settings that are learned
+    from samples from another process. Summed arrays are reduced by dtype, so that counts never become floats;
+    concatenated ones are gathered in rank order.
 
     Args:
         state: The state of this process; None if ``error`` is given.
@@ -97,74 +89,79 @@ def all_reduce_state(
             raise error
         return state, samples
     arrays = {} if state is None else state.arrays()
-    layout = {key: None if value is None else (value.dtype.str, value.shape) for key, value in arrays.items()}
-    blank = None if state is None else state.empty()
-    notices: List[_Notice] = all_gather_or_raise(_Notice(samples, blank, layout), error)
-    total = sum(notice.samples for notice in notices)
+    layout = _Layout(
+        samples,
+        None if state is None else state.empty(),
+        {key: None if value is None else (value.dtype.str, value.shape) for key, value in arrays.items()},
+    )
+    layouts: list[_Layout] = all_gather_or_raise(layout, error)
+    total = sum(other.samples for other in layouts)
     if state is None:
         return None, total
     if total and not samples:
-        state = next(notice.blank for notice in notices if notice.samples and notice.blank is not None)
+        state = next(other.blank for other in layouts if other.samples and other.blank is not None)
         arrays = state.arrays()
-    combined: Dict[str, Any] = {}
-    reduced: Dict[Tuple[str, str], List[str]] = {}
+    merged: dict[str, Any] = {}
+    groups: dict[tuple[str, str], list[str]] = {}  # arrays to reduce, by reduction and dtype
     for key, reduction in state.reductions.items():
-        # A process without samples may hold a state of another kind, so what it says of its arrays is not asked.
-        entries = [notice.layout[key] if notice.samples else None for notice in notices]
-        known = [(rank, entry) for rank, entry in enumerate(entries) if entry is not None]
-        if not known:
-            combined[key] = None
+        # A process without samples may hold a state of another kind, so its arrays do not count.
+        entries = [other.arrays[key] if other.samples else None for other in layouts]
+        if not any(entries):
+            merged[key] = None
             continue
-        dtype = np.result_type(*(np.dtype(entry[0]) for _, entry in known))
-        skip = 1 if reduction == CONCAT else 0
-        first_rank, (_, first_shape) = known[0]
-        for rank, (_, shape) in known:
-            if shape[skip:] != first_shape[skip:]:
-                name = key.rpartition(".")[2]  # without that of the state it belongs to
-                raise MetricInputError(
-                    f"'{name}' must have the same shape on all processes (found {first_shape[skip:]} on rank "
-                    f"{first_rank} and {shape[skip:]} on rank {rank})"
-                )
+        dtype, shape = _common_layout(key, entries, skip=1 if reduction == CONCAT else 0)
         value = arrays[key]
         if reduction == CONCAT:
             lengths = [0 if entry is None else entry[1][0] for entry in entries]
-            combined[key] = _gather(value, dtype, first_shape[1:], lengths)
+            merged[key] = _gather(value, dtype, shape, lengths)
         else:
             if value is None:
                 fill = 0 if reduction != "max" else (np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf)
-                value = np.full(first_shape, fill)
-            combined[key] = value.astype(dtype)  # a copy: what is reduced is reduced in place
-            reduced.setdefault((reduction, dtype.str), []).append(key)
-    for (reduction, _), keys in reduced.items():
-        _reduce(combined, keys, reduction)
-    return state.with_arrays(combined), total
+                value = np.full(shape, fill)
+            merged[key] = value.astype(dtype)  # a copy, because it is reduced in place
+            groups.setdefault((reduction, dtype.str), []).append(key)
+    for (reduction, _), keys in groups.items():
+        _reduce(merged, keys, reduction)
+    return state.with_arrays(merged), total
 
 
-def _gather(rows: Optional[np.ndarray], dtype: np.dtype, row_shape: Tuple[int, ...], lengths: List[int]) -> np.ndarray:
-    """The rows of all ranks in rank order. They travel as bytes, padded to the longest."""
+def _common_layout(key: str, entries: list[Any], skip: int) -> tuple[np.dtype, tuple[int, ...]]:
+    """The dtype and the shape, without its first ``skip`` axes, of an array on all ranks that have it."""
+    known = [(rank, *entry) for rank, entry in enumerate(entries) if entry is not None]
+    first_rank, _, first_shape = known[0]
+    for rank, _, shape in known:
+        if shape[skip:] != first_shape[skip:]:
+            name = key.rpartition(".")[2]  # without the name of the state in a group
+            raise MetricInputError(
+                f"'{name}' must have the same shape on all processes (found {first_shape[skip:]} on rank "
+                f"{first_rank} and {shape[skip:]} on rank {rank})"
+            )
+    return np.result_type(*(np.dtype(dtype) for _, dtype, _ in known)), first_shape[skip:]
+
+
+def _gather(rows: np.ndarray | None, dtype: np.dtype, row_shape: tuple[int, ...], lengths: list[int]) -> np.ndarray:
+    """The rows of all ranks in rank order. They are sent as bytes, padded to the longest."""
     import torch
     from mmengine.dist import all_gather
 
-    room = np.zeros((max(lengths), *row_shape), dtype=dtype)
+    padded = np.zeros((max(lengths), *row_shape), dtype=dtype)
     if rows is not None:
-        room[: len(rows)] = rows
-    if not room.size:
-        return room
-    parts = all_gather(torch.from_numpy(room.reshape(-1).view(np.uint8)))
+        padded[: len(rows)] = rows
+    if not padded.size:
+        return padded
+    gathered = all_gather(torch.from_numpy(padded.reshape(-1).view(np.uint8)))
     return np.concatenate(
-        [part.numpy().view(dtype).reshape(room.shape)[:length] for part, length in zip(parts, lengths)]
+        [tensor.numpy().view(dtype).reshape(padded.shape)[:length] for tensor, length in zip(gathered, lengths)]
     )
 
 
-def _reduce(arrays: Dict[str, Any], keys: List[str], reduction: str) -> None:
-    """Replaces the arrays named (all of one dtype) by their sum or maximum over the ranks."""
+def _reduce(arrays: dict[str, Any], keys: list[str], reduction: str) -> None:
+    """Replaces the arrays (all of one dtype) by their sum or maximum over the ranks."""
     import torch
     from mmengine.dist import all_reduce
 
     flat = torch.from_numpy(np.concatenate([arrays[key].reshape(-1) for key in keys]))
     all_reduce(flat, op=reduction)
-    values, start = flat.numpy(), 0
-    for key in keys:
-        size = arrays[key].size
-        arrays[key] = values[start : start + size].reshape(arrays[key].shape)
-        start += size
+    ends = np.cumsum([arrays[key].size for key in keys])
+    for key, values in zip(keys, np.split(flat.numpy(), ends[:-1])):
+        arrays[key] = values.reshape(arrays[key].shape)

@@ -1,18 +1,18 @@
-"""States of scores: all of them, those of the last batches, or their histogram."""
+"""States of scores: all of them, those of the last batches, their histogram, and those of calibration."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Deque, Optional, Tuple, Union
 
 import numpy as np
 
 from mm_metrics_plugin.functional.classification.score_bins import bin_scores
-from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State
+from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State, StateGroup
+from mm_metrics_plugin.states.sums import ExactSumState
 
 
 class ScoreState(State):
-    """Every score and label, packed: what exact ranking metrics need.
+    """Every score and label, as exact ranking metrics need them.
 
     Example:
         >>> state = ScoreState().update(np.array([[0.9, 0.1]]), np.array([0]))
@@ -32,10 +32,7 @@ class ScoreState(State):
 
 
 class RecentScoreState(ScoreState):
-    """The scores and labels of the last batches only.
-
-    Args:
-        num_batches: How many updates are remembered.
+    """The scores and labels of the last ``num_batches`` batches.
 
     Example:
         >>> state = RecentScoreState(1)
@@ -50,12 +47,12 @@ class RecentScoreState(ScoreState):
 
     def _clear(self) -> None:
         super()._clear()
-        self._recent: Deque[Tuple[np.ndarray, np.ndarray]] = deque(maxlen=self.num_batches)
+        self._recent: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=self.num_batches)
 
     def update(self, scores: np.ndarray, labels: np.ndarray) -> RecentScoreState:
-        """Remembers this batch and forgets the one ``num_batches`` ago."""
+        """Adds a batch and drops the one ``num_batches`` ago."""
         self._recent.append((scores, labels))
-        # Buffers that only point at the batches: nothing is copied, however many are remembered.
+        # The buffers share the batches: nothing is copied.
         self.scores, self.labels = RowBuffer(), RowBuffer()
         for recent_scores, recent_labels in self._recent:
             self.scores = self.scores.joined(RowBuffer.of(recent_scores))
@@ -64,10 +61,7 @@ class RecentScoreState(ScoreState):
 
 
 class ScoreHistogramState(State):
-    """How the scores of each class are spread, over all samples and over its own.
-
-    Args:
-        num_bins: Bins a class; memory is 16 bytes a bin and class, whatever the number of samples.
+    """Histograms of the scores of each class, of all samples and of its positives: 16 bytes per bin and class.
 
     Example:
         >>> state = ScoreHistogramState(4).update(np.array([[0.9, 0.1]], dtype=np.float32), np.array([0]))
@@ -84,73 +78,57 @@ class ScoreHistogramState(State):
         super().__init__()
 
     def update(self, scores: np.ndarray, labels: np.ndarray) -> ScoreHistogramState:
-        """Counts the scores (samples, classes), each in [0, 1], and the labels.
+        """Counts the scores (samples, classes), each in [0, 1]; labels are those of :class:`ScoreState`.
 
-        Labels are classes (samples), or (samples, classes) of 1, 0 and -1, where scores with -1 are not counted.
+        A score whose label is -1 is not counted.
         """
         num_classes = scores.shape[1]
         if self.totals is None:
             self.totals = np.zeros((num_classes, self.num_bins), dtype=np.int64)
             self.positives = np.zeros((num_classes, self.num_bins), dtype=np.int64)
         bins = bin_scores(scores, num_bins=self.num_bins)
-        # Class by class, so that neighbours in memory are counted one after the other. In place: the histograms are
-        # far larger than a batch, so nothing of their size may be made for one.
+        # Class by class, so that neighbors in memory are counted one after the other. In place: the histograms are
+        # far larger than a batch, so no array of their size is allocated for one.
         cells = bins.T + (np.arange(num_classes) * self.num_bins)[:, None]
         if labels.ndim == 2:
-            truth = labels.T
-            np.add.at(self.totals.reshape(-1), cells[truth >= 0], 1)
-            np.add.at(self.positives.reshape(-1), cells[truth == 1], 1)
+            np.add.at(self.totals.reshape(-1), cells[labels.T >= 0], 1)
+            np.add.at(self.positives.reshape(-1), cells[labels.T == 1], 1)
         else:
             np.add.at(self.totals.reshape(-1), cells.reshape(-1), 1)
             np.add.at(self.positives, (labels, bins[np.arange(len(labels)), labels]), 1)
         return self
 
 
-def score_state(num_thresholds: Optional[int]) -> Union[ScoreState, ScoreHistogramState]:
-    """Every score, or with ``num_thresholds`` their histogram of that many bins.
-
-    Example:
-        >>> type(score_state(None)).__name__, type(score_state(200)).__name__
-        ('ScoreState', 'ScoreHistogramState')
-    """
+def score_state(num_thresholds: int | None) -> ScoreState | ScoreHistogramState:
+    """Every score, or with ``num_thresholds`` their histogram with that many bins."""
     return ScoreState() if num_thresholds is None else ScoreHistogramState(num_thresholds)
 
 
-class DecisionState(State):
-    """How often each class was decided, was right and was true, for one or more rules of decision.
-
-    Args:
-        num_classes: How many classes there are.
+class CalibrationState(StateGroup):
+    """The confidence of every decision and whether it is correct, and exact sums of Brier and log terms.
 
     Example:
-        >>> state = DecisionState(2).update(np.array([[1], [0], [-1]]), np.array([1, 1, 0]))
-        >>> state.right.tolist(), state.decided.tolist(), state.support.tolist()
-        ([[0, 1]], [[1, 1]], [1, 2])
+        >>> terms = np.array([[0.5, 1.0], [0.25, np.inf]])
+        >>> state = CalibrationState(ScoreState()).update(np.array([0.9, 0.8]), np.array([True, False]), terms)
+        >>> len(state["scores"].scores), state.means()
+        (2, [0.375, inf])
     """
 
-    reductions = {"right": SUM, "decided": SUM, "support": SUM}
-    right: np.ndarray
-    decided: np.ndarray
-    support: np.ndarray
+    def __init__(self, scores: ScoreState | ScoreHistogramState) -> None:
+        super().__init__(scores=scores, terms=ExactSumState())
 
-    def __init__(self, num_classes: int) -> None:
-        self.num_classes = num_classes
-        super().__init__()
-
-    def update(self, decisions: np.ndarray, labels: np.ndarray) -> DecisionState:
-        """Counts the decisions (samples, rules), -1 for none, and the labels (samples)."""
-        rules = decisions.shape[1]
-        cells = decisions + np.arange(rules) * self.num_classes
-        for name, wanted in (("decided", decisions >= 0), ("right", decisions == labels[:, None])):
-            counts = np.bincount(cells[wanted], minlength=rules * self.num_classes)
-            self.add(name, counts.reshape(rules, self.num_classes))
-        self.add("support", np.bincount(labels, minlength=self.num_classes))
+    def update(self, confidence: np.ndarray, correct: np.ndarray, terms: np.ndarray) -> CalibrationState:
+        """Adds confidences and decisions (samples), and terms (samples, sums), each at least 0."""
+        self["scores"].update(confidence[:, None], correct.astype(np.int8)[:, None])
+        # An infinite term makes the sum infinite: it is enough to know that there was one.
+        self["terms"].update(np.where(np.isinf(terms), np.nan, terms))
         return self
 
-    def histograms(self) -> Tuple[np.ndarray, np.ndarray]:
-        """The decisions as histograms of two bins (rules, classes, no or yes): positives and totals."""
-        total = self.support.sum()
-        return (
-            np.stack([self.support - self.right, self.right], axis=-1),
-            np.stack([total - self.decided, self.decided], axis=-1),
-        )
+    def means(self) -> list[float]:
+        """The mean term of each sum, correctly rounded; empty without samples."""
+        terms = self["terms"]
+        if terms.count is None or not terms.count.any():
+            return []
+        num_samples = terms.count.max()
+        finite = terms.count == num_samples
+        return [float(mean) if known else float("inf") for mean, known in zip(terms.means(), finite)]

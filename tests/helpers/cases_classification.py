@@ -30,9 +30,9 @@ from mm_metrics_plugin import (
     SingleLabelPRF,
 )
 from mm_metrics_plugin.functional.classification.score_bins import bin_edges
-from mm_metrics_plugin.testing import Damage, MetricCase
+from mm_metrics_plugin.testing import InvalidInput, MetricCase
 from tests.helpers.cases_single_label import (
-    DAMAGES,
+    INVALID,
     NAMES,
     NUM_CLASSES,
     labels_of,
@@ -206,7 +206,7 @@ def calibration_cells(samples):
     return {"ece": np.sum(gaps * sizes) / len(samples), "mce": max(gaps), **likelihoods(samples)}
 
 
-PROBABILITY = Damage("a score above 1", lambda sample: sample["pred_score"].add_(1), ["'pred_score'", "0 to 1"])
+PROBABILITY = InvalidInput("a score above 1", lambda sample: sample["pred_score"].add_(1), ["'pred_score'", "0 to 1"])
 PRF_RULES = {"[tf][pn]*/*": None, "classes_*": None}
 
 SINGLE_LABEL_CASES = [
@@ -216,7 +216,7 @@ SINGLE_LABEL_CASES = [
         single_label,
         prf,
         classes=NAMES,
-        damages=DAMAGES,
+        invalid_inputs=INVALID,
         rules=PRF_RULES,
     ),
     MetricCase("prf-threshold", partial(SingleLabelPRF, thrs=0.5), single_label, prf_threshold, rules=PRF_RULES),
@@ -242,7 +242,7 @@ SINGLE_LABEL_CASES = [
         single_label,
         ks_per_class,
         classes=NAMES,
-        damages=DAMAGES,
+        invalid_inputs=INVALID,
         rules={"ks_threshold*": None, "classes_in_ks": None},
     ),
     # Scores of two digits never share one of 4,096 bins unless they are equal, so here binned is exact.
@@ -251,7 +251,7 @@ SINGLE_LABEL_CASES = [
         partial(SingleLabelKS, positive_label=2, num_thresholds=1 << 12),
         single_label,
         ks_positive,
-        damages=[PROBABILITY],
+        invalid_inputs=[PROBABILITY],
         rules={"ks_threshold": None, "ks_error": "less"},
     ),
     MetricCase(
@@ -259,7 +259,7 @@ SINGLE_LABEL_CASES = [
         partial(RecallAtK, topk=(1, 3)),
         single_label,
         recall_at_k,
-        damages=DAMAGES,
+        invalid_inputs=INVALID,
         rules={"*count*": None},
     ),
     MetricCase(
@@ -268,7 +268,7 @@ SINGLE_LABEL_CASES = [
         smooth,
         calibration_width,
         reference_tolerance=1e-6,  # torchmetrics reckons in float32
-        damages=[*DAMAGES, PROBABILITY],
+        invalid_inputs=[*INVALID, PROBABILITY],
         rules={"*": "less"},
     ),
     MetricCase(
@@ -284,7 +284,7 @@ SINGLE_LABEL_CASES = [
         smooth,
         calibration_cells,
         reference_tolerance=4e-3,  # half of the widest cell, that at a half
-        damages=[PROBABILITY],
+        invalid_inputs=[PROBABILITY],
         rules={"*": "less"},
     ),
 ]
@@ -360,17 +360,21 @@ def multi_label_smooth(generator, count):
     return samples
 
 
-SCORE_DAMAGES = [damage for damage in DAMAGES if "'pred_score'" in damage.words]
-MULTI_DAMAGES = (
-    *SCORE_DAMAGES,
-    Damage("a truth of 2", lambda sample: sample["gt_score"].fill_(2), ["'gt_score'", "1, 0 or -1", "2"]),
-    Damage("too short a truth", lambda sample: sample.update(gt_score=torch.ones(3)), ["'gt_score'", "(4,)", "(3,)"]),
-    Damage("no truth", lambda sample: sample.pop("gt_score"), ["'gt_score'"]),
+SCORE_INVALID = [invalid for invalid in INVALID if "'pred_score'" in invalid.words]
+MULTI_INVALID = (
+    *SCORE_INVALID,
+    InvalidInput("a truth of 2", lambda sample: sample["gt_score"].fill_(2), ["'gt_score'", "1, 0 or -1", "2"]),
+    InvalidInput(
+        "too short a truth", lambda sample: sample.update(gt_score=torch.ones(3)), ["'gt_score'", "(4,)", "(3,)"]
+    ),
+    InvalidInput("no truth", lambda sample: sample.pop("gt_score"), ["'gt_score'"]),
 )
-LIST_DAMAGES = (
-    Damage("a label out of range", lambda sample: sample.update(gt_label=torch.tensor([1, 4])), ["'gt_label'", "4"]),
-    Damage("half a label", lambda sample: sample.update(gt_label=torch.tensor([1.5])), ["'gt_label'", "1.5"]),
-    Damage("no labels", lambda sample: sample.pop("gt_label"), ["'gt_label'"]),
+LIST_INVALID = (
+    InvalidInput(
+        "a label out of range", lambda sample: sample.update(gt_label=torch.tensor([1, 4])), ["'gt_label'", "4"]
+    ),
+    InvalidInput("half a label", lambda sample: sample.update(gt_label=torch.tensor([1.5])), ["'gt_label'", "1.5"]),
+    InvalidInput("no labels", lambda sample: sample.pop("gt_label"), ["'gt_label'"]),
 )
 
 MULTI_LABEL_CASES = [
@@ -380,7 +384,7 @@ MULTI_LABEL_CASES = [
         multi_label,
         multi_auc,
         classes=NAMES,
-        damages=MULTI_DAMAGES,
+        invalid_inputs=MULTI_INVALID,
         rules={"classes_averaged": None},
     ),
     MetricCase("multi-auc-micro", partial(MultiLabelAUC, average="micro", curve="pr"), multi_label, multi_auc_micro),
@@ -389,7 +393,7 @@ MULTI_LABEL_CASES = [
         partial(MultiLabelAUC, average="weighted", curve="pr", num_thresholds=1 << 12),
         multi_label,
         multi_auc_weighted,
-        damages=[PROBABILITY],
+        invalid_inputs=[PROBABILITY],
         rules={"auc_error": "never", "classes_averaged": None},
     ),
     MetricCase(
@@ -398,7 +402,7 @@ MULTI_LABEL_CASES = [
         partial(multi_label, listed=True),
         multi_prf,
         classes=NAMES,
-        damages=[*SCORE_DAMAGES, *LIST_DAMAGES],
+        invalid_inputs=[*SCORE_INVALID, *LIST_INVALID],
         rules=PRF_RULES,
     ),
     MetricCase(
@@ -407,7 +411,7 @@ MULTI_LABEL_CASES = [
         multi_label_smooth,
         multi_prf_mmpretrain,
         reference_tolerance=1e-6,
-        damages=MULTI_DAMAGES,
+        invalid_inputs=MULTI_INVALID,
     ),
 ]
 

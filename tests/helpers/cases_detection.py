@@ -11,7 +11,7 @@ import torch
 
 from mm_metrics_plugin import DetectionPRF
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
-from mm_metrics_plugin.testing import Damage, MetricCase
+from mm_metrics_plugin.testing import InvalidInput, MetricCase
 
 CLASSES = ("car", "person", "dog")
 SCORE_THRESHOLD = 0.3
@@ -229,17 +229,17 @@ def stock_reference(samples):
     return rates(tp, matrix.sum(axis=0)[:-1] - tp, matrix.sum(axis=1)[:-1] - tp)
 
 
-DAMAGES = (
-    Damage("nan-box", lambda s: _box(s, [0.0, float("nan"), 5.0, 5.0]), ("boxes", "finite", "nan")),
-    Damage("inf-score", lambda s: _box(s, [0.0, 0.0, 5.0, 5.0], score=float("inf")), ("scores", "finite", "inf")),
-    Damage("label", lambda s: _box(s, [0.0, 0.0, 5.0, 5.0], label=3), ("labels", "between 0 and 2", "3")),
-    Damage(
+INVALID = (
+    InvalidInput("nan-box", lambda s: _box(s, [0.0, float("nan"), 5.0, 5.0]), ("boxes", "finite", "nan")),
+    InvalidInput("inf-score", lambda s: _box(s, [0.0, 0.0, 5.0, 5.0], score=float("inf")), ("scores", "finite", "inf")),
+    InvalidInput("label", lambda s: _box(s, [0.0, 0.0, 5.0, 5.0], label=3), ("labels", "between 0 and 2", "3")),
+    InvalidInput(
         "length",
         lambda s: s["pred_instances"].update(scores=torch.zeros(99)),
         ("pred_instances.scores", "found (99,)"),
     ),
-    Damage("no-truth", lambda s: s.pop("gt_instances"), ("gt_instances",)),
-    Damage(
+    InvalidInput("no-truth", lambda s: s.pop("gt_instances"), ("gt_instances",)),
+    InvalidInput(
         "shape", lambda s: s["gt_instances"].update(bboxes=torch.zeros(2, 5)), ("gt_instances.bboxes", "found (2, 5)")
     ),
 )
@@ -252,7 +252,9 @@ def _box(sample, box, score=0.5, label=0):
 
 
 COUNTS = dict.fromkeys(("tp*", "fp*", "fn*", "classes_averaged", "operating_threshold*"))
-MAKE = dict(samples=detections, classes=CLASSES, damages=DAMAGES, rules=COUNTS, dtypes=("float32", "float64", "numpy"))
+MAKE = dict(
+    samples=detections, classes=CLASSES, invalid_inputs=INVALID, rules=COUNTS, dtypes=("float32", "float64", "numpy")
+)
 
 DETECTION_CASES = [
     MetricCase("detection", DetectionPRF, reference=coco_reference, **MAKE),

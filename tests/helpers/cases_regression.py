@@ -107,7 +107,7 @@ def ordered(samples):
 
 
 ERROR_RULES = {"r2": "greater", "zero_targets": None, "*": "less"}
-NUMBER_DAMAGES = [
+NUMBER_INVALID = [
     ("no prediction", drop("pred_score"), ["pred_score"]),
     ("no target", drop("gt_score"), ["gt_score"]),
     ("NaN", poke("pred_score", np.nan), ["'pred_score'", "finite", "nan at index 0"]),
@@ -116,12 +116,12 @@ NUMBER_DAMAGES = [
     ("text", put("pred_score", "much"), ["'pred_score'", "numbers", "much"]),
     ("too large a number", put("gt_score", 1e200), ["'gt_score'", "at most 1e+149", "1e+200"]),
 ]
-PAIR_DAMAGES = [
+PAIR_INVALID = [
     ("no score", drop("neg_score"), ["neg_score"]),
     ("NaN", poke("pos_score", np.nan), ["'pos_score'", "finite"]),
     ("another shape", put("neg_score", torch.zeros(5)), ["'neg_score'", "(5,)"]),
 ]
-SCALAR_DAMAGES = [
+SCALAR_INVALID = [
     ("no field", drop("scores.penalty"), ["scores.penalty"]),
     ("NaN", poke("scores.penalty", np.nan), ["'scores.penalty'", "finite"]),
     ("two numbers", put("scores.penalty", torch.zeros(2)), ["'scores.penalty'", "found 2"]),
@@ -133,7 +133,7 @@ regression = partial(MetricCase, rules=ERROR_RULES)
 
 # Sums are exact and rounded once, so no case needs a tolerance between ways of feeding the same samples.
 REGRESSION_CASES = [
-    regression("regression", RegressionError, numbers, errors, damages=NUMBER_DAMAGES),
+    regression("regression", RegressionError, numbers, errors, invalid_inputs=NUMBER_INVALID),
     regression("regression-half", RegressionError, partial(numbers, dtype=torch.float16, mean=3.0), errors),
     regression("regression-zero-target", RegressionError, partial(numbers, zero=True), errors_without_zero),
     regression(
@@ -155,7 +155,7 @@ REGRESSION_CASES = [
         scalars,
         mean_of,
         reference_tolerance=1e-15,
-        damages=SCALAR_DAMAGES,
+        invalid_inputs=SCALAR_INVALID,
         rules={"mean": None},
         dtypes=WIDE,
     ),
@@ -165,11 +165,11 @@ REGRESSION_CASES = [
         scalars,
         sum_of,
         reference_tolerance=0.0,
-        damages=SCALAR_DAMAGES,
+        invalid_inputs=SCALAR_INVALID,
         rules={"penalty": None},
         dtypes=WIDE,
     ),
     MetricCase(
-        "pos-neg-ratio", PosNegRatio, pairs, ordered, damages=PAIR_DAMAGES, rules={"right": None, "wrong": None}
+        "pos-neg-ratio", PosNegRatio, pairs, ordered, invalid_inputs=PAIR_INVALID, rules={"right": None, "wrong": None}
     ),
 ]

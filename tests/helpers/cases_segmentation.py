@@ -136,7 +136,7 @@ def mindspore_dice(samples, batch_size=7):
     return {"mDice": total / len(samples)}
 
 
-MAP_DAMAGES = [
+MAP_INVALID = [
     ("no prediction", drop("pred_sem_seg"), ["pred_sem_seg.data", "5.png"]),
     ("no truth", drop("gt_sem_seg.data"), ["gt_sem_seg.data"]),
     ("a truth that is no class", poke("gt_sem_seg.data", 9), ["'gt_sem_seg.data'", "0 to 3, or 255", "found 9"]),
@@ -149,19 +149,19 @@ MAP_DAMAGES = [
         ["'pred_sem_seg.data'", "(1, 2, 2)"],
     ),
 ]
-SCORE_DAMAGES = [
+SCORE_INVALID = [
     ("NaN", poke("seg_logits.data", np.nan), ["'seg_logits.data'", "0 to 1", "nan"]),
     ("a truth that is no class", poke("gt_sem_seg.data", 4), ["'gt_sem_seg.data'", "found 4"]),
     ("too few channels", put("seg_logits.data", torch.zeros(2, 7, 6)), ["'seg_logits.data'", "4 channels"]),
     ("another shape", put("seg_logits.data", torch.zeros(4, 2, 2)), ["'gt_sem_seg.data'", "(4, 2, 2)"]),
 ]
-REGION_DAMAGES = [
+REGION_INVALID = [
     ("logits", poke("score", 1.5), ["'score'", "0 to 1", "activation", "found 1.5"]),
     ("a mask of 7", poke("mask", 7, torch.uint8), ["'mask'", "0 to 1", "or be 255 to be ignored", "found 7"]),
     ("another shape", put("mask", torch.zeros(2, 2)), ["'score'", "'mask'", "(2, 2)"]),
 ]
 
-label_case = partial(MetricCase, rules={"classes_*": None}, damages=MAP_DAMAGES)
+label_case = partial(MetricCase, rules={"classes_*": None}, invalid_inputs=MAP_INVALID)
 region_dice = partial(DiceScore, mode="soft", prediction_field="score", target_field="mask")
 
 OVERLAP_CASES = [
@@ -185,9 +185,9 @@ OVERLAP_CASES = [
         score_maps,
         soft_dice_of_labels,
         classes=NAMES,
-        damages=SCORE_DAMAGES,
+        invalid_inputs=SCORE_INVALID,
     ),
-    MetricCase("dice-region", region_dice, score_maps, soft_dice_of_regions, damages=REGION_DAMAGES),
+    MetricCase("dice-region", region_dice, score_maps, soft_dice_of_regions, invalid_inputs=REGION_INVALID),
     MetricCase(
         "dice-threshold",
         partial(region_dice, threshold=0.625),  # the same number in every precision

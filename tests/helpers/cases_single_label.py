@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from mm_metrics_plugin import SingleLabelAUC
-from mm_metrics_plugin.testing import Damage, MetricCase
+from mm_metrics_plugin.testing import InvalidInput, MetricCase
 from tests.helpers.interval_reference import auc_interval, auc_variance, wilson
 
 NUM_CLASSES = 4
@@ -120,19 +120,21 @@ def auc_ends(samples, level=0.95):
     return {**result, "auc": value, "auc_low": ends[0], "auc_high": ends[1]}
 
 
-DAMAGES = (
-    Damage("a NaN", lambda sample: sample["pred_score"][2:].fill_(np.nan), ["'pred_score'", "nan", "index 2"]),
-    Damage("too few scores", lambda sample: sample.update(pred_score=torch.rand(3)), ["'pred_score'", "(4,)", "(3,)"]),
-    Damage("a label out of range", lambda sample: sample["gt_label"].fill_(9), ["'gt_label'", "0 to 3", "9"]),
-    Damage("a negative label", lambda sample: sample["gt_label"].fill_(-1), ["'gt_label'", "-1"]),
-    Damage("two labels", lambda sample: sample.update(gt_label=torch.tensor([0, 1])), ["'gt_label'", "(2,)"]),
-    Damage("no label", lambda sample: sample.pop("gt_label"), ["'gt_label'", "pred_score"]),
-    Damage("no scores", lambda sample: sample.pop("pred_score"), ["'pred_score'"]),
+INVALID = (
+    InvalidInput("a NaN", lambda sample: sample["pred_score"][2:].fill_(np.nan), ["'pred_score'", "nan", "index 2"]),
+    InvalidInput(
+        "too few scores", lambda sample: sample.update(pred_score=torch.rand(3)), ["'pred_score'", "(4,)", "(3,)"]
+    ),
+    InvalidInput("a label out of range", lambda sample: sample["gt_label"].fill_(9), ["'gt_label'", "0 to 3", "9"]),
+    InvalidInput("a negative label", lambda sample: sample["gt_label"].fill_(-1), ["'gt_label'", "-1"]),
+    InvalidInput("two labels", lambda sample: sample.update(gt_label=torch.tensor([0, 1])), ["'gt_label'", "(2,)"]),
+    InvalidInput("no label", lambda sample: sample.pop("gt_label"), ["'gt_label'", "pred_score"]),
+    InvalidInput("no scores", lambda sample: sample.pop("pred_score"), ["'pred_score'"]),
 )
 RULES = {"classes_averaged*": None, "auc_error*": "never"}
 
 AUC_CASES = [
-    MetricCase("auc", SingleLabelAUC, single_label, normalised_auc, damages=DAMAGES),
+    MetricCase("auc", SingleLabelAUC, single_label, normalised_auc, invalid_inputs=INVALID),
     MetricCase(
         "auc-half",
         SingleLabelAUC,

@@ -1,4 +1,4 @@
-"""Ways to spoil a field of a sample, wherever in it the field lies."""
+"""Ways to corrupt a field of a sample, wherever in it the field lies."""
 
 from __future__ import annotations
 

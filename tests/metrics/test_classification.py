@@ -130,7 +130,7 @@ def test_truth_of_several_labels_is_ones_and_zeros_or_true_and_false():
     expected = evaluate(MultiLabelPRF(counts=True), samples)
     found = evaluate(MultiLabelPRF(counts=True), [{**one, "gt_score": one["gt_score"].bool()} for one in samples])
     np.testing.assert_equal(found, expected)
-    with pytest.raises(MetricInputError, match=r"'gt_score' of sample 0 must hold 2 values, one a class"):
+    with pytest.raises(MetricInputError, match=r"'gt_score' of sample 0 must hold 2 values, one per class"):
         evaluate(MultiLabelPRF(), [{**one, "gt_score": torch.ones(3)} for one in samples])
 
 

@@ -22,7 +22,7 @@ from torch import distributed
 
 from mm_metrics_plugin import CalibrationError, DetectionPRF, SingleLabelAUC, SingleLabelPRF
 from mm_metrics_plugin.functional.classification.matrix_view import matrix_view
-from mm_metrics_plugin.metrics.base import Shown
+from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.figure_hook import _earlier_validations, _name_for
 from mm_metrics_plugin.render.figures import draw_figures
 from mm_metrics_plugin.render.figures.confusion_matrix import to_rgb
@@ -303,8 +303,8 @@ def test_the_curves_of_a_detector_are_those_of_the_report():
     metric.figures_wanted = ("pr_curves",)
     metric.process(None, images())
     found = metric.evaluate(size=40)
-    matrix, curves = metric.take_shown()
-    assert metric.take_shown() == []
+    matrix, curves = metric.pop_figures()
+    assert metric.pop_figures() == []
     counted, drawn = matrix.result(), curves.result()
     assert counted.labels == (*CLASSES, "background") and counted.matrix[:-1, :-1].trace() == found["det/tp"]
     # At the metric's own threshold the curve gives the metric's own numbers.
@@ -320,12 +320,12 @@ def test_without_the_hook_no_more_is_kept(matching):
     metric.process(None, images())
     assert type(metric.results[0]) is DetectionState
     metric.evaluate(size=40)
-    assert metric._evaluated is None and metric.take_shown() == []
+    assert metric._evaluated is None and metric.pop_figures() == []
     metric.figures_wanted = ("confusion_matrix",)  # for which the counts suffice
     metric.process(None, images())
     assert type(metric.results[0]) is DetectionState
     metric.evaluate(size=40)
-    assert [one.names for one in metric.take_shown()] == [("confusion_matrix",)]
+    assert [one.names for one in metric.pop_figures()] == [("confusion_matrix",)]
 
 
 def test_binned_scores_have_curves_too():
@@ -339,7 +339,7 @@ def test_binned_scores_have_curves_too():
         samples = [dict(pred_score=torch.tensor(s), gt_label=torch.tensor([y])) for s, y in zip(scores, labels)]
         metric.process(None, samples)
         metric.evaluate(size=200)
-        (one,) = metric.take_shown()
+        (one,) = metric.pop_figures()
         drawn[bins] = one.result()
     for exact, binned in zip(drawn[None].per_class, drawn[4096].per_class):
         points = set(zip(exact.tp.tolist(), exact.fp.tolist()))
@@ -353,7 +353,7 @@ def test_decisions_without_scores_and_no_samples_have_no_curves():
         metric.figures_wanted = ("*",)
         metric.process(None, seen)
         metric.evaluate(size=len(seen))
-        assert metric.take_shown() == []
+        assert metric.pop_figures() == []
 
 
 def test_every_threshold_has_its_matrix():
@@ -361,7 +361,7 @@ def test_every_threshold_has_its_matrix():
     metric.figures_wanted = ("*",)
     metric.process(None, [dict(pred_score=torch.tensor([0.55, 0.45]), gt_label=torch.tensor([y])) for y in (0, 1)])
     metric.evaluate(size=2)
-    plain, strict = metric.take_shown()
+    plain, strict = metric.pop_figures()
     assert (plain.names, strict.names) == (("confusion_matrix_no-thr",), ("confusion_matrix_thr-0.60",))
     assert plain.result().matrix.tolist() == [[1, 0], [1, 0]]
     assert strict.result().matrix.tolist() == [[0, 0, 1], [0, 0, 1], [0, 0, 0]]
@@ -376,8 +376,8 @@ class Unshowable(DetectionPRF):
 
     default_prefix = "bad"
 
-    def shown(self, state):
-        return [Shown(("nothing",), (), lambda: object()), *super().shown(state)]
+    def figures(self, state):
+        return [FigureSpec(("nothing",), (), lambda: object()), *super().figures(state)]
 
 
 def test_a_figure_that_fails_is_a_warning_once_and_nothing_else_suffers(tmp_path):

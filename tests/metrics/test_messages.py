@@ -36,7 +36,7 @@ from mm_metrics_plugin import (
     UndefinedMetricWarning,
 )
 from mm_metrics_plugin.metrics.check_hook import check_evaluations, check_keys
-from mm_metrics_plugin.metrics.messages import python_warnings, warn
+from mm_metrics_plugin.metrics.log import python_warnings, warn
 
 
 class Model(BaseModel):

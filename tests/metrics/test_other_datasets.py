@@ -72,7 +72,7 @@ def test_what_is_given_stays(build):
     metric = build(num_classes=4)
     evaluate(metric, scored(4))
     assert metric.num_classes == 4
-    with pytest.raises(MetricInputError, match="must hold 4 scores, one a class"):
+    with pytest.raises(MetricInputError, match="must hold 4 scores, one per class"):
         metric.process(None, scored(3))
 
 
@@ -80,7 +80,7 @@ def test_batches_of_one_evaluation_must_agree():
     metric = SingleLabelAUC()
     evaluate(metric, scored(3))
     metric.process(None, scored(5))
-    with pytest.raises(MetricInputError, match=r"sample 40 must hold 5 scores, one a class \(found 3\)"):
+    with pytest.raises(MetricInputError, match=r"sample 40 must hold 5 scores, one per class \(found 3\)"):
         metric.process(None, scored(3))
 
 

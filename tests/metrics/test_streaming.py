@@ -13,8 +13,7 @@ from mmengine.dist import get_rank
 
 from mm_metrics_plugin import MetricInputError, SingleLabelAUC, StreamingMetric
 from mm_metrics_plugin.metrics.sample_fields import stack_fields, to_host
-from mm_metrics_plugin.states.base import SUM, State
-from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.states.base import SUM, Batch, State
 from mm_metrics_plugin.testing import evaluate, run_processes
 from tests.helpers.cases_single_label import single_label
 

@@ -133,7 +133,7 @@ def test_no_boxes_and_a_lone_number():
 def test_zero_classes(build):
     nothing = dict(pred_score=torch.zeros(0), gt_label=torch.tensor([0]))
     with pytest.raises(
-        MetricInputError, match=r"'pred_score' of sample 0 must be one number a class \(found shape \(0,\)"
+        MetricInputError, match=r"'pred_score' of sample 0 must be one number per class \(found shape \(0,\)"
     ):
         build().process(None, [nothing])
 

@@ -19,8 +19,7 @@ from mm_metrics_plugin.functional.statistics.per_image_counts import count_figur
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.tables import curve_rows
 from mm_metrics_plugin.settings import MATCHING_RULES, ClassificationSettings
-from mm_metrics_plugin.states.confusion import ConfusionState
-from mm_metrics_plugin.states.counts import BinaryCountState
+from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState
 from tests.helpers.checks import check_agreement, check_rates, numbers
 from tests.helpers.coco_problems import match_table
 from tests.helpers.strategies import detection_problem_of, rolls, scored_labels_of

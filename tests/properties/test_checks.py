@@ -10,8 +10,7 @@ import torch
 from hypothesis import Phase, given, settings
 
 from mm_metrics_plugin import SingleLabelAUC, SingleLabelPRF, StreamingMetric
-from mm_metrics_plugin.states.base import SUM, State
-from mm_metrics_plugin.states.batch import Batch
+from mm_metrics_plugin.states.base import SUM, Batch, State
 from mm_metrics_plugin.testing import MetricCase
 from tests.helpers import checks
 from tests.helpers.cases_single_label import NUM_CLASSES, single_label

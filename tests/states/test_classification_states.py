@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import confusion_matrix
 
 from mm_metrics_plugin.states.base import merge_all
-from mm_metrics_plugin.states.confusion import ConfusionState
+from mm_metrics_plugin.states.counts import ConfusionState
 from mm_metrics_plugin.states.scores import ScoreHistogramState
 
 

@@ -1,0 +1,118 @@
+"""Keys, tables and warnings in the log of a Runner."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Iterable, Iterator, Mapping, Sequence
+
+from mmengine.logging import MMLogger, print_log
+
+from mm_metrics_plugin.exceptions import MetricWarning
+from mm_metrics_plugin.render.tables import printable
+from mm_metrics_plugin.settings import require
+
+_python_only: ContextVar[bool] = ContextVar("python_only", default=False)
+
+
+def class_key(name: str, class_name: str) -> str:
+    """The key of a value of one class, ``<name>/<class>``. No other key has a slash, and no name has one.
+
+    Example:
+        >>> class_key("mAP", "50"), class_key("f1_low", "a/b")
+        ('mAP/50', 'f1_low/a/b')
+    """
+    return f"{name}/{class_name}"
+
+
+def class_values(name: str, classes: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
+    """The values of all classes by key.
+
+    Example:
+        >>> class_values("recall", ["cat", "dog"], [0.5, 1.0])
+        {'recall/cat': 0.5, 'recall/dog': 1.0}
+    """
+    return {class_key(name, class_name): value for class_name, value in zip(classes, values)}
+
+
+def class_table(metrics: Mapping[str, float]) -> str:
+    """The values per class, one row per class and one column per name; empty if there are none.
+
+    Example:
+        >>> print(class_table({"f1": 0.5, "f1/cat": 0.25, "f1/dog": 0.75, "tp/cat": 3.0, "tp/dog": 12.0}))
+        class      f1  tp
+        cat    0.2500   3
+        dog    0.7500  12
+    """
+    rows: dict[str, dict[str, float]] = {}
+    for key, value in metrics.items():
+        name, slash, class_name = key.partition("/")
+        if slash:
+            rows.setdefault(class_name, {})[name] = value
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    cells = [["class", *names]]
+    cells += [[printable(label), *(_cell(name, row.get(name)) for name in names)] for label, row in rows.items()]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
+        for row in cells
+    ]
+    return "\n".join(lines) if rows else ""
+
+
+def _cell(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    is_count = name.split("_")[0] in ("tp", "fp", "tn", "fn")
+    return f"{value:.0f}" if is_count else f"{value:.4f}"
+
+
+def threshold_suffixes(thrs: Sequence[float | None]) -> list[str]:
+    """The suffix of the keys of each threshold, as in mmpretrain; empty if there is only one.
+
+    Example:
+        >>> threshold_suffixes([0.3, None]), threshold_suffixes([0.5])
+        (['_thr-0.30', '_no-thr'], [''])
+    """
+    if len(thrs) == 1:
+        return [""]
+    suffixes = ["_no-thr" if thr is None else f"_thr-{thr:.2f}" for thr in thrs]
+    require(len(set(suffixes)) == len(suffixes), f"thrs must differ in two digits (found {list(thrs)})")
+    return suffixes
+
+
+def in_runner() -> bool:
+    """Whether a Runner has set up mmengine's logger in this process.
+
+    A Runner names its logger after the experiment. The logger that mmengine makes without a Runner is ``mmengine``.
+    """
+    # Not get_current_instance alone: it would make a logger where there is none.
+    return bool(MMLogger._instance_dict) and MMLogger.get_current_instance().instance_name != "mmengine"
+
+
+def warn(message: str, category: type[MetricWarning] = MetricWarning, *, stacklevel: int = 3) -> None:
+    """Warn in the log of a Runner (on its main process only); without a Runner as Python does.
+
+    Example:
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     warn("the mean is over 2 of 3 classes")
+        >>> [str(warning.message) for warning in caught]
+        ['the mean is over 2 of 3 classes']
+    """
+    if in_runner() and not _python_only.get():
+        print_log(message, logger="current", level=logging.WARNING)
+    else:
+        warnings.warn(message, category, stacklevel=stacklevel)
+
+
+@contextmanager
+def python_warnings() -> Iterator[None]:
+    """Inside it, warnings are Python's, also after a Runner was built in this process."""
+    token = _python_only.set(True)
+    try:
+        yield
+    finally:
+        _python_only.reset(token)
