@@ -146,7 +146,7 @@ def make_report(
 
 def _top_k(results: ClassificationResults) -> Dict[int, float]:
     """What RecallAtK says in training; nothing where samples have several classes."""
-    from mm_metrics_plugin.functional.classification.thresholding import label_ranks
+    from mm_metrics_plugin.functional.ranking import label_ranks
 
     if results.labels is None:
         return {}
@@ -259,7 +259,7 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
     """What the decisions say, counted by the states that SingleLabelPRF and MultiLabelPRF count with."""
     import numpy as np
 
-    from mm_metrics_plugin.functional.averaging import divide
+    from mm_metrics_plugin.functional._arrays import divide
     from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_report, counts_report
     from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
     from mm_metrics_plugin.states.confusion import ConfusionState

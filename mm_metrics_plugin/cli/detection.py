@@ -213,7 +213,8 @@ def forms_of(
 
 def make_report(part: Part) -> DetectionReport:
     """Everything the report says."""
-    from mm_metrics_plugin.evaluation.detection import DetectionReport, protocol_report
+    from mm_metrics_plugin.evaluation.detection import DetectionReport
+    from mm_metrics_plugin.functional.detection.confusion_report import protocol_report
     from mm_metrics_plugin.io.row_counts import Tally
     from mm_metrics_plugin.render.sentences import truncation_message
 

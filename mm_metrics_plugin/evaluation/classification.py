@@ -7,16 +7,17 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.detection import (
-    SCHEMA_VERSION,
+from mm_metrics_plugin.evaluation.detection import SCHEMA_VERSION
+from mm_metrics_plugin.functional.classification.auc import AUCResult, map_classes
+from mm_metrics_plugin.functional.classification.calibration_error import CalibrationResult
+from mm_metrics_plugin.functional.classification.confusion_matrix import (
     Confusion,
+    ConfusionResult,
+    CountsResult,
     matrix_entries,
     row_shares,
     top_confusions,
 )
-from mm_metrics_plugin.functional.classification.auc import AUCResult, map_classes
-from mm_metrics_plugin.functional.classification.calibration_error import CalibrationResult
-from mm_metrics_plugin.functional.classification.confusion_matrix import ConfusionResult, CountsResult
 from mm_metrics_plugin.functional.classification.delong import AUCIntervals
 from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves, corner_curve
 from mm_metrics_plugin.functional.statistics.bootstrap import Intervals

@@ -1,10 +1,64 @@
-"""Array helpers that several modules share: orders, groups, means and F-scores."""
+"""Array helpers that several modules share: orders, groups, means, F-scores, and work on all cores."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter, deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Callable, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
+
 import numpy as np
 
-from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.exceptions import MetricInputError
+
+ABSENT_RULES = ("skip", "nan", "error")
+
+
+def divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """``numerator / denominator`` in float64, NaN where the denominator is 0.
+
+    Example:
+        >>> divide(np.array([1, 0]), np.array([2, 0]))
+        array([0.5, nan])
+    """
+    numerator, denominator = np.broadcast_arrays(
+        np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
+    )
+    result = np.full(numerator.shape, np.nan)
+    np.divide(numerator, denominator, out=result, where=denominator != 0)
+    return result
+
+
+def mean_over_classes(values: np.ndarray, *, weights: Optional[np.ndarray] = None, absent: str = "skip") -> float:
+    """The mean of the values per class; NaN stands for a class that has none.
+
+    Args:
+        values: One value a class.
+        weights: One weight a class; equal ones by default.
+        absent: ``'skip'`` takes the mean over the defined classes, ``'nan'`` makes it NaN if a class is
+            undefined, ``'error'`` raises.
+
+    Raises:
+        MetricInputError: A class is undefined and ``absent`` is ``'error'``.
+
+    Example:
+        >>> mean_over_classes(np.array([0.5, np.nan, 1.0]))
+        0.75
+        >>> mean_over_classes(np.array([0.5, np.nan, 1.0]), weights=np.array([3, 1, 1]))
+        0.625
+    """
+    defined = ~np.isnan(values)
+    if absent == "error" and not defined.all():
+        undefined = ", ".join(str(index) for index in np.flatnonzero(~defined)[:10])
+        raise MetricInputError(
+            f"{int((~defined).sum())} of {len(values)} classes have no value on this data (classes {undefined}) "
+            "and absent='error'"
+        )
+    if not defined.any() or (absent == "nan" and not defined.all()):
+        return float("nan")
+    used = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+    total = used[defined].sum()
+    return float((values[defined] * used[defined]).sum() / total) if total > 0 else float("nan")
 
 
 def stable_order(*keys: np.ndarray) -> np.ndarray:
@@ -99,3 +153,134 @@ def fbeta_of_rates(precision: np.ndarray, recall: np.ndarray, beta: float = 1.0)
     """
     weighted = beta**2 * precision + recall
     return np.where(weighted == 0, 0.0, divide((1 + beta**2) * precision * recall, weighted))
+
+
+def worst_first(
+    group: np.ndarray, badness: np.ndarray, *ties: np.ndarray, per_group: int = 50, most: int = 20_000
+) -> Tuple[np.ndarray, int]:
+    """Rows in the order of their groups, in each group the worst first, and how many a group were let in.
+
+    Args:
+        group: (N,) the group of each row.
+        badness: (N,) how bad each row is.
+        *ties: (N,) each; what decides between equally bad rows, the lesser first.
+        per_group: Give no more than so many of a group,
+        most: and fewer if all groups together would give more than this; one of a group is always given.
+
+    Example:
+        >>> worst_first(np.array([1, 0, 1, 1]), np.array([0.1, 0.5, 0.9, 0.3]), per_group=2)
+        (array([1, 2, 3]), 2)
+    """
+    counts = np.unique(group, return_counts=True)[1]
+    limit = per_group
+    while limit > 1 and int(np.minimum(counts, limit).sum()) > most:
+        limit -= 1
+    order = np.lexsort((*ties[::-1], -badness, group))
+    return order[position_in_group(group[order]) < limit], limit
+
+
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+# 16 float32 are one cache line: a narrower tile would read every line of the matrix more than once.
+TILE_WIDTH = 16
+# Rows transposed at once: their cache lines (64 bytes each) must still be there when the next column asks for them.
+TILE_ROWS = 512
+
+
+def working_dtype(blocks: Sequence[np.ndarray]) -> np.dtype:
+    """The dtype that holds every block exactly and that NumPy sorts fast: float32 or float64."""
+    widest = np.result_type(*(block.dtype for block in blocks))
+    return np.dtype(np.float32) if widest in (np.float16, np.float32) else np.dtype(np.float64)
+
+
+def _tile(blocks: Sequence[np.ndarray], start: int, stop: int, dtype: np.dtype) -> np.ndarray:
+    """Columns ``start:stop`` of the stacked blocks, one column a row, in memory of its own."""
+    tile = np.empty((stop - start, sum(len(block) for block in blocks)), dtype=dtype)
+    row = 0
+    for block in blocks:
+        for first in range(0, len(block), TILE_ROWS):
+            part = block[first : first + TILE_ROWS, start:stop]
+            tile[:, row : row + len(part)] = part.T
+            row += len(part)
+    return tile
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def map_in_order(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
+    """``function(item)`` of every item, in order, on all cores: NumPy lets go of the interpreter while it computes.
+
+    Only a few items and results are in memory at a time.
+
+    Example:
+        >>> list(map_in_order(abs, iter([-1, 2, -3])))
+        [1, 2, 3]
+    """
+    cores = usable_cores()
+    if cores == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        waiting: Deque[Future[_R]] = deque()
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > cores:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def map_columns(function: Callable[[int, np.ndarray], _R], blocks: Sequence[np.ndarray]) -> List[_R]:
+    """``function(index, column)`` of every column, in order.
+
+    The column is a private copy that the function may sort in place. Tiles of columns run on all cores: NumPy
+    lets go of the interpreter while it copies and sorts.
+
+    Example:
+        >>> blocks = [np.array([[1.0, 5.0]]), np.array([[2.0, 3.0], [0.5, 4.0]])]
+        >>> map_columns(lambda index, column: float(column.max()), blocks)
+        [2.0, 5.0]
+    """
+    width = blocks[0].shape[1]
+    dtype = working_dtype(blocks)
+
+    def work(bounds: Tuple[int, int]) -> List[_R]:
+        tile = _tile(blocks, bounds[0], bounds[1], dtype)
+        return [function(bounds[0] + offset, column) for offset, column in enumerate(tile)]
+
+    def tiles() -> Iterator[Tuple[int, int]]:
+        for start in range(0, width, TILE_WIDTH):
+            yield start, min(start + TILE_WIDTH, width)
+
+    if width <= TILE_WIDTH:
+        return work((0, width))
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        return [value for values in pool.map(work, tiles()) for value in values]
+
+
+def unique_names(names: Sequence[str]) -> List[str]:
+    """The names, with the index of the class behind those that occur more than once.
+
+    The index is repeated until the name is no other class's name.
+
+    Example:
+        >>> unique_names(["a", "a", "b", "a_0"])
+        ['a_0_0', 'a_1', 'b', 'a_0']
+    """
+    counts = Counter(names)
+    taken = set(names)
+    result = []
+    for index, name in enumerate(names):
+        if counts[name] > 1:
+            name = f"{name}_{index}"
+            while name in taken:
+                name += f"_{index}"
+            taken.add(name)
+        result.append(name)
+    return result

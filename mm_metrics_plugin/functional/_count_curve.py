@@ -7,8 +7,7 @@ from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import fbeta_score
-from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.functional._arrays import divide, fbeta_score
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,3 +114,37 @@ def _first(length: int, holds: Callable[[int], bool]) -> int:
         else:
             low = middle + 1
     return low
+
+
+def thin_curve(curve: CountCurve, *, most: int = 200) -> CountCurve:
+    """Some points of a curve: ends, bends, and those with the greatest Youden index and F1.
+
+    Half of the points are spread evenly along the ROC curve, half are the closer together the higher the score, where
+    precision changes fastest.
+
+    Args:
+        curve: With one point for every distinct score.
+        most: About how many points to keep.
+
+    Example:
+        >>> scores = np.arange(1000, 0, -1)
+        >>> curve = CountCurve(scores, np.minimum(1001 - scores, 300), np.maximum(701 - scores, 0), 300, 700)
+        >>> thin = thin_curve(curve, most=40)
+        >>> len(thin.thresholds) <= 42, thin.youden() == curve.youden(), thin.thresholds[[0, -1]].tolist()
+        (True, True, [1000, 1])
+    """
+    number = len(curve.thresholds)
+    if number <= most:
+        return curve
+    along = curve.tp / max(1, curve.positives) + curve.fp / max(1, curve.negatives)
+    heights = curve.tp * max(1, curve.negatives) - curve.fp * max(1, curve.positives)
+    kept = np.unique(
+        np.concatenate(
+            [
+                np.searchsorted(along, np.linspace(0, along[-1], most // 2)),
+                np.geomspace(1, number, most - most // 2).astype(np.int64) - 1,
+                [0, number - 1, heights.argmax(), np.nan_to_num(curve.f_score()).argmax()],
+            ]
+        )
+    )
+    return CountCurve(curve.thresholds[kept], curve.tp[kept], curve.fp[kept], curve.positives, curve.negatives)

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
+from mm_metrics_plugin.functional._arrays import divide, mean_over_classes
 from mm_metrics_plugin.functional.classification.confusion_matrix import class_counts
 
 

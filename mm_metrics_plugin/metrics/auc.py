@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 import numpy as np
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.functional.averaging import ABSENT_RULES
+from mm_metrics_plugin.functional._arrays import ABSENT_RULES
 from mm_metrics_plugin.functional.classification.auc import CURVES, AUCResult, histogram_auc, score_auc
 from mm_metrics_plugin.functional.classification.delong import auc_intervals
 from mm_metrics_plugin.functional.classification.roc_curves import (

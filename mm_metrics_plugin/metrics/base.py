@@ -27,7 +27,7 @@ from mmengine.evaluator import BaseMetric
 from mmengine.logging import print_log
 
 from mm_metrics_plugin.exceptions import MetricInputError, MetricWarning, UndefinedMetricWarning
-from mm_metrics_plugin.functional.class_names import unique_names
+from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.metrics.concatenated import ELSEWHERE, Entry, cumulative_sizes, split_places, whole_entries
 from mm_metrics_plugin.metrics.keys import class_table
 from mm_metrics_plugin.metrics.messages import in_runner, warn

@@ -12,11 +12,15 @@ from mmengine.dist import get_dist_info
 from mmengine.logging import print_log
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.evaluation.detection import BACKGROUND, protocol_report
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.classification.confusion_matrix import ConfusionResult, confusion_report
-from mm_metrics_plugin.functional.classification.matrix_view import MatrixView, matrix_view
+from mm_metrics_plugin.functional.classification.confusion_matrix import (
+    ConfusionResult,
+    MatrixView,
+    confusion_report,
+    matrix_view,
+)
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
+from mm_metrics_plugin.functional.detection.confusion_report import BACKGROUND_NAME, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
@@ -316,7 +320,7 @@ class DetectionPRF(StreamingMetric):
 
         def view() -> MatrixView:
             title = f"{self.matching}: score >= {settings.score_thr:g}, IoU >= {settings.iou_thr:g}"
-            return matrix_view(rule.matrix, [*names, BACKGROUND], title=title)
+            return matrix_view(rule.matrix, [*names, BACKGROUND_NAME], title=title)
 
         def curves() -> Any:
             return precision_recall_curves(
@@ -468,7 +472,7 @@ class DetectionPRF(StreamingMetric):
         )
         content = {"protocol": self.matching, "classes": names, **report.to_dict()}
         rows = [list(row.values()) for row in content["per_class"]]
-        labels = [*names, BACKGROUND]
+        labels = [*names, BACKGROUND_NAME]
         files = {
             "json": to_json(content),
             "per_class.csv": to_csv(list(report.columns), rows),
@@ -478,7 +482,7 @@ class DetectionPRF(StreamingMetric):
 
 
 def _matrix_text(matrix: np.ndarray, names: List[str]) -> str:
-    labels = [*names, BACKGROUND]
+    labels = [*names, BACKGROUND_NAME]
     width = max(7, *(len(label) + 1 for label in labels), len(str(matrix.max())) + 1)
     lines = [
         "confusion matrix (rows ground truth, columns prediction)",

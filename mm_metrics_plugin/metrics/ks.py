@@ -8,7 +8,7 @@ import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.averaging import ABSENT_RULES, mean_over_classes
+from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.classification.ks import KSResult, histogram_ks, score_ks
 from mm_metrics_plugin.metrics.keys import class_values
 from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, check_together

@@ -9,17 +9,19 @@ import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional._score_precision import limits_for, reach
-from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.classification.confusion_matrix import (
     ConfusionResult,
     CountsResult,
+    MatrixView,
     Rates,
     confusion_report,
     counts_report,
+    matrix_view,
 )
-from mm_metrics_plugin.functional.classification.matrix_view import MatrixView, matrix_view
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, label_ranks, top_decisions
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_decisions
+from mm_metrics_plugin.functional.ranking import label_ranks
 from mm_metrics_plugin.metrics.base import Shown
 from mm_metrics_plugin.metrics.classification_base import ScoredMetricBase
 from mm_metrics_plugin.metrics.keys import class_values

@@ -8,8 +8,8 @@ import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.averaging import divide
-from mm_metrics_plugin.functional.classification.thresholding import label_ranks
+from mm_metrics_plugin.functional._arrays import divide
+from mm_metrics_plugin.functional.ranking import label_ranks
 from mm_metrics_plugin.metrics.options import check_together
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
 from mm_metrics_plugin.states.base import State

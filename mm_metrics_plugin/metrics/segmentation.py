@@ -9,9 +9,9 @@ from mmengine.registry import METRICS
 from scipy.special import expit, softmax
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional._score_precision import FLOAT64, round_thresholds
-from mm_metrics_plugin.functional.averaging import ABSENT_RULES, mean_over_classes
-from mm_metrics_plugin.functional.classification.matrix_view import matrix_view
+from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_view
 from mm_metrics_plugin.functional.segmentation import (
     dice_score,
     iou_report,

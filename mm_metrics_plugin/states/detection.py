@@ -10,9 +10,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional._arrays import map_in_order, stable_order
 from mm_metrics_plugin.functional._score_precision import PRECISIONS
-from mm_metrics_plugin.functional.columns import map_in_order
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, MISSED, TP, RuleCounts
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import BOX_KINDS, Examples, ImageBoxes, Members, WorstImages

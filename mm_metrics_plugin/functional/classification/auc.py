@@ -13,8 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 import numpy as np
 from scipy.special import digamma
 
-from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
-from mm_metrics_plugin.functional.columns import map_columns, working_dtype
+from mm_metrics_plugin.functional._arrays import divide, map_columns, mean_over_classes, working_dtype
 
 CURVES = ("roc", "pr")
 

@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 import numpy as np
 
-from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional.classification.score_bins import bin_edges
 
 BINNINGS = ("equal-width", "equal-mass")

@@ -8,8 +8,10 @@ from typing import Any, Dict, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._arrays import fbeta_of_rates, fbeta_score
-from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
+from mm_metrics_plugin.functional._arrays import divide, fbeta_of_rates, fbeta_score, mean_over_classes
+
+MOST_CONFUSIONS = 10
+MOST_DENSE = 2000  # classes of a matrix that is written cell by cell; of a larger one, only cells that are not 0
 
 
 @dataclass(frozen=True)
@@ -292,3 +294,115 @@ def _expected_square(truth: Sequence[int], predicted: Sequence[int]) -> int:
     squares = sum(i * i * (a + b) for i, (a, b) in enumerate(zip(truth, predicted)))
     means = sum(i * a for i, a in enumerate(truth)) * sum(i * b for i, b in enumerate(predicted))
     return total * squares - 2 * means
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often objects of one class were taken for another."""
+
+    truth: str
+    prediction: str
+    count: int
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As a plain dict."""
+        return dict(vars(self))
+
+
+def row_shares(matrix: np.ndarray) -> np.ndarray:
+    """Every row divided by its sum; a row of nothing stays 0, so that a picture of it has no holes.
+
+    Example:
+        >>> row_shares(np.array([[3, 1], [0, 0]])).tolist()
+        [[0.75, 0.25], [0.0, 0.0]]
+    """
+    return np.nan_to_num(divide(matrix, matrix.sum(axis=1, keepdims=True)))
+
+
+def top_confusions(matrix: np.ndarray, classes: Sequence[str], *, most: int = MOST_CONFUSIONS) -> Tuple[Confusion, ...]:
+    """The greatest cells off the diagonal; equal ones in the order of rows and columns.
+
+    Example:
+        >>> top_confusions(np.array([[5, 2], [7, 0]]), ["dog", "cat"])
+        (Confusion(truth='cat', prediction='dog', count=7), Confusion(truth='dog', prediction='cat', count=2))
+    """
+    rows, columns = np.nonzero(matrix)
+    off = rows != columns
+    rows, columns = rows[off], columns[off]
+    found = np.asarray(matrix)[rows, columns]
+    order = np.argsort(-found, kind="stable")[:most]
+    cells = zip(rows[order].tolist(), columns[order].tolist(), found[order].tolist())
+    return tuple(Confusion(classes[row], classes[column], int(count)) for row, column, count in cells)
+
+
+def matrix_entries(matrix: np.ndarray, *, most: int = MOST_DENSE) -> Dict[str, Any]:
+    """A confusion matrix for the JSON report: cell by cell, or of many classes only the cells that are not 0.
+
+    Args:
+        matrix: Rows truth, columns prediction.
+        most: Most rows that are written cell by cell.
+
+    Example:
+        >>> matrix = np.array([[5, 2], [0, 7]])
+        >>> matrix_entries(matrix)
+        {'confusion_matrix': [[5, 2], [0, 7]], 'confusion_cells': None}
+        >>> matrix_entries(matrix, most=1)["confusion_cells"]
+        {'row': [0, 0, 1], 'column': [0, 1, 1], 'count': [5, 2, 7]}
+    """
+    if len(matrix) <= most:
+        return {"confusion_matrix": matrix.tolist(), "confusion_cells": None}
+    rows, columns = np.nonzero(matrix)
+    cells = {"row": rows.tolist(), "column": columns.tolist(), "count": matrix[rows, columns].tolist()}
+    return {"confusion_matrix": None, "confusion_cells": cells}
+
+
+NO_DECISION = "no decision"
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixView:
+    """A confusion matrix with its names.
+
+    Attributes:
+        labels: Names of the rows and columns.
+        matrix: Counts; rows truth, columns prediction.
+        shares: The same with every row divided by its sum.
+        title: What was counted.
+    """
+
+    labels: Tuple[str, ...]
+    matrix: np.ndarray
+    shares: np.ndarray
+    title: str
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        return f"{self.title or 'confusion matrix'}: {len(self.labels)} rows, {self.matrix.sum()} counted"
+
+
+def matrix_view(matrix: np.ndarray, labels: Sequence[str], *, title: str = "") -> MatrixView:
+    """Make a matrix square, whatever was decided.
+
+    Args:
+        matrix: Counts (classes, classes), or with one column more for samples without a decision. Where there are
+            any, they are a class of their own; else the column is left out.
+        labels: Names of the classes.
+        title: What was counted.
+
+    Example:
+        >>> print(matrix_view(np.array([[3, 1, 0], [0, 2, 0]]), ["cat", "dog"]))
+        confusion matrix: 2 rows, 6 counted
+        >>> view = matrix_view(np.array([[3, 0, 1], [0, 2, 0]]), ["cat", "dog"])
+        >>> view.labels, view.matrix.tolist(), view.shares[0].tolist()
+        (('cat', 'dog', 'no decision'), [[3, 0, 1], [0, 2, 0], [0, 0, 0]], [0.75, 0.0, 0.25])
+    """
+    matrix = np.asarray(matrix)
+    size = len(matrix)
+    if not matrix[:, size:].any():
+        matrix = matrix[:, :size]
+    elif size < matrix.shape[1]:
+        matrix, labels = np.pad(matrix, ((0, 1), (0, 0))), [*labels, NO_DECISION]
+    return MatrixView(tuple(labels), matrix, row_shares(matrix), title)

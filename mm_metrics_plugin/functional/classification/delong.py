@@ -27,8 +27,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._arrays import group_starts, mean_of_defined
-from mm_metrics_plugin.functional.columns import map_columns
+from mm_metrics_plugin.functional._arrays import group_starts, map_columns, mean_of_defined
 from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval, check_ci
 from mm_metrics_plugin.functional.statistics.permutation import family_tests
 from mm_metrics_plugin.functional.statistics.ratio_intervals import wilson_interval

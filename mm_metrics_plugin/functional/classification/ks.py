@@ -7,7 +7,7 @@ from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
+from mm_metrics_plugin.functional._arrays import divide, mean_over_classes
 from mm_metrics_plugin.functional.classification.auc import class_support, map_classes, roc_points
 from mm_metrics_plugin.functional.classification.score_bins import bin_edges
 

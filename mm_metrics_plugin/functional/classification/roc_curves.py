@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._count_curve import CountCurve
+from mm_metrics_plugin.functional._count_curve import CountCurve, thin_curve
 from mm_metrics_plugin.functional.classification.auc import map_classes, roc_points
 from mm_metrics_plugin.functional.classification.score_bins import bin_edges
 
@@ -121,3 +121,24 @@ def histogram_curves(positives: np.ndarray, totals: np.ndarray) -> Classificatio
         tp, kept = np.cumsum(mine)[used], np.cumsum(everything)[used]
         curves.append(CountCurve(edges[::-1][used], tp, kept - tp, int(mine.sum()), int(everything.sum() - mine.sum())))
     return ClassificationCurves(tuple(curves))
+
+
+def thinned_curves(scores: np.ndarray, labels: np.ndarray, *, most: int = 200) -> ClassificationCurves:
+    """The curves of each class against the rest, with few points each.
+
+    Args:
+        scores: (samples, classes).
+        labels: The class of each sample, or (samples, classes) of 1, 0 and -1, where samples with -1 do not count.
+        most: About how many points a curve keeps.
+
+    Example:
+        >>> scores = np.linspace(0, 1, 5000)[:, None]
+        >>> curves = thinned_curves(scores, (scores > 0.3).astype(np.int8), most=50)
+        >>> len(curves.per_class[0].thresholds) <= 54, curves.per_class[0].youden()[0]
+        (True, 1.0)
+    """
+
+    def thinned(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
+        return thin_curve(count_curve(ranked, positives), most=most)
+
+    return ClassificationCurves(tuple(map_classes(thinned, [scores], labels)))

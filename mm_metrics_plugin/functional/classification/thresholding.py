@@ -36,28 +36,6 @@ def hard_decisions(
     return np.where(above, best[:, None], NO_DECISION)
 
 
-def label_ranks(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """How many classes stand before the true one: those with a higher score, or the same and a lower index.
-
-    Args:
-        scores: One row a sample, one column a class.
-        labels: The true class of each sample.
-
-    Returns:
-        int64 array (samples); 0 where the true class is the best, so below k where it is among the k best.
-
-    Example:
-        >>> label_ranks(np.array([[0.5, 0.2, 0.3], [0.4, 0.4, 0.2]]), np.array([2, 1])).tolist()
-        [1, 1]
-    """
-    own = scores[np.arange(len(labels)), labels][:, None]
-    ranks = (scores > own).view(np.uint8).sum(axis=1, dtype=np.int64)
-    tied = scores == own
-    if np.count_nonzero(tied) > len(labels):  # more than the true classes themselves
-        ranks += np.count_nonzero(tied & (np.arange(scores.shape[1]) < labels[:, None]), axis=1)
-    return ranks
-
-
 def top_decisions(scores: np.ndarray, *, k: int) -> np.ndarray:
     """Which classes are among the k best of their sample; of equal scores the lower index is the better one.
 

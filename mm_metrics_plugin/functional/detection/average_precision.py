@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optiona
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import mean_of_defined
-from mm_metrics_plugin.functional.columns import map_in_order
+from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import count_figures
 from mm_metrics_plugin.settings import (

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import group_starts
+from mm_metrics_plugin.functional._arrays import group_starts, worst_first
 from mm_metrics_plugin.functional.detection.confusion_rules import (
     BACKGROUND,
     BACKGROUND_TYPES,
@@ -23,7 +23,6 @@ from mm_metrics_plugin.functional.detection.confusion_rules import (
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.match_grid import NO_GT
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
-from mm_metrics_plugin.functional.worst_first import worst_first
 from mm_metrics_plugin.settings import MATCHING_RULES
 
 PER_CELL = 50

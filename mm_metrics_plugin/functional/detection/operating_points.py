@@ -13,9 +13,8 @@ from typing import Any, Dict, List, NamedTuple, Tuple, Union
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import fbeta_score, mean_of_defined, stable_order
+from mm_metrics_plugin.functional._arrays import divide, fbeta_score, mean_of_defined, stable_order
 from mm_metrics_plugin.functional._count_curve import CountCurve
-from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.detection.pr_curves import RankedScores
 from mm_metrics_plugin.settings import OperatingRule, require

@@ -11,10 +11,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import fbeta_score, mean_of_defined
+from mm_metrics_plugin.functional._arrays import divide, fbeta_score, mean_of_defined
 from mm_metrics_plugin.functional._count_curve import CountCurve
 from mm_metrics_plugin.functional._score_precision import precision_of, round_thresholds
-from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.classification.confusion_matrix import counts_report
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.detection.matching import MatchTable

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import fbeta_of_rates, fbeta_score, mean_of_defined
-from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.functional._arrays import divide, fbeta_of_rates, fbeta_score, mean_of_defined
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import NamedTuple, Optional, Sequence, Tuple, Union
 import numpy as np
 from scipy.special import betaincinv, stdtrit
 
-from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.functional._arrays import divide
 
 Numbers = Union[float, np.ndarray]
 

@@ -6,8 +6,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import mean_of_defined
-from mm_metrics_plugin.functional.columns import map_in_order
+from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, count_figures
 from mm_metrics_plugin.functional.statistics.ratio_intervals import shrink

@@ -22,7 +22,8 @@ from mm_metrics_plugin.functional.classification.calibration_error import (
 )
 from mm_metrics_plugin.functional.classification.ks import histogram_ks, score_ks
 from mm_metrics_plugin.functional.classification.score_bins import bin_edges, bin_scores
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, label_ranks, top_decisions
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_decisions
+from mm_metrics_plugin.functional.ranking import label_ranks
 
 WORKED = [
     ([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 0.5, 0.75),

@@ -9,10 +9,9 @@ from sklearn.metrics import roc_auc_score
 
 from mm_metrics_plugin.evaluation.disagreements import disagreements
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.classification.downsampling import thinned_curves
-from mm_metrics_plugin.functional.classification.roc_curves import classification_curves
+from mm_metrics_plugin.functional._arrays import worst_first
+from mm_metrics_plugin.functional.classification.roc_curves import classification_curves, thinned_curves
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
-from mm_metrics_plugin.functional.worst_first import worst_first
 
 
 def test_thinned_curves_are_points_of_the_exact_ones():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import top_k_accuracy_score
 
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, label_ranks, top_decisions
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_decisions
+from mm_metrics_plugin.functional.ranking import label_ranks
 
 SHAPES = [(40, 2), (40, 3), (60, 5), (80, 11)]
 
