@@ -104,8 +104,8 @@ def make_report(
     """Everything the report says."""
     from mm_metrics_plugin.cli.output import versions
     from mm_metrics_plugin.evaluation.classification import ClassificationReport, class_thresholds
-    from mm_metrics_plugin.functional.classification.auc import score_auc
-    from mm_metrics_plugin.functional.classification.delong import auc_intervals
+    from mm_metrics_plugin.functional.classification.auc import roc_auc
+    from mm_metrics_plugin.functional.classification.delong import delong_ci
     from mm_metrics_plugin.settings import ClassificationSettings
 
     ci = arguments.ci
@@ -128,8 +128,8 @@ def make_report(
         counts={"samples": results.tally.to_dict()},
         result=result,
         accuracy=accuracy,
-        auc=score_auc([results.scores], truth),  # type: ignore[arg-type]
-        average_precision=score_auc([results.scores], truth, curve="pr"),  # type: ignore[arg-type]
+        auc=roc_auc([results.scores], truth),  # type: ignore[arg-type]
+        average_precision=roc_auc([results.scores], truth, curve="pr"),  # type: ignore[arg-type]
         top_k=_top_k(results),
         thresholds=class_thresholds(
             results.scores,
@@ -138,7 +138,7 @@ def make_report(
             at_sensitivity=arguments.at_sensitivity,
         ),
         curves=_curves(results, arguments),
-        auc_intervals=None if ci is None else auc_intervals([results.scores], truth, ci=ci),  # type: ignore[arg-type]
+        auc_intervals=None if ci is None else delong_ci([results.scores], truth, ci=ci),  # type: ignore[arg-type]
         intervals=None if ci is None else _intervals(results, arguments),
         calibration=_calibration(results),
     )
@@ -176,13 +176,13 @@ def _calibration(results: ClassificationResults) -> Optional[Calibration]:
 
 def _curves(results: ClassificationResults, arguments: argparse.Namespace) -> Optional[ClassificationCurves]:
     """What the figure shows, where there is one and it can be read."""
-    from mm_metrics_plugin.functional.classification.roc_curves import classification_curves
+    from mm_metrics_plugin.functional.classification.roc_curves import roc_curves
 
     drawn = arguments.out_dir is not None or arguments.show
     if not drawn or results.scores.shape[1] > MOST_DRAWN or results.scores.size > MOST_SCORES_DRAWN:
         return None
     truth = results.labels if results.labels is not None else results.targets
-    return classification_curves([results.scores], truth)  # type: ignore[arg-type]
+    return roc_curves([results.scores], truth)  # type: ignore[arg-type]
 
 
 def _intervals(results: ClassificationResults, arguments: argparse.Namespace) -> Any:
@@ -260,7 +260,7 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
     import numpy as np
 
     from mm_metrics_plugin.functional._arrays import divide
-    from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_report, counts_report
+    from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report, stat_scores_report
     from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
     from mm_metrics_plugin.states.confusion import ConfusionState
     from mm_metrics_plugin.states.counts import BinaryCountState
@@ -269,12 +269,12 @@ def _decide(results: ClassificationResults, score_thr: float) -> Tuple[Any, floa
     if results.targets is None:
         decided = hard_decisions(scores, thresholds=[-np.inf])
         state = ConfusionState(scores.shape[1]).update(results.labels, decided)  # type: ignore[arg-type]
-        result = confusion_report(state.decisions)  # the best class always is a decision
+        result = confusion_matrix_report(state.decisions)  # the best class always is a decision
         return result, result.accuracy
     counts = BinaryCountState().update(results.reach(score_thr), results.targets)
     tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn
     right, all_decisions = (tp + tn).sum(), (tp + fp + fn + tn).sum()
-    return counts_report(tp, fp, fn, tn), float(divide(right, all_decisions))
+    return stat_scores_report(tp, fp, fn, tn), float(divide(right, all_decisions))
 
 
 def _forms(report: ClassificationReport, page: Optional[ClassificationResults], verbose: bool) -> Forms:

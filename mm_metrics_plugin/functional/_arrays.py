@@ -5,22 +5,43 @@ from __future__ import annotations
 import os
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Callable, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 
 ABSENT_RULES = ("skip", "nan", "error")
+# 16 float32 are one cache line: a narrower tile would read every line of the matrix more than once.
+TILE_WIDTH = 16
+# Rows transposed at once: their cache lines (64 bytes each) must still be cached for the next column.
+TILE_ROWS = 512
+
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+Scores = Union[np.ndarray, Sequence[np.ndarray]]  # (rows, classes), or consecutive blocks of rows
+
+
+class Result:
+    """Base of result dataclasses."""
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values; arrays become lists."""
+        return {name: _to_plain(value) for name, value in vars(self).items()}
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_dict()
+    if isinstance(value, dict):
+        return {key: _to_plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_plain(part) for part in value]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    """``numerator / denominator`` in float64, NaN where the denominator is 0.
-
-    Example:
-        >>> divide(np.array([1, 0]), np.array([2, 0]))
-        array([0.5, nan])
-    """
+    """``numerator / denominator`` in float64, NaN where the denominator is 0."""
     numerator, denominator = np.broadcast_arrays(
         np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
     )
@@ -30,22 +51,13 @@ def divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 
 
 def mean_over_classes(values: np.ndarray, *, weights: Optional[np.ndarray] = None, absent: str = "skip") -> float:
-    """The mean of the values per class; NaN stands for a class that has none.
+    """The mean of one value per class, of which NaN means undefined.
 
     Args:
-        values: One value a class.
-        weights: One weight a class; equal ones by default.
-        absent: ``'skip'`` takes the mean over the defined classes, ``'nan'`` makes it NaN if a class is
-            undefined, ``'error'`` raises.
-
-    Raises:
-        MetricInputError: A class is undefined and ``absent`` is ``'error'``.
-
-    Example:
-        >>> mean_over_classes(np.array([0.5, np.nan, 1.0]))
-        0.75
-        >>> mean_over_classes(np.array([0.5, np.nan, 1.0]), weights=np.array([3, 1, 1]))
-        0.625
+        values: One value per class.
+        weights: One weight per class; equal ones by default.
+        absent: ``'skip'`` takes the mean over the defined classes, ``'nan'`` makes it NaN if a class is undefined,
+            ``'error'`` raises.
     """
     defined = ~np.isnan(values)
     if absent == "error" and not defined.all():
@@ -62,12 +74,10 @@ def mean_over_classes(values: np.ndarray, *, weights: Optional[np.ndarray] = Non
 
 
 def stable_order(*keys: np.ndarray) -> np.ndarray:
-    """Rows by the first key ascending, then the second, and so on, then as they stand.
+    """Rows by the first key ascending, then the second, and so on; equal rows keep their order.
 
-    Keys are sorted 16 bits at a time, where NumPy's stable sort is a radix sort, from the last key to the first.
-
-    Args:
-        *keys: Integer, bool or float arrays of equal length, without NaN.
+    Keys are integer, bool or float arrays without NaN. They are sorted 16 bits at a time, from the last key to the
+    first, because NumPy's stable sort of 16 bits is a radix sort.
 
     Example:
         >>> stable_order(np.array([1, 0, 1]), np.array([0.5, 9.0, 0.25]))
@@ -100,35 +110,20 @@ def _sortable(key: np.ndarray) -> np.ndarray:
 
 
 def group_starts(groups: np.ndarray) -> np.ndarray:
-    """Where a new value begins in a sorted array.
-
-    Example:
-        >>> group_starts(np.array([3, 3, 5, 7, 7]))
-        array([0, 2, 3])
-    """
+    """Rows where a new value begins in a sorted array."""
     if not len(groups):
         return np.empty(0, dtype=np.int64)
     return np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
 
 
 def position_in_group(groups: np.ndarray) -> np.ndarray:
-    """How many rows of the same group stand before each row of a sorted array.
-
-    Example:
-        >>> position_in_group(np.array([3, 3, 5, 7, 7]))
-        array([0, 1, 0, 0, 1])
-    """
+    """How many rows of the same group come before each row of a sorted array."""
     starts = group_starts(groups)
     return np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
 
 
 def mean_of_defined(values: np.ndarray) -> np.ndarray:
-    """The mean along the last axis of what is not NaN; NaN where nothing is.
-
-    Example:
-        >>> mean_of_defined(np.array([[0.5, np.nan], [np.nan, np.nan]]))
-        array([0.5, nan])
-    """
+    """The mean over the last axis of the values that are not NaN; NaN if there are none."""
     defined = ~np.isnan(values)
     return divide(np.where(defined, values, 0).sum(axis=-1), defined.sum(axis=-1))
 
@@ -145,12 +140,7 @@ def fbeta_score(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, beta: float = 1.
 
 
 def fbeta_of_rates(precision: np.ndarray, recall: np.ndarray, beta: float = 1.0) -> np.ndarray:
-    """The F-score of precisions and recalls, such as means over classes; 0 where both are 0.
-
-    Example:
-        >>> fbeta_of_rates(np.array([0.5, 0.0]), np.array([1.0, 0.0]))
-        array([0.66666667, 0.        ])
-    """
+    """The F-score of precisions and recalls, such as means over classes; 0 where both are 0."""
     weighted = beta**2 * precision + recall
     return np.where(weighted == 0, 0.0, divide((1 + beta**2) * precision * recall, weighted))
 
@@ -158,14 +148,14 @@ def fbeta_of_rates(precision: np.ndarray, recall: np.ndarray, beta: float = 1.0)
 def worst_first(
     group: np.ndarray, badness: np.ndarray, *ties: np.ndarray, per_group: int = 50, most: int = 20_000
 ) -> Tuple[np.ndarray, int]:
-    """Rows in the order of their groups, in each group the worst first, and how many a group were let in.
+    """Rows sorted by group, in each group the worst first, and how many rows of a group were kept.
 
     Args:
         group: (N,) the group of each row.
-        badness: (N,) how bad each row is.
-        *ties: (N,) each; what decides between equally bad rows, the lesser first.
-        per_group: Give no more than so many of a group,
-        most: and fewer if all groups together would give more than this; one of a group is always given.
+        badness: (N,) the greatest is the worst.
+        *ties: (N,) each; decide between equally bad rows, the smaller first.
+        per_group: The most rows of a group,
+        most: and fewer if all groups together would have more than this; each group keeps at least one.
 
     Example:
         >>> worst_first(np.array([1, 0, 1, 1]), np.array([0.1, 0.5, 0.9, 0.3]), per_group=2)
@@ -179,13 +169,9 @@ def worst_first(
     return order[position_in_group(group[order]) < limit], limit
 
 
-_R = TypeVar("_R")
-_T = TypeVar("_T")
-
-# 16 float32 are one cache line: a narrower tile would read every line of the matrix more than once.
-TILE_WIDTH = 16
-# Rows transposed at once: their cache lines (64 bytes each) must still be there when the next column asks for them.
-TILE_ROWS = 512
+def score_blocks(scores: Scores) -> Sequence[np.ndarray]:
+    """Scores as blocks of rows."""
+    return [scores] if isinstance(scores, np.ndarray) else scores
 
 
 def working_dtype(blocks: Sequence[np.ndarray]) -> np.dtype:
@@ -195,7 +181,7 @@ def working_dtype(blocks: Sequence[np.ndarray]) -> np.dtype:
 
 
 def _tile(blocks: Sequence[np.ndarray], start: int, stop: int, dtype: np.dtype) -> np.ndarray:
-    """Columns ``start:stop`` of the stacked blocks, one column a row, in memory of its own."""
+    """Columns ``start:stop`` of the stacked blocks as contiguous rows."""
     tile = np.empty((stop - start, sum(len(block) for block in blocks)), dtype=dtype)
     row = 0
     for block in blocks:
@@ -214,14 +200,7 @@ def usable_cores() -> int:
 
 
 def map_in_order(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
-    """``function(item)`` of every item, in order, on all cores: NumPy lets go of the interpreter while it computes.
-
-    Only a few items and results are in memory at a time.
-
-    Example:
-        >>> list(map_in_order(abs, iter([-1, 2, -3])))
-        [1, 2, 3]
-    """
+    """``function(item)`` of every item, in order, on all cores; few items and results are in memory at a time."""
     cores = usable_cores()
     if cores == 1:
         yield from map(function, items)
@@ -237,10 +216,9 @@ def map_in_order(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[
 
 
 def map_columns(function: Callable[[int, np.ndarray], _R], blocks: Sequence[np.ndarray]) -> List[_R]:
-    """``function(index, column)`` of every column, in order.
+    """``function(index, column)`` of every column of a matrix given as blocks of rows, in order, on all cores.
 
-    The column is a private copy that the function may sort in place. Tiles of columns run on all cores: NumPy
-    lets go of the interpreter while it copies and sorts.
+    The column is a copy that the function may sort in place.
 
     Example:
         >>> blocks = [np.array([[1.0, 5.0]]), np.array([[2.0, 3.0], [0.5, 4.0]])]
@@ -254,20 +232,17 @@ def map_columns(function: Callable[[int, np.ndarray], _R], blocks: Sequence[np.n
         tile = _tile(blocks, bounds[0], bounds[1], dtype)
         return [function(bounds[0] + offset, column) for offset, column in enumerate(tile)]
 
-    def tiles() -> Iterator[Tuple[int, int]]:
-        for start in range(0, width, TILE_WIDTH):
-            yield start, min(start + TILE_WIDTH, width)
-
     if width <= TILE_WIDTH:
         return work((0, width))
+    tiles = [(start, min(start + TILE_WIDTH, width)) for start in range(0, width, TILE_WIDTH)]
     with ThreadPoolExecutor(usable_cores()) as pool:
-        return [value for values in pool.map(work, tiles()) for value in values]
+        return [value for values in pool.map(work, tiles) for value in values]
 
 
 def unique_names(names: Sequence[str]) -> List[str]:
-    """The names, with the index of the class behind those that occur more than once.
+    """The names, with the index of the class appended to those that occur more than once.
 
-    The index is repeated until the name is no other class's name.
+    The index is repeated until no other class has the name.
 
     Example:
         >>> unique_names(["a", "a", "b", "a_0"])

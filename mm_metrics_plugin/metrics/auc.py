@@ -8,12 +8,12 @@ import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.functional._arrays import ABSENT_RULES
-from mm_metrics_plugin.functional.classification.auc import CURVES, AUCResult, histogram_auc, score_auc
-from mm_metrics_plugin.functional.classification.delong import auc_intervals
+from mm_metrics_plugin.functional.classification.auc import CURVES, AUCResult, histogram_auc, roc_auc
+from mm_metrics_plugin.functional.classification.delong import delong_ci
 from mm_metrics_plugin.functional.classification.roc_curves import (
     ClassificationCurves,
-    classification_curves,
     histogram_curves,
+    roc_curves,
 )
 from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
 from mm_metrics_plugin.metrics.base import Shown
@@ -72,7 +72,7 @@ class _AUCMetric(ScoredMetricBase):
         labels = state.labels.to_array()  # type: ignore[attr-defined]
         if not len(state.labels):  # type: ignore[attr-defined]
             return self._nothing()
-        return score_auc(
+        return roc_auc(
             blocks,
             labels,
             average=self.average,
@@ -118,7 +118,7 @@ class _AUCMetric(ScoredMetricBase):
 
 
 def _curves(state: ScoreState) -> ClassificationCurves:
-    return classification_curves(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
+    return roc_curves(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
 
 
 def _binned_curves(state: ScoreHistogramState) -> ClassificationCurves:
@@ -261,7 +261,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         ends = (np.nan, np.nan)
         if isinstance(state, ScoreState) and len(state.labels):
             labels: np.ndarray = state.labels.to_array()  # type: ignore[assignment]
-            found = auc_intervals(state.scores.blocks, labels, ci=self.ci)  # type: ignore[arg-type]
+            found = delong_ci(state.scores.blocks, labels, ci=self.ci)  # type: ignore[arg-type]
             low, high = found.per_class.low, found.per_class.high
             if self.absent == "skip" or result.classes_averaged == len(result.support):
                 ends = (found.macro.low, found.macro.high)

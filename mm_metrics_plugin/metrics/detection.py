@@ -16,7 +16,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.classification.confusion_matrix import (
     ConfusionResult,
     MatrixView,
-    confusion_report,
+    confusion_matrix_report,
     matrix_view,
 )
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
@@ -290,7 +290,9 @@ class DetectionPRF(StreamingMetric):
         """The numbers by key."""
         names = self.class_names(state.num_classes)
         rule = state.rule(self.matching)
-        metrics = self._keys(confusion_report(rule.matrix, background=True, empty=self._empty(rule)), names)
+        metrics = self._keys(
+            confusion_matrix_report(rule.matrix, background=True, zero_division=self._empty(rule)), names
+        )
         table = state.table()
         if self.ap:
             metrics.update(self._average_precision(table, names))
@@ -459,7 +461,7 @@ class DetectionPRF(StreamingMetric):
         """The matrix and the table per class, as JSON and as CSV: what the report says, of this evaluation."""
         rule = state.rule(self.matching)
         empty = self._empty(rule)
-        result = confusion_report(rule.matrix, background=True, empty=empty)
+        result = confusion_matrix_report(rule.matrix, background=True, zero_division=empty)
         report = protocol_report(
             self.matching,
             result.matrix,
@@ -468,7 +470,7 @@ class DetectionPRF(StreamingMetric):
             detections=result.predicted[:-1],
             counts={**state.tally, **rule.tally},
             background_types=rule.false_positives,
-            empty=empty,
+            zero_division=empty,
         )
         content = {"protocol": self.matching, "classes": names, **report.to_dict()}
         rows = [list(row.values()) for row in content["per_class"]]

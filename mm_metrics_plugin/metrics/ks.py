@@ -9,7 +9,7 @@ from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
-from mm_metrics_plugin.functional.classification.ks import KSResult, histogram_ks, score_ks
+from mm_metrics_plugin.functional.classification.ks import KSResult, histogram_ks, ks_statistic
 from mm_metrics_plugin.metrics.keys import class_values
 from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, check_together
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
@@ -113,6 +113,6 @@ class SingleLabelKS(SingleLabelMetricBase):
         if isinstance(state, ScoreHistogramState) and state.totals is not None:
             return histogram_ks(state.positives, state.totals)
         if isinstance(state, ScoreState) and len(state.labels):
-            return score_ks(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
+            return ks_statistic(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
         nothing = np.full(self.classes_expected() if self.positive_label is None else 1, np.nan)
         return KSResult(nothing, nothing, np.zeros(len(nothing), dtype=np.int64), nothing)

@@ -16,11 +16,11 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
     CountsResult,
     MatrixView,
     Rates,
-    confusion_report,
-    counts_report,
+    confusion_matrix_report,
     matrix_view,
+    stat_scores_report,
 )
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_decisions
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_k_decisions
 from mm_metrics_plugin.functional.ranking import label_ranks
 from mm_metrics_plugin.metrics.base import Shown
 from mm_metrics_plugin.metrics.classification_base import ScoredMetricBase
@@ -243,7 +243,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         metrics: Dict[str, float] = {}
         for rule, (suffix, matrix) in enumerate(zip(self._suffixes, matrices)):
             samples = int(matrix.sum())
-            report = confusion_report(matrix, beta=self.beta, empty=self._empty(samples))
+            report = confusion_matrix_report(matrix, beta=self.beta, zero_division=self._empty(samples))
             rates = self._rate_keys(report, suffix)
             scalars = {f"{key}{suffix}": getattr(report, key) for key in SCALARS}
             for index, k in enumerate(self.topk):
@@ -350,13 +350,15 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
                 f"'pred_score' of {self.namer(samples)(0)} must hold at least {self.topk} scores for topk "
                 f"(found {scores.shape[1]})"
             )
-        return Batch(top_decisions(scores, k=self.topk), truth)
+        return Batch(top_k_decisions(scores, k=self.topk), truth)
 
     def compute(self, state: State) -> Dict[str, float]:
         """The rates of the counts, by key."""
         nothing = np.zeros(self.classes_expected(), dtype=np.int64)
         tp, fp, fn, tn = (nothing if count is None else count for count in state.arrays().values())
         total = int(tp.sum() + fp.sum() + fn.sum() + tn.sum())
-        metrics = self._rate_keys(counts_report(tp, fp, fn, tn, beta=self.beta, empty=self._empty(total)), "")
+        metrics = self._rate_keys(
+            stat_scores_report(tp, fp, fn, tn, beta=self.beta, zero_division=self._empty(total)), ""
+        )
         metrics["accuracy"] = (tp.sum() + tn.sum()) / total if total else float("nan")
         return metrics

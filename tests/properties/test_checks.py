@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from mmengine.dist import get_dist_info
 
 from mm_metrics_plugin import SingleLabelAUC, SingleLabelPRF, StreamingMetric
-from mm_metrics_plugin.functional.classification.auc import histogram_auc, score_auc
+from mm_metrics_plugin.functional.classification.auc import histogram_auc, roc_auc
 from mm_metrics_plugin.functional.detection.confusion_rules import TP
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import DetectionSettings
@@ -322,7 +322,7 @@ def test_certificates_that_promise_too_much_are_found():
         problem = scored_labels_of(roll)
         state = ScoreHistogramState(4).update(problem.scores, problem.labels)
         binned = histogram_auc(state.positives, state.totals)
-        exact = score_auc([problem.scores], problem.labels)
+        exact = roc_auc([problem.scores], problem.labels)
         checks.check_certificate(exact.value, binned.value, binned.error / 2)
 
     with pytest.raises(AssertionError, match="where the exact value is nan"):

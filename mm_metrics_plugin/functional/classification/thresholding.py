@@ -1,4 +1,4 @@
-"""From scores to hard decisions."""
+"""From scores to decisions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,12 @@ NO_DECISION = -1
 def hard_decisions(
     scores: np.ndarray, *, thresholds: Sequence[float], precision: Optional[np.ndarray] = None
 ) -> np.ndarray:
-    """The best class of every sample where its score is above the threshold.
+    """(samples, thresholds) the best class of every sample, or -1 where its score is not above the threshold.
 
     Args:
-        scores: One row a sample, one column a class. Of equal scores the first class is the best.
-        thresholds: One column of decisions is made for each. They are rounded to the scores' precision, so that a
-            float32 score written as 0.3 is not above 0.3.
-        precision: The code of each sample's precision (see
-            :mod:`~mm_metrics_plugin.functional._score_precision`); that of the dtype of the scores if None.
-
-    Returns:
-        int64 array (samples, thresholds); -1 where the best score is not above the threshold.
+        scores: (samples, classes). Of equal scores the first class is the best.
+        thresholds: They are rounded to the scores' precision, so that a float32 score written as 0.3 is not above 0.3.
+        precision: The code of each sample's precision (``_score_precision``); None: that of the dtype of the scores.
 
     Example:
         >>> hard_decisions(np.array([[0.2, 0.8], [0.55, 0.45]]), thresholds=[0.5, 0.6]).tolist()
@@ -36,18 +31,11 @@ def hard_decisions(
     return np.where(above, best[:, None], NO_DECISION)
 
 
-def top_decisions(scores: np.ndarray, *, k: int) -> np.ndarray:
-    """Which classes are among the k best of their sample; of equal scores the lower index is the better one.
-
-    Args:
-        scores: One row a sample, one column a class.
-        k: From 1 to the number of classes.
-
-    Returns:
-        Boolean array of the shape of ``scores`` with k true values a row.
+def top_k_decisions(scores: np.ndarray, *, k: int) -> np.ndarray:
+    """Whether each class is among the k best of its sample; of equal scores the lower index is better.
 
     Example:
-        >>> top_decisions(np.array([[0.1, 0.4, 0.4, 0.4]]), k=2).tolist()
+        >>> top_k_decisions(np.array([[0.1, 0.4, 0.4, 0.4]]), k=2).tolist()
         [[False, True, True, False]]
     """
     place = scores.shape[1] - k

@@ -1,4 +1,4 @@
-"""What the confusion matrix of a detector says under one matching rule."""
+"""Rates and counts per class from the confusion matrix of a detector under one matching rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from mm_metrics_plugin.functional.classification.confusion_matrix import (
     Confusion,
     ConfusionResult,
-    confusion_report,
+    confusion_matrix_report,
     matrix_entries,
     row_shares,
     top_confusions,
@@ -24,21 +24,14 @@ FALSE_POSITIVES = ("fp_confusion", *(f"fp_{name}" for name in BACKGROUND_TYPES))
 
 @dataclass(frozen=True, eq=False)
 class ProtocolReport:
-    """What one protocol of matching says.
+    """The confusion matrix of one matching rule, and the numbers that follow from it."""
 
-    Attributes:
-        protocol: Its name.
-        result: The confusion matrix, background last, and the rates that follow from it.
-        columns: The table per class, by name of the column; those of ``FALSE_POSITIVES`` add up to ``fp``.
-        counts: What was used, ignored and counted again.
-        confusions: The most frequent confusions between two classes, the greatest first.
-    """
-
-    protocol: str
-    result: ConfusionResult
+    protocol: str  # its name
+    result: ConfusionResult  # the confusion matrix, background last, and the rates that follow from it
+    # the table per class, by name of the column; those of ``FALSE_POSITIVES`` add up to ``fp``
     columns: Mapping[str, Any]
-    counts: Mapping[str, int]
-    confusions: Tuple[Confusion, ...]
+    counts: Mapping[str, int]  # what was used, ignored and counted again
+    confusions: Tuple[Confusion, ...]  # the most frequent confusions between two classes, the greatest first
 
     @property
     def shares(self) -> np.ndarray:
@@ -47,7 +40,7 @@ class ProtocolReport:
 
     @property
     def means(self) -> Dict[str, float]:
-        """The averages over classes, by the names they have in the JSON report."""
+        """The means over classes, by their names in the JSON report."""
         result = self.result
         return {
             "mean_precision": result.macro.precision,
@@ -58,13 +51,13 @@ class ProtocolReport:
 
     @property
     def micro(self) -> Dict[str, float]:
-        """The rates of all classes' counts added up."""
+        """The rates of the pooled counts of all classes."""
         micro = self.result.micro
         return {"precision": micro.precision, "recall": micro.recall, "f1": micro.f_score}
 
     @property
     def classes_averaged(self) -> Dict[str, int]:
-        """Over how many classes the means are: those that have a value."""
+        """How many classes have a value."""
         return {key: int(np.count_nonzero(~np.isnan(self.columns[key]))) for key in ("precision", "recall", "f1")}
 
     def to_dict(self) -> Dict[str, Any]:
@@ -93,20 +86,19 @@ def protocol_report(
     detections: np.ndarray,
     counts: Mapping[str, int],
     background_types: np.ndarray,
-    empty: float = float("nan"),
+    zero_division: float = float("nan"),
 ) -> ProtocolReport:
-    """Read everything off a confusion matrix with background.
+    """The numbers that follow from a confusion matrix with background.
 
     Args:
-        protocol: The name of the protocol it was counted under.
-        matrix: (C + 1, C + 1) whole numbers; rows truth, columns prediction, background last.
+        protocol: Name of the matching rule.
+        matrix: (C + 1, C + 1) integers; rows ground truth, columns prediction, background last.
         classes: The C names.
-        objects: (C,) how many objects of each class there are.
-        detections: (C,) how many detections of each class were used.
+        objects: (C,) ground truths of each class.
+        detections: (C,) detections used of each class.
         counts: What else was counted.
-        background_types: (3, C) the background row by type, as
-            :class:`~mm_metrics_plugin.functional.detection.confusion_rules.RuleCounts` has it.
-        empty: The value of a rate whose denominator is 0. NaN leaves the class out of the means.
+        background_types: (3, C) the background row by type, as in ``RuleCounts``.
+        zero_division: The value of a rate whose denominator is 0. NaN leaves the class out of the means.
 
     Example:
         >>> matrix = np.array([[41, 3, 6], [0, 20, 5], [2, 1, 0]])
@@ -120,7 +112,7 @@ def protocol_report(
         >>> report.shares[2].round(3).tolist()
         [0.667, 0.333, 0.0]
     """
-    result = confusion_report(matrix, background=True, empty=empty)
+    result = confusion_matrix_report(matrix, background=True, zero_division=zero_division)
     rates = result.per_class
     inner = result.matrix[:-1, :-1]
     false_positives = [inner.sum(axis=0) - inner.diagonal(), *np.asarray(background_types)]

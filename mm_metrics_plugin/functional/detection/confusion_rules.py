@@ -28,15 +28,10 @@ BACKGROUND_TYPES = {"confusion_matched": CONFUSION_MATCHED, "duplicate": DUPLICA
 
 
 class OneToOne(NamedTuple):
-    """Detections and ground truths matched one to one at a score and an IoU threshold.
+    """Detections and ground truths matched one to one at a score and an IoU threshold."""
 
-    Attributes:
-        gt: (N,) row of the ground truth of each detection, crowds included, else -1.
-        outcome: (N,) int8, such as ``TP``.
-    """
-
-    gt: np.ndarray
-    outcome: np.ndarray
+    gt: np.ndarray  # (N,) row of the ground truth of each detection, crowds included, else -1
+    outcome: np.ndarray  # (N,) int8, such as ``TP``
 
 
 def match_coco(
@@ -48,15 +43,10 @@ def match_coco(
     iou_thr: float,
     score_thr: float,
 ) -> OneToOne:
-    """The ``coco`` confusions: what COCO's rule leaves free is matched across classes by the same rule.
+    """The ``coco`` rule: detections and ground truths that COCO's rule leaves free are matched across classes.
 
-    Args:
-        pairs: Of detections sorted by image and descending score.
-        detections: The detections of the pairs.
-        ground_truths: The ground truths of the pairs.
-        own_class_gt: (N,) ground truth that COCO's rule assigns within the class, whatever the score; -1 for none.
-        iou_thr: Least overlap of a pair.
-        score_thr: Least score of a detection.
+    ``own_class_gt`` (N,) is the ground truth that COCO's rule assigns within the class, whatever the score; -1 for
+    none.
     """
     used = detections.reach(score_thr)
     gt = np.where(used, own_class_gt, NO_GT)
@@ -99,7 +89,7 @@ def match_agnostic(
 def _outcomes(
     gt: np.ndarray, near: OverlapPairs, detections: Detections, ground_truths: GroundTruths, used: np.ndarray
 ) -> np.ndarray:
-    """(N,) what became of each detection; ``near`` are the pairs at the IoU threshold or above."""
+    """(N,) the outcome of each detection; ``near`` are the pairs at the IoU threshold or above."""
     outcome = np.where(used, BACKGROUND, BELOW_THRESHOLD).astype(np.int8)
     matched = np.flatnonzero(gt >= 0)
     rows = gt[matched]
@@ -138,7 +128,7 @@ def mmdet_matrix(
 ) -> Tuple[np.ndarray, int]:
     """The matrix of mmdet's ``confusion_matrix.py``, and how many duplicates it counts as TP.
 
-    Every pair that overlaps counts; a detection without any is on background; a ground truth without a detection of its
+    Every overlapping pair counts. A detection without any is background; a ground truth without a detection of its
     class is missed, even if one of another class was counted for it.
     """
     size = num_classes + 1
@@ -161,31 +151,21 @@ def mmdet_matrix(
 
 @dataclass(frozen=True, eq=False)
 class RuleCounts:
-    """What one matching rule counts.
+    """The counts of one matching rule."""
 
-    Attributes:
-        matrix: (C + 1, C + 1) int64; rows ground truth, columns prediction, background last.
-        background_types: (3, C) int64, the background row by ``BACKGROUND_TYPES``.
-        detections: (C,) detections used.
-        objects: (C,) ground truths used.
-        detections_ignored: Detections that match only a crowd.
-        objects_ignored: Crowds, which ``mmdet`` uses as ordinary ground truths.
-        duplicates: Duplicates that ``mmdet`` counts as TP; 0 under the other rules.
-    """
-
-    matrix: np.ndarray
-    background_types: np.ndarray
-    detections: np.ndarray
-    objects: np.ndarray
-    detections_ignored: int
-    objects_ignored: int
-    duplicates: int = 0
+    matrix: np.ndarray  # (C + 1, C + 1) int64; rows ground truth, columns prediction, background last
+    background_types: np.ndarray  # (3, C) int64, the background row by ``BACKGROUND_TYPES``
+    detections: np.ndarray  # (C,) detections used
+    objects: np.ndarray  # (C,) ground truths used
+    detections_ignored: int  # detections that match only a crowd
+    objects_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
+    duplicates: int = 0  # duplicates that ``mmdet`` counts as TP; 0 under the other rules
 
 
 def one_to_one_counts(
     matches: OneToOne, detections: Detections, ground_truths: GroundTruths, num_classes: int
 ) -> RuleCounts:
-    """What a one-to-one matching counts."""
+    """The counts of a one-to-one matching."""
     used = matches.outcome < IGNORED
     background_types = np.stack(
         [

@@ -1,4 +1,4 @@
-"""Detections and ground truths of many images as columns: one row per instance, and a column that names the image."""
+"""Detections and ground truths of many images as columns, one row per instance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _R = TypeVar("_R", bound="_Instances")
 
 
 class _Instances:
-    """What detections and ground truths have in common: columns of equal length."""
+    """Columns of equal length that detections and ground truths have in common."""
 
     image: Any
     geometry: Any
@@ -80,13 +80,8 @@ class _Instances:
             names: Names of the images for the message; their numbers by default.
 
         Raises:
-            MetricInputError: Columns differ in length, a number is NaN, infinite or above 1e100, a label is not a whole
-                number or out of range.
-
-        Example:
-            >>> Detections([0], [[0, 0, 1, 1]], [np.nan], [0]).check(num_classes=1, names=["cat.jpg"])
-            Traceback (most recent call last):
-            mm_metrics_plugin.exceptions.MetricInputError: 'scores' of image 'cat.jpg' must be finite (found nan)
+            MetricInputError: Columns differ in length, a number is NaN, infinite or above 1e100, or a label is not an
+                integer or out of range.
         """
         prefix, labels = self.field_prefix, self.labels
 
@@ -133,11 +128,10 @@ class Detections(_Instances):
 
     Args:
         image: (N,) index of the image of each detection, from 0, in any order.
-        geometry: The shapes; an (N, 4) array stands for ``Boxes`` given by their edges.
-        scores: (N,) confidence; float32 and float64 are kept as they are.
+        geometry: The shapes; an (N, 4) array becomes ``Boxes`` in xyxy format.
+        scores: (N,) confidence; float32 and float64 are kept.
         labels: (N,) class index.
-        precision: (N,) code of the precision in which each score was given, see
-            :mod:`~mm_metrics_plugin.functional._score_precision`. None: that of the dtype of the scores as given.
+        precision: (N,) code of the precision of each score (``_score_precision``); None: that of the dtype.
 
     Example:
         >>> detections = Detections([0, 1], [[0, 0, 10, 10], [5, 5, 9, 9]], [0.9, 0.4], [2, 0])
@@ -163,7 +157,7 @@ class Detections(_Instances):
         return reach(self.scores, score_thr, self.precision)
 
     def score_order(self) -> Optional[np.ndarray]:
-        """Rows by image, then descending score, then as they stand; None if they stand so already."""
+        """Rows by image, then descending score, then the given order; None if they are sorted already."""
         image, score = self.image, self.scores
         step = image[1:] - image[:-1]
         if not ((step < 0) | ((step == 0) & (score[1:] > score[:-1]))).any():
@@ -177,7 +171,7 @@ class GroundTruths(_Instances):
 
     Args:
         image: (M,) index of the image of each object, from 0.
-        geometry: The shapes; an (M, 4) array stands for ``Boxes`` given by their edges.
+        geometry: The shapes; an (M, 4) array becomes ``Boxes`` in xyxy format.
         labels: (M,) class index.
         crowd: (M,) True where an object makes a detection neither TP nor FP: COCO's ``iscrowd``, VOC's ``difficult``,
             mmdet's ``ignored_instances``. None: nowhere.
@@ -210,12 +204,7 @@ class GroundTruths(_Instances):
 
 @dataclass(frozen=True, eq=False)
 class DetectionBatch:
-    """Detections and ground truths of the same images.
-
-    Args:
-        detections: What the detector predicts.
-        ground_truths: What is annotated.
-        num_images: How many images, those without any instance included.
+    """Detections and ground truths of the same images; ``num_images`` includes images without instances.
 
     Example:
         >>> batch = DetectionBatch.from_images(
@@ -249,7 +238,7 @@ class DetectionBatch:
         """Concatenates per-image arrays.
 
         Raises:
-            MetricInputError: The arrays of an image differ in length; the message names image and field.
+            MetricInputError: The arrays of an image differ in length.
         """
         det = _concatenate_fields({"boxes": boxes, "scores": scores, "labels": labels}, "", names)
         fields = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area}
@@ -270,27 +259,14 @@ class DetectionBatch:
         return DetectionBatch(self.detections.images(start, stop), self.ground_truths.images(start, stop), stop - start)
 
     def suppressed(self, iou_thr: float) -> DetectionBatch:
-        """Without the detections that non-maximum suppression within every image and class removes.
-
-        Example:
-            >>> dets = Detections([0, 0, 0], [[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.8, 0.7], [0, 0, 0])
-            >>> DetectionBatch(dets, GroundTruths.empty(), 1).suppressed(0.5).detections.scores.tolist()
-            [0.9, 0.7]
-        """
+        """The batch after non-maximum suppression within every image and class."""
         dets = self.detections
         groups = dets.image * (int(dets.labels.max(initial=0)) + 1) + dets.labels
         kept = nms(dets.boxes.to_format("xyxy"), dets.scores, groups, iou_thr=iou_thr)
         return replace(self, detections=dets.take(kept))
 
     def blocks(self, num_dets: int) -> Iterator[Tuple[int, DetectionBatch]]:
-        """The images in blocks of about ``num_dets`` detections; the first image of each block, and the block.
-
-        Example:
-            >>> dets = Detections([0, 0, 1, 2], np.zeros((4, 4)), [0.1, 0.2, 0.3, 0.4], [0, 0, 0, 0])
-            >>> batch = DetectionBatch(dets, GroundTruths.empty(), 3)
-            >>> [(start, len(block.detections), block.num_images) for start, block in batch.blocks(2)]
-            [(0, 2, 1), (1, 2, 2)]
-        """
+        """The images in blocks of about ``num_dets`` detections; the first image of each block, and the block."""
         sides = [_sorted_by_image(self.detections), _sorted_by_image(self.ground_truths)]
         bounds = [np.searchsorted(side.image, np.arange(self.num_images + 1)) for side in sides]
         start = 0
@@ -322,7 +298,7 @@ def _limit(value: float) -> str:
 
 
 def _whole_numbers(values: Any) -> np.ndarray:
-    """Whole numbers as int64; what int64 cannot hold stays as it is, for ``check`` to refuse by name."""
+    """Integers as int64; what int64 cannot hold is kept for ``check`` to refuse."""
     array = np.asarray(values)
     if array.dtype == np.int64:
         return array

@@ -1,4 +1,4 @@
-"""Which detections overlap which ground truths: computed once, read by every matching rule."""
+"""Which detections overlap which ground truths: computed once for every matching rule."""
 
 from __future__ import annotations
 
@@ -15,20 +15,13 @@ _CANDIDATES_AT_ONCE = 1 << 16  # a few arrays of this length fit the cache of a 
 
 
 class OverlapPairs(NamedTuple):
-    """Overlapping pairs, in order of detections.
+    """Overlapping pairs, sorted by detection."""
 
-    Attributes:
-        det: (P,) int32 rows of the detections, ascending.
-        gt: (P,) int32 rows of the ground truths, ascending within a detection.
-        overlap: (P,) float64, COCO's; of a crowd, the share of the detection that it covers. mmdet's if only that was
-            asked for.
-        mmdet_overlap: (P,) float32, mmdet's; None unless it was asked for.
-    """
-
-    det: np.ndarray
-    gt: np.ndarray
+    det: np.ndarray  # (P,) int32 rows of the detections, ascending
+    gt: np.ndarray  # (P,) int32 rows of the ground truths, ascending within a detection
+    # (P,) float64, COCO's; of a crowd, the share of the detection that it covers. mmdet's if only that was asked for.
     overlap: np.ndarray
-    mmdet_overlap: Optional[np.ndarray] = None
+    mmdet_overlap: Optional[np.ndarray] = None  # (P,) float32, mmdet's; None unless it was asked for
 
     def select(self, rows: np.ndarray) -> OverlapPairs:
         """The chosen pairs (indices or a mask)."""
@@ -36,10 +29,9 @@ class OverlapPairs(NamedTuple):
         return OverlapPairs(self.det[rows], self.gt[rows], self.overlap[rows], float32)
 
     def by_preference(self, gt_last: Optional[np.ndarray] = None) -> OverlapPairs:
-        """The pairs of each detection by descending overlap; of equal ones the later ground truth first, as COCO.
+        """The pairs of each detection by descending overlap; of equal ones the later ground truth first, as in COCO.
 
-        Args:
-            gt_last: (M,) ground truths that come after all others whatever their overlap.
+        The ground truths ``gt_last`` (M,) come after all others whatever their overlap.
         """
         same = self.det[1:] == self.det[:-1]
         several = np.flatnonzero(np.append(same, False) | np.append(False, same))
@@ -66,24 +58,18 @@ def find_pairs(
     mmdet: bool = False,
     names: Optional[Sequence[Any]] = None,
 ) -> OverlapPairs:
-    """The pairs of an image that overlap by at least ``min_overlap``.
+    """The pairs of an image that overlap by at least ``min_overlap``, and at all.
 
     Args:
         detections: Sorted by image.
         ground_truths: Sorted by image.
-        min_overlap: Pairs below it are left out, and those that do not overlap at all.
+        min_overlap: Pairs below it are left out.
         coco: Compute COCO's overlap.
         mmdet: Compute mmdet's float32 overlap. With both, pairs that reach ``min_overlap`` by either are kept.
         names: Names of the images for messages; their numbers by default.
 
     Raises:
         MetricInputError: An image has more than 2 million overlapping pairs.
-
-    Example:
-        >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 1])
-        >>> ground_truths = GroundTruths([0], [[0, 0, 10, 10]], [0])
-        >>> find_pairs(detections, ground_truths, min_overlap=0.5).overlap
-        array([1. , 0.9])
     """
     first, count = _candidate_ranges(ground_truths.image, detections.image)
     rows = np.flatnonzero(count)
@@ -131,7 +117,7 @@ def _count_in_last_image(before: Tuple[int, int], image: np.ndarray) -> Tuple[in
 
 
 def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Where the ground truths of each detection's image begin, and how many they are; images are sorted."""
+    """Where the ground truths of each detection's image begin, and their number; images are sorted."""
     images = 1 + max(int(one[-1]) if len(one) else -1 for one in (gt_image, det_image))
     counts = np.bincount(gt_image, minlength=images)
     starts = np.cumsum(counts) - counts
@@ -144,7 +130,7 @@ def _candidates(
     count: np.ndarray,
     edges: Optional[Tuple[Edges, Edges]],
 ) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
-    """Rows of detections and ground truths of one group, a block at a time; with ``edges`` only where boxes meet."""
+    """Rows of detections and ground truths of one image, a block at a time; with ``edges`` only where boxes meet."""
     ends = np.cumsum(count)
     start, base = 0, 0
     while start < len(rows):

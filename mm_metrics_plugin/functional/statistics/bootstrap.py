@@ -1,11 +1,8 @@
-"""Confidence intervals of a model's figures; images are the sampling unit.
+"""Confidence intervals of a model's metrics; images are the sampling unit.
 
-Precision, recall, F1 and their means have Wilson score intervals with an effective sample size
-(:mod:`~mm_metrics_plugin.functional.statistics.ratio_intervals`). Average precision has the same kind of interval: its
-variance comes from bootstrap resamples over images, and its known bias is taken off the center. Nothing is matched
-again.
-
-Where the data cannot carry an interval, its ends are NaN and ``reason`` says why.
+Precision, recall, F1 and their means have Wilson score intervals with an effective sample size (``ratio_intervals``).
+So has average precision; its variance comes from bootstrap resamples over images, and its known bias is subtracted from
+the center. If the data are too few for an interval, its ends are NaN and ``reason`` says why.
 """
 
 from __future__ import annotations
@@ -15,6 +12,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
+from mm_metrics_plugin.functional._arrays import Result
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
@@ -41,23 +39,18 @@ LEAST_IMAGES_F1_AP = 30  # of F1, of average precision and of means over classes
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A figure and its confidence interval: floats, or arrays with one value per class.
-
-    Attributes:
-        value: The figure.
-        low: Lower end; NaN where there is no interval.
-        high: Upper end; NaN where there is no interval.
-        reason: Why there is none (``'undefined'``, ``'too few objects'``, ``'too few images'``); empty if there is one.
+class Interval(Result):
+    """A value and its confidence interval: floats, or arrays with one value per class.
 
     Example:
         >>> print(Interval(0.75, 0.7, 0.8), "|", Interval(0.75, float("nan"), float("nan"), "too few objects"))
         0.7500 [0.7000, 0.8000] | 0.7500 (too few objects)
     """
 
-    value: Any
-    low: Any
-    high: Any
+    value: Any  # the figure
+    low: Any  # lower end; NaN where there is no interval
+    high: Any  # upper end; NaN where there is no interval
+    # why there is none (``'undefined'``, ``'too few objects'``, ``'too few images'``); empty if there is one
     reason: Any = ""
 
     def to_dict(self) -> Dict[str, Any]:
@@ -75,32 +68,14 @@ class Interval:
 
 
 @dataclass(frozen=True, eq=False)
-class Intervals:
-    """Every figure with its confidence interval.
+class Intervals(Result):
+    """Every metric with its confidence interval."""
 
-    Attributes:
-        ci: Confidence level.
-        resamples: Bootstrap resamples over images that the intervals of average precision are made of; 0 without it.
-        seed: Of the resamples.
-        overall: By name, over all classes.
-        per_class: By name, arrays with one value per class; NaN where a class has none.
-    """
-
-    ci: float
-    resamples: int
-    seed: int
-    overall: Dict[str, Interval]
-    per_class: Dict[str, Interval]
-
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
-        return {
-            "ci": self.ci,
-            "resamples": self.resamples,
-            "seed": self.seed,
-            "overall": {name: value.to_dict() for name, value in self.overall.items()},
-            "per_class": {name: value.to_dict() for name, value in self.per_class.items()},
-        }
+    ci: float  # confidence level
+    resamples: int  # bootstrap resamples over images that the intervals of average precision are made of; 0 without it
+    seed: int  # of the resamples
+    overall: Dict[str, Interval]  # by name, over all classes
+    per_class: Dict[str, Interval]  # by name, arrays with one value per class; NaN where a class has none
 
     def __str__(self) -> str:
         lines = [f"{100 * self.ci:g} % confidence intervals"]
@@ -125,7 +100,7 @@ def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) 
 
 
 def _only(per_class: Interval, defined: np.ndarray) -> Optional[Interval]:
-    """The interval of the one class that has a value, which is also that of the mean; None where there are several."""
+    """The interval of the mean over one class: that of the class. None if several classes have a value."""
     if defined.sum() != 1:
         return None
     index = int(np.argmax(defined))
@@ -143,12 +118,7 @@ def _proportions(found: Ratios, ci: float) -> Interval:
 
 
 def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float = 0.95) -> Interval:
-    """Confidence interval of a proportion whose sampling unit is the image or sample.
-
-    Args:
-        successes: (images,) successes of each image.
-        trials: (images,) trials of each image.
-        ci: Confidence level.
+    """Confidence interval of a proportion from the successes and trials (images,) of each image or sample.
 
     Example:
         >>> print(proportion_interval(np.arange(200) % 10 < 8, np.ones(200)))
@@ -162,7 +132,7 @@ def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float 
 
 
 class _CountIntervals:
-    """Intervals of all rates of what was counted image by image."""
+    """Intervals of all rates of per-image counts."""
 
     def __init__(self, counts: PerImageCounts, ci: float) -> None:
         self.ci = ci
@@ -191,7 +161,7 @@ class _CountIntervals:
         }
 
     def overall(self, value: Dict[str, np.ndarray], per_class: Dict[str, Interval]) -> Dict[str, Interval]:
-        """Means over classes, and the rates of all classes pooled. ``value`` has the figures themselves."""
+        """Means over classes and pooled rates; ``value`` has the point estimates."""
         precision, recall, jaccard = (self.classes[name] for name in ("precision", "recall", "jaccard"))
         ci = self.ci
         both = jaccard.defined & np.array_equal(precision.defined, recall.defined)
@@ -236,9 +206,9 @@ class _CountIntervals:
 def _average_precision_intervals(
     figures: WeightedFigures, curves: RangeCurves, *, ci: float, resamples: int, seed: int
 ) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
-    """Per class and overall. The variance is that of the resamples, but at least that of as many yes-or-no outcomes.
+    """Per class and overall. The variance is that of the resamples, but at least that of as many Bernoulli trials.
 
-    A class without objects in a resample keeps its observed value there: the mean is over the same classes always.
+    A class without ground truths in a resample keeps its observed value, so the mean is always over the same classes.
     """
     number = figures.num_images
     table, chosen = curves.table, curves.counted_gts()
@@ -292,7 +262,7 @@ def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df:
 
 
 def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
-    """Confidence intervals of all figures. Options as in :func:`bootstrap_ci`."""
+    """Confidence intervals of all metrics. Options as in :func:`bootstrap_ci`."""
     check_ci(ci)
     require(resamples >= 1, f"resamples must be at least 1 (found {resamples})")
     value = figures.of_all()
@@ -307,21 +277,7 @@ def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 10
 
 
 def bootstrap_counts(counts: PerImageCounts, *, ci: float = 0.95) -> Intervals:
-    """Confidence intervals of precision, recall and F1, per class, mean and micro.
-
-    They need no resamples.
-
-    Args:
-        counts: TP, FP and FN, image by image.
-        ci: Confidence level.
-
-    Example:
-        >>> truth = np.arange(200) % 2
-        >>> predicted = np.where(np.arange(200) % 10 < 8, truth, 1 - truth)
-        >>> result = bootstrap_counts(PerImageCounts.from_labels(truth, predicted, num_classes=2))
-        >>> result.overall["micro_recall"].value, round(result.overall["micro_recall"].low, 3)
-        (0.8, 0.739)
-    """
+    """Confidence intervals of precision, recall and F1, per class, mean and micro. They need no resamples."""
     return bootstrap(WeightedFigures(counts), ci=ci)
 
 
@@ -341,8 +297,8 @@ def bootstrap_ci(
 
     Args:
         table: Every detection and ground truth, matched.
-        score_thr: Least score of a detection that counts for precision and recall.
-        iou_thr: Least overlap of a match that counts for precision and recall.
+        score_thr: Score threshold of precision and recall.
+        iou_thr: IoU threshold of precision and recall.
         average_precision: Whether average precision is wanted.
         max_dets: Number of detections per class and image that average precision uses. Nothing else is limited.
         iou_thrs: IoU thresholds of average precision. None: COCO's ten, or all of a table without them.
@@ -351,13 +307,11 @@ def bootstrap_ci(
         seed: Of the resamples.
 
     Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
         >>> image, box = np.arange(50), np.tile([0.0, 0.0, 10.0, 10.0], (50, 1))
         >>> detections = Detections(image, box + 30 * (image % 5 == 0)[:, None], 1 - image / 100, np.zeros(50))
         >>> batch = DetectionBatch(detections, GroundTruths(image, box, np.zeros(50)), 50)
-        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> table = match_images(batch, num_classes=1, table="ap").table
         >>> print(bootstrap_ci(table).overall["micro_recall"])
         0.8000 [0.6679, 0.8884]
     """

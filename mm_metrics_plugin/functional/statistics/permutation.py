@@ -1,14 +1,13 @@
-"""Paired permutation tests of several figures at once, with the confidence intervals that belong to them.
+"""Paired permutation tests of several metrics at once, with confidence intervals that agree with them.
 
-If two runs were equally good, it would not matter which result of an image belongs to which run. So the runs are
-swapped on a random half of the images, many times. The p-value is the share of these permutations, the observed one
-among them, whose difference is at least as large as the observed one. It is never 0. The interval is d ± q, where q is
-the quantile of the differences that the test compares with: 0 lies outside exactly where p <= 1 - ci.
+If two runs are equally good, their results on an image are exchangeable. So the runs are swapped on a random half of
+the images, many times. The p-value is the share of these permutations, the observed one included, whose difference is
+at least as large as the observed one. The interval is d ± q, where q is the quantile of the differences that the test
+uses: 0 lies outside exactly where p <= 1 - ci.
 
-Figures that are looked at together are a family. In a family a difference is divided by its standard deviation over the
-permutations, and compared with the largest one of the family in every permutation (the max-T method of Westfall and
-Young). If the runs are equally good, the probability that any figure of the family is called different is at most
-1 - ci. The intervals are simultaneous: they are widened by the same quantile, so p-value and interval always agree.
+Metrics that are reported together are a family. Each difference is divided by its standard deviation over the
+permutations and compared with the largest one of the family in every permutation (the max-T method of Westfall and
+Young), so the family-wise error rate is at most 1 - ci. The intervals are simultaneous: they use the same quantile.
 """
 
 from __future__ import annotations
@@ -22,32 +21,18 @@ _ROUNDING = 1e-9  # of 1 - ci
 
 
 class FamilyTests(NamedTuple):
-    """Tests of a family of differences; arrays with one value per figure, NaN where undefined.
+    """Tests of a family of differences; arrays with one value per metric, NaN where undefined."""
 
-    Attributes:
-        low: Lower end of the simultaneous interval.
-        high: Upper end of the simultaneous interval.
-        p_value: Adjusted for the family.
-        low_unadjusted: Lower end for this figure alone.
-        high_unadjusted: Upper end for this figure alone.
-        p_unadjusted: For this figure alone.
-    """
-
-    low: np.ndarray
-    high: np.ndarray
-    p_value: np.ndarray
-    low_unadjusted: np.ndarray
-    high_unadjusted: np.ndarray
-    p_unadjusted: np.ndarray
+    low: np.ndarray  # lower end of the simultaneous interval
+    high: np.ndarray  # upper end of the simultaneous interval
+    p_value: np.ndarray  # adjusted for the family
+    low_unadjusted: np.ndarray  # lower end for this figure alone
+    high_unadjusted: np.ndarray  # upper end for this figure alone
+    p_unadjusted: np.ndarray  # for this figure alone
 
 
 def significant(p_value: Union[float, np.ndarray], *, ci: float) -> np.ndarray:
-    """Whether p <= 1 - ci.
-
-    Example:
-        >>> significant(np.array([0.05, 0.051]), ci=0.95).tolist()
-        [True, False]
-    """
+    """Whether p <= 1 - ci."""
     return np.asarray(p_value) <= 1 - ci + _ROUNDING
 
 
@@ -55,19 +40,12 @@ def family_tests(observed: np.ndarray, permuted: np.ndarray, *, ci: float = 0.95
     """Tests every difference of a family.
 
     Args:
-        observed: (F,) differences of the figures; NaN where undefined.
+        observed: (F,) differences of the metrics; NaN where undefined.
         permuted: (permutations, F) the same with the runs swapped on some images. Undefined ones count as extreme.
         ci: Confidence level of the intervals; the significance level is 1 - ci.
 
     Returns:
-        Intervals lie in -1 to 1. They are NaN where no permutation changes the figure: the runs are then identical in
-        it, with p = 1.
-
-    Example:
-        >>> permuted = np.random.default_rng(0).normal(size=(999, 2))
-        >>> found = family_tests(np.array([0.9, -5.0]), permuted / 10, ci=0.95)
-        >>> found.p_value.tolist(), (found.low < 0).tolist(), (found.high < 0).tolist()
-        ([0.001, 0.001], [False, True], [False, True])
+        Intervals lie in -1 to 1. They are NaN, and p is 1, where no permutation changes the metric.
     """
     observed, permuted = np.asarray(observed, dtype=np.float64), np.asarray(permuted, dtype=np.float64)
     size = np.abs(observed)

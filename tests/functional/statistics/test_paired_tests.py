@@ -8,7 +8,7 @@ from scipy import stats
 
 from mm_metrics_plugin.evaluation.comparison import verdict
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.classification.delong import auc_swaps, compare_auc
+from mm_metrics_plugin.functional.classification.delong import auc_swaps, delong_test
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.statistics.paired_tests import (
@@ -62,7 +62,7 @@ def test_equal_classifiers_are_told_apart_as_often_as_said():
     for _ in range(runs):
         common = random.normal(size=(150, 1)) + labels
         first, second = (common + random.normal(size=(150, 1)) for _ in range(2))
-        rejected += compare_auc([first], [second], labels, permutations=199).macro_p_value <= 0.05
+        rejected += delong_test([first], [second], labels, permutations=199).macro_p_value <= 0.05
     assert REJECTED[0] <= rejected / runs <= REJECTED[1], rejected / runs
 
 
@@ -159,7 +159,7 @@ def test_a_difference_is_significant_exactly_where_its_interval_leaves_0_out(lev
             permutations=int(random.choice([1, 19, 39, 99, 199])),
             seed=seed,
         )
-        alone = compare_auc([scores[0]], [scores[1]], truth, ci=level, permutations=99, seed=seed)
+        alone = delong_test([scores[0]], [scores[1]], truth, ci=level, permutations=99, seed=seed)
         rows = [(alone.macro.value, alone.macro.low, alone.macro.high, alone.macro_p_value)]
         rows += zip(alone.difference.value, alone.difference.low, alone.difference.high, alone.p_value)
         for one in (*result.overall.values(), *result.per_class.values()):
@@ -222,7 +222,7 @@ def test_family_tests_by_hand():
 def test_four_samples_are_no_proof():
     """The mistake this replaces: p = 0."""
     first, second = np.array([[0.8], [0.7], [0.2], [0.1]]), np.array([[0.1], [0.2], [0.7], [0.8]])
-    result = compare_auc([first], [second], np.array([[0], [0], [1], [1]]), permutations=5000)
+    result = delong_test([first], [second], np.array([[0], [0], [1], [1]]), permutations=5000)
     assert result.macro.value == 1 and result.macro_p_value == pytest.approx(2 / 16, abs=0.02)
     assert result.macro.low <= 0 <= result.macro.high
     assert result.p_value[0] == pytest.approx(result.macro_p_value)
@@ -246,7 +246,7 @@ def test_the_p_value_of_an_auc_is_scipys():
         n_resamples=4000, vectorized=True, random_state=0,
     )  # fmt: skip
     assert theirs.statistic == pytest.approx(roc_auc_score(labels, scores[1]) - roc_auc_score(labels, scores[0]))
-    ours = compare_auc([scores[0][:, None]], [scores[1][:, None]], labels[:, None], permutations=20000)
+    ours = delong_test([scores[0][:, None]], [scores[1][:, None]], labels[:, None], permutations=20000)
     assert [ours.macro.value, ours.difference.value[0]] == pytest.approx([theirs.statistic] * 2)
     assert ours.macro_p_value == pytest.approx(theirs.pvalue, abs=0.03)
 
@@ -277,7 +277,7 @@ def test_many_samples_are_swapped_as_few_are():
     labels = (random.random(1500) < 0.3).astype(int)[:, None]
     common = random.normal(size=(1500, 1)) + labels
     first, second = (common + random.normal(size=(1500, 1)) for _ in range(2))
-    result = compare_auc([first], [second + 0.1 * labels], labels)
+    result = delong_test([first], [second + 0.1 * labels], labels)
     assert result.p_value[0] == pytest.approx(result.macro_p_value, abs=0.03)  # the mean is summed over all samples
     assert result.difference.high[0] == pytest.approx(result.macro.high, abs=0.003)
 

@@ -1,8 +1,8 @@
-"""What a detection or a ground truth looks like: the interface of every geometry."""
+"""The interface of every geometry (boxes; later masks, rotated boxes, key points)."""
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Protocol, Sequence, TypeVar, Union
+from typing import NamedTuple, Protocol, Sequence, TypeVar, Union
 
 import numpy as np
 
@@ -19,13 +19,9 @@ class Edges(NamedTuple):
 
 
 class Geometry(Protocol):
-    """Shapes, one per row. Matching reads nothing but this interface.
+    """Shapes, one per row. Matching uses only this interface."""
 
-    Attributes:
-        prefiltered: Whether shapes overlap only where their bounding boxes meet. Then only such pairs are given to
-            :meth:`overlaps`.
-    """
-
+    # Whether shapes overlap only where their bounding boxes meet. Then only such pairs are given to :meth:`overlaps`.
     prefiltered: bool
 
     def __len__(self) -> int:
@@ -57,6 +53,3 @@ class Geometry(Protocol):
 
         Where ``crowd[i]`` holds, the denominator is the area of the detection instead of the union, as COCO has it.
         """
-
-    def to_arrays(self) -> Dict[str, np.ndarray]:
-        """Plain arrays that describe the shapes, for pages and files."""
