@@ -23,11 +23,15 @@ Scores = Union[np.ndarray, Sequence[np.ndarray]]  # (rows, classes), or consecut
 
 
 class Result:
-    """Base of result dataclasses."""
+    """Base of result dataclasses. As text, a result is the list of its numbers."""
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values; arrays become lists."""
         return {name: _to_plain(value) for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        numbers = {name: value for name, value in vars(self).items() if isinstance(value, (int, float))}
+        return "\n".join(f"{name:<18}{value:g}" for name, value in numbers.items())
 
 
 def _to_plain(value: Any) -> Any:
@@ -53,11 +57,8 @@ def divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 def mean_over_classes(values: np.ndarray, *, weights: Optional[np.ndarray] = None, absent: str = "skip") -> float:
     """The mean of one value per class, of which NaN means undefined.
 
-    Args:
-        values: One value per class.
-        weights: One weight per class; equal ones by default.
-        absent: ``'skip'`` takes the mean over the defined classes, ``'nan'`` makes it NaN if a class is undefined,
-            ``'error'`` raises.
+    ``absent='skip'`` takes the mean over the defined classes, ``'nan'`` makes it NaN if a class is undefined,
+    ``'error'`` raises.
     """
     defined = ~np.isnan(values)
     if absent == "error" and not defined.all():
@@ -150,16 +151,8 @@ def worst_first(
 ) -> Tuple[np.ndarray, int]:
     """Rows sorted by group, in each group the worst first, and how many rows of a group were kept.
 
-    Args:
-        group: (N,) the group of each row.
-        badness: (N,) the greatest is the worst.
-        *ties: (N,) each; decide between equally bad rows, the smaller first.
-        per_group: The most rows of a group,
-        most: and fewer if all groups together would have more than this; each group keeps at least one.
-
-    Example:
-        >>> worst_first(np.array([1, 0, 1, 1]), np.array([0.1, 0.5, 0.9, 0.3]), per_group=2)
-        (array([1, 2, 3]), 2)
+    The greatest badness is the worst; of equal ones, the smaller of ``ties`` comes first. A group keeps ``per_group``
+    rows, fewer if all groups together would have more than ``most``, but at least one.
     """
     counts = np.unique(group, return_counts=True)[1]
     limit = per_group
@@ -219,11 +212,6 @@ def map_columns(function: Callable[[int, np.ndarray], _R], blocks: Sequence[np.n
     """``function(index, column)`` of every column of a matrix given as blocks of rows, in order, on all cores.
 
     The column is a copy that the function may sort in place.
-
-    Example:
-        >>> blocks = [np.array([[1.0, 5.0]]), np.array([[2.0, 3.0], [0.5, 4.0]])]
-        >>> map_columns(lambda index, column: float(column.max()), blocks)
-        [2.0, 5.0]
     """
     width = blocks[0].shape[1]
     dtype = working_dtype(blocks)
@@ -240,9 +228,7 @@ def map_columns(function: Callable[[int, np.ndarray], _R], blocks: Sequence[np.n
 
 
 def unique_names(names: Sequence[str]) -> List[str]:
-    """The names, with the index of the class appended to those that occur more than once.
-
-    The index is repeated until no other class has the name.
+    """The names, with the index of the class appended to those that occur more than once, until they are unique.
 
     Example:
         >>> unique_names(["a", "a", "b", "a_0"])

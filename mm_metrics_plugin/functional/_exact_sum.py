@@ -24,13 +24,7 @@ _BLOCK = 1 << 14
 
 
 def exact_limbs(values: np.ndarray) -> np.ndarray:
-    """The exact sums over the first axis, as limbs: int64 of the shape of one row with a last axis of ``LIMBS``.
-
-    Example:
-        >>> limbs = exact_limbs(np.array([1e100, 1.0, -1e100])) + exact_limbs(np.array([0.25]))
-        >>> float(limbs_to_fractions(limbs)[0])
-        1.25
-    """
+    """The exact sums over the first axis, as limbs: int64 of the shape of one row with a last axis of ``LIMBS``."""
     values = np.asarray(values, dtype=np.float64)
     columns = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=np.int64)))
     totals = [0] * columns.shape[1]

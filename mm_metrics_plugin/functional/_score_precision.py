@@ -47,15 +47,9 @@ def _to_bfloat16(values: np.ndarray) -> np.ndarray:
 
 
 def limits_for(scores: np.ndarray, thresholds: Any, precision: Optional[np.ndarray] = None) -> np.ndarray:
-    """The thresholds in the precision of each score, for comparing.
+    """The thresholds, one or several in one axis, in the precision of each score: (rows) or (rows, thresholds).
 
-    Args:
-        scores: The scores; the first axis is that of ``precision``.
-        thresholds: One number, or several in one axis.
-        precision: The code of each row's precision; None: that of the dtype of the scores.
-
-    Returns:
-        Array of the scores' dtype, (rows) or (rows, thresholds); the rows have length 1 with ``precision=None``.
+    ``precision`` is the code of each row's precision; None: that of the dtype of the scores, and one row.
     """
     rounded = round_thresholds(thresholds)
     codes = np.array([precision_of(scores.dtype)]) if precision is None else np.asarray(precision)

@@ -43,20 +43,16 @@ class RegressionResult(Result):
     count: int  # how many values were compared
     zero_targets: int  # how many of them have no percentage error
 
-    def __str__(self) -> str:
-        return "\n".join(f"{name:<18}{value:g}" for name, value in self.to_dict().items())
-
 
 def regression_sums(
     predicted: np.ndarray, target: np.ndarray, *, percentage_floor: float = 0.0
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The sums that determine all errors; arguments as in :func:`regression_error`.
 
-    Returns:
-        The sums of squared errors, absolute errors, percentage errors, targets and squared targets as limbs, and those
-        of the squares of errors and targets below 1e-140, times 2^1200; the number of values and of those without a
-        percentage error; the largest error and percentage error. Merging adds the first two and takes the maximum of
-        the third.
+    Returns the limbs of the sums of squared errors, absolute errors, percentage errors, targets, squared targets, and
+    of the squares of errors and targets below 1e-140, times 2^1200; the number of values and of those without a
+    percentage error; the largest error and percentage error. Merging adds the first two and takes the maximum of the
+    third.
     """
     predicted = np.asarray(predicted, dtype=np.float64).reshape(-1)
     target = np.asarray(target, dtype=np.float64).reshape(-1)

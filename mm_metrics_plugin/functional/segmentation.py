@@ -23,12 +23,6 @@ class IoUResult(Result):
     accuracy: np.ndarray  # the share of its pixels that are right, one value a class
     classes_averaged: int  # over how many classes ``mean_iou`` is the mean
 
-    def __str__(self) -> str:
-        return (
-            f"mean IoU {self.mean_iou:.4f} of {self.classes_averaged} classes, "
-            f"pixel accuracy {self.pixel_accuracy:.4f}, mean accuracy {self.mean_accuracy:.4f}"
-        )
-
 
 def mean_iou_report(matrix: np.ndarray, *, absent: str = "skip") -> IoUResult:
     """Intersection over union and accuracy of each class, and their means.
@@ -40,8 +34,8 @@ def mean_iou_report(matrix: np.ndarray, *, absent: str = "skip") -> IoUResult:
 
     Example:
         >>> result = mean_iou_report(np.array([[1, 1, 0], [1, 1, 0], [0, 0, 0]]))
-        >>> print(result)
-        mean IoU 0.3333 of 2 classes, pixel accuracy 0.5000, mean accuracy 0.5000
+        >>> round(result.mean_iou, 4), result.classes_averaged, result.pixel_accuracy
+        (0.3333, 2, 0.5)
     """
     tp, fp, fn, _ = class_counts(matrix)
     iou = divide(tp, tp + fp + fn)

@@ -104,10 +104,7 @@ def map_classes(
 ) -> List[_R]:
     """``function(ranked, positives)`` of every class: the scores of all samples and of the positives, both ascending.
 
-    Args:
-        function: Called for each class.
-        blocks: The scores, as consecutive blocks of rows; each has one column per class.
-        labels: The class of each row, or (rows, classes) of 1, 0 and -1; samples with -1 are ignored.
+    Arguments as in :func:`roc_auc`.
     """
     if labels.ndim == 2:
         truth = np.ascontiguousarray(labels.T)
@@ -171,20 +168,10 @@ def one_vs_one_auc(blocks: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarr
 
 
 def binned_auc(positives: np.ndarray, totals: np.ndarray, *, curve: str = "roc") -> Tuple[np.ndarray, np.ndarray]:
-    """The AUC from histograms, and a bound on its distance from the exact one; NaN where undefined.
+    """The AUC from histograms (..., bins), ascending scores, and a bound on its distance from the exact one.
 
     Within a bin, positives and negatives count as tied. The bound is the distance to the best and the worst order
-    inside every bin.
-
-    Args:
-        positives: (..., bins) positives in each bin, ascending scores.
-        totals: (..., bins) samples in each bin.
-        curve: ``'roc'`` or ``'pr'``.
-
-    Example:
-        >>> value, bound = binned_auc(np.array([0, 1, 1]), np.array([1, 2, 1]))
-        >>> float(value), float(bound)
-        (0.875, 0.125)
+    inside every bin. NaN where undefined.
     """
     positives = np.asarray(positives, dtype=np.int64)
     negatives = np.asarray(totals, dtype=np.int64) - positives
@@ -223,10 +210,6 @@ class AUCResult(Result):
         """How many classes have a value."""
         return int((~np.isnan(self.per_class)).sum())
 
-    def __str__(self) -> str:
-        bound = f" (within {self.error:.2g})" if self.error else ""
-        return f"AUC {self.value:.6f}{bound} over {self.classes_averaged} of {len(self.support)} classes"
-
 
 def roc_auc(
     scores: Scores,
@@ -253,8 +236,8 @@ def roc_auc(
 
     Example:
         >>> scores = np.array([[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
-        >>> print(roc_auc(scores, np.array([0, 0, 1, 1])))
-        AUC 0.750000 over 2 of 2 classes
+        >>> roc_auc(scores, np.array([0, 0, 1, 1])).value
+        0.75
     """
     blocks = score_blocks(scores)
     support = class_support(labels, blocks[0].shape[1])

@@ -27,9 +27,6 @@ class CalibrationResult(Result):
     ece_error: float = 0.0
     mce_error: float = 0.0  # likewise of ``mce``
 
-    def __str__(self) -> str:
-        return f"ECE {self.ece:.6f}, MCE {self.mce:.6f} over {len(self.counts)} bins"
-
 
 def calibration_error(
     confidence: np.ndarray, right: np.ndarray, *, num_bins: int = 15, binning: str = "equal-width"
@@ -62,16 +59,10 @@ def calibration_error(
 def histogram_calibration(
     positives: np.ndarray, totals: np.ndarray, *, num_bins: int = 15, binning: str = "equal-width"
 ) -> CalibrationResult:
-    """:func:`calibration_error` from a histogram of confidences, in constant memory, with bounds on the error.
+    """:func:`calibration_error` from the right decisions and all decisions in the cells of ``score_bins``, with bounds.
 
     The edges of the bins are moved to the nearest ones of the histogram, and a confidence on an edge belongs to the
     upper bin. Each confidence counts as the middle of its cell.
-
-    Args:
-        positives: Right decisions in each cell of ``score_bins.bin_edges``.
-        totals: Decisions in each cell.
-        num_bins: How many bins.
-        binning: As in :func:`calibration_error`.
     """
     lowest = bin_edges(len(totals))
     highest = np.append(lowest[1:], 1.0)

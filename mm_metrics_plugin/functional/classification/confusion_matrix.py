@@ -297,14 +297,7 @@ class MatrixView(Result):
 
 
 def matrix_view(matrix: np.ndarray, labels: Sequence[str], *, title: str = "") -> MatrixView:
-    """Makes a confusion matrix square.
-
-    Args:
-        matrix: Counts (classes, classes), or with one more column for samples without a decision. Where there are any,
-            they become a class; otherwise the column is left out.
-        labels: Names of the classes.
-        title: What was counted.
-    """
+    """Makes a confusion matrix square: samples without a decision (one more column) become a class if there are any."""
     matrix = np.asarray(matrix)
     size = len(matrix)
     if not matrix[:, size:].any():

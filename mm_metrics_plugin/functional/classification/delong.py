@@ -33,7 +33,7 @@ from mm_metrics_plugin.functional._arrays import (
     score_blocks,
 )
 from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval, check_ci
-from mm_metrics_plugin.functional.statistics.permutation import family_tests
+from mm_metrics_plugin.functional.statistics.permutation import Difference, family_tests
 from mm_metrics_plugin.functional.statistics.ratio_intervals import wilson_interval
 from mm_metrics_plugin.functional.statistics.resampling import drawn_swaps
 from mm_metrics_plugin.settings import PERMUTATIONS
@@ -71,21 +71,14 @@ class AUCIntervals(Result):
 
 @dataclass(frozen=True, eq=False)
 class AUCComparison(Result):
-    """How the AUCs of two models on the same samples differ: second less first."""
+    """How the AUCs of two models on the same samples differ."""
 
     ci: float  # confidence level
-    first: np.ndarray  # (classes,) AUCs of the first model
-    second: np.ndarray  # (classes,) AUCs of the second model
-    difference: Interval  # per class, with simultaneous intervals
-    p_value: np.ndarray  # (classes,) of the permutation test, adjusted for the number of classes. Never 0.
-    macro_first: float  # the mean over classes of the first model
-    macro_second: float  # the mean over classes of the second model
-    macro: Interval  # the difference of the means, with its interval
-    macro_p_value: float  # of the difference of the means
+    macro: Difference  # of the means over classes
+    per_class: Difference  # arrays with one value per class, a family of tests
 
     def __str__(self) -> str:
-        low, high = (f"{value:+.4f}" for value in (self.macro.low, self.macro.high))
-        return f"macro AUC {self.macro.value:+.4f} [{low}, {high}], p = {self.macro_p_value:.3g}"
+        return f"macro AUC {self.macro}"
 
 
 def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray, int]:
@@ -366,18 +359,6 @@ def delong_test(
     check_ci(ci)
     swaps = auc_swaps(first, second, labels)
     means, classes = swaps.permuted(permutations=permutations, seed=seed)
-    difference = swaps.second - swaps.first
-    macro_first, macro_second = (float(mean_of_defined(part)) for part in (swaps.first, swaps.second))
-    each = family_tests(difference, classes, ci=ci)
-    macro = family_tests(np.array([macro_second - macro_first]), means[:, None], ci=ci)
-    return AUCComparison(
-        ci=ci,
-        first=swaps.first,
-        second=swaps.second,
-        difference=Interval(difference, each.low, each.high, np.where(np.isnan(difference), UNDEFINED, "")),
-        p_value=each.p_value,
-        macro_first=macro_first,
-        macro_second=macro_second,
-        macro=Interval(macro_second - macro_first, float(macro.low[0]), float(macro.high[0])),
-        macro_p_value=float(macro.p_value[0]),
-    )
+    first_mean, second_mean = (mean_of_defined(part[None]) for part in (swaps.first, swaps.second))
+    macro = family_tests(first_mean, second_mean, means[:, None], ci=ci).at(0)
+    return AUCComparison(ci, macro, family_tests(swaps.first, swaps.second, classes, ci=ci))

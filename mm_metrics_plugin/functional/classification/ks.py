@@ -31,9 +31,6 @@ class KSResult(Result):
         """The mean over the classes, with the rule for those that have no value."""
         return mean_over_classes(self.per_class, absent=absent)
 
-    def __str__(self) -> str:
-        return f"KS {self.mean():.6f} over {self.classes_averaged} of {len(self.support)} classes"
-
 
 def ks_statistic(scores: Scores, labels: np.ndarray) -> KSResult:
     """The exact KS statistic of every class against the rest.

@@ -31,13 +31,6 @@ def assign(det: np.ndarray, gt: np.ndarray, bits: np.ndarray, *, num_dets: int, 
         bits: (P,) unsigned integers: the settings under which the pair is possible.
         num_dets: Number of detections.
         shared: (M,) ground truths that any number of detections may be assigned to (crowds).
-
-    Example:
-        Two detections compete for ground truth 0; the second has another choice.
-
-        >>> one = np.ones(3, dtype=np.uint8)
-        >>> assign(np.array([0, 1, 1]), np.array([0, 0, 1]), one, num_dets=2, shared=np.array([False, False])).pair
-        array([0, 2])
     """
     gt_bits, det_bits = np.zeros(len(shared), dtype=bits.dtype), np.zeros(num_dets, dtype=bits.dtype)
     first_of_det, first_of_gt = np.empty(num_dets, dtype=np.intp), np.empty(len(shared), dtype=np.intp)

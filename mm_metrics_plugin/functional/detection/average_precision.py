@@ -97,11 +97,8 @@ class HitCounts(NamedTuple):
 class RangeCurves:
     """Precision and recall at every TP of one area range, for any weights of the images.
 
-    Args:
-        table: Every detection, matched.
-        area: Name of the area range.
-        max_dets: How many detections of a class and image count, the best first; None: all.
-        iou_thrs: Some of the IoU thresholds of the table; None: all of them.
+    ``max_dets`` detections of a class and image count, the best first, or all; ``iou_thrs`` are of the table, or all of
+    it.
     """
 
     def __init__(
@@ -276,11 +273,9 @@ def ap_iou_thrs(table: MatchTable, iou_thrs: Optional[Sequence[float]] = None) -
 class AveragePrecision:
     """COCO's average precision and recall. Undefined values are NaN."""
 
-    iou_thrs: Tuple[float, ...]  # ioU thresholds
+    iou_thrs: Tuple[float, ...]
     areas: Tuple[str, ...]  # names of the area ranges; the first is that of the headline numbers
-    # Numbers of detections per class and image, those with the highest scores, that average recall uses. Average
-    # precision uses the last one.
-    max_dets: Tuple[int, ...]
+    max_dets: Tuple[int, ...]  # detections per class and image, the best first; average precision uses the last number
     ap: np.ndarray  # (areas, thresholds, classes) average precision
     recall: np.ndarray  # (areas, max_dets, thresholds, classes) recall reached
     num_gts: np.ndarray  # (areas, classes) ground truths that count
@@ -341,18 +336,12 @@ def average_precision(
     known = {one.name for one in table.grid.area_ranges}
     areas = tuple(one.name for one in COCO_AREA_RANGES if one.name in known)
     numbers = tuple(sorted({1, max_dets} | ({10} if max_dets > 10 else set())))
-    columns = None
-    if weights is not None:
-        weights = np.asarray(weights)
-        columns = weights[:, None]
+    columns = None if weights is None else np.asarray(weights)[:, None]
 
     def of_range(area: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         curves = RangeCurves(table, area, max_dets, thresholds)
         recall = np.stack([curves.recall(number, weights) for number in numbers])
-        ap = curves.average_precision(columns)[..., 0]
-        if weights is None:
-            table.ap_values[area, max_dets, thresholds] = ap
-        return ap, recall, curves.num_gts(weights)
+        return curves.average_precision(columns)[..., 0], recall, curves.num_gts(weights)
 
     _ = table.ranked  # sorted once, not by each thread
     ap, recall, num_gts = map(np.stack, zip(*map_in_order(of_range, areas)))
@@ -371,9 +360,7 @@ class SizeReport(Result):
     AP.
     """
 
-    # Least and greatest area by name. The first is ``all``; there ground truths and detections of any area count for
-    # precision and recall.
-    ranges: Dict[str, Tuple[float, float]]
+    ranges: Dict[str, Tuple[float, float]]  # least and greatest area; the first is ``all``, any area for the counts
     max_dets: int  # number of detections per class and image that average precision uses
     iou_thr: float  # least overlap of a match that counts for precision and recall
     score_thr: float  # least score of a detection that counts for precision and recall

@@ -88,29 +88,9 @@ def protocol_report(
     background_types: np.ndarray,
     zero_division: float = float("nan"),
 ) -> ProtocolReport:
-    """The numbers that follow from a confusion matrix with background.
+    """The numbers of a confusion matrix (C + 1, C + 1) with background, under the matching rule ``protocol``.
 
-    Args:
-        protocol: Name of the matching rule.
-        matrix: (C + 1, C + 1) integers; rows ground truth, columns prediction, background last.
-        classes: The C names.
-        objects: (C,) ground truths of each class.
-        detections: (C,) detections used of each class.
-        counts: What else was counted.
-        background_types: (3, C) the background row by type, as in ``RuleCounts``.
-        zero_division: The value of a rate whose denominator is 0. NaN leaves the class out of the means.
-
-    Example:
-        >>> matrix = np.array([[41, 3, 6], [0, 20, 5], [2, 1, 0]])
-        >>> report = protocol_report("coco", matrix, classes=["dog", "cat"], objects=np.array([50, 25]),
-        ...                          detections=np.array([43, 24]), counts={},
-        ...                          background_types=np.array([[0, 1], [2, 0], [0, 0]]))
-        >>> [report.columns[name].tolist() for name in ("fp", *FALSE_POSITIVES)]
-        [[2, 4], [0, 3], [0, 1], [2, 0], [0, 0]]
-        >>> report.confusions, report.columns["recall"].tolist()
-        ((Confusion(truth='dog', prediction='cat', count=3),), [0.82, 0.8])
-        >>> report.shares[2].round(3).tolist()
-        [0.667, 0.333, 0.0]
+    ``objects`` and ``detections`` (C,) are those used; ``background_types`` (3, C) is the background row by type.
     """
     result = confusion_matrix_report(matrix, background=True, zero_division=zero_division)
     rates = result.per_class

@@ -24,11 +24,6 @@ class MatchGrid:
 
     An area range is never split between two 64-bit words. COCO's ranges and thresholds take one word. ``iou_thrs`` are
     ascending, at most 64; the area ranges have different names.
-
-    Example:
-        >>> grid = MatchGrid()
-        >>> len(grid), grid.num_words, grid.of_range(grid.reached(np.array([0.6]))[:, None], "small").tolist()
-        (40, 1, [7])
     """
 
     iou_thrs: Tuple[float, ...] = COCO_IOU_THRS

@@ -72,12 +72,6 @@ class OperatingPoints(Result):
         """As plain Python values."""
         return {**super().to_dict(), "rule": str(self.rule)}
 
-    def __str__(self) -> str:
-        return (
-            f"{self.rule}, all classes: {self.overall}\n"
-            f"cross-fitted over {self.folds} folds: {self.overall_cross_fitted}"
-        )
-
 
 def best_threshold(curve: CountCurve, rule: OperatingRule) -> float:
     """The best score threshold by a rule; of equally good ones the highest. NaN where none meets it."""

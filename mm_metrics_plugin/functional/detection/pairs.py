@@ -58,7 +58,7 @@ def find_pairs(
     mmdet: bool = False,
     names: Optional[Sequence[Any]] = None,
 ) -> OverlapPairs:
-    """The pairs of an image that overlap by at least ``min_overlap``, and at all.
+    """The pairs of an image that overlap by at least ``min_overlap``, and at all; both sides are sorted by image.
 
     Args:
         detections: Sorted by image.
@@ -66,10 +66,7 @@ def find_pairs(
         min_overlap: Pairs below it are left out.
         coco: Compute COCO's overlap.
         mmdet: Compute mmdet's float32 overlap. With both, pairs that reach ``min_overlap`` by either are kept.
-        names: Names of the images for messages; their numbers by default.
-
-    Raises:
-        MetricInputError: An image has more than 2 million overlapping pairs.
+        names: Names of the images for the message that an image has too many pairs; their numbers by default.
     """
     first, count = _candidate_ranges(ground_truths.image, detections.image)
     rows = np.flatnonzero(count)

@@ -80,11 +80,6 @@ class DetectionCurves:
         """(points,) mean over the classes that have one."""
         return mean_of_defined(self.f_score.T)
 
-    def __str__(self) -> str:
-        points = sum(len(curve.thresholds) for curve in self.per_class)
-        mean = float(mean_of_defined(self.average_precision))
-        return f"{len(self.per_class)} classes, {points} points, mean AP {mean:.4f} at IoU {self.iou_thr:g}"
-
 
 def precision_recall_curves(
     table: MatchTable,
@@ -116,8 +111,6 @@ def precision_recall_curves(
         ([1.0, 0.5, 0.6667], [0.5, 0.5, 1.0])
         >>> curves.confidence.tolist(), curves.precision.round(4).tolist()
         ([0.0, 0.5, 1.0], [[0.6667, 0.5, nan]])
-        >>> print(curves)
-        1 classes, 3 points, mean AP 0.8350 at IoU 0.5
     """
     is_tp, is_tp_or_fp = table.flags(iou_thr)
     rows = table.ranked.order[is_tp_or_fp[table.ranked.order]]

@@ -16,10 +16,7 @@ from mm_metrics_plugin.settings import DetectionSettings
 def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_classes: int) -> Tuple[int, int]:
     """How many detections match a ground truth, and how many if the ground truths are scaled back first.
 
-    Args:
-        batch: Detections in the pixels of the original images, and ground truths that should be.
-        scale_factors: (images, 2) width and height factors by which the images were resized.
-        num_classes: Number of classes.
+    ``scale_factors`` (images, 2) are the width and height factors by which the images were resized.
     """
     gts = batch.ground_truths
     scaled = gts.boxes.array / np.tile(scale_factors, 2)[gts.image]

@@ -63,14 +63,9 @@ def classify_errors(
     iou_thr: float,
     background_iou_thr: float,
 ) -> ErrorRows:
-    """The error of every detection.
+    """The error of every detection, from the pairs at ``background_iou_thr`` or above.
 
-    Args:
-        pairs: At ``background_iou_thr`` or above, of detections sorted by image and descending score.
-        detections: The detections of the pairs.
-        ground_truths: The ground truths of the pairs.
-        iou_thr: IoU threshold of a match.
-        background_iou_thr: Overlap up to which a detection is background.
+    Detections are sorted by image and descending score.
     """
     on_crowd = _on_crowd(pairs, detections, ground_truths, iou_thr)
     pairs = pairs.select(np.flatnonzero(~ground_truths.crowd[pairs.gt]))
@@ -154,12 +149,6 @@ class TideErrors(Result):
     def totals(self) -> Dict[str, int]:
         """By type, how many errors of all classes."""
         return {name: int(count.sum()) for name, count in self.counts.items()}
-
-    def __str__(self) -> str:
-        lines = [f"AP {self.average_precision:.4f} at IoU {self.iou_thr:g}"]
-        lines += [f"{name:<16}{self.totals[name]:>8}{self.dap[name]:>+9.4f}" for name in ERROR_TYPES]
-        lines.append(f"false positives {self.dap_false_positives:+.4f}, negatives {self.dap_false_negatives:+.4f}")
-        return "\n".join(lines)
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""

@@ -40,12 +40,7 @@ LEAST_IMAGES_F1_AP = 30  # of F1, of average precision and of means over classes
 
 @dataclass(frozen=True)
 class Interval(Result):
-    """A value and its confidence interval: floats, or arrays with one value per class.
-
-    Example:
-        >>> print(Interval(0.75, 0.7, 0.8), "|", Interval(0.75, float("nan"), float("nan"), "too few objects"))
-        0.7500 [0.7000, 0.8000] | 0.7500 (too few objects)
-    """
+    """A value and its confidence interval: floats, or arrays with one value per class."""
 
     value: Any  # the figure
     low: Any  # lower end; NaN where there is no interval
@@ -76,10 +71,6 @@ class Intervals(Result):
     seed: int  # of the resamples
     overall: Dict[str, Interval]  # by name, over all classes
     per_class: Dict[str, Interval]  # by name, arrays with one value per class; NaN where a class has none
-
-    def __str__(self) -> str:
-        lines = [f"{100 * self.ci:g} % confidence intervals"]
-        return "\n".join(lines + [f"{name:<16}{value}" for name, value in self.overall.items()])
 
 
 def check_ci(ci: float) -> None:
@@ -118,12 +109,7 @@ def _proportions(found: Ratios, ci: float) -> Interval:
 
 
 def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float = 0.95) -> Interval:
-    """Confidence interval of a proportion from the successes and trials (images,) of each image or sample.
-
-    Example:
-        >>> print(proportion_interval(np.arange(200) % 10 < 8, np.ones(200)))
-        0.8000 [0.7389, 0.8497]
-    """
+    """Confidence interval of a proportion from the successes and trials (images,) of each image or sample."""
     check_ci(ci)
     number = len(trials)
     found = ratios(np.arange(number), np.zeros(number, dtype=np.int64), successes, trials, groups=1)
@@ -131,76 +117,49 @@ def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float 
     return Interval(float(one.value[0]), float(one.low[0]), float(one.high[0]), str(one.reason[0]))
 
 
-class _CountIntervals:
-    """Intervals of all rates of per-image counts."""
+def _f1(jaccard: Ratios, ci: float) -> Interval:
+    ends = f1_of_jaccard(ratio_intervals(jaccard, ci=ci))
+    return _interval(f1_of_jaccard(jaccard.value), ends, (TOO_FEW_IMAGES, jaccard.images < LEAST_IMAGES_F1_AP))
 
-    def __init__(self, counts: PerImageCounts, ci: float) -> None:
-        self.ci = ci
-        tp, fp, fn = counts.counts
-        pooled = [np.bincount(counts.image, weights=part, minlength=counts.num_images) for part in counts.counts]
-        images, zeros = np.arange(counts.num_images), np.zeros(counts.num_images, dtype=np.int64)
-        trials = {"precision": tp + fp, "recall": tp + fn, "jaccard": tp + fp + fn}
-        pooled_trials = [pooled[0] + pooled[1], pooled[0] + pooled[2], pooled[0] + pooled[1] + pooled[2]]
-        self.classes: Dict[str, Ratios] = {
-            name: ratios(counts.image, counts.label, tp, number, groups=counts.num_classes)
-            for name, number in trials.items()
-        }
-        self.pooled: Dict[str, Ratios] = {
-            name: ratios(images, zeros, pooled[0], number, groups=1) for name, number in zip(trials, pooled_trials)
-        }
-        # Of a classifier with one label per sample every error is an FP and an FN: precision, recall and F1 are one
-        # number, and get one interval.
-        self.one_number = bool(np.array_equal(pooled[1], pooled[2]))
 
-    def per_class(self) -> Dict[str, Interval]:
-        """``precision``, ``recall``, ``f1``."""
-        return {
-            "precision": self._proportion(self.classes["precision"]),
-            "recall": self._proportion(self.classes["recall"]),
-            "f1": self._f1(self.classes["jaccard"]),
-        }
-
-    def overall(self, value: Dict[str, np.ndarray], per_class: Dict[str, Interval]) -> Dict[str, Interval]:
-        """Means over classes and pooled rates; ``value`` has the point estimates."""
-        precision, recall, jaccard = (self.classes[name] for name in ("precision", "recall", "jaccard"))
-        ci = self.ci
-        both = jaccard.defined & np.array_equal(precision.defined, recall.defined)
-        # Ends; intervals per class and which classes have one: the mean over one class has the interval of that class.
-        means = {
-            "mean_precision": (
-                mean_interval(precision, ci=ci),
-                per_class["precision"],
-                precision.defined,
-                precision,
-            ),
-            "mean_recall": (mean_interval(recall, ci=ci), per_class["recall"], recall.defined, recall),
-            "f1_of_means": (f1_of_means_interval(precision, recall, ci=ci), per_class["f1"], both, jaccard),
-            "macro_f1": (mean_f1_interval(jaccard, ci=ci), per_class["f1"], jaccard.defined, jaccard),
-        }
-        found = {}
-        for name, (ends, of_classes, defined, part) in means.items():
-            few = np.array(len(np.unique(part.image)) < LEAST_IMAGES_F1_AP)
-            found[name] = _only(of_classes, defined) or _interval(value[name], ends, (TOO_FEW_IMAGES, few))
-        pooled = {
-            "micro_precision": self._proportion(self.pooled["precision"]),
-            "micro_recall": self._proportion(self.pooled["recall"]),
-            "micro_f1": self._proportion(self.pooled["recall"])
-            if self.one_number
-            else self._f1(self.pooled["jaccard"]),
-        }
-        for name, one in pooled.items():
-            found[name] = Interval(float(value[name]), float(one.low[0]), float(one.high[0]), str(one.reason[0]))
-        return found
-
-    def _proportion(self, found: Ratios) -> Interval:
-        return _proportions(found, self.ci)
-
-    def _f1(self, jaccard: Ratios) -> Interval:
-        return _interval(
-            f1_of_jaccard(jaccard.value),
-            f1_of_jaccard(ratio_intervals(jaccard, ci=self.ci)),
-            (TOO_FEW_IMAGES, jaccard.images < LEAST_IMAGES_F1_AP),
-        )
+def _count_intervals(
+    counts: PerImageCounts, value: Dict[str, np.ndarray], ci: float
+) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
+    """Per class and overall: precision, recall, F1, their means and the pooled rates; ``value`` are the estimates."""
+    tp, fp, fn = counts.counts
+    precision, recall, jaccard = (
+        ratios(counts.image, counts.label, tp, trials, groups=counts.num_classes)
+        for trials in (tp + fp, tp + fn, tp + fp + fn)
+    )
+    per_class = {
+        "precision": _proportions(precision, ci),
+        "recall": _proportions(recall, ci),
+        "f1": _f1(jaccard, ci),
+    }
+    both = jaccard.defined & np.array_equal(precision.defined, recall.defined)
+    # Ends, and the classes that have a value: the mean over one class has the interval of that class.
+    means = {
+        "mean_precision": (mean_interval(precision, ci=ci), "precision", precision.defined, precision),
+        "mean_recall": (mean_interval(recall, ci=ci), "recall", recall.defined, recall),
+        "f1_of_means": (f1_of_means_interval(precision, recall, ci=ci), "f1", both, jaccard),
+        "macro_f1": (mean_f1_interval(jaccard, ci=ci), "f1", jaccard.defined, jaccard),
+    }
+    overall = {}
+    for name, (ends, name_of_class, defined, part) in means.items():
+        few = np.array(len(np.unique(part.image)) < LEAST_IMAGES_F1_AP)
+        only = _only(per_class[name_of_class], defined)
+        overall[name] = only or _interval(value[name], ends, (TOO_FEW_IMAGES, few))
+    images, zeros = np.arange(counts.num_images), np.zeros(counts.num_images, dtype=np.int64)
+    tp, fp, fn = (np.bincount(counts.image, weights=part, minlength=counts.num_images) for part in counts.counts)
+    precision, recall, jaccard = (
+        ratios(images, zeros, tp, trials, groups=1) for trials in (tp + fp, tp + fn, tp + fp + fn)
+    )
+    micro = {"micro_precision": _proportions(precision, ci), "micro_recall": _proportions(recall, ci)}
+    # With one label per sample, every error is an FP and an FN: precision, recall and F1 are equal.
+    micro["micro_f1"] = micro["micro_recall"] if np.array_equal(fp, fn) else _f1(jaccard, ci)
+    for name, one in micro.items():
+        overall[name] = Interval(float(value[name]), float(one.low[0]), float(one.high[0]), str(one.reason[0]))
+    return per_class, overall
 
 
 def _average_precision_intervals(
@@ -265,10 +224,8 @@ def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 10
     """Confidence intervals of all metrics. Options as in :func:`bootstrap_ci`."""
     check_ci(ci)
     require(resamples >= 1, f"resamples must be at least 1 (found {resamples})")
-    value = figures.of_all()
-    counts = _CountIntervals(figures.counts, ci)
-    per_class = counts.per_class()
-    overall = counts.overall({name: one[0] for name, one in value.overall.items()}, per_class)
+    value = {name: one[0] for name, one in figures.of_all().overall.items()}
+    per_class, overall = _count_intervals(figures.counts, value, ci)
     if figures.curves is not None:
         areas = _average_precision_intervals(figures, figures.curves, ci=ci, resamples=resamples, seed=seed)
         per_class.update(areas[0])

@@ -8,7 +8,7 @@ tests; the classes of a metric are another.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -19,37 +19,9 @@ from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.statistics.bootstrap import check_ci
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
-from mm_metrics_plugin.functional.statistics.permutation import family_tests
+from mm_metrics_plugin.functional.statistics.permutation import Difference, family_tests
 from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_swaps, over_draws
 from mm_metrics_plugin.settings import COCO_MAX_DETS, PERMUTATIONS
-
-
-@dataclass(frozen=True)
-class Difference(Result):
-    """One metric of two runs: floats, or arrays with one value per class.
-
-    ``low``, ``high`` and ``p_value`` are adjusted for the family of metrics that are tested together. The unadjusted
-    ones are for a metric that was chosen before the results were known.
-
-    Example:
-        >>> print(Difference(0.41, 0.422, 0.012, 0.004, 0.02, 0.003, 0.005, 0.019, 0.001))
-        +0.0120 [+0.0040, +0.0200], p = 0.003
-    """
-
-    first: Any  # of the first run
-    second: Any  # of the second run
-    difference: Any  # second minus first
-    low: Any  # lower end of the simultaneous interval of the difference; NaN where the runs are identical in it
-    high: Any  # upper end of the simultaneous interval
-    p_value: Any  # Adjusted for the family. Never 0.
-    low_unadjusted: Any  # lower end of the interval for this figure alone
-    high_unadjusted: Any  # upper end of the interval for this figure alone
-    p_unadjusted: Any  # for this figure alone
-
-    def __str__(self) -> str:
-        if np.ndim(self.first):
-            return "; ".join(str(Difference(*row)) for row in zip(*vars(self).values()))
-        return f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}], p = {self.p_value:.3g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,15 +134,9 @@ def compare_counts(
     permutations: Optional[int] = None,
     seed: int = 0,
 ) -> Comparison:
-    """Compares the precision, recall and F1 of two runs on the same images.
+    """Compares the precision, recall and F1 of two runs, and the ``auc`` of the same samples if it is given.
 
-    Args:
-        first: Counts of the first run.
-        second: Counts of the second run; the images in the same order.
-        auc: The AUCs of the same samples, which are tested with the other metrics as ``auc``.
-        ci: Confidence level of the intervals of the differences; the significance level is 1 - ci.
-        permutations: Number of permutations; 2,000 by default.
-        seed: Of the permutations.
+    Options as in :func:`paired_permutation_test`.
     """
     _check_pair(first, second)
     return _compare(first, second, None, auc, ci=ci, permutations=permutations, seed=seed)
@@ -266,18 +232,10 @@ def _compare(
     names = list(permuted.overall)
     first_values, second_values = (np.array([figures.overall[name][0] for name in names]) for figures in observed)
     draws = np.stack([permuted.overall[name] for name in names], axis=1)
-    family = _differences(first_values, second_values, draws, ci=ci)
-    overall = {
-        name: Difference(*(column[at].item() for column in vars(family).values())) for at, name in enumerate(names)
-    }
+    family = family_tests(first_values, second_values, draws, ci=ci)
+    overall = {name: family.at(index) for index, name in enumerate(names)}
     per_class = {
-        name: _differences(observed[0].per_class[name][0], observed[1].per_class[name][0], swapped_values, ci=ci)
+        name: family_tests(observed[0].per_class[name][0], observed[1].per_class[name][0], swapped_values, ci=ci)
         for name, swapped_values in permuted.per_class.items()
     }
     return Comparison(ci, permutations, seed, overall, per_class)
-
-
-def _differences(first: np.ndarray, second: np.ndarray, permuted: np.ndarray, *, ci: float) -> Difference:
-    """The differences of one family of tests."""
-    difference = second - first
-    return Difference(first, second, difference, *family_tests(difference, permuted, ci=ci))

@@ -12,23 +12,43 @@ Young), so the family-wise error rate is at most 1 - ci. The intervals are simul
 
 from __future__ import annotations
 
-from typing import NamedTuple, Tuple, Union
+from dataclasses import dataclass
+from typing import Any, Tuple, Union
 
 import numpy as np
+
+from mm_metrics_plugin.functional._arrays import Result
 
 _SAME = 1e-12  # differences closer than this are equal: sums in another order
 _ROUNDING = 1e-9  # of 1 - ci
 
 
-class FamilyTests(NamedTuple):
-    """Tests of a family of differences; arrays with one value per metric, NaN where undefined."""
+@dataclass(frozen=True)
+class Difference(Result):
+    """One metric of two runs, or a family of tests: floats, or arrays with one value per metric or class.
 
-    low: np.ndarray  # lower end of the simultaneous interval
-    high: np.ndarray  # upper end of the simultaneous interval
-    p_value: np.ndarray  # adjusted for the family
-    low_unadjusted: np.ndarray  # lower end for this figure alone
-    high_unadjusted: np.ndarray  # upper end for this figure alone
-    p_unadjusted: np.ndarray  # for this figure alone
+    The adjusted values are for metrics that are tested together, the unadjusted ones for a metric that was chosen
+    before the results were known.
+    """
+
+    first: Any  # of the first run
+    second: Any  # of the second run
+    difference: Any  # second minus first; NaN where undefined
+    low: Any  # lower end of the simultaneous interval; NaN where the runs are identical
+    high: Any  # upper end of the simultaneous interval
+    p_value: Any  # adjusted for the family; never 0
+    low_unadjusted: Any
+    high_unadjusted: Any
+    p_unadjusted: Any
+
+    def at(self, index: int) -> Difference:
+        """One of the family."""
+        return Difference(*(column[index].item() for column in vars(self).values()))
+
+    def __str__(self) -> str:
+        if np.ndim(self.first):
+            return "; ".join(str(self.at(index)) for index in range(len(self.first)))
+        return f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}], p = {self.p_value:.3g}"
 
 
 def significant(p_value: Union[float, np.ndarray], *, ci: float) -> np.ndarray:
@@ -36,18 +56,13 @@ def significant(p_value: Union[float, np.ndarray], *, ci: float) -> np.ndarray:
     return np.asarray(p_value) <= 1 - ci + _ROUNDING
 
 
-def family_tests(observed: np.ndarray, permuted: np.ndarray, *, ci: float = 0.95) -> FamilyTests:
-    """Tests every difference of a family.
+def family_tests(first: np.ndarray, second: np.ndarray, permuted: np.ndarray, *, ci: float = 0.95) -> Difference:
+    """Tests every difference of a family: (F,) metrics of both runs, NaN where undefined.
 
-    Args:
-        observed: (F,) differences of the metrics; NaN where undefined.
-        permuted: (permutations, F) the same with the runs swapped on some images. Undefined ones count as extreme.
-        ci: Confidence level of the intervals; the significance level is 1 - ci.
-
-    Returns:
-        Intervals lie in -1 to 1. They are NaN, and p is 1, where no permutation changes the metric.
+    ``permuted`` (permutations, F) has the differences with the runs swapped on some images; undefined ones count as
+    extreme. Intervals lie in -1 to 1. They are NaN, and p is 1, where no permutation changes the metric.
     """
-    observed, permuted = np.asarray(observed, dtype=np.float64), np.asarray(permuted, dtype=np.float64)
+    observed = second - first
     size = np.abs(observed)
     swapped = np.abs(permuted)
     swapped = np.where(np.abs(swapped - size) <= _SAME, size, swapped)
@@ -59,19 +74,13 @@ def family_tests(observed: np.ndarray, permuted: np.ndarray, *, ci: float = 0.95
     unit = np.where(tested, scale, 1.0)
     relative = np.where(tested, size, 0.0) / unit
     largest = (np.where(tested, known, 0.0) / unit).max(axis=1, initial=0.0)
-    together = _compare(
-        observed,
-        relative,
-        np.where(undefined, np.inf, largest[:, None]),
-        np.full(len(size), relative.max(initial=0.0)),
-        unit,
-        ci,
-    )
+    extreme, identity = np.where(undefined, np.inf, largest[:, None]), np.full(len(size), relative.max(initial=0.0))
+    together = _compare(observed, relative, extreme, identity, unit, ci)
     parts = []
     for low, high, p_value in (together, alone):
         parts += [np.where(tested, low, np.nan), np.where(tested, high, np.nan)]
         parts.append(np.where(tested, p_value, np.where(np.isnan(observed), np.nan, 1.0)))
-    return FamilyTests(*parts)
+    return Difference(first, second, observed, *parts)
 
 
 def _compare(

@@ -61,15 +61,7 @@ def shrink(value: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: np.ndarray, *, groups: int) -> Ratios:
-    """Ratios with their effective sample sizes.
-
-    Args:
-        image: (E,) image of each entry.
-        group: (E,) its group, from 0 to below ``groups``. An image has one entry per group at most.
-        successes: (E,) successes of the group in the image.
-        trials: (E,) trials of the group in the image.
-        groups: Number of groups.
-    """
+    """Ratios of sums over entries (E,), one per image and group, with their effective sample sizes."""
     kept = np.asarray(trials) > 0
     image, group = np.asarray(image)[kept], np.asarray(group)[kept]
     x, n = (np.asarray(part, dtype=np.float64)[kept] for part in (successes, trials))
@@ -125,10 +117,6 @@ def wilson_interval(
         center: The shares without their bias, if the observed ones are biased.
         exact_ends: Widen it to the one-sided limits of Clopper and Pearson at the same level. Without them, coverage
             falls below 87 % where about one success is expected.
-
-    Example:
-        >>> wilson_interval(np.array([0.0, 0.5]), np.array([13, 13]), np.array([24, 24]), ci=0.95).round(3).tolist()
-        [[0.0, 0.252], [0.247, 0.748]]
     """
     from scipy.special import betaincinv, stdtrit  # importing it takes long
 

@@ -302,7 +302,7 @@ def test_delong_is_its_definition(digits):
         aucs, covariance = direct(first[:, label], second[:, label], labels == label)
         assert ours.per_class.value[label] == pytest.approx(aucs[0], abs=1e-14)
         assert ours.standard_error[label] ** 2 == pytest.approx(covariance[0, 0], abs=1e-15)
-        assert both.difference.value[label] == pytest.approx(aucs[1] - aucs[0], abs=1e-14)
+        assert both.per_class.difference[label] == pytest.approx(aucs[1] - aucs[0], abs=1e-14)
         ends = [getattr(ours.per_class, name)[label] for name in ("value", "low", "high")]
         assert ends == pytest.approx(auc_interval(first[:, label], labels == label, 0.9), abs=1e-12)
     assert ours.per_class.value == pytest.approx(one_vs_rest_auc([first], labels), abs=1e-15)
@@ -352,7 +352,7 @@ def test_undefined_aucs_stay_so():
     result = delong_ci([scores], np.array([0, 0, 1, 1, 0, 1]))
     assert np.isnan(result.per_class.value[2]) and not np.isnan(result.macro.low)
     both = delong_test([scores], [scores], np.array([0, 0, 1, 1, 0, 1]))
-    assert both.macro_p_value == 1 and np.isnan(both.p_value[2]) and both.macro.value == 0
+    assert both.macro.p_value == 1 and np.isnan(both.per_class.p_value[2]) and both.macro.difference == 0
     with pytest.raises(MetricInputError, match="6 rows"):
         delong_test([scores], [scores[:5]], np.zeros(6, dtype=int))
 
