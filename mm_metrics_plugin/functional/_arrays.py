@@ -79,10 +79,6 @@ def stable_order(*keys: np.ndarray) -> np.ndarray:
 
     Keys are integer, bool or float arrays without NaN. They are sorted 16 bits at a time, from the last key to the
     first, because NumPy's stable sort of 16 bits is a radix sort.
-
-    Example:
-        >>> stable_order(np.array([1, 0, 1]), np.array([0.5, 9.0, 0.25]))
-        array([1, 2, 0])
     """
     order = None
     for key in reversed(keys):  # the last key decides least
@@ -228,12 +224,7 @@ def map_columns(function: Callable[[int, np.ndarray], _R], blocks: Sequence[np.n
 
 
 def unique_names(names: Sequence[str]) -> List[str]:
-    """The names, with the index of the class appended to those that occur more than once, until they are unique.
-
-    Example:
-        >>> unique_names(["a", "a", "b", "a_0"])
-        ['a_0_0', 'a_1', 'b', 'a_0']
-    """
+    """The names, with the index of the class appended to those that occur more than once, until they are unique."""
     counts = Counter(names)
     taken = set(names)
     result = []

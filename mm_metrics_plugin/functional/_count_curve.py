@@ -12,17 +12,7 @@ from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score
 
 @dataclass(frozen=True, eq=False)
 class CountCurve(Result):
-    """True and false positives at or above each score.
-
-    Example:
-        >>> curve = CountCurve(np.array([0.8, 0.4]), np.array([1, 2]), np.array([0, 2]), positives=4, negatives=4)
-        >>> curve.precision.tolist(), curve.recall.tolist(), curve.specificity.tolist()
-        ([1.0, 0.5], [0.25, 0.5], [1.0, 0.5])
-        >>> curve.youden()
-        (0.25, 0.8)
-        >>> curve.sensitivity_at(0.5), curve.specificity_at(0.25)
-        ((0.5, 0.4), (1.0, 0.8))
-    """
+    """True and false positives at or above each score."""
 
     thresholds: np.ndarray  # distinct scores, descending
     tp: np.ndarray  # true positives at or above each
@@ -101,13 +91,6 @@ def thin_curve(curve: CountCurve, *, most: int = 200) -> CountCurve:
 
     Half of the points are spread evenly along the ROC curve; half are closer together at high scores, where precision
     changes fastest.
-
-    Example:
-        >>> scores = np.arange(1000, 0, -1)
-        >>> curve = CountCurve(scores, np.minimum(1001 - scores, 300), np.maximum(701 - scores, 0), 300, 700)
-        >>> thin = thin_curve(curve, most=40)
-        >>> len(thin.thresholds) <= 42, thin.youden() == curve.youden(), thin.thresholds[[0, -1]].tolist()
-        (True, True, [1000, 1])
     """
     number = len(curve.thresholds)
     if number <= most:

@@ -26,12 +26,7 @@ def precision_of(dtype: Any) -> int:
 
 
 def round_thresholds(thresholds: Any) -> np.ndarray:
-    """Thresholds rounded to nearest, ties to even, in every precision: float64, one row for each of ``PRECISIONS``.
-
-    Example:
-        >>> round_thresholds(0.7).tolist()
-        [0.7, 0.699999988079071, 0.7001953125, 0.69921875]
-    """
+    """Thresholds rounded to nearest, ties to even, in every precision: float64, one row for each of ``PRECISIONS``."""
     exact = np.asarray(thresholds, dtype=np.float64)
     with np.errstate(over="ignore"):
         single, half = exact.astype(np.float32), exact.astype(np.float16)

@@ -24,8 +24,7 @@ LARGEST_VALUE = 1e149
 # Squares of smaller numbers would lose digits, or be 0: such numbers are multiplied by a power of two first.
 _SMALLEST_SQUARED = 1e-140
 _SCALE_BITS = 600
-# Rows of sums that :func:`regression_sums` gives.
-NUM_SUMS = 7
+NUM_SUMS = 7  # of :func:`regression_sums`
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,7 @@ class RegressionResult(Result):
     rmse: float  # its root
     mae: float  # mean absolute error
     percentage_error: float  # mean of the absolute error as a fraction of the target, over the targets that are not 0
-    # coefficient of determination; undefined if all targets are equal, and minus infinity where it is too small for
-    # float64
-    r2: float
+    r2: float  # coefficient of determination; NaN if all targets are equal, -inf below the range of float64
     max_error: float  # the largest absolute error
     count: int  # how many values were compared
     zero_targets: int  # how many of them have no percentage error

@@ -17,8 +17,7 @@ class IoUResult(Result):
 
     mean_iou: float  # the mean IoU of the classes that occur in truth or prediction
     pixel_accuracy: float  # the share of pixels that are right
-    # the mean, over the classes that occur in the truth, of the share of their pixels that are right
-    mean_accuracy: float
+    mean_accuracy: float  # the mean of ``accuracy`` over the classes of the ground truth
     iou: np.ndarray  # intersection over union, one value a class
     accuracy: np.ndarray  # the share of its pixels that are right, one value a class
     classes_averaged: int  # over how many classes ``mean_iou`` is the mean

@@ -23,8 +23,7 @@ class CalibrationResult(Result):
     counts: np.ndarray  # how many samples fall in each bin
     accuracy: np.ndarray  # the share of right decisions in each bin; NaN for an empty one
     confidence: np.ndarray  # the mean confidence of each bin; NaN for an empty one
-    # how far at most ``ece`` is from its exact value over these bins; 0 where confidences are known
-    ece_error: float = 0.0
+    ece_error: float = 0.0  # bound on the distance of ``ece`` from its exact value over these bins
     mce_error: float = 0.0  # likewise of ``mce``
 
 

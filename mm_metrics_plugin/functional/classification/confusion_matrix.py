@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_of_rates, fbeta_score, mean_over_classes
 
 MOST_CONFUSIONS = 10
+NO_DECISION = "no decision"
 MOST_DENSE = 2000  # classes of a matrix that is written cell by cell; of a larger one, only cells that are not 0
 
 
@@ -28,13 +29,13 @@ class Rates(Result):
 class CountsResult(Result):
     """Rates from the true and false positives and negatives of each class."""
 
-    tp: np.ndarray  # samples of the class that were given to it; one value a class, int64, like the next three
-    fp: np.ndarray  # samples of other classes that were given to it
-    fn: np.ndarray  # samples of the class that were not given to it
-    tn: np.ndarray  # all other samples
+    tp: np.ndarray  # true positives; int64 per class, as the next three
+    fp: np.ndarray  # false positives
+    fn: np.ndarray  # false negatives
+    tn: np.ndarray  # true negatives
     per_class: Rates  # the rates of each class, the background's last where there is one
     macro: Rates  # means over the classes that have a value
-    micro: Rates  # rates of the counts of all classes added up
+    micro: Rates  # rates of the pooled counts
     weighted: Rates  # means over the classes that have a value, weighted by support
     f_of_means: float  # the F-score of macro precision and macro recall, which is not the mean of the F-scores
     background: bool  # whether the last class is the background, which no mean includes
@@ -93,27 +94,7 @@ def _rates(counts: Sequence[np.ndarray], beta: float, zero_division: float) -> R
 
 
 def _each(rates: Rates, weights: Any, used: slice) -> Rates:
-    return Rates(*(mean_over_classes(getattr(rates, field.name)[used], weights=weights) for field in fields(rates)))
-
-
-def _counts_fields(counts: Sequence[np.ndarray], beta: float, zero_division: float, background: bool) -> Dict[str, Any]:
-    tp, fp, fn, tn = counts
-    used = slice(None, -1) if background else slice(None)
-    per_class = _rates(counts, beta, zero_division)
-    pooled = _rates([count[used].sum() for count in counts], beta, zero_division)
-    macro = _each(per_class, None, used)
-    return dict(
-        tp=tp,
-        fp=fp,
-        fn=fn,
-        tn=tn,
-        per_class=per_class,
-        macro=macro,
-        micro=Rates(*(float(getattr(pooled, field.name)) for field in fields(pooled))),
-        weighted=_each(per_class, (tp + fn)[used], used),
-        f_of_means=float(fbeta_of_rates(macro.precision, macro.recall, beta)),
-        background=background,
-    )
+    return Rates(*(mean_over_classes(values[used], weights=weights) for values in vars(rates).values()))
 
 
 def stat_scores_report(
@@ -143,8 +124,23 @@ def stat_scores_report(
         >>> [stat_scores_report(*counts, zero_division=value).macro.precision for value in (0, 1)]
         [0.625, 0.875]
     """
-    counts = [np.asarray(count, dtype=np.int64) for count in (tp, fp, fn, tn)]
-    return CountsResult(**_counts_fields(counts, beta, zero_division, background))
+    tp, fp, fn, tn = counts = [np.asarray(count, dtype=np.int64) for count in (tp, fp, fn, tn)]
+    used = slice(None, -1) if background else slice(None)
+    per_class = _rates(counts, beta, zero_division)
+    pooled = _rates([count[used].sum() for count in counts], beta, zero_division)
+    macro = _each(per_class, None, used)
+    return CountsResult(
+        tp,
+        fp,
+        fn,
+        tn,
+        per_class=per_class,
+        macro=macro,
+        micro=Rates(*(float(value) for value in vars(pooled).values())),
+        weighted=_each(per_class, (tp + fn)[used], used),
+        f_of_means=float(fbeta_of_rates(macro.precision, macro.recall, beta)),
+        background=background,
+    )
 
 
 def class_counts(matrix: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -197,7 +193,7 @@ def confusion_matrix_report(
     tp, _, fn, _ = counts
     used = slice(None, -1) if background else slice(None)
     return ConfusionResult(
-        **_counts_fields(counts, beta, zero_division, background),
+        **vars(stat_scores_report(*counts, beta=beta, zero_division=zero_division, background=background)),
         matrix=matrix,
         accuracy=float(divide(tp.sum(), matrix.sum())),
         balanced_accuracy=mean_over_classes(divide(tp, tp + fn)[used]),
@@ -281,9 +277,6 @@ def matrix_entries(matrix: np.ndarray, *, most: int = MOST_DENSE) -> Dict[str, A
     rows, columns = np.nonzero(matrix)
     cells = {"row": rows.tolist(), "column": columns.tolist(), "count": matrix[rows, columns].tolist()}
     return {"confusion_matrix": None, "confusion_cells": cells}
-
-
-NO_DECISION = "no decision"
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,7 +95,8 @@ def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray
     sides = []
     for own, others in ((above, np.sort(below)), (below, np.sort(above))):
         # Twice the number of the other kind below each, a tie counting half: whole numbers.
-        sides.append(_twice_below(others, own) / (2 * len(others)))
+        twice = np.searchsorted(others, own, side="left") + np.searchsorted(others, own, side="right")
+        sides.append(twice / (2 * len(others)))
     auc = int((sides[0] * 2 * len(below)).round().astype(np.int64).sum()) / (2 * len(above) * len(below))
     sides[1] = 1 - sides[1]
     for rows, placement in zip((positive, negative), sides):
@@ -104,11 +105,6 @@ def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray
         influence[rows] = (placement - auc) * scale / number
     disorder = min(int(np.count_nonzero(placement != perfect)) for placement in sides for perfect in (0, 1))
     return auc, influence, disorder
-
-
-def _twice_below(ordered: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Twice the number of ordered values below each value, a tie counting half."""
-    return np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")
 
 
 def _check_shapes(models: Sequence[Sequence[np.ndarray]], labels: np.ndarray) -> int:

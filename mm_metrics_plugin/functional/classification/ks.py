@@ -17,8 +17,7 @@ class KSResult(Result):
     """The KS statistic of every class, and the threshold that reaches it."""
 
     per_class: np.ndarray  # the largest TPR - FPR of each class; NaN for one without positives or without negatives
-    # Where it is reached: the class is said to be present from this score on. Of several the highest.
-    thresholds: np.ndarray
+    thresholds: np.ndarray  # the highest score at which it is reached
     support: np.ndarray  # how many samples each class has
     errors: np.ndarray  # how far above ``per_class`` the exact values may lie; 0 for exact values
 

@@ -14,13 +14,7 @@ import numpy as np
 from mm_metrics_plugin.functional._arrays import Result, map_in_order, mean_of_defined
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import count_figures
-from mm_metrics_plugin.settings import (
-    COCO_AREA_EDGES,
-    COCO_AREA_RANGES,
-    COCO_IOU_THRS,
-    COCO_MAX_DETS,
-    area_ranges,
-)
+from mm_metrics_plugin.settings import COCO_AREA_EDGES, COCO_AREA_RANGES, COCO_IOU_THRS, COCO_MAX_DETS, area_ranges
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -43,11 +37,6 @@ def interpolated_ap(
         starts: (C + 1,) where the true positives of each class begin, and how many there are.
         num_gts: (C, D) weight of the ground truths; the result is NaN where it is 0.
         coco_levels: The recall levels are the floats k x 0.01, as in pycocotools; else k / 100, as in tidecv.
-
-    Example:
-        >>> tp, seen = np.array([[1.0], [2.0]]), np.array([[1.0], [3.0]])  # 2 of 4 found, an FP before the second
-        >>> interpolated_ap(tp, seen, np.array([0, 2]), np.array([[4.0]])).round(4)
-        array([[0.4224]])
     """
     result = np.where(num_gts > 0, 0.0, np.nan)
     sizes = np.diff(starts)

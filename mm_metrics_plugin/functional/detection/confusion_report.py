@@ -28,8 +28,7 @@ class ProtocolReport:
 
     protocol: str  # its name
     result: ConfusionResult  # the confusion matrix, background last, and the rates that follow from it
-    # the table per class, by name of the column; those of ``FALSE_POSITIVES`` add up to ``fp``
-    columns: Mapping[str, Any]
+    columns: Mapping[str, Any]  # the table per class by column; ``FALSE_POSITIVES`` add up to ``fp``
     counts: Mapping[str, int]  # what was used, ignored and counted again
     confusions: Tuple[Confusion, ...]  # the most frequent confusions between two classes, the greatest first
 

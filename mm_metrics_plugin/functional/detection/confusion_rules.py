@@ -54,14 +54,7 @@ def match_coco(
     is_free[gt[gt >= 0]] = False
     near = pairs.select(np.flatnonzero(pairs.overlap >= min(iou_thr, LARGEST_IOU_THR)))
     leftover = near.select(np.flatnonzero((used & (gt < 0))[near.det] & is_free[near.gt])).by_preference()
-    result = assign(
-        leftover.det,
-        leftover.gt,
-        np.ones(len(leftover.det), dtype=np.uint8),
-        num_dets=len(detections),
-        shared=ground_truths.crowd,
-    )
-    gt[leftover.det[result.pair]] = leftover.gt[result.pair]
+    _assign_gts(gt, leftover, ground_truths)
     return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
 
 
@@ -74,16 +67,16 @@ def match_agnostic(
     on_crowd = ground_truths.crowd[near.gt]
     # All crowds after all others: a crowd only takes what is left, and of two with equal overlap the later one.
     near = near.select(np.lexsort((np.where(on_crowd, -near.gt, near.gt), near.det, -near.overlap, on_crowd)))
-    result = assign(
-        near.det,
-        near.gt,
-        np.ones(len(near.det), dtype=np.uint8),
-        num_dets=len(detections),
-        shared=ground_truths.crowd,
-    )
     gt = np.full(len(detections), NO_GT, dtype=np.int32)
-    gt[near.det[result.pair]] = near.gt[result.pair]
+    _assign_gts(gt, near, ground_truths)
     return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
+
+
+def _assign_gts(gt: np.ndarray, pairs: OverlapPairs, ground_truths: GroundTruths) -> None:
+    """Writes the ground truths that detections are assigned to into ``gt`` (N,); pairs are in order of priority."""
+    one = np.ones(len(pairs.det), dtype=np.uint8)
+    result = assign(pairs.det, pairs.gt, one, num_dets=len(gt), shared=ground_truths.crowd)
+    gt[pairs.det[result.pair]] = pairs.gt[result.pair]
 
 
 def _outcomes(
@@ -100,21 +93,6 @@ def _outcomes(
     outcome[near.det[~own_class]] = CONFUSION_MATCHED
     outcome[near.det[own_class]] = DUPLICATE
     return outcome
-
-
-def one_to_one_matrix(
-    matches: OneToOne, detections: Detections, ground_truths: GroundTruths, num_classes: int
-) -> np.ndarray:
-    """(C + 1, C + 1) int64 confusion matrix: rows ground truth, columns prediction, background last."""
-    size = num_classes + 1
-    used = np.flatnonzero(matches.outcome < IGNORED)
-    gt = matches.gt[used]
-    # Row -1 reads the label of the background, which stands behind the others.
-    truth = np.append(ground_truths.labels, num_classes)[gt]
-    missed = ~ground_truths.crowd
-    missed[gt[gt >= 0]] = False
-    cells = np.concatenate([truth * size + detections.labels[used], ground_truths.labels[missed] * size + num_classes])
-    return np.bincount(cells, minlength=size * size).reshape(size, size)
 
 
 def mmdet_matrix(
@@ -166,7 +144,12 @@ def one_to_one_counts(
     matches: OneToOne, detections: Detections, ground_truths: GroundTruths, num_classes: int
 ) -> RuleCounts:
     """The counts of a one-to-one matching."""
-    used = matches.outcome < IGNORED
+    size, used = num_classes + 1, matches.outcome < IGNORED
+    gt = matches.gt[used]
+    truth = np.append(ground_truths.labels, num_classes)[gt]  # row -1 is the background, the last label
+    missed = ~ground_truths.crowd
+    missed[gt[gt >= 0]] = False
+    cells = np.concatenate([truth * size + detections.labels[used], ground_truths.labels[missed] * size + num_classes])
     background_types = np.stack(
         [
             np.bincount(detections.labels[matches.outcome == one], minlength=num_classes)
@@ -174,7 +157,7 @@ def one_to_one_counts(
         ]
     )
     return RuleCounts(
-        one_to_one_matrix(matches, detections, ground_truths, num_classes),
+        np.bincount(cells, minlength=size * size).reshape(size, size),
         background_types,
         np.bincount(detections.labels[used], minlength=num_classes),
         np.bincount(ground_truths.labels[~ground_truths.crowd], minlength=num_classes),

@@ -73,16 +73,7 @@ class _Instances:
         )
 
     def check(self, *, num_classes: int, names: Optional[Sequence[Any]] = None) -> None:
-        """Raises unless every metric can be computed from the rows.
-
-        Args:
-            num_classes: Labels must be below it.
-            names: Names of the images for the message; their numbers by default.
-
-        Raises:
-            MetricInputError: Columns differ in length, a number is NaN, infinite or above 1e100, or a label is not an
-                integer or out of range.
-        """
+        """Raises MetricInputError unless every metric can be computed; ``names`` of the images are for the message."""
         prefix, labels = self.field_prefix, self.labels
 
         def fail(field: str, row: int, wanted: str, found: Any) -> None:
@@ -126,23 +117,17 @@ class _Instances:
 class Detections(_Instances):
     """What a detector predicts.
 
-    Args:
-        image: (N,) index of the image of each detection, from 0, in any order.
-        geometry: The shapes; an (N, 4) array becomes ``Boxes`` in xyxy format.
-        scores: (N,) confidence; float32 and float64 are kept.
-        labels: (N,) class index.
-        precision: (N,) code of the precision of each score (``_score_precision``); None: that of the dtype.
-
     Example:
         >>> detections = Detections([0, 1], [[0, 0, 10, 10], [5, 5, 9, 9]], [0.9, 0.4], [2, 0])
         >>> len(detections), detections.images(1, 2).labels.tolist()
         (2, [0])
     """
 
-    image: Any
-    geometry: Any  # a Geometry; an array becomes Boxes
-    scores: np.ndarray
-    labels: np.ndarray
+    image: Any  # (N,) index of the image of each detection, from 0, in any order
+    geometry: Any  # the shapes; an (N, 4) array becomes ``Boxes`` in xyxy format
+    scores: np.ndarray  # (N,) confidence; float32 and float64 are kept
+    labels: np.ndarray  # (N,) class index
+    # (N,) code of the precision of each score (``_score_precision``); None: that of the dtype
     precision: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -169,25 +154,18 @@ class Detections(_Instances):
 class GroundTruths(_Instances):
     """Annotated objects.
 
-    Args:
-        image: (M,) index of the image of each object, from 0.
-        geometry: The shapes; an (M, 4) array becomes ``Boxes`` in xyxy format.
-        labels: (M,) class index.
-        crowd: (M,) True where an object makes a detection neither TP nor FP: COCO's ``iscrowd``, VOC's ``difficult``,
-            mmdet's ``ignored_instances``. None: nowhere.
-        area: (M,) the annotated area, which decides between small, medium and large. None: the area of the shape.
-
     Example:
         >>> ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [5, 5, 9, 9]], [2, 0], crowd=[False, True])
         >>> len(ground_truths), int(ground_truths.crowd.sum())
         (2, 1)
     """
 
-    image: Any
-    geometry: Any  # a Geometry; an array becomes Boxes
-    labels: np.ndarray
+    image: Any  # (M,) index of the image of each object, from 0
+    geometry: Any  # the shapes; an (M, 4) array becomes ``Boxes`` in xyxy format
+    labels: np.ndarray  # (M,) class index
+    # (M,) makes a detection neither TP nor FP: COCO's ``iscrowd``, VOC's ``difficult``, mmdet's ``ignored_instances``
     crowd: np.ndarray = None  # type: ignore[assignment]
-    area: Optional[np.ndarray] = None
+    area: Optional[np.ndarray] = None  # (M,) annotated area, for small, medium and large; None: that of the shape
     field_prefix = "ground-truth "
 
     def __post_init__(self) -> None:
@@ -212,8 +190,6 @@ class DetectionBatch:
         ...     gt_boxes=[[[0, 0, 10, 9]], [[2, 2, 4, 4]]], gt_labels=[[1], [0]])
         >>> batch.num_images, len(batch.detections), len(batch.ground_truths), len(batch.images(0, 1).ground_truths)
         (2, 1, 2, 1)
-        >>> DetectionBatch.concatenate([batch, batch]).ground_truths.image
-        array([0, 1, 2, 3])
     """
 
     detections: Detections
@@ -235,11 +211,7 @@ class DetectionBatch:
         gt_box_format: str = "xyxy",
         names: Optional[Sequence[Any]] = None,
     ) -> DetectionBatch:
-        """Concatenates per-image arrays.
-
-        Raises:
-            MetricInputError: The arrays of an image differ in length.
-        """
+        """Concatenates per-image arrays; raises MetricInputError where those of an image differ in length."""
         det = _concatenate_fields({"boxes": boxes, "scores": scores, "labels": labels}, "", names)
         fields = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area}
         gt = _concatenate_fields(

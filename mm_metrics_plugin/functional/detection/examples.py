@@ -38,12 +38,9 @@ class Members(NamedTuple):
     badness: np.ndarray  # (K,) float64, the worst have the greatest
     image: np.ndarray  # (K,) int32
     det_index: np.ndarray  # (K,) int32, position of the detection in its image; -1 for a missed ground truth
-    # (K,) int32, position of the ground truth in its image: the matched one, or that of the highest overlap where the
-    # detection has no match; -1 where it overlaps nothing
-    gt_index: np.ndarray
+    gt_index: np.ndarray  # (K,) int32, its matched or else most overlapping ground truth in the image; -1 without any
     overlap: np.ndarray  # (K,) float32, of the two; NaN for a missed ground truth
-    # (K,) int8, of a detection in the background row the index into ``BACKGROUND_TYPES``, else -1
-    background_type: np.ndarray
+    background_type: np.ndarray  # (K,) int8, index into ``BACKGROUND_TYPES`` in the background row, else -1
     label: np.ndarray  # (K,) int32, of the detection, or -1
     score: np.ndarray  # (K,) float64, of the detection, or NaN
     box: np.ndarray  # (K, 4) float64, left, top, width and height of the detection, or NaN
@@ -124,13 +121,7 @@ class MatchedImages(NamedTuple):
 
 
 def collect_examples(
-    images: MatchedImages,
-    coco: OneToOne,
-    rules: Dict[str, Any],
-    *,
-    num_classes: int,
-    iou_thr: float,
-    worst_images: int,
+    images: MatchedImages, coco: OneToOne, rules: Dict[str, Any], *, num_classes: int, iou_thr: float, worst_images: int
 ) -> Examples:
     """The worst members of the cells of every rule, and the worst images with their boxes.
 
@@ -193,19 +184,10 @@ def _members(
     overlap: np.ndarray,
     other_class: np.ndarray,
 ) -> Members:
-    """Rows for counted detections and for missed ground truths.
+    """Rows for counted detections (K,), with their ground truths and background types, and for missed ground truths.
 
-    Args:
-        images: What was matched.
-        rule: Name of the rule.
-        det: (K,) rows of the detections.
-        gt: (K,) rows of their ground truths, -1 in the background row.
-        types: (K,) types of the background row.
-        missed: (M,) ground truths in the background column.
-        num_classes: Number of classes without background.
-        pairs: The pairs that may have the highest overlap of a detection.
-        overlap: (P,) their overlap.
-        other_class: (P,) whether they are of different classes; of equal overlaps, the same class comes first.
+    The ground truth shown beside a detection without a match is that of the highest ``overlap`` (P,) of ``pairs``; of
+    equal ones, the same class comes first.
     """
     dets, gts = images.detections, images.ground_truths
     shown, shown_overlap = _shown_gts(det, gt, pairs, overlap, other_class)

@@ -46,8 +46,7 @@ class RankedRows(NamedTuple):
     """The rows of a table by class, descending score and image."""
 
     order: np.ndarray  # (N,) int32 rows of the table
-    # (N,) how many detections of the same class and image come before each of ``order``: what ``max_dets`` limits
-    rank: np.ndarray
+    rank: np.ndarray  # (N,) how many detections of the same class and image come before each of ``order``
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +68,7 @@ class MatchTable:
     gt_image: np.ndarray  # (M,) int32, ascending
     gt_label: np.ndarray  # (M,) like ``label``
     gt_counts: np.ndarray  # (M, words) uint64, bits of the settings under which the ground truth counts; 0 for crowds
-    # (N,) uint8, the precision in which each score was given; None: that of the dtype of the scores
-    precision: Optional[np.ndarray] = None
+    precision: Optional[np.ndarray] = None  # (N,) uint8, precision of each score; None: that of the dtype
     details: Optional[MatchDetails] = None  # what the full report needs besides; None if only AP and counts are wanted
     settings: DetectionSettings = DEFAULT_SETTINGS  # what it was matched with
 
@@ -117,9 +115,7 @@ class MatchDetails:
     """The outcome of every detection and ground truth at the score and IoU thresholds, and TIDE's errors."""
 
     det_index: np.ndarray  # (N,) int32, position of the detection in its image as it was given
-    # (N,) int32, position of the matched ground truth in its image, or of the one with the highest overlap where it is
-    # matched to none; -1 without any
-    gt_index: np.ndarray
+    gt_index: np.ndarray  # (N,) int32, its matched or else most overlapping ground truth in the image; -1 without any
     overlap: np.ndarray  # (N,) float32, overlap with that ground truth
     outcome: np.ndarray  # (N,) int8, such as ``TP``
     error_type: np.ndarray  # (N,) int8, see :mod:`~mm_metrics_plugin.functional.detection.tide`
@@ -287,11 +283,7 @@ def _details(
     gt_index: np.ndarray,
 ) -> MatchDetails:
     errors = classify_errors(
-        pairs,
-        detections,
-        ground_truths,
-        iou_thr=settings.iou_thr,
-        background_iou_thr=settings.background_iou_thr,
+        pairs, detections, ground_truths, iou_thr=settings.iou_thr, background_iou_thr=settings.background_iou_thr
     )
     gt, overlap = _shown_gt(pairs, coco.gt, ground_truths.crowd)
     gt_outcome = np.where(ground_truths.crowd, IGNORED, MISSED).astype(np.int8)

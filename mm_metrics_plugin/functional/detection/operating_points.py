@@ -63,8 +63,7 @@ class OperatingPoints(Result):
     rule: OperatingRule  # what makes them the best
     folds: int  # how many folds the cross-fitted figures are of
     overall: OperatingPoint  # one threshold for all classes, by their pooled counts
-    # the same judged on images it was not chosen on; its threshold is the mean of the folds'
-    overall_cross_fitted: OperatingPoint
+    overall_cross_fitted: OperatingPoint  # on images it was not chosen on; the mean of the folds' thresholds
     per_class: Tuple[OperatingPoint, ...]  # one threshold per class
     per_class_cross_fitted: Tuple[OperatingPoint, ...]  # the same judged on images they were not chosen on
 
@@ -116,12 +115,7 @@ class _Group(NamedTuple):
 
 
 def operating_points(
-    table: MatchTable,
-    *,
-    rule: Union[str, OperatingRule] = "f1",
-    iou_thr: float = 0.5,
-    folds: int = 5,
-    seed: int = 0,
+    table: MatchTable, *, rule: Union[str, OperatingRule] = "f1", iou_thr: float = 0.5, folds: int = 5, seed: int = 0
 ) -> OperatingPoints:
     """The best threshold for all classes and for each class.
 

@@ -19,8 +19,7 @@ class OverlapPairs(NamedTuple):
 
     det: np.ndarray  # (P,) int32 rows of the detections, ascending
     gt: np.ndarray  # (P,) int32 rows of the ground truths, ascending within a detection
-    # (P,) float64, COCO's; of a crowd, the share of the detection that it covers. mmdet's if only that was asked for.
-    overlap: np.ndarray
+    overlap: np.ndarray  # (P,) float64, COCO's (of a crowd, the covered share of the detection), or else mmdet's
     mmdet_overlap: Optional[np.ndarray] = None  # (P,) float32, mmdet's; None unless it was asked for
 
     def select(self, rows: np.ndarray) -> OverlapPairs:
@@ -72,7 +71,7 @@ def find_pairs(
     rows = np.flatnonzero(count)
     crowd = ground_truths.crowd
     parts: List[OverlapPairs] = []
-    in_image = (-1, 0)
+    num_pairs = np.zeros(1 + int(detections.image.max(initial=-1)), dtype=np.int64)  # of each image
     shapes, gt_shapes = detections.geometry, ground_truths.geometry
     edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
     for det, gt in _candidates(rows, first[rows], count[rows], edges):
@@ -83,15 +82,9 @@ def find_pairs(
             kept |= (float32 >= np.float32(min_overlap)) & (float32 > 0)
         pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), overlap, float32)
         parts.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))
-        images, before = detections.image[parts[-1].det], in_image
-        in_image = _count_in_last_image(before, images)
-        # Only the first image of a block continues another block, and only the last one is continued.
-        if len(images) + before[1] > MOST_PAIRS:
-            number, counts = np.unique(images, return_counts=True)
-            counts[number == before[0]] += before[1]
-            if counts.max(initial=0) <= MOST_PAIRS:
-                continue
-            full = int(number[np.argmax(counts > MOST_PAIRS)])
+        num_pairs += np.bincount(detections.image[parts[-1].det], minlength=len(num_pairs))
+        if num_pairs.max() > MOST_PAIRS:
+            full = int(np.argmax(num_pairs > MOST_PAIRS))
             image = full if names is None else names[full]
             raise MetricInputError(
                 f"image {image!r} has more than {MOST_PAIRS} pairs of a detection and a ground truth that overlap; "
@@ -104,15 +97,6 @@ def find_pairs(
     return OverlapPairs(*columns)
 
 
-def _count_in_last_image(before: Tuple[int, int], image: np.ndarray) -> Tuple[int, int]:
-    """The last image of a block, and how many of its pairs there are up to the end of the block."""
-    if not len(image):
-        return before
-    last = int(image[-1])
-    count = len(image) - int(np.searchsorted(image, last))
-    return last, count + (before[1] if before[0] == last else 0)
-
-
 def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """Where the ground truths of each detection's image begin, and their number; images are sorted."""
     images = 1 + max(int(one[-1]) if len(one) else -1 for one in (gt_image, det_image))
@@ -122,10 +106,7 @@ def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> Tuple[np.n
 
 
 def _candidates(
-    rows: np.ndarray,
-    first: np.ndarray,
-    count: np.ndarray,
-    edges: Optional[Tuple[Edges, Edges]],
+    rows: np.ndarray, first: np.ndarray, count: np.ndarray, edges: Optional[Tuple[Edges, Edges]]
 ) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
     """Rows of detections and ground truths of one image, a block at a time; with ``edges`` only where boxes meet."""
     ends = np.cumsum(count)

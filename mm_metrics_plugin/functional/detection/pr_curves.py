@@ -26,8 +26,7 @@ class RankedScores:
 
     score: np.ndarray  # (N,) descending
     is_tp: np.ndarray  # (N,) whether each is a true positive
-    # (N,) code of the precision in which each score was given; None: that of the dtype of ``score``
-    precision: Optional[np.ndarray] = None
+    precision: Optional[np.ndarray] = None  # (N,) code of the precision of each score; None: that of the dtype
 
     def counts_at(self, thresholds: np.ndarray) -> np.ndarray:
         """(2, points) true and false positives with a score of at least each threshold, in the score's precision."""
@@ -55,9 +54,7 @@ class DetectionCurves:
     iou_thr: float  # least overlap of a match
     beta: float  # of the F-scores on the grid
     per_class: Tuple[CountCurve, ...]  # the exact curve of each class: one point for every distinct score
-    # (classes,) COCO's AP at the IoU threshold, of at most ``max_dets`` detections per class and image; NaN for classes
-    # without ground truths
-    average_precision: np.ndarray
+    average_precision: np.ndarray  # (classes,) COCO's AP at the IoU threshold; NaN without ground truths
     max_dets: int  # The limit of ``average_precision``. The curves are of all detections.
     confidence: np.ndarray  # (points,) a grid of score thresholds, ascending, the same for all classes
     precision: np.ndarray  # (classes, points) at each of these; NaN where no detection is left
@@ -82,12 +79,7 @@ class DetectionCurves:
 
 
 def precision_recall_curves(
-    table: MatchTable,
-    *,
-    iou_thr: float = 0.5,
-    beta: float = 1.0,
-    num_points: int = 1001,
-    max_dets: int = COCO_MAX_DETS,
+    table: MatchTable, *, iou_thr: float = 0.5, beta: float = 1.0, num_points: int = 1001, max_dets: int = COCO_MAX_DETS
 ) -> DetectionCurves:
     """Precision, recall and F-score of a detector against each other and against the score threshold.
 
@@ -109,8 +101,6 @@ def precision_recall_curves(
         >>> curves = precision_recall_curves(table, num_points=3)
         >>> curves.per_class[0].precision.round(4).tolist(), curves.per_class[0].recall.tolist()
         ([1.0, 0.5, 0.6667], [0.5, 0.5, 1.0])
-        >>> curves.confidence.tolist(), curves.precision.round(4).tolist()
-        ([0.0, 0.5, 1.0], [[0.6667, 0.5, nan]])
     """
     is_tp, is_tp_or_fp = table.flags(iou_thr)
     rows = table.ranked.order[is_tp_or_fp[table.ranked.order]]

@@ -50,8 +50,7 @@ class ErrorRows(NamedTuple):
     """The error of every detection."""
 
     error_type: np.ndarray  # (N,) int8: an index into ``ERROR_TYPES`` or ``TRUE_POSITIVE``, plus flags
-    # (N,) int32 row of the free ground truth that a classification or localization error points at, or -1
-    error_gt: np.ndarray
+    error_gt: np.ndarray  # (N,) int32 row of the free ground truth that the error points at, or -1
     gt_matched: np.ndarray  # (M,) ground truths that a detection is assigned to
 
 
@@ -67,9 +66,11 @@ def classify_errors(
 
     Detections are sorted by image and descending score.
     """
-    on_crowd = _on_crowd(pairs, detections, ground_truths, iou_thr)
-    pairs = pairs.select(np.flatnonzero(~ground_truths.crowd[pairs.gt]))
     own_class = detections.labels[pairs.det] == ground_truths.labels[pairs.gt]
+    on_crowd = np.zeros(len(detections), dtype=bool)
+    on_crowd[pairs.det[own_class & ground_truths.crowd[pairs.gt] & (pairs.overlap > iou_thr)]] = True
+    regular = np.flatnonzero(~ground_truths.crowd[pairs.gt])
+    pairs, own_class = pairs.select(regular), own_class[regular]
     is_tp, gt_matched = _matches(pairs.select(own_class & (pairs.overlap >= iou_thr)), detections, ground_truths)
     own, own_gt = _best(pairs.select(own_class), len(detections))
     other, other_gt = _best(pairs.select(~own_class), len(detections))
@@ -94,14 +95,6 @@ def classify_errors(
     error_type[pointing[first]] |= FIXED
     error_type[on_crowd & ~is_tp] |= ON_CROWD
     return ErrorRows(error_type, error_gt, gt_matched)
-
-
-def _on_crowd(pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths, iou_thr: float) -> np.ndarray:
-    result = np.zeros(len(detections), dtype=bool)
-    crowd = ground_truths.crowd[pairs.gt] & (pairs.overlap > iou_thr)
-    crowd &= detections.labels[pairs.det] == ground_truths.labels[pairs.gt]
-    result[pairs.det[crowd]] = True
-    return result
 
 
 def _matches(pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths) -> Tuple[np.ndarray, np.ndarray]:
@@ -136,12 +129,10 @@ class TideErrors(Result):
     background_iou_thr: float  # overlap up to which a detection is on background
     average_precision: float  # mean over the classes, as they are
     average_precision_per_class: np.ndarray  # (classes,); NaN for classes without ground truths
-    # by type, (classes,): of the detection's class, of the ground truth's for missed ones
-    counts: Dict[str, np.ndarray]
+    counts: Dict[str, np.ndarray]  # by type, (classes,) of the detection, or of a missed ground truth
     ignored: Dict[str, np.ndarray]  # by type, (classes,): how many of these are on crowds and count for nothing
     dap: Dict[str, float]  # by type, the AP gained by fixing all errors of the type; never below 0
-    # by type, (classes,) the AP that each class gains; NaN where undefined before or after
-    dap_per_class: Dict[str, np.ndarray]
+    dap_per_class: Dict[str, np.ndarray]  # by type, (classes,) the AP gained; NaN where undefined
     dap_false_positives: float  # the AP gained by removing every false positive
     dap_false_negatives: float  # the AP gained by no longer counting the ground truths that no detection is assigned to
 
@@ -190,6 +181,14 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
         table: With details.
         absent: ``'skip'`` leaves classes without ground truths out of the mean; ``'zero'`` counts them as 0 if they
             have detections, as ``tidecv`` does.
+
+    Example:
+        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
+        >>> box = [[0, 0, 9, 9]]
+        >>> batch = DetectionBatch(Detections([0], box, [0.9], [1]), GroundTruths([0], box, [0]), 1)
+        >>> errors = tide_errors(match_images(batch, num_classes=2).table)
+        >>> errors.totals["classification"], errors.dap["classification"]
+        (1, 1.0)
     """
     details, num_classes = table.details, table.num_classes
     if absent not in ("skip", "zero"):
@@ -240,7 +239,6 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
     before = table.ranked.order[counts_for_ap[table.ranked.order]]
     base = _average_precision(label[before], is_tp[before], num_gts)
     base_mean = mean(base, per_class(label[before]) > 0, num_gts)
-    del before
     order = _order_ties(table.ranked.order, label[table.ranked.order], table.score, is_tp)
     result: Dict[str, Dict[str, Any]] = {"counts": {}, "ignored": {}, "dap": {}, "dap_per_class": {}}
     for index, name in enumerate(ERROR_TYPES):

@@ -7,7 +7,7 @@ the center. If the data are too few for an interval, its ends are NaN and ``reas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
@@ -45,8 +45,7 @@ class Interval(Result):
     value: Any  # the figure
     low: Any  # lower end; NaN where there is no interval
     high: Any  # upper end; NaN where there is no interval
-    # why there is none (``'undefined'``, ``'too few objects'``, ``'too few images'``); empty if there is one
-    reason: Any = ""
+    reason: Any = ""  # why there is no interval: undefined, too few objects or images; else empty
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values; the reason is None where there is an interval."""
@@ -55,10 +54,14 @@ class Interval(Result):
         ends = {name: np.asarray(getattr(self, name)).tolist() for name in ("value", "low", "high")}
         return {**ends, "reason": reason}
 
+    def at(self, index: int) -> Interval:
+        """The interval of one class."""
+        low, high = float(self.low[index]), float(self.high[index])
+        return Interval(float(self.value[index]), low, high, str(self.reason[index]))
+
     def __str__(self) -> str:
         if np.ndim(self.value):
-            reasons = np.broadcast_to(np.asarray(self.reason, dtype=object), np.shape(self.value))
-            return ", ".join(str(Interval(*row)) for row in zip(self.value, self.low, self.high, reasons))
+            return ", ".join(str(self.at(index)) for index in range(len(self.value)))
         return f"{self.value:.4f} " + (f"({self.reason})" if self.reason else f"[{self.low:.4f}, {self.high:.4f}]")
 
 
@@ -92,11 +95,7 @@ def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) 
 
 def _only(per_class: Interval, defined: np.ndarray) -> Optional[Interval]:
     """The interval of the mean over one class: that of the class. None if several classes have a value."""
-    if defined.sum() != 1:
-        return None
-    index = int(np.argmax(defined))
-    value, low, high = (float(part[index]) for part in (per_class.value, per_class.low, per_class.high))
-    return Interval(value, low, high, str(per_class.reason[index]))
+    return per_class.at(int(np.argmax(defined))) if defined.sum() == 1 else None
 
 
 def _proportions(found: Ratios, ci: float) -> Interval:
@@ -113,8 +112,7 @@ def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float 
     check_ci(ci)
     number = len(trials)
     found = ratios(np.arange(number), np.zeros(number, dtype=np.int64), successes, trials, groups=1)
-    one = _proportions(found, ci)
-    return Interval(float(one.value[0]), float(one.low[0]), float(one.high[0]), str(one.reason[0]))
+    return _proportions(found, ci).at(0)
 
 
 def _f1(jaccard: Ratios, ci: float) -> Interval:
@@ -131,11 +129,7 @@ def _count_intervals(
         ratios(counts.image, counts.label, tp, trials, groups=counts.num_classes)
         for trials in (tp + fp, tp + fn, tp + fp + fn)
     )
-    per_class = {
-        "precision": _proportions(precision, ci),
-        "recall": _proportions(recall, ci),
-        "f1": _f1(jaccard, ci),
-    }
+    per_class = {"precision": _proportions(precision, ci), "recall": _proportions(recall, ci), "f1": _f1(jaccard, ci)}
     both = jaccard.defined & np.array_equal(precision.defined, recall.defined)
     # Ends, and the classes that have a value: the mean over one class has the interval of that class.
     means = {
@@ -158,7 +152,7 @@ def _count_intervals(
     # With one label per sample, every error is an FP and an FN: precision, recall and F1 are equal.
     micro["micro_f1"] = micro["micro_recall"] if np.array_equal(fp, fn) else _f1(jaccard, ci)
     for name, one in micro.items():
-        overall[name] = Interval(float(value[name]), float(one.low[0]), float(one.high[0]), str(one.reason[0]))
+        overall[name] = replace(one.at(0), value=float(value[name]))
     return per_class, overall
 
 

@@ -32,8 +32,7 @@ class Comparison(Result):
     permutations: int  # how many times runs were swapped
     seed: int  # of the permutations
     overall: Dict[str, Difference]  # By name, over all classes. They are one family of tests.
-    # By name, arrays with one value per class. The classes of a figure are a family of tests.
-    per_class: Dict[str, Difference]
+    per_class: Dict[str, Difference]  # by name, one value per class: a family of tests
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<16}{value}" for name, value in self.overall.items())

@@ -84,12 +84,7 @@ def family_tests(first: np.ndarray, second: np.ndarray, permuted: np.ndarray, *,
 
 
 def _compare(
-    observed: np.ndarray,
-    statistic: np.ndarray,
-    permuted: np.ndarray,
-    identity: np.ndarray,
-    unit: np.ndarray,
-    ci: float,
+    observed: np.ndarray, statistic: np.ndarray, permuted: np.ndarray, identity: np.ndarray, unit: np.ndarray, ci: float
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Low, high and p-value. ``identity`` is the statistic of the observed arrangement, one of the permutations."""
     number = len(permuted) + 1

@@ -99,13 +99,7 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
 
 
 def wilson_interval(
-    value: Numbers,
-    size: Numbers,
-    df: Numbers,
-    *,
-    ci: float,
-    center: Optional[Numbers] = None,
-    exact_ends: bool = False,
+    value: Numbers, size: Numbers, df: Numbers, *, ci: float, center: Optional[Numbers] = None, exact_ends: bool = False
 ) -> np.ndarray:
     """(2, ...) ends of Wilson's score interval with an effective sample size and the t quantile.
 

@@ -21,8 +21,7 @@ class Edges(NamedTuple):
 class Geometry(Protocol):
     """Shapes, one per row. Matching uses only this interface."""
 
-    # Whether shapes overlap only where their bounding boxes meet. Then only such pairs are given to :meth:`overlaps`.
-    prefiltered: bool
+    prefiltered: bool  # whether shapes overlap only where their bounding boxes meet; others are not computed
 
     def __len__(self) -> int:
         """How many shapes."""
