@@ -1,7 +1,24 @@
 # Everything a machine with Python 3.11, make and a C++ compiler needs; see `make help`.
-PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin/python
+FORKS  := .venv-forks
+
+# PYTHON=... or python3; python3.11 where python3 is another version and python3.11 is installed.
+version = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+ifndef PYTHON
+PYTHON := $(if $(filter 3.11,$(call version,python3)),python3,$(if $(call version,python3.11),python3.11,python3))
+endif
+
+# Checked before anything is installed. torchvision, which mmdet and mmpretrain import, has no wheel for Python 3.12.
+ON_3_11 := test test-forks test-versions coverage campaign lint bench lock
+ON_ANY  := demo docs docs-pages
+ENVIRONMENT := $(wildcard $(if $(filter test-forks,$(MAKECMDGOALS)),$(FORKS),$(VENV))/bin/python)
+FOUND   := $(call version,$(or $(ENVIRONMENT),$(PYTHON)))
+needs    = $(error make $(1) needs Python $(2), but $(or $(ENVIRONMENT),$(PYTHON)) is $(or $(FOUND),not there): \
+install Python 3.11 and run $(if $(ENVIRONMENT),make clean and )make $(1) PYTHON=/path/to/python3.11)
+$(if $(filter 3.11,$(FOUND)),,$(foreach goal,$(filter $(ON_3_11),$(MAKECMDGOALS)),$(call needs,$(goal),3.11)))
+$(if $(filter 3.11 3.12 3.13,$(FOUND)),,$(foreach goal,$(filter $(ON_ANY),$(MAKECMDGOALS)),$(call needs,$(goal),3.11 to 3.13)))
+
 PIP    := $(RUN) -m pip --disable-pip-version-check --quiet
 LOCKED := $(PIP) install --constraint requirements/lock.txt
 
@@ -11,20 +28,19 @@ MMCV        := $(call locked,mmcv)
 TORCHVISION := $(call locked,torchvision)
 # mmcv's wheel fits one torch and one Python only, so its place is named after both and shared by all clones.
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mm_metrics_plugin
-WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-$(shell $(PYTHON) -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-cp$(subst .,,$(FOUND))
 JOBS   := $(shell nproc 2>/dev/null || echo 2)
 
 # Tests on all cores; those of one file stay together, as what they set up is shared.
 SIDE_BY_SIDE := --numprocesses $(JOBS) --dist loadfile
 
 # The maintained forks keep the import names, so they live in an environment of their own.
-FORKS      := .venv-forks
 FORK_MMCV  := $(shell sed -n 's/^onedl-mmcv==//p' requirements/forks.txt)
 FORK_PIP   := $(FORKS)/bin/python -m pip --disable-pip-version-check --quiet
 FORK_RUNTIME = $(shell grep -hv '^mmengine\|^\#' requirements/runtime.txt requirements/report.txt | sed 's/.*/"&"/')
 FORK_WHEELS = $(subst mmcv-$(MMCV),onedl-mmcv-$(FORK_MMCV),$(WHEELS))
 
-.PHONY: help demo test docs docs-pages test-forks test-versions coverage campaign lint bench lock clean
+.PHONY: help demo test docs docs-pages coverage mutation lint bench lock clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -33,9 +49,6 @@ demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC 
 
 test: $(VENV)/.tests $(VENV)/.docs browser ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
 	$(RUN) -m pytest $(SIDE_BY_SIDE)
-
-test-forks: $(FORKS)/.stack ## run the integration tests on the maintained onedl forks (compiles their mmcv once)
-	$(FORKS)/bin/python -m pytest tests/integration
 
 .PHONY: browser
 browser: # for the tests of the HTML pages; without one they are skipped, or fail where CI=true
@@ -51,9 +64,6 @@ docs: $(VENV)/.docs ## build the documentation into build/site, warnings as erro
 docs-pages: $(VENV)/.demo ## write the pages that are made from READMEs, parsers, messages and docstrings
 	$(RUN) -m docs.generate
 
-test-versions: $(VENV)/.tests ## run what needs no torch on the oldest and the newest Python and packages
-	$(RUN) -m campaign.versions
-
 NOT_COUNTED := $(foreach name,properties integration browser faults,--ignore tests/$(name))
 coverage: $(VENV)/.tests $(VENV)/.docs ## measure what the quicker half of the suite reaches, child processes included
 	rm -f .coverage .coverage.*
@@ -61,8 +71,10 @@ coverage: $(VENV)/.tests $(VENV)/.docs ## measure what the quicker half of the s
 	$(RUN) -m coverage combine --quiet
 	$(RUN) -m coverage report
 
-campaign: $(VENV)/.campaign ## the long tests; figures go to docs/campaign.md (PARTS="memory golden" runs some)
-	$(RUN) -m campaign $(PARTS)
+mutation: $(VENV)/.mutation ## change the kernels of AUC and matching one operator at a time, and count what the tests notice
+	MM_METRICS_SEEDS=40 $(RUN) -m mutmut run --max-children $(JOBS)
+	$(RUN) -m mutmut export-cicd-stats
+	@cat mutants/mutmut-cicd-stats.json
 
 lint: $(VENV)/.tests ## ruff and mypy
 	$(RUN) -m ruff check .
@@ -78,7 +90,7 @@ lock: $(VENV)/.bench ## write the installed versions to requirements/lock.txt, t
 	mv requirements/lock.new requirements/lock.txt
 
 clean: ## remove the environment and everything generated (the compiled mmcv stays in its cache)
-	rm -rf $(VENV) .venv-* build dist *.egg-info work_dirs demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-* build dist *.egg-info work_dirs demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* .nox mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- environments: each stamp stands for one layer, installed on top of the one before -------------------------------
@@ -102,7 +114,7 @@ $(VENV)/.stack: $(VENV)/.demo $(WHEELS)/.built requirements/stack.txt
 	@echo "Installing mmcv, mmdet and mmpretrain ..."
 	@$(PIP) install --no-deps --no-index $(WHEELS)/mmcv-*.whl
 	@# Its metadata wants an older torch, but it imports and works; newer ones do not, on a torch without CUDA.
-	@$(PIP) install --no-deps torchvision==$(TORCHVISION) 2>/dev/null
+	@said=$$($(PIP) install --no-deps torchvision==$(TORCHVISION) 2>&1) || { echo "$$said" >&2; exit 1; }
 	@$(LOCKED) --requirement requirements/stack.txt
 	@touch $@
 
@@ -121,9 +133,8 @@ $(VENV)/.bench: $(VENV)/.tests requirements/bench.txt
 	@$(LOCKED) --requirement requirements/bench.txt
 	@touch $@
 
-$(VENV)/.campaign: $(VENV)/.bench requirements/campaign.txt
-	@echo "Installing what changes programs ..."
-	@$(LOCKED) --requirement requirements/campaign.txt
+$(VENV)/.mutation: $(VENV)/.tests requirements/mutation.txt
+	@$(LOCKED) --requirement requirements/mutation.txt
 	@touch $@
 
 $(FORK_WHEELS)/.built:
@@ -140,7 +151,7 @@ $(FORKS)/.stack: $(FORK_WHEELS)/.built setup.py requirements/forks.txt requireme
 	@test -x $(FORKS)/bin/python || $(PYTHON) -m venv $(FORKS)
 	@$(FORK_PIP) install --constraint requirements/lock.txt torch numpy setuptools wheel
 	@$(FORK_PIP) install --no-deps --no-index $(FORK_WHEELS)/onedl_mmcv-*.whl
-	@$(FORK_PIP) install --no-deps torchvision==$(TORCHVISION) 2>/dev/null
+	@said=$$($(FORK_PIP) install --no-deps torchvision==$(TORCHVISION) 2>&1) || { echo "$$said" >&2; exit 1; }
 	@# The lock names the packages of the forks' elder siblings, which they replace.
 	@grep -v '^mm' requirements/lock.txt > $(FORKS)/lock.txt
 	@$(FORK_PIP) install --constraint $(FORKS)/lock.txt --requirement requirements/forks.txt \

@@ -111,7 +111,3 @@ def main() -> None:
     one_batch()
     memory()
     growth()
-
-
-if __name__ == "__main__":
-    main()

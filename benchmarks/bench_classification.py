@@ -104,7 +104,3 @@ def main() -> None:
     together = milliseconds_a_batch([*single, *several], batches)
     verdict = "met" if together < ALLOWED_MS else "MISSED"
     print(f"{'all seven':<44}{together:9.3f} ms (promised under {ALLOWED_MS:g} ms: {verdict})")
-
-
-if __name__ == "__main__":
-    main()

@@ -48,7 +48,3 @@ def main() -> None:
     for scores in coverage.SCORES:
         after, before = coverage.auc_coverage(scores, datasets=10000)
         _row(f"{scores.auc:g}", f"{scores.positives} + {scores.negatives}", before.share, after.share)
-
-
-if __name__ == "__main__":
-    main()

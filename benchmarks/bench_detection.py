@@ -193,7 +193,3 @@ def main() -> None:
     compare_average_precision(problem, batch)
     growth()
     one_batch()
-
-
-if __name__ == "__main__":
-    main()

@@ -98,7 +98,3 @@ def main() -> None:
     line("from mid-ranks", mine)
     same = "equal" if np.isclose(interval.standard_error[0] ** 2, variance, rtol=1e-12) else "DIFFERENT"
     versus(mine, theirs, "over all pairs", 20, same)
-
-
-if __name__ == "__main__":
-    main()

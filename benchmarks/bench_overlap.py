@@ -119,7 +119,3 @@ def main() -> None:
         logging.disable(logging.INFO)  # mmseg logs a table a run
         mean_iou()
         regression()
-
-
-if __name__ == "__main__":
-    main()

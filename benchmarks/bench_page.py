@@ -78,7 +78,3 @@ def main() -> None:
     ):
         verdict = "met" if value <= most else "MISSED"
         print(f"{what:<52}{value:9.3f} {unit} (promised at most {most:g} {unit}: {verdict})", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -100,7 +100,3 @@ def main() -> None:
         verdict = "met" if peak <= allowed else "MISSED"
         print(f"{'peak memory of a process that reads it':<44}{peak / 1e6:9.1f} MB", end=" ")
         print(f"(promised {allowed / 1e6:.0f}: {verdict})")
-
-
-if __name__ == "__main__":
-    main()

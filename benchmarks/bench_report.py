@@ -111,7 +111,3 @@ def main() -> None:
     versus(taken["with figures, from the config"], theirs, "the same, to ours from the config", 10)
     heading("Report: memory of the whole command")
     memory()
-
-
-if __name__ == "__main__":
-    main()

@@ -10,6 +10,7 @@ Needs mmdet and some minutes. The pictures are not kept: they can be drawn again
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -135,4 +136,5 @@ def main(train: int = TRAIN, val: int = VAL, epochs: int = 10) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     main()

@@ -8,7 +8,7 @@ train on.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -48,4 +48,6 @@ def write_pictures(folder: Path, train: int = 20, val: int = 11, seed: int = 0) 
 
 
 if __name__ == "__main__":
-    write_pictures(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the data set is written")
+    write_pictures(parser.parse_args().folder)

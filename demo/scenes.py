@@ -10,8 +10,8 @@ shape each pixel belongs to).
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import List, Tuple
 
@@ -61,4 +61,6 @@ def write_scenes(folder: Path, train: int = 64, val: int = 21, seed: int = 0) ->
 
 
 if __name__ == "__main__":
-    write_scenes(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the data set is written")
+    write_scenes(parser.parse_args().folder)

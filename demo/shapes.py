@@ -7,8 +7,8 @@ makes ``train/`` and ``val/`` with ``train.json`` and ``val.json`` in the folder
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -80,4 +80,6 @@ def write_shapes(folder: Path, train: int = 60, val: int = 25, seed: int = 1) ->
 
 
 if __name__ == "__main__":
-    write_shapes(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the data set is written")
+    write_shapes(parser.parse_args().folder)

@@ -31,11 +31,12 @@ HOME_PAGES = {"README.md": "index.md", "README_zh-CN.md": "zh.md"}
 RAISED = {
     "MetricInputError": "MetricInputError",
     "ResultFileError": "ResultFileError",
+    "ClassNamesError": "ResultFileError",
     "Damaged": "ResultFileError",
     "UnsafePickleError": "UnsafePickleError",
     "Forbidden": "UnsafePickleError",
     "ValueError": "ValueError",
-    "check_together": "ValueError",
+    "require": "ValueError",
     "ArgumentTypeError": "the command line",
 }
 
@@ -187,7 +188,7 @@ def messages(source: str) -> Iterator[Tuple[str, str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            at = 1 if name == "check_together" else 0
+            at = 1 if name == "require" else 0
             text = wording(node.args[at]) if name in RAISED and len(node.args) > at else ""
             if len(text.split()) > 2:
                 yield RAISED[name], text

@@ -1,14 +1,13 @@
 """Exact metrics for OpenMMLab: right by default, reproducible on request.
 
 Importing this package registers every metric in mmengine's root registry. Where torch or mmengine is not installed,
-everything but the registered metrics is still there.
+everything but the registered metrics works.
 """
 
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, List
+from typing import TYPE_CHECKING, Any
 
 from mm_metrics_plugin.exceptions import (
     MetricInputError,
@@ -17,22 +16,54 @@ from mm_metrics_plugin.exceptions import (
     UndefinedMetricWarning,
     UnsafePickleError,
 )
+from mm_metrics_plugin.settings import ClassificationSettings, ComparisonSettings, DetectionSettings
 from mm_metrics_plugin.version import __version__
 
+if TYPE_CHECKING:
+    from mm_metrics_plugin.evaluation import compare_runs, evaluate_classification, evaluate_detection, merge_states
+    from mm_metrics_plugin.metrics import *  # noqa: F403
+
 __all__ = [
+    "ClassificationSettings",
+    "ComparisonSettings",
+    "DetectionSettings",
     "MetricInputError",
     "MetricWarning",
     "ResultFileError",
     "UndefinedMetricWarning",
     "UnsafePickleError",
     "__version__",
+    "compare_runs",
+    "evaluate_classification",
+    "evaluate_detection",
+    "merge_states",
 ]
 
-if TYPE_CHECKING:
-    from mm_metrics_plugin.metrics import *  # noqa: F403
+_EVALUATION = ("compare_runs", "evaluate_classification", "evaluate_detection", "merge_states")
+_METRICS = (
+    "CalibrationError",
+    "DetectionPRF",
+    "DiceScore",
+    "EvaluationCheckHook",
+    "FieldMean",
+    "FieldSum",
+    "MeanIoU",
+    "MetricFigureHook",
+    "MultiLabelAUC",
+    "MultiLabelPRF",
+    "PosNegRatio",
+    "RecallAtK",
+    "RegressionError",
+    "SingleLabelAUC",
+    "SingleLabelKS",
+    "SingleLabelPRF",
+    "StreamingMetric",
+)
 
 # Looked for, not tried: an error inside an installed torch or mmengine must be seen, not swallowed.
-_has_metrics = find_spec("torch") is not None and find_spec("mmengine") is not None
+_missing = [name for name in ("torch", "mmengine") if find_spec(name) is None]
+if not _missing:
+    __all__ += _METRICS
 
 
 def register_metrics() -> None:
@@ -50,7 +81,7 @@ def register_metrics() -> None:
         >>> METRICS.get("DetectionPRF").__name__
         'DetectionPRF'
     """
-    if not _has_metrics:
+    if _missing:
         return
     try:
         metrics = import_module("mm_metrics_plugin.metrics")
@@ -60,10 +91,7 @@ def register_metrics() -> None:
             f"metrics failed with {type(error).__name__}: {error}. What is wrong with the environment is shown by: "
             "python -m mm_metrics_command.check"
         ) from error
-    for name in metrics.__all__:
-        globals()[name] = getattr(metrics, name)
-        if name not in __all__:
-            __all__.append(name)
+    globals().update({name: getattr(metrics, name) for name in _METRICS})
 
 
 # True only while the launcher of the command imports this package; see mm_metrics_command/__init__.py.
@@ -72,24 +100,14 @@ if not getattr(sys.modules.get("mm_metrics_command"), "loading", False):
 
 
 def __getattr__(name: str) -> Any:
-    """The metrics where they were not imported above: in the command, for a config that names one."""
-    if _has_metrics and not name.startswith("_"):
-        found = import_module("mm_metrics_plugin.metrics")
-        if name in found.__all__:
-            return getattr(found, name)
-    if not _has_metrics and name in _metric_names():
-        missing = [module for module in ("torch", "mmengine") if find_spec(module) is None]
+    """The evaluation functions, and the metrics where they were not imported above (in the command)."""
+    if name in _EVALUATION:
+        return getattr(import_module("mm_metrics_plugin.evaluation"), name)
+    if name in _METRICS:
+        if not _missing:
+            return getattr(import_module("mm_metrics_plugin.metrics"), name)
         raise ImportError(
-            f"{name} needs torch and mmengine, and {' and '.join(missing)} cannot be found: pip install "
-            f"{' '.join(missing)}. The mm-metrics command and mm_metrics_plugin.functional work without."
+            f"{name} needs torch and mmengine, and {' and '.join(_missing)} cannot be found: pip install "
+            f"{' '.join(_missing)}. The mm-metrics command and mm_metrics_plugin.functional work without."
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _metric_names() -> List[str]:
-    """The list in ``metrics/__init__.py``, read without importing it."""
-    import ast
-
-    source = (Path(__file__).parent / "metrics" / "__init__.py").read_text(encoding="utf-8")
-    lists = [node.value for node in ast.parse(source).body if isinstance(node, ast.Assign)]
-    return list(ast.literal_eval(lists[0]))

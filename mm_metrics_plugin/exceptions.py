@@ -14,6 +14,10 @@ class ResultFileError(ValueError):
     """A file is damaged or is not of the expected kind. The message names the file and the place in it."""
 
 
+class ClassNamesError(ResultFileError):
+    """The class names that were given are not those of a file, or are too few or too many for it."""
+
+
 class UnsafePickleError(ResultFileError):
     """A pickle asks for something that reading data never needs. Nothing of it was run."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
-from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar
 
 # The floats of numpy.linspace(0.5, 0.95, 10), which pycocotools uses.
 COCO_IOU_THRS: Tuple[float, ...] = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.8999999999999999, 0.95)
@@ -16,12 +16,38 @@ MOST_RESAMPLES = 1_000_000
 MATCHING_RULES = ("coco", "mmdet", "agnostic")
 TASKS = ("single-label", "multi-label")
 PERMUTATIONS = 2000
+DETECTION_SCORE_THR = 0.3
+MULTI_LABEL_SCORE_THR = 0.5
+
+_S = TypeVar("_S")
 
 
 def require(condition: bool, message: str) -> None:
     """Raises a ValueError with the message unless the condition holds."""
     if not condition:
         raise ValueError(message)
+
+
+def require_ci(ci: Optional[float]) -> None:
+    """Raises a ValueError unless a confidence level is above 0 and below 1, or None."""
+    require(ci is None or 0 < ci < 1, f"ci must be above 0 and below 1 (found {ci})")
+
+
+def whole_number(name: str, value: Any, *, least: int, most: Optional[int] = None) -> int:
+    """An option as an int.
+
+    Raises:
+        ValueError: It is not a whole number, or out of range.
+
+    Example:
+        >>> whole_number("resamples", 1000, least=1)
+        1000
+    """
+    limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    good = whole and least <= value and (most is None or value <= most)
+    require(good, f"{name} must be a whole number {limits} (found {value!r})")
+    return int(value)
 
 
 def _ascending(values: Sequence[float]) -> bool:
@@ -92,7 +118,7 @@ class DetectionSettings:
         ValueError: iou_thr must be above 0 and at most 1 (found 2)
     """
 
-    score_thr: float = 0.3
+    score_thr: float = DETECTION_SCORE_THR
     iou_thr: float = 0.5
     nms_iou_thr: Optional[float] = None
     matching: Tuple[str, ...] = ("coco",)
@@ -114,9 +140,9 @@ class DetectionSettings:
             self._set(name, None if value is None else _number(name, value))
         for name in ("iou_thrs", "area_edges"):
             self._set(name, _numbers(name, getattr(self, name)))
-        for name in ("max_dets", "resamples"):
-            self._set(name, _whole_number(name, getattr(self, name), least=1))
-        self._set("seed", _whole_number("seed", self.seed, least=0))
+        self._set("max_dets", whole_number("max_dets", self.max_dets, least=1))
+        self._set("resamples", whole_number("resamples", self.resamples, least=1, most=MOST_RESAMPLES))
+        self._set("seed", whole_number("seed", self.seed, least=0))
         require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {self.iou_thr:g})")
         require(
             self.nms_iou_thr is None or 0 <= self.nms_iou_thr <= 1,
@@ -124,10 +150,7 @@ class DetectionSettings:
         )
         rules = [self.matching] if isinstance(self.matching, str) else list(self.matching)
         require(
-            not isinstance(self.matching, str)
-            and bool(rules)
-            and all(rule in MATCHING_RULES for rule in rules)
-            and len(set(rules)) == len(rules),
+            bool(rules) and all(rule in MATCHING_RULES for rule in rules) and len(set(rules)) == len(rules),
             f"matching must be some of {', '.join(MATCHING_RULES)}, each once (found {self.matching!r})",
         )
         self._set("matching", tuple(rules))
@@ -150,13 +173,30 @@ class DetectionSettings:
         require(isinstance(self.matrix_only, bool), f"matrix_only must be True or False (found {self.matrix_only!r})")
         if self.operating_point is not None:
             OperatingRule.parse(self.operating_point)
-        require(self.ci is None or 0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
-        require(
-            self.resamples <= MOST_RESAMPLES, f"resamples must be at most {MOST_RESAMPLES} (found {self.resamples})"
-        )
+        require_ci(self.ci)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    def truncation_message(self, most_detections: int, *, option: str = "--max-dets") -> str:
+        """A sentence if average precision leaves detections out, else "".
+
+        Args:
+            most_detections: The largest number of detections of one class in one image.
+            option: The option that changes it.
+
+        Example:
+            >>> DetectionSettings().truncation_message(240)
+            'AP uses the best 100 of up to 240 detections per class and image, as COCO does; change it with --max-dets'
+            >>> DetectionSettings().truncation_message(100)
+            ''
+        """
+        if most_detections <= self.max_dets:
+            return ""
+        return (
+            f"AP uses the best {self.max_dets} of up to {most_detections} detections per class and image, as COCO "
+            f"does; change it with {option}"
+        )
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -183,9 +223,9 @@ class ClassificationSettings:
     """Options of the evaluation of classifiers.
 
     Attributes:
-        task: ``'single-label'`` or ``'multi-label'``.
+        task: ``'single-label'`` or ``'multi-label'``; None: inferred from the results.
         task_reason: What the task was inferred from.
-        score_thr: Least score of a class that is decided for; None where a sample has one class, the best.
+        score_thr: Score threshold of a multi-label task, 0.5 by default. A single-label task has none.
         at_specificity: Sensitivity is given at this specificity.
         at_sensitivity: Specificity is given at this sensitivity.
         ci: Confidence level of the intervals; None: none are computed.
@@ -196,7 +236,7 @@ class ClassificationSettings:
         ValueError: at_specificity must be from 0 to 1 (found 2)
     """
 
-    task: str = "single-label"
+    task: Optional[str] = None
     task_reason: str = ""
     score_thr: Optional[float] = None
     at_specificity: float = 0.95
@@ -204,11 +244,13 @@ class ClassificationSettings:
     ci: Optional[float] = None
 
     def __post_init__(self) -> None:
-        require(self.task in TASKS, f"task must be one of {', '.join(TASKS)} (found {self.task!r})")
+        require(
+            self.task is None or self.task in TASKS, f"task must be one of {', '.join(TASKS)} (found {self.task!r})"
+        )
         for name in ("at_specificity", "at_sensitivity"):
             value = getattr(self, name)
             require(0 <= value <= 1, f"{name} must be from 0 to 1 (found {value})")
-        require(self.ci is None or 0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
+        require_ci(self.ci)
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -241,8 +283,8 @@ class ComparisonSettings:
         require(
             (self.detection is None) != (self.classification is None), "runs must be either detectors or classifiers"
         )
-        require(0 < self.ci < 1, f"ci must be above 0 and below 1 (found {self.ci})")
-        _whole_number("permutations", self.permutations, least=1)
+        require_ci(self.ci)
+        whole_number("permutations", self.permutations, least=1, most=MOST_RESAMPLES)
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -299,6 +341,30 @@ class OperatingRule:
         return f"greatest {other} with {self.kind} >= {self.value:g}"
 
 
+def with_options(settings: _S, options: Mapping[str, Any]) -> _S:
+    """Settings with some fields replaced.
+
+    Raises:
+        TypeError: There is no such option; the message names the nearest one.
+
+    Example:
+        >>> with_options(DetectionSettings(), {"score_thr": 0.5}).score_thr
+        0.5
+        >>> with_options(DetectionSettings(), {"score_threshold": 0.5})
+        Traceback (most recent call last):
+        TypeError: 'score_threshold' is not an option; did you mean 'score_thr'?
+    """
+    names = [field.name for field in fields(settings)]  # type: ignore[arg-type]
+    for name in options:
+        if name not in names:
+            from difflib import get_close_matches
+
+            nearest = get_close_matches(name, names, n=1)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"options are {', '.join(names)}"
+            raise TypeError(f"{name!r} is not an option; {hint}")
+    return replace(settings, **options)  # type: ignore[type-var]
+
+
 def _number(name: str, value: Any) -> float:
     number = isinstance(value, Real) and not isinstance(value, bool)
     require(number and abs(value) < float("inf"), f"{name} must be a finite number (found {value!r})")
@@ -311,9 +377,3 @@ def _numbers(name: str, values: Any) -> Tuple[float, ...]:
         f"{name} must be numbers (found {values!r})",
     )
     return tuple(_number(name, value) for value in values)
-
-
-def _whole_number(name: str, value: Any, *, least: int) -> int:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    require(whole and value >= least, f"{name} must be a whole number of at least {least} (found {value!r})")
-    return int(value)

@@ -1,12 +1,11 @@
-"""How many examples Hypothesis tries: the same few hundred at every run, or many new ones.
+"""How many examples Hypothesis tries: the same 200 at every run, or with ``--hypothesis-profile slow`` 10,000 new ones.
 
-``HYPOTHESIS_PROFILE=campaign`` tries 10,000 random examples a property (``MM_METRICS_EXAMPLES`` says otherwise), other
-ones at every run unless ``pytest --hypothesis-seed=...`` says which. What fails prints a line that repeats it alone.
+``--hypothesis-seed`` repeats a run of new examples; a failure prints a line that repeats it alone.
 """
 
 from __future__ import annotations
 
-import os
+import signal
 import sys
 import warnings
 
@@ -21,11 +20,10 @@ except ImportError:  # environments that only run the tests inside OpenMMLab do 
 else:
     common = dict(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("default", max_examples=200, derandomize=True, **common)
-    examples = int(os.environ.get("MM_METRICS_EXAMPLES", "10000"))
-    settings.register_profile("campaign", max_examples=examples, derandomize=False, print_blob=True, **common)
-    # Quick to notice, or not at all; and nobody reads the smallest example.
+    settings.register_profile("slow", max_examples=10_000, derandomize=False, print_blob=True, **common)
+    # For `make mutation`: a mutant is found by the first examples or not at all, and its example is not shrunk.
     settings.register_profile("mutation", max_examples=20, derandomize=True, phases=[Phase.generate], **common)
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+    settings.load_profile("default")
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +41,14 @@ def shown_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("default", MetricWarning)
         yield
+
+
+@pytest.fixture
+def interruptible():
+    """SIGINT interrupts this process, also where it was started in the background of a shell and ignores SIGINT.
+
+    A process that a test starts inherits an ignored SIGINT, but not a handler: it starts with the default.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -112,18 +112,3 @@ def test_reasons_are_given_and_nothing_is_hidden_in_indents(path):
     text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     indented = [line for line in re.findall(r"(?<=\n\n)    \S.*", text) if not line.strip().startswith(("options:",))]
     assert not indented, "code stands in fences, where it is run"
-
-
-def test_the_runners_can_fail(tmp_path):
-    from tests.helpers.documents import Block
-
-    with pytest.raises(AssertionError, match="Expected"):
-        run_python(Block(1, "python", ">>> 1 + 1\n3\n", ""), {})
-    with pytest.raises(AssertionError, match="not printed"):
-        compare_text(Block(1, "text", "a\n…\nb\n", ""), "b\na\n")
-    with pytest.raises(AssertionError, match="line 7"):
-        run_bash(Block(7, "bash", "mm-metrics detection nothing.json nothing.pkl\n", ""), tmp_path)
-    with pytest.raises(KeyError):
-        build_config("custom_hooks = [dict(type='NoSuchHook')]")
-    with pytest.raises(TypeError):
-        build_config("val_evaluator = dict(type='SingleLabelAUC', no_such_option=1)")

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+import runpy
+import subprocess
+import sys
+
+import pytest
 
 from tests.helpers.result_files import ROOT, command, succeeded
 
@@ -19,3 +24,25 @@ def test_the_demonstration_runs_from_any_folder(tmp_path):
     assert re.findall(r"^  (\d)\. (?:In|On) ", printed, re.MULTILINE) == ["1", "2", "3"]
     assert "mmengine - " not in printed + done.stderr and "LoggerHook" not in printed + done.stderr
     assert len(printed.splitlines()) < 90
+
+
+RUNNABLE = [
+    path
+    for folder in ("demo", "tools", "benchmarks")
+    for path in sorted((ROOT / folder).glob("*.py"))
+    if '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("path", RUNNABLE, ids=[f"{path.parent.name}/{path.name}" for path in RUNNABLE])
+def test_every_script_has_a_help_that_runs_nothing(path, tmp_path, monkeypatch, capsys):
+    def refuse(*arguments, **options):
+        raise RuntimeError("a process was started")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # tools/demo.py and tools/train.py add to it
+    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(path), run_name="__main__")
+    assert left.value.code == 0 and capsys.readouterr().out.startswith("usage: ") and not list(tmp_path.iterdir())

@@ -21,54 +21,6 @@ def test_every_page_that_is_a_copy_is_generated():
     assert set(COPIES) < set(PAGES)
 
 
-def test_only_what_is_out_of_date_is_written(tmp_path, monkeypatch, capsys):
-    old, new = tmp_path / "old.md", tmp_path / "new.md"
-    for path in (old, new):
-        path.write_text("as it is", encoding="utf-8")
-    monkeypatch.setattr(generate, "ROOT", tmp_path)
-    monkeypatch.setattr(generate, "pages", lambda: {old: "as it should be", new: "as it is"})
-    generate.main()
-    assert old.read_text(encoding="utf-8") == "as it should be"
-    assert capsys.readouterr().out == "wrote old.md\n"
-
-
-def test_arguments_examples_and_references_of_a_docstring():
-    text = """Counts <things> with :class:`~a.B`.
-
-    Args:
-        first (int): A *number*
-            of things.
-        **more: Others.
-
-    Returns:
-        int: How many.
-
-    Example:
-        >>> 1 < 2
-        True
-    """
-    assert generate.docstring(generate.inspect.cleandoc(text)) == [
-        "Counts &lt;things> with `a.B`.",
-        "",
-        "**Args**",
-        "",
-        "- `first` (int): A \\*number\\*",
-        "  of things.",
-        "- `**more`: Others.",
-        "",
-        "**Returns**",
-        "",
-        "int: How many.",
-        "",
-        "**Example**",
-        "",
-        "```pycon",
-        ">>> 1 < 2",
-        "True",
-        "```",
-    ]
-
-
 def test_the_signature_is_that_of_the_source():
     source = "def f(a, b: int = 2, *, c: str = 'x', **d) -> bool: ..."
     (node,) = generate.ast.parse(source).body

@@ -89,16 +89,6 @@ def _source(path):
     return path.read_text(encoding="utf-8")
 
 
-def test_messages_are_found_with_what_is_filled_in():
-    source = (
-        "raise MetricInputError(f\"'{field}' of {name()} must be finite\")\ncheck_together(a < b, 'a must be below b')"
-    )
-    assert list(generate.messages(source)) == [
-        ("MetricInputError", "'{field}' of {name()} must be finite"),
-        ("ValueError", "a must be below b"),
-    ]
-
-
 def test_links_out_of_the_pages_become_names():
     from pathlib import Path
 

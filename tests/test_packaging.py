@@ -124,11 +124,11 @@ def test_the_wheel_holds_what_the_sources_do(built):
         path
         for name in ("mm_metrics_command", "mm_metrics_plugin")
         for path in (ROOT / name).rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
+        if path.is_file() and "__pycache__" not in path.parts
     ]
     assert not {path.relative_to(ROOT).as_posix() for path in package} - held
     for folder in ("tools", "configs", "demo"):
-        paths = [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"]
+        paths = [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
         assert not {f"mm_metrics_plugin/.mim/{path.relative_to(ROOT).as_posix()}" for path in paths} - held
     assert not [name for name in held if "__pycache__" in name or name.startswith("tests/")]
     (sources,) = built.glob("*.tar.gz")

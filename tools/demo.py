@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -79,4 +80,5 @@ Three things to try next:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=f"{__doc__} Files go to demo_output/.").parse_args()
     main()

@@ -1,4 +1,4 @@
-"""The ``mm-metrics`` command: one file a subcommand. Nothing heavy is imported before it is known what to do."""
+"""The ``mm-metrics`` command: one file per subcommand. Nothing heavy is imported before the arguments are parsed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import gc
 from typing import Optional, Sequence
 
 from mm_metrics_plugin.cli import classification, compare, detection, merge
-from mm_metrics_plugin.cli.arguments import Parser, one_line
+from mm_metrics_plugin.cli.arguments import Parser, classes_hint, one_line
 from mm_metrics_plugin.cli.streams import (
     discard_output,
     ignore,
-    launched_processes,
     warnings_shown_by,
     write_error,
     write_output,
 )
+from mm_metrics_plugin.exceptions import ClassNamesError
 from mm_metrics_plugin.version import __version__
 
 PROGRAM = "mm-metrics"
@@ -27,7 +27,7 @@ def make_parser() -> Parser:
     """The parser of the whole command.
 
     Example:
-        >>> make_parser().parse_args(["detection", "truth.json", "results.pkl"]).score_thr
+        >>> make_parser().parse_args(["detection", "truth.json", "results.pkl", "--score-thr", "0.3"]).score_thr
         0.3
     """
     parser = Parser(prog=PROGRAM, description="Reports from the result files of OpenMMLab's tools.")
@@ -59,6 +59,8 @@ def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
     parsed = make_parser().parse_args(arguments)
     parsed.published = published
     module = SUBCOMMANDS[parsed.subcommand]
+    from mm_metrics_plugin.states.distributed import launched_processes  # imports NumPy
+
     rank, world_size = launched_processes()
     if rank and module is not detection:  # the others are not divided among processes: the first does all
         return 0
@@ -76,8 +78,9 @@ def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
                 raise
             # Bad input is an error on every process, so the first speaks for all.
             if not rank or not isinstance(error, (ValueError, OSError)):
+                hint = classes_hint(parsed) if isinstance(error, ClassNamesError) else ""
                 place = f" (process {rank} of {world_size})" if rank else ""
-                write_error(f"{PROGRAM} {parsed.subcommand}{place}: {_message(error)}")
+                write_error(f"{PROGRAM} {parsed.subcommand}{place}: {_message(error)}{hint}")
             return BAD_INPUT
         finally:
             if collects:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import math
+import os
 import sys
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.settings import DetectionSettings, OperatingRule, area_ranges
+from mm_metrics_plugin.settings import DETECTION_SCORE_THR, MULTI_LABEL_SCORE_THR
 
+INSIDE = "-"  # the ground truth is inside the results
 FORMATS = ("text", "json", "csv", "md")
-# The default of --score-thr, one for each task, whatever the command.
-DETECTION_SCORE_THR = 0.3
-MULTI_LABEL_SCORE_THR = 0.5
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,11 +34,14 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._splitting = False
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}{_hint(namespace)}")
+            self.error(f"unrecognized arguments: {' '.join(rest)}{classes_hint(namespace)}")
         if vars(namespace).get("out") is not None:
             if namespace.out_dir is not None:
                 self.error(f"OUT_DIR is given twice: {namespace.out_dir} and --out {namespace.out}")
             namespace.out_dir = namespace.out
+        missing = _missing_input(namespace)
+        if missing is not None:
+            self.error(f"{missing}: does not exist{classes_hint(namespace)}")
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:
@@ -98,15 +99,37 @@ class FilesAndFolder(argparse.Action):
             files.append(value)
         rest = values[len(files) :]
         if len(rest) > 1:
-            parser.error(f"one folder, OUT_DIR, may follow the files (found {' '.join(rest)}){_hint(namespace)}")
+            parser.error(f"one folder, OUT_DIR, may follow the files (found {' '.join(rest)}){classes_hint(namespace)}")
         setattr(namespace, self.dest, files)
         namespace.out_dir = rest[0] if rest else None
 
 
-def _hint(namespace: Any) -> str:
-    """What may be wrong where words are left over."""
-    given = vars(namespace).get("classes") is not None
-    return "; --classes takes one value: names separated by commas, or a file" if given else ""
+def classes_hint(namespace: argparse.Namespace) -> str:
+    """How the names on the command line were read, for a message that a blank between class names may have caused.
+
+    Example:
+        >>> print(classes_hint(argparse.Namespace(classes="cat", out_dir="dog")))
+        ; --classes was read as class 'cat', and 'dog' as OUT_DIR: separate class names by commas (--classes a,b)
+    """
+    text = vars(namespace).get("classes")
+    if text is None or _is_file(text):
+        return ""
+    from mm_metrics_plugin.io.ground_truth import listing  # imports NumPy
+
+    names = listing("class", [name.strip() for name in text.split(",") if name.strip()])
+    folder = vars(namespace).get("out_dir")
+    taken = "" if folder is None else f", and {folder!a} as OUT_DIR"
+    return f"; --classes was read as {names}{taken}: separate class names by commas (--classes a,b)"
+
+
+def _missing_input(namespace: argparse.Namespace) -> Optional[str]:
+    """An input that looks like a class name: it does not exist and has no suffix, and ``--classes`` is given."""
+    given = vars(namespace)
+    if given.get("classes") is None:
+        return None
+    results = [given["results"]] if isinstance(given["results"], str) else given["results"]
+    inputs = [given.get("truth", "-"), *results]
+    return next((one for one in inputs if one != "-" and not Path(one).suffix and not os.path.exists(one)), None)
 
 
 class ResultsAndFolder(FilesAndFolder):
@@ -197,8 +220,10 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, detectors: bool = Tr
 
 def add_task_argument(group: argparse._ArgumentGroup) -> None:
     """The option that says what the results of a classifier are."""
-    group.add_argument(
+    add_option(
+        group,
         "--task",
+        metavar="TASK",
         choices=("single-label", "multi-label"),
         help="task of a classifier: single-label if a sample has exactly one class, multi-label if it has any number "
         "of them (default: inferred from the results, and printed)",
@@ -227,124 +252,88 @@ def add_truth_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGro
 
 
 def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: bool = False) -> argparse._ArgumentGroup:
-    """Options about which detections count, and when one is right."""
+    """Options about which detections count, and when one is a true positive. Values are checked by the settings."""
     group = parser.add_argument_group("matching")
     others = f", {MULTI_LABEL_SCORE_THR} for multi-label classifiers" if classifiers else ""
-    group.add_argument(
+    add_option(
+        group,
         "--score-thr",
-        type=number,
-        default=None if classifiers else DETECTION_SCORE_THR,
-        metavar="X",
+        type=float,
         help=f"score threshold: detections below it are not counted (default: {DETECTION_SCORE_THR}{others})",
     )
-    group.add_argument(
+    add_option(
+        group,
         "--iou-thr",
         "--tp-iou-thr",
-        type=positive_fraction,
-        default=0.5,
-        metavar="X",
+        type=float,
         help="IoU threshold: a match needs at least this IoU (default: 0.5)",
     )
-    group.add_argument(
+    add_option(
+        group,
         "--nms-iou-thr",
-        type=fraction,
-        metavar="X",
+        type=float,
         help="first apply NMS per class: remove detections whose IoU with one of a higher score is above X",
     )
-    group.add_argument(
+    add_option(
+        group,
         "--max-dets",
-        type=whole_number,
-        default=100,
-        metavar="N",
+        type=int,
         help="detections per class and image that average precision uses, those with the highest scores; everything "
         "else uses all (default: 100, as COCO)",
     )
     return group
 
 
+def add_option(group: Any, *names: str, **options: Any) -> None:
+    """An option that is a field of a settings dataclass, which has its default and checks its value."""
+    options.setdefault("metavar", "N" if options.get("type") is int else "X")
+    group.add_argument(*names, default=argparse.SUPPRESS, **options)
+
+
 def add_interval_arguments(
-    parser: argparse.ArgumentParser, *, level: Optional[float] = None, drawn: str = "resamples"
+    parser: argparse.ArgumentParser, *, ci: str = "none", drawn: str = ""
 ) -> argparse._ArgumentGroup:
     """Options about confidence intervals.
 
     Args:
         parser: Receives them.
-        level: The default confidence level; None: no intervals.
-        drawn: What the command draws at random: ``'resamples'``, ``'permutations'``, or nothing. Other options are
-            accepted and have no effect.
+        ci: The default confidence level.
+        drawn: What the command draws at random: ``'resamples'``, ``'permutations'``, or nothing.
     """
     group = parser.add_argument_group("confidence intervals")
-    default = "none" if level is None else f"{level:g}"
-    group.add_argument(
-        "--ci",
-        type=inner_fraction,
-        default=level,
-        metavar="X",
-        help=f"confidence level of the intervals (default: {default})",
-    )
-    resamples = "bootstrap resamples over images, for average precision (default: 1000)"
-    group.add_argument(
-        "--resamples",
-        type=whole_number,
-        default=1000,
-        metavar="N",
-        help=resamples if drawn == "resamples" else argparse.SUPPRESS,
-    )
-    group.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        metavar="N",
-        help=f"random seed of the {drawn} (default: 0)" if drawn else argparse.SUPPRESS,
-    )
+    add_option(group, "--ci", type=float, help=f"confidence level of the intervals (default: {ci})")
+    if drawn == "resamples":
+        add_option(
+            group,
+            "--resamples",
+            type=int,
+            help="bootstrap resamples over images, for average precision (default: 1000)",
+        )
+    if drawn:
+        add_option(group, "--seed", type=int, help=f"random seed of the {drawn} (default: 0)")
     return group
 
 
-def rule(text: str) -> str:
-    """A rule by which a threshold is the best.
-
-    Example:
-        >>> rule("precision=0.9")
-        'precision=0.9'
-    """
-    try:
-        OperatingRule.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
 def areas(text: str) -> Tuple[float, ...]:
-    """Ascending areas.
+    """Numbers separated by commas.
 
     Example:
         >>> areas("1024,9216")
         (1024.0, 9216.0)
     """
-    edges = tuple(number(part) for part in text.split(","))
-    try:
-        area_ranges(edges)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return edges
+    return tuple(float(part) for part in text.split(","))
 
 
-def detection_settings(arguments: argparse.Namespace, *, matching: Sequence[str]) -> DetectionSettings:
-    """The settings that the flags of a command give; a flag is named like its field."""
-    given = {one.name: getattr(arguments, one.name) for one in fields(DetectionSettings) if one.name in vars(arguments)}
-    return DetectionSettings(**{**given, "matching": tuple(dict.fromkeys(matching))})
-
-
-def whole_number(text: str) -> int:
-    """A whole number from 1 on.
+def given_options(arguments: argparse.Namespace, settings: Any) -> Dict[str, Any]:
+    """The options of a settings dataclass that a command line gives; a flag is named like its field.
 
     Example:
-        >>> whole_number("20")
-        20
+        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> given_options(argparse.Namespace(score_thr=0.5, verbose=True), DetectionSettings)
+        {'score_thr': 0.5}
     """
-    if not text.isdigit() or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1000000 (found {text!r})")
-    return int(text)
+    values = vars(arguments)
+    return {one.name: values[one.name] for one in fields(settings) if one.name in values}
 
 
 def amount(text: str) -> int:
@@ -357,73 +346,6 @@ def amount(text: str) -> int:
     if not text.isdigit() or int(text) > 1000:
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 1000 (found {text!r})")
     return int(text)
-
-
-def seed(text: str) -> int:
-    """A whole number from 0 on.
-
-    Example:
-        >>> seed("0")
-        0
-    """
-    if not text.isdigit() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 999999999 (found {text!r})")
-    return int(text)
-
-
-def inner_fraction(text: str) -> float:
-    """A number above 0 and below 1.
-
-    Example:
-        >>> inner_fraction("0.95")
-        0.95
-    """
-    value = fraction(text)
-    if value in (0, 1):
-        raise argparse.ArgumentTypeError(f"must be above 0 and below 1 (found {text!r})")
-    return value
-
-
-def fraction(text: str) -> float:
-    """A number from 0 to 1.
-
-    Example:
-        >>> fraction("0.5")
-        0.5
-    """
-    value = number(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1 (found {text!r})")
-    return value
-
-
-def number(text: str) -> float:
-    """A number that is neither NaN nor infinite.
-
-    Example:
-        >>> number("-2.5")
-        -2.5
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"must be a number (found {text!r})")
-    return value
-
-
-def positive_fraction(text: str) -> float:
-    """A number above 0 and at most 1.
-
-    Example:
-        >>> positive_fraction("1")
-        1.0
-    """
-    value = fraction(text)
-    if value == 0:
-        raise argparse.ArgumentTypeError("must be above 0 and at most 1 (found 0)")
-    return value
 
 
 def state_file(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import Any, Dict
 
 from mm_metrics_plugin.cli.arguments import (
     StatesAndFolder,
@@ -11,12 +11,6 @@ from mm_metrics_plugin.cli.arguments import (
     add_output_arguments,
     add_page_arguments,
 )
-from mm_metrics_plugin.cli.detection import TextOptions, forms_of, page_options
-
-if TYPE_CHECKING:
-    from mm_metrics_plugin.cli.output import Forms
-    from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.render.html.detection_lookup import PageOptions
 
 PARSER: Dict[str, Any] = dict(
     help="one report from states saved with --save-state",
@@ -46,22 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, add up, write and print."""
+    """Merge, write and print."""
     from mm_metrics_plugin.cli.output import deliver
+    from mm_metrics_plugin.evaluation.detection import merge_states
 
-    page = page_options(arguments)
-    deliver(arguments, lambda steps: _make(arguments, page, steps))
-
-
-def _make(arguments: argparse.Namespace, page: Optional[PageOptions], steps: Steps) -> Forms:
-    from mm_metrics_plugin.evaluation.shards import merge_parts, read_part
-    from mm_metrics_plugin.exceptions import ResultFileError
-
-    steps.step("reading")
-    part = merge_parts([read_part(path) for path in arguments.states])
-    if part.images_elsewhere:
-        names = ", ".join(one["file"] for one in part.truths)
-        raise ResultFileError(
-            f"{names}: {part.images_elsewhere} of its images are in none of the states, so shards are missing"
-        )
-    return forms_of(part, steps, page=page, options=TextOptions.of(arguments))
+    deliver(arguments, lambda progress: merge_states(arguments.states, progress=progress))

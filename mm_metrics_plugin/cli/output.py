@@ -1,178 +1,93 @@
-"""Which files were read, and how a report leaves the command."""
+"""How a report leaves the command: files in OUT_DIR, text on standard output, windows."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import sys
 import warnings
 from argparse import Namespace
-from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Callable, List, Optional
 
 from mm_metrics_plugin.cli.progress import Steps
 from mm_metrics_plugin.cli.streams import write_error, write_output
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
-from mm_metrics_plugin.io.writing import write_all
+from mm_metrics_plugin.evaluation.report import Report
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning
+from mm_metrics_plugin.render.outputs import (
+    PageOptions,
+    SavedOutputs,
+    TextOptions,
+    check_folder,
+    check_page,
+    report_outputs,
+    save_outputs,
+)
 from mm_metrics_plugin.render.tables import printable
 
-BLOCK = 1 << 20
 
-
-def input_entry(path: str) -> Dict[str, Any]:
-    """Name and SHA-256 of a file; of a folder, of the names and contents of its XML files in order.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "a.json").write_text("{}")
-        ...     input_entry(str(Path(folder, "a.json")))["sha256"][:8]
-        '44136fa3'
-    """
-    place, digest = Path(path), hashlib.sha256()
-    try:
-        if place.is_dir():
-            for file in sorted(place.rglob("*.xml")):
-                digest.update(str(file.relative_to(place)).encode() + b"\0")
-                _add(file, digest)
-        else:
-            _add(place, digest)
-    except OSError as error:
-        raise ResultFileError(f"{place.name}: cannot be read ({error.strerror})") from None
-    return {"file": place.name, "sha256": digest.hexdigest()}
-
-
-def _add(path: Path, digest: Any) -> None:
-    if path.exists() and not path.is_file():  # a pipe or device need not end
-        raise ResultFileError(f"{path.name}: cannot be read (not a file)")
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(BLOCK), b""):
-            digest.update(block)
-
-
-def versions(*modules: str) -> Dict[str, str]:
-    """Versions of Python and of what was used."""
-    import platform
-
-    import numpy
-
-    from mm_metrics_plugin.version import __version__
-
-    found = {
-        "mm_metrics_plugin": __version__,
-        "python": platform.python_version(),
-        "numpy": numpy.__version__,
-    }
-    found.update({name: str(sys.modules[name].__version__) for name in modules if sys.modules.get(name)})
-    return found
-
-
-@dataclass(frozen=True)
-class Forms:
-    """A report in all its forms, each made when it is wanted.
+def deliver(arguments: Namespace, evaluate: Callable[[Steps], Optional[Report]]) -> None:
+    """Make a report, write its files and print it; nothing on processes that get no report.
 
     Args:
-        formats: What ``--format`` chooses from.
-        files: What is written to OUT_DIR, by file name.
-        figures: From the name of a color map to functions that draw the figures, by file name.
+        arguments: Of the command line.
+        evaluate: Makes the report.
     """
-
-    formats: Mapping[str, Callable[[], str]]
-    files: Mapping[str, Callable[[], str]]
-    figures: Callable[[str], Dict[str, Callable[[], Any]]]
-
-
-def deliver(arguments: Namespace, make: Callable[[Steps], Optional[Forms]]) -> None:
-    """Make a report, write its files and print it; nothing if it is another's to print.
-
-    The numbers are written first, all files or none. Figures follow; one that cannot be drawn is a warning.
-    """
-    out_dir = arguments.out_dir
-    if out_dir is not None:
-        check_folder(Path(out_dir))
-    if vars(arguments).get("html"):
-        _check_page(out_dir)
-    figures: Dict[str, Any] = {}
+    folder = None if arguments.out_dir is None else Path(arguments.out_dir)
+    given = vars(arguments)
+    if folder is not None:
+        check_folder(folder)
+        _check_not_a_class(arguments)
+    page = None
+    if arguments.html:
+        check_page(folder)
+        page = PageOptions(images=given.get("images"), gallery=given.get("gallery", 0))
+    saved = SavedOutputs()
     with Steps(not arguments.quiet).running() as steps:
-        forms = make(steps)
-        if forms is None:
+        report = evaluate(steps)
+        if report is None:
             return
-        drawings: Dict[str, Callable[[], Any]] = {}
-        if out_dir is not None or arguments.show:
-            drawings = forms.figures(arguments.color_theme)
-        if drawings:
-            from mm_metrics_plugin.render.figures.confusion_matrix import check_color_theme
-
-            check_color_theme(arguments.color_theme)
-        if out_dir is not None:
-            steps.step("writing")
-            written = _write(Path(out_dir), {name: make() for name, make in forms.files.items()})
-        if drawings:
-            steps.step("drawing")
-            for name, draw in drawings.items():
-                figure, image = _drawn(name, draw, out_dir)
-                if image is not None and out_dir is not None:
-                    written += _write(Path(out_dir), {name: image})
-                if figure is not None and arguments.show:
-                    figures[name] = figure
+        if folder is not None or arguments.show:
+            saved = save_outputs(
+                report,
+                folder,
+                page=page,
+                color_theme=arguments.color_theme,
+                keep_figures=arguments.show,
+                step=steps.step,
+            )
     if not arguments.quiet:
-        write_output(forms.formats[arguments.format](), kind=arguments.format)
-        if out_dir is not None:
+        text = TextOptions(
+            given.get("matching"), given.get("verbose", False), arguments.published, _suggested(arguments)
+        )
+        write_output(report_outputs(report, text=text).formats[arguments.format](), kind=arguments.format)
+        if folder is not None:
             # On stderr, where it mixes with no report.
-            write_error(f"wrote {', '.join(written)} to {printable(out_dir)}")
+            write_error(f"wrote {', '.join(saved.files)} to {printable(folder)}")
     if arguments.show:
         from mm_metrics_plugin.render.figures.confusion_matrix import show
 
-        if not show(list(figures.values())):
+        if not show(list(saved.figures.values())):
             warnings.warn("there is no display to show the figures on", MetricWarning)
 
 
-def check_folder(path: Path) -> None:
-    """Say before anything is read that a folder cannot be made.
+def _suggested(arguments: Namespace) -> List[str]:
+    """The arguments that were not given and add to the report."""
+    given = vars(arguments)
+    verbose = given.get("verbose", True)
+    present = {
+        "--verbose": verbose,
+        "--matching": verbose or given.get("matching", True),  # merge has no such option
+        "OUT_DIR": arguments.out_dir,
+        "--html": arguments.html,
+    }
+    return [name for name, value in present.items() if not value]
 
-    Raises:
-        ResultFileError: The path, or a folder on the way to it, is a file or a link that leads nowhere.
 
-    Example:
-        >>> check_folder(Path("a", "folder", "to", "make"))
-    """
-    # The first that is there, even as a link: what is below it is yet to be made.
-    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), None)
-    if there is None or there.is_dir():
+def _check_not_a_class(arguments: Namespace) -> None:
+    """Raises a ClassNamesError if OUT_DIR is a class: names of --classes were separated by blanks."""
+    given = vars(arguments)
+    names, truth = given.get("classes"), str(given.get("truth", ""))
+    if names is None or arguments.out_dir is None or Path(names).is_file() or not truth.lower().endswith(".json"):
         return
-    found = "a file" if there.exists() else f"a link to {os.readlink(there)!a}, which does not exist"
-    which = "" if there == path else f", and so must {str(there)!a} on the way to it"
-    raise ResultFileError(f"{printable(path)}: OUT_DIR must be a folder{which} (found {found})")
+    from mm_metrics_plugin.io.class_order import read_categories
 
-
-def _check_page(out_dir: Optional[str]) -> None:
-    """Say before anything is read that no page can be made."""
-    from mm_metrics_plugin.render.html import missing_libraries
-
-    if out_dir is None:
-        raise ResultFileError("--html: OUT_DIR must be given, the folder the page goes to")
-    missing = missing_libraries()
-    if missing:
-        raise ResultFileError(f"--html: needs {' and '.join(missing)} (pip install mm_metrics_plugin[report])")
-
-
-def _write(out_dir: Path, contents: Mapping[str, Union[str, bytes, memoryview]]) -> List[str]:
-    write_all({str(out_dir / name): content for name, content in contents.items()})
-    return list(contents)
-
-
-def _drawn(name: str, draw: Callable[[], Any], out_dir: Optional[str]) -> Tuple[Any, Optional[memoryview]]:
-    """A figure and its file; nothing and a warning if it cannot be drawn, for which the report is no worse."""
-    from mm_metrics_plugin.render.figures.confusion_matrix import save_png
-
-    image = BytesIO()
-    try:
-        figure = draw()
-        save_png(figure, image)
-    except Exception as error:
-        older = "; the one in OUT_DIR is of an older report" if out_dir and Path(out_dir, name).exists() else ""
-        warnings.warn(f"{name} cannot be drawn ({type(error).__name__}: {error}){older}", MetricWarning)
-        return None, None
-    return figure, image.getbuffer()
+    if arguments.out_dir in read_categories(truth).names and arguments.out_dir not in names.split(","):
+        raise ClassNamesError(f"{Path(truth).name}: has class {arguments.out_dir!a}, which --classes does not name")

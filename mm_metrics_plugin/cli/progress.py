@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from typing import Iterable, Iterator, Sequence
 
 from mm_metrics_plugin.cli.streams import is_terminal
+from mm_metrics_plugin.evaluation.report import Progress
 
 AFTER = 1.0  # seconds; what takes less needs no bar
 
 
-class Steps:
+class Steps(Progress):
     """The steps of a command, one after the other.
 
     Args:

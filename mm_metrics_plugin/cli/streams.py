@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from contextlib import contextmanager, suppress
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from mm_metrics_plugin.exceptions import MetricWarning
 
@@ -116,29 +116,6 @@ def _similar(error: UnicodeError) -> Tuple[str, int]:
 _JSON_ESCAPES, _SIMILAR = "mm_metrics_plugin.json_escapes", "mm_metrics_plugin.similar"
 codecs.register_error(_JSON_ESCAPES, _json_escapes)
 codecs.register_error(_SIMILAR, _similar)
-
-
-def launched_processes(environment: Optional[Mapping[str, str]] = None) -> Tuple[int, int]:
-    """The rank of this process and the number of processes, as ``torchrun`` sets them.
-
-    A process is one of several only if all four variables are set that processes need to find each other. ``RANK``
-    alone, left over in a shell, means nothing.
-
-    Args:
-        environment: Variables of the environment; those of this process by default.
-
-    Example:
-        >>> launched_processes({"RANK": "1"})
-        (0, 1)
-        >>> launched_processes({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
-        (1, 4)
-    """
-    found = os.environ if environment is None else environment
-    rank, size = found.get("RANK", ""), found.get("WORLD_SIZE", "")
-    complete = rank.isdigit() and size.isdigit() and found.get("MASTER_ADDR") and found.get("MASTER_PORT")
-    if not complete or not int(rank) < int(size):
-        return 0, 1
-    return int(rank), int(size)
 
 
 _MISSING_GLYPH = "missing from font"

@@ -1,27 +1,77 @@
-"""What is said about a classifier: numbers in their place, not yet in any form for a reader."""
+"""Evaluation of a classifier: from a file or arrays to a :class:`ClassificationReport`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.detection import SCHEMA_VERSION
-from mm_metrics_plugin.functional.classification.auc import AUCResult, map_classes
-from mm_metrics_plugin.functional.classification.calibration_error import CalibrationResult
+from mm_metrics_plugin.evaluation.report import (
+    IN_MEMORY,
+    SCHEMA_VERSION,
+    Progress,
+    Report,
+    input_entry,
+    is_path,
+    versions,
+)
+from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError
+from mm_metrics_plugin.functional._arrays import divide
+from mm_metrics_plugin.functional.classification.auc import AUCResult, map_classes, roc_auc
+from mm_metrics_plugin.functional.classification.calibration_error import (
+    CalibrationResult,
+    brier_terms,
+    calibration_error,
+    log_terms,
+)
 from mm_metrics_plugin.functional.classification.confusion_matrix import (
     Confusion,
     ConfusionResult,
     CountsResult,
+    confusion_matrix_report,
     matrix_entries,
-    row_shares,
+    stat_scores_report,
     top_confusions,
 )
-from mm_metrics_plugin.functional.classification.delong import AUCIntervals
-from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves, corner_curve
-from mm_metrics_plugin.functional.statistics.bootstrap import Intervals
-from mm_metrics_plugin.settings import ClassificationSettings
+from mm_metrics_plugin.functional.classification.delong import AUCIntervals, delong_ci
+from mm_metrics_plugin.functional.classification.roc_curves import (
+    ClassificationCurves,
+    corner_curve,
+    roc_curves,
+)
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
+from mm_metrics_plugin.functional.ranking import label_ranks
+from mm_metrics_plugin.functional.statistics.bootstrap import (
+    TOO_FEW,
+    Interval,
+    Intervals,
+    bootstrap_counts,
+    proportion_interval,
+)
+from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
+from mm_metrics_plugin.io.class_order import describe_orders
+from mm_metrics_plugin.io.classification_results import (
+    ClassificationResults,
+    classification_from_arrays,
+    classification_from_samples,
+    read_classification,
+)
+from mm_metrics_plugin.io.dataset_config import read_class_names
+from mm_metrics_plugin.settings import MULTI_LABEL_SCORE_THR, ClassificationSettings, with_options
+from mm_metrics_plugin.states.calibration import CalibrationState
+from mm_metrics_plugin.states.confusion import ConfusionState
+from mm_metrics_plugin.states.counts import BinaryCountState
+from mm_metrics_plugin.states.scores import ScoreState
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.io.files import PathLike
+
+TOP_K = (1, 5)
+MOST_DRAWN = 100  # classes whose curves can be told apart
+MOST_SCORES_DRAWN = 10_000_000  # a curve has a point for every score
 
 _AVERAGED = ("precision", "recall", "f1", "auc", "average_precision")
 _THRESHOLDS = (
@@ -60,24 +110,22 @@ class Calibration:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassificationReport:
-    """Everything a report on a classifier says.
+class ClassificationReport(Report):
+    """Report on a classifier.
 
     Attributes:
-        classes: Class names.
-        settings: What was asked for.
-        inputs: Which files were read, and by which versions of what.
+        inputs: Provenance: the files that were read, and versions.
         counts: Samples read, used and dropped by reason.
-        result: What the decisions say: a whole confusion matrix where every sample has one class, else counts.
-        accuracy: The share of right decisions; where samples have several classes, of right yes-or-no decisions.
-        auc: One-vs-rest AUC of the scores.
-        average_precision: One-vs-rest average precision of the scores.
-        top_k: Share of samples whose true class is among the k best, by k; only where every sample has one class.
-        thresholds: KS and the like of each class, from :func:`class_thresholds`.
-        curves: Those of each class against the rest; None where they would be too many to draw.
-        auc_intervals: Confidence intervals of the AUC, if they were asked for.
-        intervals: Of precision, recall and F1, if they were asked for.
-        calibration: Where every sample has one class and scores lie in 0 to 1.
+        result: The confusion matrix of a single-label task, else TP, FP, FN and TN per class.
+        accuracy: Top-1 accuracy; of a multi-label task, the accuracy of all binary decisions.
+        auc: One-vs-rest AUC.
+        average_precision: One-vs-rest average precision.
+        top_k: Top-k accuracy by k; single-label tasks only.
+        thresholds: KS, sensitivity at specificity and the reverse, from :func:`class_thresholds`.
+        auc_intervals: Confidence intervals of the AUC (DeLong), if ``ci`` is given.
+        intervals: Confidence intervals of accuracy, precision, recall and F1, if ``ci`` is given.
+        calibration: Of a single-label task whose scores lie in 0 to 1.
+        results: The samples that the report was made from.
     """
 
     classes: Tuple[str, ...]
@@ -90,10 +138,18 @@ class ClassificationReport:
     average_precision: AUCResult
     top_k: Mapping[int, float] = field(default_factory=dict)
     thresholds: Mapping[str, Any] = field(default_factory=dict)
-    curves: Optional[ClassificationCurves] = None
     auc_intervals: Optional[AUCIntervals] = None
     intervals: Optional[Intervals] = None
     calibration: Optional[Calibration] = None
+    results: Optional[ClassificationResults] = field(default=None, repr=False)
+
+    @cached_property
+    def curves(self) -> Optional[ClassificationCurves]:
+        """ROC and precision-recall curves of each class against the rest; None where they are too many to draw."""
+        results = self.results
+        if results is None or len(self.classes) > MOST_DRAWN or results.scores.size > MOST_SCORES_DRAWN:
+            return None
+        return roc_curves([results.scores], results.ground_truth)
 
     @property
     def matrix(self) -> Optional[np.ndarray]:
@@ -101,11 +157,6 @@ class ClassificationReport:
         if not isinstance(self.result, ConfusionResult):
             return None
         return self.result.matrix[:, : len(self.classes)]
-
-    @property
-    def shares(self) -> Optional[np.ndarray]:
-        """The confusion matrix with every row divided by its sum."""
-        return None if self.matrix is None else row_shares(self.matrix)
 
     @property
     def confusions(self) -> Tuple[Confusion, ...]:
@@ -185,6 +236,175 @@ class ClassificationReport:
             "auc_intervals": None if self.auc_intervals is None else self.auc_intervals.to_dict(),
             "intervals": None if self.intervals is None else self.intervals.to_dict(),
         }
+
+
+def evaluate_classification(
+    results: Any,
+    *,
+    classes: Optional[Sequence[str]] = None,
+    settings: Optional[ClassificationSettings] = None,
+    config: Optional[PathLike] = None,
+    cfg_options: Optional[Sequence[str]] = None,
+    trust: bool = False,
+    progress: Optional[Progress] = None,
+    **options: Any,
+) -> ClassificationReport:
+    """Evaluate a classifier, as ``mm-metrics classification`` does.
+
+    Args:
+        results: The path of mmpretrain's ``results.pkl``, a list of one dict per sample, or a pair of arrays: scores
+            (samples, classes) and labels (samples,) or multi-label targets (samples, classes) of 1, 0 and -1 (ignored).
+        classes: Class names in the order of the scores.
+        settings: All options at once; by default those of ``options``.
+        config: mmpretrain config whose test data set names the classes.
+        cfg_options: ``KEY=VALUE`` overrides of the config.
+        trust: Read a pickle with plain pickle, which runs whatever is in it.
+        progress: Receives the steps.
+        **options: Fields of :class:`~mm_metrics_plugin.settings.ClassificationSettings`, such as ``ci=0.95``.
+
+    Raises:
+        ResultFileError: The results are damaged, or do not fit the class names.
+
+    Example:
+        >>> scores = np.array([[0.8, 0.2], [0.4, 0.6], [0.7, 0.3]])
+        >>> report = evaluate_classification((scores, np.array([0, 1, 1])), classes=["cat", "dog"])
+        >>> round(report.accuracy, 3), report.matrix.tolist()
+        (0.667, [[1, 0], [1, 1]])
+    """
+    settings = with_options(settings or ClassificationSettings(), options)
+    progress = progress or Progress()
+    inputs: Dict[str, Any] = {"results": input_entry(results)}
+    progress.step("reading the results")
+    samples = load_classification(results, trust=trust, task=settings.task)
+    names = _class_names(samples, classes, config, cfg_options, inputs)
+    progress.step("counting")
+    multi_label = samples.targets is not None
+    threshold = MULTI_LABEL_SCORE_THR if settings.score_thr is None else settings.score_thr
+    settings = replace(
+        settings,
+        task=samples.task,
+        task_reason=samples.task_reason,
+        score_thr=threshold if multi_label else None,
+    )
+    truth, scores, ci = samples.ground_truth, samples.scores, settings.ci
+    result, accuracy = _count_decisions(samples, threshold)
+    inputs["versions"] = versions("mmengine", "mmpretrain")
+    return ClassificationReport(
+        classes=names,
+        settings=settings,
+        inputs=inputs,
+        counts={"samples": samples.tally.to_dict()},
+        result=result,
+        accuracy=accuracy,
+        auc=roc_auc([scores], truth),
+        average_precision=roc_auc([scores], truth, curve="pr"),
+        top_k=_top_k(samples),
+        thresholds=class_thresholds(
+            scores, truth, at_specificity=settings.at_specificity, at_sensitivity=settings.at_sensitivity
+        ),
+        auc_intervals=None if ci is None else delong_ci([scores], truth, ci=ci),
+        intervals=None if ci is None else _intervals(samples, threshold, ci),
+        calibration=_calibration(samples),
+        results=samples,
+    )
+
+
+def load_classification(results: Any, *, trust: bool = False, task: Optional[str] = None) -> ClassificationResults:
+    """Read a result file, or take what is in memory."""
+    if is_path(results):
+        return read_classification(results, trust=trust, task=task)
+    if isinstance(results, tuple):
+        return classification_from_arrays(*results, source=IN_MEMORY, task=task)
+    return classification_from_samples(results, IN_MEMORY, task=task)
+
+
+def _class_names(
+    results: ClassificationResults,
+    classes: Optional[Sequence[str]],
+    config: Optional[PathLike],
+    cfg_options: Optional[Sequence[str]],
+    inputs: Dict[str, Any],
+) -> Tuple[str, ...]:
+    number = results.scores.shape[1]
+    names = classes
+    if config is not None:
+        inputs["config"] = input_entry(config)
+        of_config = read_class_names(config, options=cfg_options)
+        if names is not None and sorted(names) == sorted(of_config) and list(names) != list(of_config):
+            orders = describe_orders(of_config, Path(config).name, names, "--classes")
+            raise ResultFileError(f"{orders}; labels follow the data set, so leave out --classes or --config")
+        inputs["class_order"] = "metainfo" if names is None else "classes"
+        names = of_config if names is None else names
+    elif cfg_options:
+        raise ResultFileError("--cfg-options: there is no --config whose settings could be overridden")
+    inputs.setdefault("class_order", "labels" if names is None else "classes")
+    if names is None:
+        names = [str(index) for index in range(number)]
+    if len(names) != number:
+        raise ClassNamesError(f"{results.source}: holds scores of {number} classes where {len(names)} are named")
+    return tuple(names)
+
+
+def _count_decisions(results: ClassificationResults, score_thr: float) -> Tuple[CountsResult, float]:
+    """Counts and accuracy, from the states of SingleLabelPRF and MultiLabelPRF."""
+    scores = results.scores
+    if results.targets is None:
+        decided = hard_decisions(scores, thresholds=[-np.inf])
+        state = ConfusionState(scores.shape[1]).update(results.labels, decided)  # type: ignore[arg-type]
+        result = confusion_matrix_report(state.decisions)
+        return result, result.accuracy
+    counts = BinaryCountState().update(results.reach(score_thr), results.targets)
+    tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn
+    right, all_decisions = (tp + tn).sum(), (tp + fp + fn + tn).sum()
+    return stat_scores_report(tp, fp, fn, tn), float(divide(right, all_decisions))
+
+
+def _top_k(results: ClassificationResults) -> Dict[int, float]:
+    """Top-k accuracy as RecallAtK has it; none for a multi-label task."""
+    if results.labels is None:
+        return {}
+    ranks = label_ranks(results.scores, results.labels)
+    return {k: float((ranks < k).mean()) for k in TOP_K if k == 1 or k < results.scores.shape[1]}
+
+
+def _calibration(results: ClassificationResults) -> Optional[Calibration]:
+    """Calibration error as CalibrationError has it; None where scores are no probabilities."""
+    scores, labels = results.scores, results.labels
+    if labels is None or scores.min() < 0 or scores.max() > 1:
+        return None
+    best = scores.argmax(axis=1)
+    confidence, right = scores[np.arange(len(best)), best], best == labels
+    terms = np.stack([brier_terms(scores, labels), log_terms(scores, labels)], axis=1)
+    return Calibration(
+        calibration_error(confidence, right), *CalibrationState(ScoreState()).update(confidence, right, terms).means()
+    )
+
+
+def _intervals(results: ClassificationResults, score_thr: float, ci: float) -> Intervals:
+    """Confidence intervals of accuracy, precision, recall and F1."""
+    scores = results.scores
+    if results.targets is not None:
+        reached = results.reach(score_thr)
+        counts = PerImageCounts.from_decisions(results.targets, reached)
+        trials = np.count_nonzero(results.targets >= 0, axis=1)
+        right = np.count_nonzero((results.targets >= 0) & ((results.targets == 1) == reached), axis=1)
+    else:
+        decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
+        counts = PerImageCounts.from_labels(results.labels, decided, num_classes=scores.shape[1])  # type: ignore[arg-type]
+        right, trials = decided == results.labels, np.ones(len(decided))
+    intervals = bootstrap_counts(counts, ci=ci)
+    overall = {"accuracy": proportion_interval(right, trials, ci=ci), **intervals.overall}
+    return replace(
+        intervals,
+        overall={name: _in_samples(one) for name, one in overall.items()},
+        per_class={name: _in_samples(one) for name, one in intervals.per_class.items()},
+    )
+
+
+def _in_samples(interval: Interval) -> Interval:
+    """The interval with a reason that speaks of samples, where a detector has objects and images."""
+    reason = np.where(np.isin(interval.reason, TOO_FEW), "too few samples", interval.reason)
+    return replace(interval, reason=reason if reason.ndim else str(reason))
 
 
 def class_thresholds(

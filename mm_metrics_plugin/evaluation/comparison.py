@@ -1,18 +1,28 @@
-"""What is said about two or more runs: numbers in their place, not yet in any form for a reader."""
+"""Comparison of two or more runs on the same images: from files to a :class:`ComparisonReport`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.detection import SCHEMA_VERSION
-from mm_metrics_plugin.evaluation.disagreements import Disagreements
-from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison
+from mm_metrics_plugin.evaluation.classification import load_classification
+from mm_metrics_plugin.evaluation.disagreements import Disagreements, disagreements
+from mm_metrics_plugin.evaluation.loading import DetectionInput, results_entry
+from mm_metrics_plugin.evaluation.report import SCHEMA_VERSION, Progress, Report, input_entry, is_path
+from mm_metrics_plugin.evaluation.run_sets import ClassifierRuns, DetectorRuns, RunSet
+from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison, changed_images
 from mm_metrics_plugin.functional.statistics.permutation import significant
-from mm_metrics_plugin.settings import ComparisonSettings
+from mm_metrics_plugin.io.classification_results import ClassificationResults, classification_from_samples
+from mm_metrics_plugin.io.files import PathLike, trim_memory
+from mm_metrics_plugin.io.results import DetectionResults, results_from_images
+from mm_metrics_plugin.io.safe_pickle import read_pickle
+from mm_metrics_plugin.settings import ClassificationSettings, ComparisonSettings, DetectionSettings, with_options
 
+PICKLES = (".pkl", ".pickle")
 _NOTHING = 1e-12  # the same numbers added up in another order
 BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "the same"
 
@@ -123,16 +133,15 @@ def _plain(row: DifferenceRow, without: Tuple[str, ...] = ()) -> Dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class ComparisonReport:
-    """Everything a comparison says.
+class ComparisonReport(Report):
+    """Report on the differences between runs.
 
     Attributes:
         kind: ``'detection'`` or ``'classification'``.
-        classes: Class names.
-        settings: What was asked for.
-        inputs: Which files were read, and by which versions of what.
-        images: How many images all runs were tested on.
+        inputs: Provenance: the files that were read, and versions.
+        images: Number of images that all runs were tested on.
         versus: Every other run against the first.
+        runs: The runs that the report was made from.
     """
 
     kind: str
@@ -141,6 +150,7 @@ class ComparisonReport:
     inputs: Mapping[str, Any]
     images: int
     versus: Tuple[Versus, ...]
+    runs: Optional[RunSet] = field(default=None, repr=False)
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
@@ -153,3 +163,148 @@ class ComparisonReport:
             "images": self.images,
             "comparisons": [one.to_dict(self.classes) for one in self.versus],
         }
+
+
+def compare_runs(
+    ground_truth: Any,
+    runs: Sequence[Any],
+    *,
+    names: Optional[Sequence[str]] = None,
+    classes: Optional[Sequence[str]] = None,
+    settings: Optional[ComparisonSettings] = None,
+    class_order: Optional[str] = None,
+    image_set: Optional[PathLike] = None,
+    cfg_options: Optional[Sequence[str]] = None,
+    trust: bool = False,
+    allow_missing: bool = False,
+    progress: Optional[Progress] = None,
+    **options: Any,
+) -> ComparisonReport:
+    """Compare runs on the same images, each with the first, as ``mm-metrics compare`` does.
+
+    Args:
+        ground_truth: That of detectors, as in :func:`~mm_metrics_plugin.evaluate_detection`; None for classifiers and
+            where it is inside the results.
+        runs: The results of each run, the baseline first: paths, or what is in memory as in
+            :func:`~mm_metrics_plugin.evaluate_detection` and :func:`~mm_metrics_plugin.evaluate_classification`.
+        names: Names of the runs; file names by default.
+        classes: Class names in the order of the labels.
+        settings: All options at once; by default those of ``options``.
+        class_order: ``'annotations'`` or ``'classes'``: which order labels follow, where the two differ.
+        image_set: List of the test images of a folder of VOC files.
+        cfg_options: ``KEY=VALUE`` overrides of the config.
+        trust: Read pickles with plain pickle, which runs whatever is in them.
+        allow_missing: Evaluate images without results as images without detections.
+        progress: Receives the steps.
+        **options: ``ci``, ``permutations`` and ``seed``, and options of the evaluation of a single run: fields of
+            :class:`~mm_metrics_plugin.settings.DetectionSettings` or
+            :class:`~mm_metrics_plugin.settings.ClassificationSettings`.
+
+    Raises:
+        ResultFileError: A file is damaged, or the runs were not made on the same images.
+
+    Example:
+        >>> labels = np.array([0, 1, 1])
+        >>> first = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
+        >>> second = np.array([[0.9, 0.1], [0.1, 0.9], [0.2, 0.8]])
+        >>> report = compare_runs(None, [(first, labels), (second, labels)], names=["old", "new"], permutations=100)
+        >>> report.versus[0].rows(report.classes)[0][:5]
+        ('accuracy', None, 0.6666666666666666, 1.0, 0.33333333333333337)
+    """
+    if len(runs) < 2:
+        raise ResultFileError(f"a comparison needs the results of at least two runs (found {len(runs)})")
+    progress = progress or Progress()
+    for example in (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings())):
+        known = {one.name for one in fields(example)}
+        with_options(
+            example, {name: value for name, value in options.items() if name in known}
+        )  # checked before reading
+    source = DetectionInput(
+        ground_truth=ground_truth,
+        results=tuple(runs),
+        classes=classes,
+        class_order=class_order,
+        image_set=None if image_set is None else str(image_set),
+        cfg_options=cfg_options,
+        trust=trust,
+        allow_missing=allow_missing,
+    )
+    inputs: Dict[str, Any] = {"runs": [input_entry(run) for run in runs]}
+    if not source.is_inside:
+        inputs["truth"] = source.ground_truth_entry()
+    progress.step("reading")
+    results = [_read(run, trust, options.get("task")) for run in runs]
+    kinds = {isinstance(one, ClassificationResults) for one in results}
+    if len(kinds) > 1:
+        raise ResultFileError(f"{results[0].source} and the others: detectors cannot be compared with classifiers")
+    run_set_type: Any = ClassifierRuns if kinds.pop() else DetectorRuns
+    run_set: RunSet = run_set_type(source, results, settings, options, progress)
+    inputs["runs"] = [
+        {**(results_entry(entry, one) if isinstance(one, DetectionResults) else entry), "joined_by": joined_by}
+        for entry, one, joined_by in zip(inputs["runs"], results, run_set.joined_by)
+    ]
+    del results  # the runs keep what they need
+    inputs["versions"] = source.versions()
+    inputs["class_order"] = run_set.class_order
+    progress.step("comparing")
+    run_names = list(names) if names is not None else _run_names(runs)
+    return ComparisonReport(
+        kind=run_set.kind,
+        classes=run_set.classes,
+        settings=run_set.settings,
+        inputs=inputs,
+        images=len(run_set.image_names),
+        versus=tuple(_versus(run_set, other, run_names) for other in range(1, len(runs))),
+        runs=run_set,
+    )
+
+
+def _read(run: Any, trust: bool, task: Optional[str]) -> Any:
+    """Results of either kind."""
+    if not is_path(run):
+        is_classifier = isinstance(run, tuple) or (len(run) and isinstance(run[0], dict) and "pred_score" in run[0])
+        if is_classifier:
+            return load_classification(run, task=task)
+        return DetectionInput(None, ()).read_results(run)
+    path = Path(run)
+    if path.suffix.lower() not in PICKLES:
+        return DetectionInput(None, (), trust=trust).read_results(path)
+    content = read_pickle(path, trust=trust)
+    size = path.stat().st_size
+    if isinstance(content, list) and content and isinstance(content[0], dict) and "pred_score" in content[0]:
+        results = classification_from_samples(content, path.name, most_bytes=size, task=task)
+        del content
+        trim_memory()
+        return results
+    return results_from_images(content, path.name, file_size=size)
+
+
+def _run_names(runs: Sequence[Any]) -> List[str]:
+    """File names; whole paths where two are alike, numbers of what is in memory."""
+    names = [Path(run).name if is_path(run) else f"run {number}" for number, run in enumerate(runs, start=1)]
+    return names if len(set(names)) == len(names) else [str(run) for run in runs]
+
+
+def _versus(runs: RunSet, other: int, names: Sequence[str]) -> Versus:
+    """Another run against the first."""
+    counts = runs.counts(0), runs.counts(other)
+    confidence: Any = runs.confidence(0), runs.confidence(other)
+    changed = changed_images(*counts)
+    return Versus(
+        first=names[0],
+        second=names[other],
+        comparison=runs.compare(0, other, counts),
+        changed=changed,
+        image_names=tuple(runs.image_names[one.image] for one in changed),
+        disagreements=disagreements(*counts, confidence=None if confidence[0] is None else np.stack(confidence)),
+        changed_classes=_changed_classes(runs, other, changed),
+    )
+
+
+def _changed_classes(runs: RunSet, other: int, changed: Sequence[ChangedImage]) -> Tuple[ChangedClass, ...]:
+    """The true class and the two predicted classes of changed samples, where every sample has one class."""
+    decided: Any = runs.decisions(0), runs.decisions(other)
+    if decided[0] is None:
+        return ()
+    rows = [(runs.truth[one.image], *(each[one.image] for each in decided)) for one in changed]
+    return tuple(ChangedClass(*(runs.classes[label] for label in labels)) for labels in rows)

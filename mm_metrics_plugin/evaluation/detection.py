@@ -1,20 +1,26 @@
-"""What is said about a detector: numbers in their place, not yet in any form for a reader."""
+"""Evaluation of a detector: from files or arrays to a :class:`DetectionReport`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from mm_metrics_plugin.evaluation.report import GALLERY, SCHEMA_VERSION, Progress, Report, is_path
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional._arrays import divide
-from mm_metrics_plugin.functional.detection.confusion_report import BACKGROUND_NAME, ProtocolReport
-from mm_metrics_plugin.settings import DetectionSettings
+from mm_metrics_plugin.functional.detection.confusion_report import BACKGROUND_NAME, ProtocolReport, protocol_report
+from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from mm_metrics_plugin.settings import DetectionSettings, with_options
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.detection_analysis import DetectionAnalysis
+    from mm_metrics_plugin.evaluation.shards import Shard
+    from mm_metrics_plugin.io.files import PathLike
 
-SCHEMA_VERSION = 2
+DEFAULT_MATCHING = ("coco", "mmdet")  # coco is printed and drawn, files hold both
 
 
 def confused_block(matrix: np.ndarray, *, most: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -41,16 +47,15 @@ def confused_block(matrix: np.ndarray, *, most: int) -> Tuple[np.ndarray, np.nda
 
 
 @dataclass(frozen=True, eq=False)
-class DetectionReport:
-    """Everything a report on a detector says.
+class DetectionReport(Report):
+    """Report on a detector.
 
     Attributes:
-        classes: Class names.
-        settings: What was asked for.
-        inputs: Which files were read, and by which versions of what.
+        inputs: Provenance: the files that were read, and versions.
         counts: Images, detections and objects read, used and dropped by reason.
-        protocols: What each protocol says, in the order asked for.
-        analysis: Average precision, curves, sizes, kinds of error, thresholds and intervals.
+        protocols: Confusion matrix and rates by each matching protocol.
+        analysis: Average precision, curves, sizes, error types, operating points and intervals.
+        shard: The matched detections that the report was made from.
     """
 
     classes: Tuple[str, ...]
@@ -59,6 +64,7 @@ class DetectionReport:
     counts: Mapping[str, Any]
     protocols: Tuple[ProtocolReport, ...]
     analysis: Optional[DetectionAnalysis] = None
+    shard: Optional[Shard] = field(default=None, repr=False)
 
     @property
     def labels(self) -> List[str]:
@@ -120,3 +126,156 @@ def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
 def _between_classes(report: ProtocolReport) -> int:
     inner = report.result.matrix[:-1, :-1]
     return int(inner.sum() - inner.trace())
+
+
+def evaluate_detection(
+    ground_truth: Any,
+    results: Any = None,
+    *,
+    classes: Optional[Sequence[str]] = None,
+    settings: Optional[DetectionSettings] = None,
+    class_order: Optional[str] = None,
+    image_set: Optional[PathLike] = None,
+    cfg_options: Optional[Sequence[str]] = None,
+    trust: bool = False,
+    allow_missing: bool = False,
+    gallery: Optional[int] = GALLERY,
+    save_state: Optional[PathLike] = None,
+    distributed: bool = False,
+    progress: Optional[Progress] = None,
+    **options: Any,
+) -> DetectionReport:
+    """Evaluate a detector, as ``mm-metrics detection`` does.
+
+    Args:
+        ground_truth: The path of COCO annotations (``.json``), a folder of VOC files or an mmdet config (``.py``); a
+            dict of COCO annotations; a :class:`~mm_metrics_plugin.functional.DetectionBatch`, which holds detections
+            as well; or None if the ground truth is inside the results.
+        results: The path of ``results.pkl`` or COCO results (``.json``), several paths that are shards of one test
+            set, or a list of results in memory: one dict per image as mmdet writes them, or COCO results.
+        classes: Class names in the order of the labels.
+        settings: All options at once; by default those of ``options`` with ``matching=('coco', 'mmdet')``.
+        class_order: ``'annotations'`` or ``'classes'``: which order labels follow, where the two differ.
+        image_set: List of the test images of a folder of VOC files.
+        cfg_options: ``KEY=VALUE`` overrides of the config.
+        trust: Read pickles with plain pickle, which runs whatever is in them.
+        allow_missing: Evaluate images without results as images without detections.
+        gallery: Keep examples for the HTML page, and this many of the worst images; None keeps none.
+        save_state: Save the state of this shard to an ``.npz`` file for :func:`merge_states`. The results may then
+            cover only some of the images.
+        distributed: Divide the work among the processes that torchrun started. Only the first gets a report.
+        progress: Receives the steps.
+        **options: Fields of :class:`~mm_metrics_plugin.settings.DetectionSettings`, such as ``score_thr=0.5``.
+
+    Raises:
+        ResultFileError: An input is damaged, or does not fit the others.
+
+    Example:
+        >>> annotations = {
+        ...     "images": [{"id": 7, "file_name": "a.jpg", "height": 48, "width": 64}],
+        ...     "categories": [{"id": 3, "name": "cat"}],
+        ...     "annotations": [{"id": 1, "image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10]}]}
+        >>> results = [{"image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10], "score": 0.9}]
+        >>> report = evaluate_detection(annotations, results, score_thr=0.5)
+        >>> report.protocols[0].columns["tp"].tolist(), report.analysis.average_precision.to_dict()["mAP"]
+        ([1], 1.0)
+    """
+    from mm_metrics_plugin.evaluation.loading import DetectionInput, load_shard, shard_of_batch
+    from mm_metrics_plugin.evaluation.process_group import ProcessGroup
+    from mm_metrics_plugin.evaluation.shards import save_shard
+    from mm_metrics_plugin.io.files import trim_memory
+
+    settings = with_options(settings or DetectionSettings(matching=DEFAULT_MATCHING), options)
+    progress = progress or Progress()
+    group = ProcessGroup(distributed=distributed)
+    if isinstance(ground_truth, DetectionBatch):
+        shard = shard_of_batch(ground_truth, settings, classes=classes, worst_images=gallery)
+    else:
+        if results is None:
+            raise ResultFileError("results must be given: a path, several paths, or a list of results")
+        several = not is_path(results) and len(results) > 0 and all(is_path(one) for one in results)
+        source = DetectionInput(
+            ground_truth=ground_truth,
+            results=tuple(results) if several else (results,),
+            classes=classes,
+            class_order=class_order,
+            image_set=None if image_set is None else str(image_set),
+            cfg_options=cfg_options,
+            trust=trust,
+            allow_missing=allow_missing,
+        )
+        partial = save_state is not None and not allow_missing
+        shard = load_shard(source, settings, group=group, progress=progress, worst_images=gallery, partial=partial)
+    trim_memory()  # that of the input, which is matched by now
+    group.close()
+    if not group.is_first:
+        return None  # type: ignore[return-value]
+    if save_state is not None:
+        save_shard(str(save_state), shard)
+    progress.step("counting")
+    return report_of(shard)
+
+
+def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = None) -> DetectionReport:
+    """One report from states that ``save_state`` wrote, with the numbers of one run on all images.
+
+    Args:
+        files: The ``.npz`` files. They must have the same classes and settings, share no image, and together hold
+            every image of the ground truth.
+        progress: Receives the steps.
+
+    Raises:
+        ResultFileError: A file is damaged, or the files do not fit together.
+    """
+    from mm_metrics_plugin.evaluation.shards import merge_shards, read_shard
+
+    progress = progress or Progress()
+    progress.step("reading")
+    shard = merge_shards([read_shard(str(file)) for file in files])
+    if shard.images_elsewhere:
+        names = ", ".join(truth["file"] for truth in shard.truths)
+        raise ResultFileError(
+            f"{names}: {shard.images_elsewhere} of its images are in none of the states, so shards are missing"
+        )
+    progress.step("counting")
+    return report_of(shard)
+
+
+def report_of(shard: Shard) -> DetectionReport:
+    """The report on all images."""
+    settings, state = shard.settings, shard.state
+    counted, protocols = state.tally, []
+    for name in settings.matching:
+        rule = state.rule(name)
+        objects, detections = rule.used_per_class
+        counts = {**rule.tally, **{key: counted[key] for key in ("detections_without_area", "objects_without_area")}}
+        if name == "mmdet":
+            counts["crowds"] = counted["crowds"]
+        protocols.append(
+            protocol_report(
+                name,
+                rule.matrix,
+                classes=shard.classes,
+                objects=objects,
+                detections=detections,
+                counts=counts,
+                background_types=rule.false_positives,
+            )
+        )
+    analysis, table = None, state.table()
+    if table is not None:
+        from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections  # imports SciPy
+
+        analysis = analyze_detections(table, settings, classes=shard.classes)
+        message = settings.truncation_message(analysis.most_detections)
+        if message:
+            warnings.warn(message, MetricWarning)
+    return DetectionReport(
+        classes=shard.classes,
+        settings=settings,
+        inputs=shard.inputs(),
+        counts=shard.counts(),
+        protocols=tuple(protocols),
+        analysis=analysis,
+        shard=shard,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Optional
+from typing import Dict, Optional
 
 import numpy as np
 
@@ -32,10 +32,6 @@ class Disagreements:
     worse: np.ndarray
     first: np.ndarray
     second: np.ndarray
-
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
-        return {name: dict(value) if isinstance(value, dict) else value.tolist() for name, value in vars(self).items()}
 
     def __str__(self) -> str:
         return f"the second run is better on {self.counts['better']} images and worse on {self.counts['worse']}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
-from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricInputError, ResultFileError
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing
@@ -49,18 +49,6 @@ class Joined:
     joined_by: str = IMAGE_ID
     image_sizes: Optional[np.ndarray] = None
 
-    def counts(self) -> Dict[str, Any]:
-        """What was read, used and dropped, as a plain dict.
-
-        Images used and missing add up to those read, as do detections and objects used and dropped.
-        """
-        images = len(self.image_ids)
-        return {
-            "images": {"read": images, "with_results": images - self.missing_images, "missing": self.missing_images},
-            "detections": self.detections.to_dict(),
-            "objects": self.objects.to_dict(),
-        }
-
 
 def join(
     truth: GroundTruth,
@@ -90,7 +78,7 @@ def join(
         >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
         >>> results = results_from_images([{"img_id": 7, "pred_instances": found, "gt_instances": found}], "a.pkl")
         >>> joined = join(results.truth, results, classes=["cat"])
-        >>> joined.batch.num_images, joined.classes, joined.counts()["detections"]
+        >>> joined.batch.num_images, joined.classes, joined.detections.to_dict()
         (1, ('cat',), {'read': 1, 'used': 1, 'dropped': {}})
     """
     results = ids_as_in(truth, results)
@@ -193,7 +181,7 @@ def _class_names(truth: GroundTruth, results: DetectionResults, classes: Optiona
     if classes is None:
         check_num_classes(len(names), results.source, results.file_size, labels_only=False)
     if results.num_classes is not None and results.num_classes != len(names):
-        raise ResultFileError(
+        raise ClassNamesError(
             f"{results.source}: has {results.num_classes} classes where {truth.source} has {len(names)}"
         )
     return names
@@ -224,7 +212,7 @@ def _by_category(truth: GroundTruth, results: DetectionResults) -> Tuple[Detecti
         raise ResultFileError(f"{results.source}: COCO results need COCO ground truth, which {truth.source} is not")
     label_of = {category_id: label for label, category_id in enumerate(truth.category_ids)}
     category_ids = results.category_ids or ()
-    known = set(truth.category_ids) | set(truth.unselected_category_ids)
+    known = set(truth.category_ids) | set(truth.unselected_categories)
     unknown = [category_id for category_id in category_ids if category_id not in known]
     if unknown:
         raise ResultFileError(f"{results.source}: {listing('category id', unknown)} not in {truth.source}")
@@ -238,7 +226,110 @@ def _check_labels(labels: np.ndarray, image: np.ndarray, names: Sequence[str], t
     wrong = np.flatnonzero((labels < 0) | (labels >= len(names)))
     if len(wrong):
         shown = [f"{int(labels[row])} in image {truth.image_ids[image[row]]!a}" for row in wrong[:10]]
-        raise ResultFileError(
+        raise ClassNamesError(
             f"{source}: {len(wrong)} labels are beyond the {len(names)} classes "
             f"({', '.join(shown)}{', ...' if len(wrong) > 10 else ''})"
         )
+
+
+# -- selecting images -------------------------------------------------------------------------------------------------
+
+_R = TypeVar("_R", Detections, GroundTruths)
+
+
+def image_order(image_ids: Sequence[ImageId]) -> List[ImageId]:
+    """Ids in the order that decides between equal scores: numbers ascending as in pycocotools, then text.
+
+    Examples:
+        >>> image_order([10, 9, "b", "a"])
+        [9, 10, 'a', 'b']
+    """
+    return sorted(image_ids, key=lambda one: (isinstance(one, str), one))
+
+
+def in_image_order(joined: Joined) -> Joined:
+    """The same images in the order that decides between equal scores, whatever their order in the ground truth.
+
+    Examples:
+        >>> found, there = Detections([0, 1], np.zeros((2, 4)), [0.1, 0.2], [0, 0]), GroundTruths.empty()
+        >>> joined = Joined(DetectionBatch(found, there, 2), ("cat",), (9, 7), ("b", "a"), Tally(2, 2), Tally(0, 0), 0)
+        >>> ordered = in_image_order(joined)
+        >>> ordered.image_ids, ordered.image_names, ordered.batch.detections.image.tolist()
+        ((7, 9), ('a', 'b'), [1, 0])
+    """
+    ordered = image_order(joined.image_ids)
+    place = {image_id: at for at, image_id in enumerate(ordered)}
+    places = np.array([place[image_id] for image_id in joined.image_ids], dtype=np.int64)
+    names = dict(zip(joined.image_ids, joined.image_names))
+    detections, objects = joined.batch.detections, joined.batch.ground_truths
+    return replace(
+        joined,
+        batch=DetectionBatch(
+            replace(detections, image=places[detections.image]),
+            replace(objects, image=places[objects.image]),
+            joined.batch.num_images,
+        ),
+        image_ids=tuple(ordered),
+        image_names=tuple(names[image_id] for image_id in ordered),
+        image_sizes=None if joined.image_sizes is None else joined.image_sizes[np.argsort(places)],
+    )
+
+
+def share_of_truth(truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTruth:
+    """The ground truth of some images only, in the order of the file. The tally stays that of the whole file.
+
+    Examples:
+        >>> there = GroundTruths([0, 1, 2], np.zeros((3, 4)), [5, 6, 7])
+        >>> truth = GroundTruth("a.json", (7, 8, 9), ("", "", ""), np.zeros((3, 2), int), there, Tally(3, 3))
+        >>> share = share_of_truth(truth, [9, 8])
+        >>> share.image_ids, share.objects.image.tolist(), share.objects.labels.tolist()
+        ((8, 9), [0, 1], [6, 7])
+    """
+    wanted = set(image_ids)
+    chosen = np.array([one in wanted for one in truth.image_ids], dtype=bool)
+    rows = np.flatnonzero(chosen)
+    return replace(
+        truth,
+        image_ids=tuple(truth.image_ids[at] for at in rows),
+        image_names=tuple(truth.image_names[at] for at in rows),
+        image_sizes=truth.image_sizes[rows],
+        objects=_renumbered(truth.objects, chosen),
+    )
+
+
+def share_of_joined(joined: Joined, rank: int, world_size: int) -> Joined:
+    """Every ``world_size``-th image. What was counted while reading is left to the first share.
+
+    Examples:
+        >>> found, there = Detections([0, 1, 2], np.zeros((3, 4)), [0.1, 0.2, 0.3], [0, 0, 0]), GroundTruths.empty()
+        >>> batch, tallies = DetectionBatch(found, there, 3), (Tally(3, 3), Tally(0, 0))
+        >>> whole = Joined(batch, ("cat",), (7, 8, 9), ("", "", ""), *tallies, 0)
+        >>> share = share_of_joined(whole, 1, 2)
+        >>> share.image_ids, share.batch.detections.scores.tolist(), share.detections.read
+        ((8,), [0.2], 0)
+    """
+    if world_size == 1:
+        return joined
+    chosen = np.arange(len(joined.image_ids)) % world_size == rank
+    batch = DetectionBatch(
+        _renumbered(joined.batch.detections, chosen),
+        _renumbered(joined.batch.ground_truths, chosen),
+        int(np.count_nonzero(chosen)),
+    )
+    nothing = Tally(0, 0)
+    return replace(
+        joined,
+        batch=batch,
+        image_ids=joined.image_ids[rank::world_size],
+        image_names=joined.image_names[rank::world_size],
+        image_sizes=None if joined.image_sizes is None else joined.image_sizes[rank::world_size],
+        detections=joined.detections if rank == 0 else nothing,
+        missing_images=joined.missing_images if rank == 0 else 0,
+    )
+
+
+def _renumbered(rows: _R, chosen: np.ndarray) -> _R:
+    """The rows of the chosen images, which are counted anew."""
+    places = np.cumsum(chosen) - 1
+    rows = rows.take(chosen[rows.image])
+    return replace(rows, image=places[rows.image])

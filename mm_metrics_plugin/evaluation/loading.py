@@ -1,34 +1,201 @@
-"""From the files named on the command line to the part of a report that this process has to count."""
+"""From files, or what is in memory, to the shard of all images that a detection report is made of."""
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.cli.arguments import class_names
-from mm_metrics_plugin.cli.output import input_entry, versions
-from mm_metrics_plugin.cli.progress import Steps
-from mm_metrics_plugin.evaluation.image_order import share_of_joined, share_of_truth
-from mm_metrics_plugin.evaluation.joining import Joined, classes_from_labels, ids_as_in, join
-from mm_metrics_plugin.evaluation.process_group import Ranks
-from mm_metrics_plugin.evaluation.shards import Entry, Part, part_of
+from mm_metrics_plugin.evaluation.joining import (
+    Joined,
+    classes_from_labels,
+    ids_as_in,
+    join,
+    share_of_joined,
+    share_of_truth,
+)
+from mm_metrics_plugin.evaluation.process_group import ProcessGroup
+from mm_metrics_plugin.evaluation.report import IN_MEMORY, Progress, input_entry, is_config, is_path, versions
+from mm_metrics_plugin.evaluation.shards import Entry, Shard, make_shard
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.dataset_config import read_test_set
-from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing, read_ground_truth
-from mm_metrics_plugin.io.results import DetectionResults, read_results
+from mm_metrics_plugin.io.ground_truth import (
+    GroundTruth,
+    ImageId,
+    ground_truth_from_coco,
+    listing,
+    read_ground_truth,
+)
+from mm_metrics_plugin.io.results import DetectionResults, read_results, results_from_content
 from mm_metrics_plugin.io.row_counts import Tally
 from mm_metrics_plugin.settings import DetectionSettings
 
-INSIDE = "-"
+
+@dataclass(frozen=True, eq=False)
+class DetectionInput:
+    """The ground truth and the results of a detector, not read yet.
+
+    Attributes:
+        ground_truth: COCO annotations (``.json``), a folder of VOC files, an mmdet config (``.py``), or a dict of COCO
+            annotations; None if the ground truth is inside the results.
+        results: Result files, which are shards of one test set; or one list of results in memory.
+        classes: Class names in the order of the labels.
+        class_order: Which order the labels follow, ``'annotations'`` or ``'classes'``, where the two differ.
+        image_set: List of the test images of a folder of VOC files.
+        cfg_options: ``KEY=VALUE`` overrides of the config.
+        trust: Read pickles with plain pickle, which runs whatever is in them.
+        allow_missing: Evaluate images without results as images without detections.
+    """
+
+    ground_truth: Any
+    results: Tuple[Any, ...]
+    classes: Optional[Sequence[str]] = None
+    class_order: Optional[str] = None
+    image_set: Optional[str] = None
+    cfg_options: Optional[Sequence[str]] = None
+    trust: bool = False
+    allow_missing: bool = False
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the ground truth is inside the results."""
+        return self.ground_truth is None
+
+    def read_results(self, source: Any) -> DetectionResults:
+        """Read one result file, or take what is in memory."""
+        if is_path(source):
+            return read_results(source, trust=self.trust)
+        return results_from_content(source, IN_MEMORY)
+
+    def read_ground_truth(self, progress: Progress) -> GroundTruth:
+        """Read the ground truth of a file, a folder, or the test data set of a config."""
+        source = self.ground_truth
+        if is_config(source):
+            if self.image_set is not None:
+                raise ResultFileError(f"--image-set: the test set of {source} lists its images itself")
+            return read_test_set(
+                source,
+                classes=self.classes,
+                class_order=self.class_order,
+                options=self.cfg_options,
+                track=progress.track,
+            )
+        if self.cfg_options:
+            raise ResultFileError("--cfg-options: the ground truth is no config whose settings could be overridden")
+        if not is_path(source):
+            return ground_truth_from_coco(source, IN_MEMORY, classes=self.classes, class_order=self.class_order)
+        return read_ground_truth(source, classes=self.classes, class_order=self.class_order, image_set=self.image_set)
+
+    def ground_truth_entry(self) -> Dict[str, Any]:
+        """Name and SHA-256 of the ground truth, and of the list of its images."""
+        image_set = {} if self.image_set is None else {"image_set": input_entry(self.image_set)}
+        return {**input_entry(self.ground_truth), **image_set}
+
+    def versions(self) -> Dict[str, str]:
+        """Versions of what reads the input."""
+        return versions(*(("mmengine", "mmdet") if is_config(self.ground_truth) else ()))
+
+    def check_inside(self) -> None:
+        """Refuse options about a separate ground truth."""
+        for option in ("class_order", "image_set", "cfg_options"):
+            if getattr(self, option):
+                raise ResultFileError(f"--{option.replace('_', '-')}: the ground truth is inside the results")
+
+    def class_order_of(self, joined: Joined) -> str:
+        """What the labels follow."""
+        if self.is_inside:
+            return CLASSES if self.classes else LABELS
+        return joined.class_order
+
+
+def ground_truth_inside(results: DetectionResults) -> GroundTruth:
+    """The ground truth inside results."""
+    if results.truth is None:
+        raise ResultFileError(f"{results.source}: holds no ground truth; give the annotation file as TRUTH")
+    return results.truth
+
+
+def results_entry(entry: Entry, results: DetectionResults) -> Dict[str, Any]:
+    """The provenance of results, with the number of their masks, which are not evaluated."""
+    return {**entry, "masks": results.masks} if results.masks else dict(entry)
+
+
+def load_shard(
+    source: DetectionInput,
+    settings: DetectionSettings,
+    *,
+    group: ProcessGroup,
+    progress: Progress,
+    worst_images: Optional[int] = None,
+    partial: bool = False,
+) -> Shard:
+    """Read, join and match all images, on all processes.
+
+    Args:
+        source: What to read.
+        settings: What to compute.
+        group: The processes that share the work.
+        progress: Receives the steps.
+        worst_images: Keep examples for a page, and this many of the worst images in each order; None: none.
+        partial: Whether the results may cover only some of the images.
+    """
+    shards: List[Shard] = []
+    loader, error = None, None
+    try:
+        loader = _Loader(source, settings, group, progress, worst_images, partial)
+    except Exception as caught:  # raised on every process by the next call
+        error = caught
+    infos = group.all_gather(None if loader is None else loader.info(), error)
+    try:
+        shards = loader.shards(infos)  # type: ignore[union-attr]
+    except Exception as caught:  # likewise
+        error = caught
+    return group.merge(shards, error)
+
+
+def shard_of_batch(
+    batch: DetectionBatch,
+    settings: DetectionSettings,
+    *,
+    classes: Optional[Sequence[str]],
+    worst_images: Optional[int] = None,
+) -> Shard:
+    """The shard of detections and ground truths that are arrays already."""
+    detections, objects = batch.detections, batch.ground_truths
+    if classes is None:
+        labels = np.concatenate([detections.labels, objects.labels])
+        classes = [str(label) for label in range(int(labels.max(initial=-1)) + 1)]
+    for rows in (detections, objects):
+        rows.check(num_classes=len(classes), names=range(batch.num_images))
+    counts = Tally(len(objects.labels), len(objects.labels))
+    joined = Joined(
+        batch=batch,
+        classes=tuple(classes),
+        image_ids=tuple(range(batch.num_images)),
+        image_names=("",) * batch.num_images,
+        detections=Tally(len(detections.labels), len(detections.labels)),
+        objects=counts,
+        missing_images=0,
+    )
+    entry = input_entry(batch)
+    truth = {**entry, "images": batch.num_images, "objects": counts.to_dict(), "class_order": LABELS}
+    return make_shard(
+        joined,
+        settings,
+        results=[entry],
+        truth=truth,
+        truth_inside=False,
+        versions=versions(),
+        worst_images=worst_images,
+    )
 
 
 @dataclass(frozen=True)
-class _File:
-    """What the other processes must know of a file of results."""
+class _FileInfo:
+    """What other processes must know about a result file."""
 
     source: str
     dialect: str
@@ -36,8 +203,8 @@ class _File:
 
 
 @dataclass(frozen=True, eq=False)
-class _Input:
-    """A file of results that was read, and its ground truth."""
+class _ReadFile:
+    """A result file that was read, and its ground truth."""
 
     entry: Entry
     results: DetectionResults
@@ -45,205 +212,127 @@ class _Input:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What a process tells the others before it counts."""
+class _ProcessInfo:
+    """What a process tells the others: its files, and the number of classes where nothing names them."""
 
-    files: Tuple[_File, ...]
+    files: Tuple[_FileInfo, ...]
     num_classes: int
 
 
-def make_part(
-    arguments: argparse.Namespace,
-    settings: DetectionSettings,
-    ranks: Ranks,
-    steps: Steps,
-    *,
-    worst_images: Optional[int] = None,
-) -> Part:
-    """Everything that is known of all images, from the files named on the command line.
-
-    Args:
-        arguments: Of the command.
-        settings: What was asked for.
-        ranks: The processes that work on it.
-        steps: To show how far it got.
-        worst_images: Keep examples for a page, and of the worst images so many in each order; None: none.
-    """
-    parts: List[Part] = []
-    reader, error = None, None
-    try:
-        reader = _Reader(arguments, settings, ranks, steps, worst_images)
-    except Exception as caught:  # raised on every process by the exchange
-        error = caught
-    told = ranks.exchange(None if reader is None else reader.told(), error)
-    try:
-        parts = reader.parts(told)  # type: ignore[union-attr]
-    except Exception as caught:  # likewise
-        error = caught
-    return ranks.add_up(parts, error)
-
-
-def read_truth(arguments: argparse.Namespace, classes: Optional[List[str]], steps: Steps) -> GroundTruth:
-    """The ground truth that stands in a file, a folder, or the test data set of a config."""
-    order = arguments.class_order
-    if arguments.truth.endswith(".py"):
-        if arguments.image_set is not None:
-            raise ResultFileError(f"--image-set: the test set of {arguments.truth} lists its images itself")
-        options = {"options": arguments.cfg_options, "track": steps.track}
-        return read_test_set(arguments.truth, classes=classes, class_order=order, **options)
-    if arguments.cfg_options:
-        raise ResultFileError("--cfg-options: TRUTH is no config whose settings could be overridden")
-    return read_ground_truth(arguments.truth, classes=classes, class_order=order, image_set=arguments.image_set)
-
-
-def truth_entry(arguments: argparse.Namespace) -> Dict[str, Any]:
-    """Name and SHA-256 of the ground truth, and of the list of its images."""
-    image_set = {} if arguments.image_set is None else {"image_set": input_entry(arguments.image_set)}
-    return {**input_entry(arguments.truth), **image_set}
-
-
-def check_inside(arguments: argparse.Namespace) -> None:
-    """Refuse options about a ground truth that is inside the results."""
-    for option in ("class_order", "image_set"):
-        if getattr(arguments, option) is not None:
-            raise ResultFileError(f"--{option.replace('_', '-')}: the ground truth is inside the results (TRUTH is -)")
-
-
-def truth_inside(results: DetectionResults) -> GroundTruth:
-    """The ground truth inside results."""
-    if results.truth is None:
-        raise ResultFileError(f"{results.source}: holds no ground truth; give the annotation file as TRUTH")
-    return results.truth
-
-
-def class_order(arguments: argparse.Namespace, joined: Joined) -> str:
-    """What labels follow; class names that stand for themselves are not given ones."""
-    if arguments.truth == INSIDE:
-        return CLASSES if arguments.classes else LABELS
-    return joined.class_order
-
-
-def _with_masks(entry: Entry, results: DetectionResults) -> Entry:
-    """The entry of a file, with the number of its masks if it has any."""
-    return {**entry, "masks": results.masks} if results.masks else entry
-
-
-class _Reader:
-    """What this process reads: of one file a share of the images, of several files some of the files."""
+class _Loader:
+    """What this process reads: a share of the images of one file, or some of several files."""
 
     def __init__(
         self,
-        arguments: argparse.Namespace,
+        source: DetectionInput,
         settings: DetectionSettings,
-        ranks: Ranks,
-        steps: Steps,
+        group: ProcessGroup,
+        progress: Progress,
         worst_images: Optional[int],
+        partial: bool,
     ) -> None:
-        self.arguments, self.settings, self.ranks, self.steps = arguments, settings, ranks, steps
-        self.worst_images = worst_images
-        self.several = len(arguments.results) > 1
-        self.inside = arguments.truth == INSIDE
-        self.partial = arguments.save_state is not None and not arguments.allow_missing
-        self.classes = class_names(arguments.classes)
-        paths = ranks.share(arguments.results) if self.several else arguments.results
+        self.source, self.settings, self.group, self.progress = source, settings, group, progress
+        self.worst_images, self.partial = worst_images, partial
+        self.several = len(source.results) > 1
+        self.inside = source.is_inside
+        self.classes = source.classes
         self.truth_entry: Dict[str, Any] = {}
         if self.inside:
-            check_inside(arguments)
+            source.check_inside()
         else:
-            steps.step("reading the ground truth")
-            self.truth_entry, self.truth = truth_entry(arguments), read_truth(arguments, self.classes, steps)
-        self.versions = versions(*(("mmengine", "mmdet") if arguments.truth.endswith(".py") else ()))
-        self.files: List[_File] = []
-        self.matched: List[Part] = []
-        self.waiting: List[_Input] = []
-        self.like: Optional[DetectionResults] = None  # without any detection
+            progress.step("reading the ground truth")
+            self.truth_entry, self.truth = source.ground_truth_entry(), source.read_ground_truth(progress)
+        self.versions = source.versions()
+        self.files: List[_FileInfo] = []
+        self.matched: List[Shard] = []
+        self.waiting: List[_ReadFile] = []
+        self.empty_results: Optional[DetectionResults] = None  # of the same form, without detections
         self.num_classes = 0
-        steps.step("reading the results")
-        for path in paths:
+        progress.step("reading the results")
+        for path in group.share(source.results) if self.several else source.results:
             self._read(path)
 
-    def _read(self, path: str) -> None:
+    def _read(self, path: Any) -> None:
         """Read a file. One of several is matched at once, so that its boxes are in memory no longer than needed."""
-        results = read_results(path, trust=self.arguments.trust)
+        results = self.source.read_results(path)
         if self.several and results.image_ids is None:
             raise ResultFileError(f"{results.source}: has no image ids, so it cannot be one of several files")
-        truth = truth_inside(results) if self.inside else self.truth
+        truth = ground_truth_inside(results) if self.inside else self.truth
         if not self.inside:
             results = ids_as_in(truth, results)
-        self.files.append(_File(results.source, results.dialect, results.image_ids or ()))
-        self.like = self.like or _without_detections(results)
-        one = _Input(input_entry(path), results, truth)
+        self.files.append(_FileInfo(results.source, results.dialect, results.image_ids or ()))
+        self.empty_results = self.empty_results or _without_detections(results)
+        file = _ReadFile(input_entry(path), results, truth)
         names_classes = self.classes is not None or not self.inside
         if not names_classes:
             self.num_classes = max(self.num_classes, classes_from_labels(results, truth))
         if self.several and names_classes:
-            self.matched.append(self._match(one))
+            self.matched.append(self._match(file))
         else:
-            self.waiting.append(one)
+            self.waiting.append(file)
 
-    def told(self) -> _Told:
-        """What the others must know: all images, and how many classes there are where nobody names them."""
-        return _Told(tuple(self.files), self.num_classes)
+    def info(self) -> _ProcessInfo:
+        """What the other processes must know."""
+        return _ProcessInfo(tuple(self.files), self.num_classes)
 
-    def parts(self, told: Sequence[_Told]) -> List[Part]:
+    def shards(self, infos: Sequence[_ProcessInfo]) -> List[Shard]:
         """Join and match what was not matched yet."""
-        self.steps.step("joining and matching")
-        if self.inside and self.classes is None and (self.several or self.ranks.world_size > 1):
-            self.classes = [str(label) for label in range(max(one.num_classes for one in told))]
-        parts = self.matched
+        self.progress.step("joining and matching")
+        if self.inside and self.classes is None and (self.several or self.group.world_size > 1):
+            self.classes = [str(label) for label in range(max(info.num_classes for info in infos))]
+        shards = self.matched
         while self.waiting:
-            parts.append(self._match(self.waiting.pop(0)))
-        rest = None if self.inside or not self.several or not self.ranks.is_first else self._rest(told)
-        if rest is not None:
-            parts.append(self._part(rest, [], self.truth, {}))
-        return parts
+            shards.append(self._match(self.waiting.pop(0)))
+        if self.several and not self.inside and self.group.is_first:
+            remaining = self._remaining([file for info in infos for file in info.files])
+            if remaining is not None:
+                shards.append(self._shard(remaining, [], self.truth, {}))
+        return shards
 
-    def _match(self, one: _Input) -> Part:
-        """The part of one file; of the only file, this process' share of the images."""
-        share = one.truth
-        if self.several or (self.partial and one.results.dialect == "mmdet"):
-            share = share_of_truth(one.truth, one.results.image_ids or ())
-        allow_missing = self.arguments.allow_missing and not self.several
-        joined = join(share, one.results, classes=self.classes, allow_missing=allow_missing)
+    def _match(self, file: _ReadFile) -> Shard:
+        """The shard of one file; of the only file, this process' share of the images."""
+        truth = file.truth
+        if self.several or (self.partial and file.results.dialect == "mmdet"):
+            truth = share_of_truth(file.truth, file.results.image_ids or ())
+        allow_missing = self.source.allow_missing and not self.several
+        joined = join(truth, file.results, classes=self.classes, allow_missing=allow_missing)
         if not self.several:
-            joined = share_of_joined(joined, self.ranks.rank, self.ranks.world_size)
-        return self._part(joined, [_with_masks(one.entry, one.results)], one.truth, one.entry)
+            joined = share_of_joined(joined, self.group.rank, self.group.world_size)
+        return self._shard(joined, [results_entry(file.entry, file.results)], file.truth, file.entry)
 
-    def _part(self, joined: Joined, entries: Sequence[Entry], truth: GroundTruth, entry: Entry) -> Part:
-        name = entry if self.inside else self.truth_entry
-        return part_of(
+    def _shard(self, joined: Joined, entries: Sequence[Entry], truth: GroundTruth, entry: Entry) -> Shard:
+        return make_shard(
             joined,
             self.settings,
             results=[{**one, "joined_by": joined.joined_by} for one in entries],
             truth={
-                **name,
+                **(entry if self.inside else self.truth_entry),
                 "images": len(truth.image_ids),
                 "objects": truth.tally.to_dict(),
-                "class_order": class_order(self.arguments, joined),
+                "class_order": self.source.class_order_of(joined),
                 "image_folders": list(truth.image_folders),
             },
             truth_inside=self.inside,
             versions=self.versions,
-            allow_missing=self.arguments.allow_missing,
+            allow_missing=self.source.allow_missing,
             worst_images=self.worst_images,
         )
 
-    def _rest(self, told: Sequence[_Told]) -> Optional[Joined]:
-        """The images that no file speaks of, if they belong to this report."""
-        files = [file for one in told for file in one.files]
+    def _remaining(self, files: Sequence[_FileInfo]) -> Optional[Joined]:
+        """The images that no file has results for, if they belong to this report."""
         seen = {image_id for file in files for image_id in file.image_ids}
-        rest = [image_id for image_id in self.truth.image_ids if image_id not in seen]
+        remaining = [image_id for image_id in self.truth.image_ids if image_id not in seen]
         names_all = any(file.dialect != "coco" for file in files)
-        if not rest or (names_all and self.partial):
+        if not remaining or (names_all and self.partial):
             return None
-        if names_all and not self.arguments.allow_missing:
+        if names_all and not self.source.allow_missing:
             raise ResultFileError(
-                f"{files[0].source} and the other files: no results for {listing('image', rest)} of "
+                f"{files[0].source} and the other files: no results for {listing('image', remaining)} of "
                 f"{self.truth.source} (--allow-missing takes them as without detections)"
             )
         return join(
-            share_of_truth(self.truth, rest),
-            self.like,  # type: ignore[arg-type]
+            share_of_truth(self.truth, remaining),
+            self.empty_results,  # type: ignore[arg-type]
             classes=self.classes,
             allow_missing=True,
         )

@@ -5,25 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, List, Optional, Sequence, TypeVar
 
-from mm_metrics_plugin.cli.streams import launched_processes
-from mm_metrics_plugin.evaluation.shards import Part, header_of, merge_parts, part_of_header, renumber, with_state
+from mm_metrics_plugin.evaluation.shards import Shard, header_of, merge_shards, renumber, shard_of_header, with_state
+from mm_metrics_plugin.states.distributed import launched_processes
 
 _V = TypeVar("_V")
 
 
-class Ranks:
-    """Which process this is, and how it talks to the others.
+class ProcessGroup:
+    """The rank of this process, and collective calls.
 
     Every process must call the same methods in the same order. An error on one of them is raised on all.
 
+    Args:
+        distributed: Use the processes that torchrun started; otherwise this process is alone.
+
     Example:
-        >>> ranks = Ranks()
-        >>> ranks.is_first, ranks.exchange("a"), ranks.share(["a.pkl", "b.pkl"])
+        >>> group = ProcessGroup(distributed=False)
+        >>> group.is_first, group.all_gather("a"), group.share(["a.pkl", "b.pkl"])
         (True, ['a'], ['a.pkl', 'b.pkl'])
     """
 
-    def __init__(self) -> None:
-        self.rank, self.world_size = launched_processes()
+    def __init__(self, *, distributed: bool) -> None:
+        self.rank, self.world_size = launched_processes() if distributed else (0, 1)
         if self.world_size > 1:
             import torch.distributed
 
@@ -35,12 +38,12 @@ class Ranks:
         """Whether this is the process that prints and writes."""
         return self.rank == 0
 
-    def share(self, things: Sequence[_V]) -> List[_V]:
-        """Those of the things that are this process' own."""
-        return list(things[self.rank :: self.world_size])
+    def share(self, items: Sequence[_V]) -> List[_V]:
+        """The items of this process."""
+        return list(items[self.rank :: self.world_size])
 
-    def exchange(self, value: Any, error: Optional[Exception] = None) -> List[Any]:
-        """What every process gave, in the order of the processes."""
+    def all_gather(self, value: Any, error: Optional[Exception] = None) -> List[Any]:
+        """The value of every process, in the order of ranks."""
         if self.world_size == 1:
             if error is not None:
                 raise error
@@ -49,29 +52,30 @@ class Ranks:
 
         return all_gather_or_raise(value, error)
 
-    def add_up(self, parts: Sequence[Part], error: Optional[Exception] = None) -> Part:
-        """The part of everybody's images. On other processes than the first it need not be looked at."""
+    def merge(self, shards: Sequence[Shard], error: Optional[Exception] = None) -> Shard:
+        """The shard of all images of all processes."""
         own = None
-        if error is None and parts:
+        if error is None and shards:
             try:
-                own = merge_parts(parts)
-            except Exception as caught:  # it is raised on every process below
+                own = merge_shards(shards)
+            except Exception as caught:  # raised on every process below
                 error = caught
-        headers = self.exchange(None if own is None else (own.name, header_of(own)), error)
+        headers = self.all_gather(None if own is None else (own.name, header_of(own)), error)
         if self.world_size == 1:
             return own  # type: ignore[return-value]
         from mm_metrics_plugin.states.distributed import all_reduce_state
 
-        told = [part_of_header(*header) for header in headers if header is not None]
-        image_ids, _ = renumber(told)
+        all_shards = [shard_of_header(*header) for header in headers if header is not None]
+        image_ids, _ = renumber(all_shards)
         if own is None:  # more processes than files
-            own = replace(told[0], image_ids=())
-        place = {image_id: at for at, image_id in enumerate(image_ids)}
-        state, _ = all_reduce_state(own.keyed([place[one] for one in own.image_ids]).state, len(own.image_ids), None)
-        return with_state(told, image_ids, state)  # type: ignore[arg-type]
+            own = replace(all_shards[0], image_ids=())
+        position = {image_id: index for index, image_id in enumerate(image_ids)}
+        keyed = own.renumbered([position[image_id] for image_id in own.image_ids])
+        state, _ = all_reduce_state(keyed.state, len(own.image_ids), None)
+        return with_state(all_shards, image_ids, state)  # type: ignore[arg-type]
 
-    def leave(self) -> None:
-        """Says good-bye to the others."""
+    def close(self) -> None:
+        """Leave the process group."""
         if self.world_size > 1:
             import torch.distributed
 

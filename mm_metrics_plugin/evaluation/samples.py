@@ -7,7 +7,7 @@ the least confident. Between equals the earlier sample comes first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Tuple
+from typing import Tuple
 
 import numpy as np
 
@@ -39,22 +39,6 @@ class SampleCells:
     sample: np.ndarray
     score: np.ndarray
 
-    @property
-    def counts(self) -> np.ndarray:
-        """(rows, columns) how many samples each cell has."""
-        counts = np.zeros(self.shape, dtype=np.int64)
-        counts.reshape(-1)[self.filled] = self.number
-        return counts
-
-    def of(self, row: int, column: int) -> np.ndarray:
-        """The samples that are listed for a cell, the worst first."""
-        wanted = row * self.shape[1] + column
-        return self.sample[slice(*np.searchsorted(self.cell, [wanted, wanted + 1]))]
-
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
-        return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
-
     def __str__(self) -> str:
         return f"{len(self.cell)} of {int(self.number.sum())} samples listed, up to {self.limit} a cell"
 
@@ -74,8 +58,8 @@ def confusion_cells(
     Example:
         >>> scores = np.array([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]])
         >>> cells = confusion_cells(scores, np.array([0, 1, 1]), scores.argmax(axis=1))
-        >>> cells.of(1, 0).tolist(), cells.counts.tolist()
-        ([2, 1], [[1, 0], [2, 0]])
+        >>> cells.cell.tolist(), cells.sample.tolist()
+        ([0, 2, 2], [0, 2, 1])
         >>> print(cells)
         3 of 3 samples listed, up to 50 a cell
     """
@@ -100,8 +84,8 @@ def decision_cells(
     Example:
         >>> scores, targets = np.array([[0.9], [0.2], [0.8], [0.1]]), np.array([[0], [1], [1], [0]])
         >>> cells = decision_cells(scores, targets, scores > 0.5)
-        >>> [cells.of(0, kind).tolist() for kind in range(3)]
-        [[2], [0], [1]]
+        >>> cells.cell.tolist(), cells.sample.tolist()
+        ([0, 1, 2], [2, 0, 1])
     """
     kind = np.full(scores.shape, -1)
     for place, found in enumerate(((targets == 1) & decided, (targets == 0) & decided, (targets == 1) & ~decided)):

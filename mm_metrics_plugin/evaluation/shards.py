@@ -1,7 +1,7 @@
-"""What is known of some images of a detector's results, and how several such parts become one.
+"""Shards: the matched detections of some images, and how shards are merged, saved and read.
 
-A report is always made of one part: that of all images. A file is a part, a process has a part, and a state saved
-with ``--save-state`` is one, so that they all give the same report.
+A report is made of one shard, that of all images. A result file, a process, and a state saved with ``--save-state``
+each give a shard, so that they all lead to the same report.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.image_order import image_order
-from mm_metrics_plugin.evaluation.joining import Joined
+from mm_metrics_plugin.evaluation.joining import Joined, image_order
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.ground_truth import ImageId, listing
@@ -28,25 +27,20 @@ Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """The state of some images, and where it comes from.
+class Shard:
+    """The accumulated state of some images, with its provenance.
 
     Attributes:
-        name: How messages speak of it.
-        classes: Class names.
-        settings: What was asked for.
-        image_ids: Of the images, in the order of the keys in the state.
-        image_names: Their files, as the ground truth names them, by id; "" where unknown.
+        name: The name in messages.
+        image_ids: The images, in the order of the image keys of the state.
+        image_names: File names as in the ground truth, by id; "" where unknown.
         detections: Detections read, used and dropped.
-        missing_images: Images without results, taken as without detections.
-        results: Name and sha256 of the files of results.
-        truths: The same of the ground truth, with the number of its images, the tally of its objects, and the image
-            folders of a config.
-        truth_inside: Whether the ground truth came with the results.
-        versions: By which versions of what it was read.
-        state: What was matched and counted; images are at their place in ``image_ids``.
-        allow_missing: Whether images without results were allowed.
-        image_sizes: Height and width of the images, by id, where known.
+        missing_images: Images without results, evaluated as images without detections.
+        results: Name and SHA-256 of the result files.
+        truths: The same of the ground truth, with its number of images, its object counts and the image folders of a
+            config.
+        truth_inside: Whether the ground truth is inside the results.
+        image_sizes: Height and width by id, where known.
     """
 
     name: str
@@ -66,12 +60,12 @@ class Part:
 
     @property
     def images_elsewhere(self) -> int:
-        """How many images of the ground truth are not in this part."""
+        """How many images of the ground truth are not in this shard."""
         return sum(one["images"] for one in self.truths) - len(self.image_ids)
 
-    def keyed(self, places: Sequence[int]) -> Part:
-        """The part with its images at other places: ``places`` in the order of ``image_ids``, ascending."""
-        return replace(self, state=self.state.renumbered(np.array(places, dtype=np.int64)))
+    def renumbered(self, positions: Sequence[int]) -> Shard:
+        """The shard with other image keys: ``positions`` in the order of ``image_ids``, ascending."""
+        return replace(self, state=self.state.renumbered(np.array(positions, dtype=np.int64)))
 
     def inputs(self) -> Dict[str, Any]:
         """Which files were read, as the report names them."""
@@ -84,18 +78,32 @@ class Part:
             found["class_order"] = _one_or_all(orders)
         return {**found, "allow_missing": self.allow_missing, "versions": _one_or_all(self.versions)}
 
+    def counts(self) -> Dict[str, Any]:
+        """Images, detections and objects read, used and dropped by reason."""
+        counted = self.state.tally
+        detections = self.detections.then("removed by NMS", counted["detections_suppressed"])
+        detections = detections.then(f"score below {self.settings.score_thr:g}", counted["detections_below_threshold"])
+        objects = Tally.total(Tally(**truth["objects"]) for truth in self.truths)
+        objects = objects.then("in an image of another shard", objects.used - counted["objects"])
+        images = len(self.image_ids)
+        return {
+            "images": {"read": images, "used": images, "dropped": {}, "without_results": self.missing_images},
+            "detections": detections.to_dict(),
+            "objects": objects.to_dict(),
+        }
+
 
 def _one_or_all(entries: Sequence[Any]) -> Any:
     return entries[0] if len(entries) == 1 else list(entries)
 
 
 def empty_state(num_classes: int, settings: DetectionSettings, worst_images: Optional[int]) -> DetectionState:
-    """What is kept of every image."""
+    """The state before any image is added."""
     table = "none" if settings.matrix_only else "full"
     return DetectionState(num_classes, settings, table=table, worst_images=worst_images)
 
 
-def part_of(
+def make_shard(
     joined: Joined,
     settings: DetectionSettings,
     *,
@@ -105,13 +113,13 @@ def part_of(
     versions: Entry,
     allow_missing: bool = False,
     worst_images: Optional[int] = None,
-) -> Part:
-    """Match and count what was joined."""
+) -> Shard:
+    """Match joined detections and ground truths."""
     ordered = image_order(joined.image_ids)
     place = {image_id: at for at, image_id in enumerate(ordered)}
     order = np.array([place[image_id] for image_id in joined.image_ids], dtype=np.int64)
     sizes = [] if joined.image_sizes is None else joined.image_sizes.tolist()
-    return Part(
+    return Shard(
         name=", ".join(one["file"] for one in results),
         classes=tuple(joined.classes),
         settings=settings,
@@ -131,52 +139,52 @@ def part_of(
     )
 
 
-def merge_parts(parts: Sequence[Part]) -> Part:
-    """One part of all.
+def merge_shards(shards: Sequence[Shard]) -> Shard:
+    """Merge shards.
 
     Raises:
-        ResultFileError: Parts share an image, or differ in classes, settings or the way boxes are given.
+        ResultFileError: Shards share an image, or differ in classes, settings or the way boxes are given.
     """
-    image_ids, keyed = renumber(parts)
-    return with_state(keyed, image_ids, merge_all([part.state for part in keyed]))
+    image_ids, keyed = renumber(shards)
+    return with_state(keyed, image_ids, merge_all([shard.state for shard in keyed]))
 
 
-def renumber(parts: Sequence[Part]) -> Tuple[Tuple[ImageId, ...], List[Part]]:
-    """The ids of all images in order, and the parts with keys that stand for the places in it."""
-    first = parts[0]
-    for part in parts[1:]:
-        _check_alike(first, part)
-    part_of_image: Dict[ImageId, str] = {}
+def renumber(shards: Sequence[Shard]) -> Tuple[Tuple[ImageId, ...], List[Shard]]:
+    """All image ids in order, and the shards with image keys that are positions in this order."""
+    first = shards[0]
+    for shard in shards[1:]:
+        _check_alike(first, shard)
+    shard_of_image: Dict[ImageId, str] = {}
     twice: List[ImageId] = []
     names: List[str] = []
-    for part in parts:
-        for image_id in part.image_ids:
-            if image_id in part_of_image:
+    for shard in shards:
+        for image_id in shard.image_ids:
+            if image_id in shard_of_image:
                 twice.append(image_id)
-                names = [part_of_image[image_id], part.name]
-            part_of_image[image_id] = part.name
+                names = [shard_of_image[image_id], shard.name]
+            shard_of_image[image_id] = shard.name
     if twice:
         raise ResultFileError(f"{names[0]} and {names[1]}: both hold {listing('image', twice)}")
-    ordered = image_order(list(part_of_image))
+    ordered = image_order(list(shard_of_image))
     place = {image_id: at for at, image_id in enumerate(ordered)}
-    return tuple(ordered), [part.keyed([place[image_id] for image_id in part.image_ids]) for part in parts]
+    return tuple(ordered), [shard.renumbered([place[image_id] for image_id in shard.image_ids]) for shard in shards]
 
 
-def with_state(parts: Sequence[Part], image_ids: Sequence[ImageId], state: DetectionState) -> Part:
-    """The part whose images and state are given, with everything else taken together from the parts."""
-    first = parts[0]
-    truths = _distinct([one for part in parts for one in part.truths])
+def with_state(shards: Sequence[Shard], image_ids: Sequence[ImageId], state: DetectionState) -> Shard:
+    """A shard with the given images and state, and everything else merged from the shards."""
+    first = shards[0]
+    truths = _distinct([one for shard in shards for one in shard.truths])
     return replace(
         first,
-        name=", ".join(dict.fromkeys(part.name for part in parts)),
+        name=", ".join(dict.fromkeys(shard.name for shard in shards)),
         image_ids=tuple(image_ids),
-        image_names={image_id: name for part in parts for image_id, name in part.image_names.items()},
-        image_sizes={image_id: size for part in parts for image_id, size in part.image_sizes.items()},
-        detections=Tally.total(part.detections for part in parts),
-        missing_images=sum(part.missing_images for part in parts),
-        results=tuple(_distinct([one for part in parts for one in part.results])),
+        image_names={image_id: name for shard in shards for image_id, name in shard.image_names.items()},
+        image_sizes={image_id: size for shard in shards for image_id, size in shard.image_sizes.items()},
+        detections=Tally.total(shard.detections for shard in shards),
+        missing_images=sum(shard.missing_images for shard in shards),
+        results=tuple(_distinct([one for shard in shards for one in shard.results])),
         truths=tuple(truths),
-        versions=tuple(_different([one for part in parts for one in part.versions])),
+        versions=tuple(_different([one for shard in shards for one in shard.versions])),
         state=state,
     )
 
@@ -191,7 +199,7 @@ def _different(entries: Sequence[Entry]) -> List[Entry]:
     return [one for at, one in enumerate(entries) if one not in entries[:at]]
 
 
-def _check_alike(first: Part, other: Part) -> None:
+def _check_alike(first: Shard, other: Shard) -> None:
     both = f"{first.name} and {other.name}"
     if first.classes != other.classes:
         raise ResultFileError(
@@ -205,40 +213,40 @@ def _check_alike(first: Part, other: Part) -> None:
         raise ResultFileError(f"{both}: only one of them carries its ground truth inside the results")
 
 
-def _settings(part: Part) -> Dict[str, Any]:
-    return {**part.settings.to_dict(), "allow_missing": part.allow_missing}
+def _settings(shard: Shard) -> Dict[str, Any]:
+    return {**shard.settings.to_dict(), "allow_missing": shard.allow_missing}
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
-def header_of(part: Part) -> Dict[str, Any]:
-    """Everything but the arrays, as JSON can say it."""
+def header_of(shard: Shard) -> Dict[str, Any]:
+    """Everything but the arrays, as JSON values."""
     return {
         "kind": KIND,
-        "classes": list(part.classes),
-        "settings": part.settings.to_dict(),
-        "allow_missing": part.allow_missing,
-        "worst_images": part.state.worst_images,
-        "image_ids": list(part.image_ids),
-        "image_names": [part.image_names[image_id] for image_id in part.image_ids],
-        "image_sizes": [part.image_sizes.get(image_id, (0, 0)) for image_id in part.image_ids],
-        "detections": part.detections.to_dict(),
-        "missing_images": part.missing_images,
-        "results": [dict(one) for one in part.results],
-        "truths": [dict(one) for one in part.truths],
-        "truth_inside": part.truth_inside,
-        "versions": [dict(one) for one in part.versions],
+        "classes": list(shard.classes),
+        "settings": shard.settings.to_dict(),
+        "allow_missing": shard.allow_missing,
+        "worst_images": shard.state.worst_images,
+        "image_ids": list(shard.image_ids),
+        "image_names": [shard.image_names[image_id] for image_id in shard.image_ids],
+        "image_sizes": [shard.image_sizes.get(image_id, (0, 0)) for image_id in shard.image_ids],
+        "detections": shard.detections.to_dict(),
+        "missing_images": shard.missing_images,
+        "results": [dict(one) for one in shard.results],
+        "truths": [dict(one) for one in shard.truths],
+        "truth_inside": shard.truth_inside,
+        "versions": [dict(one) for one in shard.versions],
     }
 
 
-def save_part(path: str, part: Part) -> None:
-    """Write a part to a ``.npz`` file."""
-    write_state(path, header_of(part), part.state.arrays())
+def save_shard(path: str, shard: Shard) -> None:
+    """Write a shard to a ``.npz`` file."""
+    write_state(path, header_of(shard), shard.state.arrays())
 
 
-def read_part(path: str) -> Part:
-    """Read a part that :func:`save_part` wrote.
+def read_shard(path: str) -> Shard:
+    """Read a shard that :func:`save_shard` wrote.
 
     Raises:
         ResultFileError: The file is damaged, or holds something else.
@@ -247,30 +255,30 @@ def read_part(path: str) -> Part:
     header, arrays = read_state(path)
     try:
         _check_header(header)
-        part = part_of_header(name, header)
-        if not part.image_ids:  # else the matrices are in the file
-            check_num_classes(len(part.classes), name, Path(path).stat().st_size, labels_only=False)
-        if len(set(part.image_ids)) < len(part.image_ids):
+        shard = shard_of_header(name, header)
+        if not shard.image_ids:  # else the matrices are in the file
+            check_num_classes(len(shard.classes), name, Path(path).stat().st_size, labels_only=False)
+        if len(set(shard.image_ids)) < len(shard.image_ids):
             raise ValueError("an image comes twice")
-        if len(part.image_names) < len(part.image_ids):
+        if len(shard.image_names) < len(shard.image_ids):
             raise ValueError("an image has no name")
-        unknown = set(arrays) - set(part.state.reductions)
+        unknown = set(arrays) - set(shard.state.reductions)
         if unknown:
-            raise ValueError(f"{min(unknown)!a} is not part of a state with these settings")
-        if part.image_ids:
-            part = replace(
-                part,
-                state=part.state.with_arrays({name: arrays.get(name) for name in part.state.reductions}),  # type: ignore[arg-type]
+            raise ValueError(f"{min(unknown)!a} is not shard of a state with these settings")
+        if shard.image_ids:
+            shard = replace(
+                shard,
+                state=shard.state.with_arrays({name: arrays.get(name) for name in shard.state.reductions}),  # type: ignore[arg-type]
             )
-            part.state.check(len(part.image_ids))
-            counted = part.state.tally
-            if part.detections.used != counted["detections"] + counted["detections_suppressed"]:
+            shard.state.check(len(shard.image_ids))
+            counted = shard.state.tally
+            if shard.detections.used != counted["detections"] + counted["detections_suppressed"]:
                 raise ValueError(f"the number of detections used must be {counted['detections']}")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:
         raise ResultFileError(
             f"{name}: is no state that --save-state wrote ({type(error).__name__}: {error})"
         ) from None
-    return part
+    return shard
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
@@ -294,13 +302,13 @@ def _check_header(header: Mapping[str, Any]) -> None:
             raise ValueError(f"{name!a} is not what such a file says")
 
 
-def part_of_header(name: str, header: Mapping[str, Any]) -> Part:
-    """A part with an empty state."""
+def shard_of_header(name: str, header: Mapping[str, Any]) -> Shard:
+    """A shard with an empty state."""
     if header["kind"] != KIND:
         raise ValueError(f"it is of kind {header['kind']!a}")
     tally = header["detections"]
     settings = DetectionSettings.from_dict(header["settings"])
-    return Part(
+    return Shard(
         name=name,
         classes=tuple(map(str, header["classes"])),
         settings=settings,

@@ -59,6 +59,11 @@ class ClassificationResults:
         """``'single-label'`` or ``'multi-label'``."""
         return SINGLE_LABEL if self.targets is None else MULTI_LABEL
 
+    @property
+    def ground_truth(self) -> np.ndarray:
+        """``labels`` of a single-label task, ``targets`` of a multi-label task."""
+        return self.labels if self.labels is not None else self.targets  # type: ignore[return-value]
+
     def as_multi_label(self, reason: str) -> ClassificationResults:
         """The same results as a multi-label task, in which every sample happens to have one true class.
 
@@ -108,6 +113,31 @@ def read_classification(path: PathLike, *, trust: bool = False, task: Optional[s
     del content
     trim_memory()
     return results
+
+
+def classification_from_arrays(
+    scores: Any, ground_truth: Any, *, source: str, task: Optional[str] = None
+) -> ClassificationResults:
+    """Results from arrays.
+
+    Args:
+        scores: (samples, classes).
+        ground_truth: (samples,) labels, or (samples, classes) of 1, 0 and -1, which is ignored.
+        source: The name in messages.
+        task: ``'single-label'`` or ``'multi-label'``; by default that of the shape of ``ground_truth``.
+
+    Example:
+        >>> classification_from_arrays([[0.2, 0.8]], [1], source="arrays").predictions
+        array([1])
+    """
+    truth, rows = np.asarray(ground_truth), np.asarray(scores)
+    if truth.ndim not in (1, 2) or len(truth) != len(rows):
+        raise ResultFileError(
+            f"{source}: ground truth must be {len(rows)} labels or rows of targets (found shape {truth.shape})"
+        )
+    field = "gt_label" if truth.ndim == 1 else "gt_score"
+    samples = [{"pred_score": row, field: true} for row, true in zip(rows, truth)]
+    return classification_from_samples(samples, source, task=task)
 
 
 def classification_from_samples(

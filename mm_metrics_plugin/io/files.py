@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import mmap
 import os
 from contextlib import suppress
@@ -101,17 +100,3 @@ def trim_memory() -> None:
     """
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def sha256(path: PathLike) -> str:
-    """What identifies the content of a file. Pickles carry no checksum, so reports name this one.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "a")
-        ...     _ = path.write_bytes(b"abc")
-        ...     sha256(path)[:16]
-        'ba7816bf8f01cfea'
-    """
-    return hashlib.sha256(read_bytes(path)).hexdigest()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
@@ -43,7 +43,7 @@ class GroundTruth:
         tally (Tally): Annotations read, used and dropped.
         classes (Tuple[str, ...], optional): Class names in the order of the labels, None where the file has none.
         category_ids (Tuple, optional): COCO's category id of each label, None where the file lacks the class.
-        unselected_category_ids (Tuple): Category ids of the file whose class was not chosen.
+        unselected_categories (Mapping): Names by category id of the classes of the file that were not chosen.
         class_order (str): What labels follow: ``'annotations'`` (the order of the file's categories), ``'classes'``
             (the given class names), ``'metainfo'`` (those of a config), or ``''`` where the file names no classes.
         class_conflict (str): Two orders of the classes are known and differ; what to say to results with labels.
@@ -60,7 +60,7 @@ class GroundTruth:
     tally: Tally
     classes: Optional[Tuple[str, ...]] = None
     category_ids: Optional[Tuple[Optional[ImageId], ...]] = None
-    unselected_category_ids: Tuple[ImageId, ...] = ()
+    unselected_categories: Mapping[ImageId, str] = field(default_factory=dict)
     class_order: str = ""
     class_conflict: str = ""
     images_ordered: bool = True
@@ -133,13 +133,28 @@ def read_ground_truth(
         raise ResultFileError(f"{path.name}: --image-set belongs to a folder of VOC files; this file lists its images")
     if path.suffix.lower() != ".json":
         raise ResultFileError(f"{path.name}: ground truth is a COCO .json file or a folder of VOC .xml files")
-    return _read_coco(read_json(path), path.name, classes, class_order)
+    return ground_truth_from_coco(read_json(path), path.name, classes=classes, class_order=class_order)
 
 
 # -- COCO ------------------------------------------------------------------------------------------------------------
 
 
-def _read_coco(content: Any, source: str, classes: Optional[Sequence[str]], class_order: Optional[str]) -> GroundTruth:
+def ground_truth_from_coco(
+    content: Any, source: str, *, classes: Optional[Sequence[str]] = None, class_order: Optional[str] = None
+) -> GroundTruth:
+    """Ground truth from a dict of COCO annotations.
+
+    Args:
+        content: A dict with the lists ``images``, ``annotations`` and ``categories``.
+        source: The name in messages.
+        classes: As in :func:`read_ground_truth`.
+        class_order: As in :func:`read_ground_truth`.
+
+    Example:
+        >>> content = {"images": [], "annotations": [], "categories": [{"id": 3, "name": "cat"}]}
+        >>> ground_truth_from_coco(content, "annotations").classes
+        ('cat',)
+    """
     for part in ("images", "annotations", "categories"):
         if not isinstance(content, dict) or not isinstance(content.get(part), list):
             raise ResultFileError(
@@ -208,7 +223,7 @@ def _read_coco(content: Any, source: str, classes: Optional[Sequence[str]], clas
         tally=Tally.of(keep, reasons),
         classes=names_of_labels,
         category_ids=tuple(ids_of_labels.get(label) for label in range(len(names_of_labels))),
-        unselected_category_ids=tuple(set(category_ids) - set(labels_of)),
+        unselected_categories={one: name for one, name in zip(category_ids, category_names) if one not in labels_of},
         class_order=class_order or ANNOTATIONS,
         class_conflict=conflict,
     )

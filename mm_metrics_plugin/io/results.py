@@ -100,6 +100,18 @@ def read_results(path: PathLike, *, trust: bool = False) -> DetectionResults:
     return results
 
 
+def results_from_content(content: Any, source: str) -> DetectionResults:
+    """Detections that are in memory, in any of the dialects.
+
+    Example:
+        >>> rows = [{"image_id": 7, "category_id": 3, "bbox": [0, 0, 9, 9], "score": 0.5}]
+        >>> results_from_content(rows, "results").dialect
+        'coco'
+    """
+    is_coco = isinstance(content, list) and content and isinstance(content[0], dict) and "category_id" in content[0]
+    return _read_coco(content, source) if is_coco else results_from_images(content, source)
+
+
 def results_from_images(content: Any, source: str, *, file_size: Optional[int] = None) -> DetectionResults:
     """Lay flat what a result pickle holds.
 

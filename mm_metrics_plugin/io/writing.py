@@ -8,28 +8,24 @@ import json
 import math
 import os
 import secrets
-import shutil
 import signal
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, BinaryIO, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Iterable, Iterator, List, Mapping, Sequence, Union
 
 import numpy as np
 
 
 def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
-    """Write several files, text as UTF-8: all of them, each whole, or none.
-
-    Each is complete, beside its place, before the first takes its place; an interrupt waits until the last has. Where
-    one may not take its place, those that did before are taken back: older files return, and new ones are removed.
+    """Write several files, text as UTF-8: all of them or none, also after an interrupt, and none in part.
 
     Args:
-        contents (Mapping): By path. Folders are made if they are not there.
+        contents (Mapping): By path. Missing folders are made.
 
     Raises:
-        OSError: One cannot be written. The error names it, and the others are as they were.
+        OSError: One cannot be written; the error names it.
 
     Examples:
         >>> import tempfile
@@ -44,7 +40,7 @@ def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
 
 @contextmanager
 def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Iterator[None]:
-    """As :func:`write_all`, but the files take their places when the block ends, and not at all if it fails.
+    """As :func:`write_all`, but the files get their names when the block ends, and are removed if it fails.
 
     Examples:
         >>> import tempfile
@@ -56,141 +52,60 @@ def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Ite
         ...         os.listdir(folder)
         []
     """
-    files = [_NewFile(path) for path in contents]
+    # All names are chosen before the first file is made, so an interrupt at any moment finds what to remove.
+    temporary = {path: str(Path(path).with_name(f".{Path(path).name}-{secrets.token_hex(8)}")) for path in contents}
     try:
-        for file, content in zip(files, contents.values()):
-            file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+        for path, content in contents.items():
+            data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+            with _errors_name(path, temporary[path]):
+                _write(path, temporary[path], data)
         yield
         with _uninterrupted():
-            placed: List[_NewFile] = []
-            try:
-                for file in files:
-                    if file is not files[-1]:
-                        file.keep_older()
-                    file.take_place()
-                    placed.append(file)
-            except BaseException:
-                for file in reversed(placed):
-                    file.take_back()
-                raise
-            finally:
-                for file in files:
-                    file.forget_older()
+            for path in contents:
+                with _errors_name(path, temporary[path]):
+                    os.replace(temporary[path], path)
     finally:
-        for file in files:
-            file.close()
+        for name in temporary.values():
+            with suppress(OSError):
+                os.unlink(name)
 
 
-class _NewFile:
-    """A file beside its place.
+def _write(path: str, temporary: str, data: Union[bytes, memoryview]) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    if os.path.isdir(path):  # found out before the first file is replaced
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    with open(temporary, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())  # else a crash could leave the new name on an empty file
 
-    Where the system can do that it has no name until it takes its place: it is gone with its process, even if that is
-    killed. Elsewhere it has a name that was chosen before it was made, so that an interrupt finds what to take away.
-    """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        place = Path(path)
-        self.folder = place.parent
-        self.temporary = str(place.with_name(f".{place.stem}-{secrets.token_hex(8)}{place.suffix}"))
-        self.older = str(place.with_name(f".{place.stem}-{secrets.token_hex(8)}-older{place.suffix}"))
-        self.content: Optional[BinaryIO] = None
-        self.number: Optional[int] = None  # of the open file, if it has no name
-
-    def write(self, content: Union[bytes, memoryview]) -> None:
-        """Writes all of it, to the disk."""
-        with self._errors_of_its_place():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if os.path.isdir(self.path):  # nothing can take its place
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
-            self.content = file = self._open()
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())  # else a crash could leave the new name on an empty file
-            if self.number is None:
-                file.close()  # Windows renames no open file
-
-    def _open(self) -> BinaryIO:
-        with suppress(OSError, AttributeError):  # not every file system has such files, nor has every system
-            os.stat(_OPEN_FILES)
-            self.number = os.open(self.folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
-            return open(self.number, "wb")
-        return open(self.temporary, "xb")
-
-    def take_place(self) -> None:
-        """Becomes the file it was made for."""
-        with self._errors_of_its_place():
-            if self.number is not None:
-                for name in (self.path, self.temporary):  # the first, if there is no older file to be replaced
-                    with suppress(OSError):
-                        # The folder's number makes Python link to the file itself and not to its entry there.
-                        os.link(f"{_OPEN_FILES}/{self.number}", name, src_dir_fd=self.number)
-                        break
-                else:  # links are not allowed
-                    shutil.copyfile(f"{_OPEN_FILES}/{self.number}", self.temporary)
-                if name == self.path:
-                    return
-            os.replace(self.temporary, self.path)
-
-    def keep_older(self) -> None:
-        """Keep the file that is replaced under another name, until all have taken their places."""
-        if not os.path.lexists(self.path):
-            return
-        with self._errors_of_its_place():
-            try:
-                os.link(self.path, self.older, follow_symlinks=False)
-            except (OSError, NotImplementedError):  # links are not allowed
-                shutil.copy2(self.path, self.older, follow_symlinks=False)
-
-    def take_back(self) -> None:
-        """Undo :meth:`take_place`."""
-        with suppress(OSError):
-            if os.path.lexists(self.older):
-                os.replace(self.older, self.path)
-            else:
-                os.unlink(self.path)
-
-    def forget_older(self) -> None:
-        """Remove what :meth:`keep_older` kept."""
-        with suppress(OSError):
-            os.unlink(self.older)
-
-    def close(self) -> None:
-        """Is gone, unless it has taken its place."""
-        if self.content is not None:
-            with suppress(OSError):  # what was left to write was told of before
-                self.content.close()
-        with suppress(OSError):
-            os.unlink(self.temporary)
-
-    @contextmanager
-    def _errors_of_its_place(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.filename in (None, self.temporary, self.older):
-                raise OSError(error.errno, error.strerror, self.path) from error
+@contextmanager
+def _errors_name(path: str, temporary: str) -> Iterator[None]:
+    """Errors of the temporary file name the file that was asked for."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename not in (None, temporary):
             raise
-
-
-_OPEN_FILES = "/proc/self/fd"
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the end. Only the main thread hears of it, and only it can have it wait."""
+    """Ctrl-C waits until the end. Only the main thread gets it, and only that thread can make it wait."""
     handler: Any = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    heard: List[Any] = []
-    signal.signal(signal.SIGINT, lambda *what: heard.append(what))
+    received: List[Any] = []
+    signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if heard:
-            handler(*heard[0])
+        if received:
+            handler(*received[0])
 
 
 def to_json(value: Any, *, compact: bool = False) -> str:

@@ -12,7 +12,7 @@ from mmengine.registry import METRICS
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.flat import flat_fields
-from mm_metrics_plugin.metrics.options import check_together
+from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.sums import ExactSumState
 
@@ -30,7 +30,7 @@ class _FieldMetric(StreamingMetric):
         self.field = field
         self.key = self.default_key if key is None else key
         name = f"{self.prefix}/{self.key}"
-        check_together(
+        require(
             "loss" not in name and "time" not in name,
             f"key and prefix must not contain 'loss' or 'time', or mmengine logs a mean over a window (found {name!r})",
         )

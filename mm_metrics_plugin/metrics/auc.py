@@ -20,8 +20,9 @@ from mm_metrics_plugin.metrics.base import Shown
 from mm_metrics_plugin.metrics.classification_base import ScoredMetricBase
 from mm_metrics_plugin.metrics.keys import class_key, class_values
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
-from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, check_together, threshold_suffixes
+from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, threshold_suffixes
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
+from mm_metrics_plugin.settings import require, require_ci
 from mm_metrics_plugin.states.base import State, StateGroup
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.scores import (
@@ -50,9 +51,9 @@ class _AUCMetric(ScoredMetricBase):
         check_choice("average", average, ("macro", "micro", "weighted", None))
         check_choice("curve", curve, CURVES)
         check_choice("absent", absent, ABSENT_RULES)
-        check_together(max_fpr is None or curve == "roc", "max_fpr goes with curve='roc' only")
-        check_together(max_fpr is None or 0 < max_fpr <= 1, f"max_fpr must lie in (0, 1] (found {max_fpr!r})")
-        check_together(max_fpr is None or num_thresholds is None, "max_fpr and num_thresholds do not go together")
+        require(max_fpr is None or curve == "roc", "max_fpr goes with curve='roc' only")
+        require(max_fpr is None or 0 < max_fpr <= 1, f"max_fpr must lie in (0, 1] (found {max_fpr!r})")
+        require(max_fpr is None or num_thresholds is None, "max_fpr and num_thresholds do not go together")
         check_num_thresholds(num_thresholds)
         self.average = average
         self.curve = curve
@@ -183,25 +184,25 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         super().__init__(num_classes=num_classes, collect_device=collect_device, prefix=prefix)
         self._take_options(average, curve, max_fpr, num_thresholds, absent, classwise)
         check_choice("multi_class", multi_class, ("ovr", "ovo"))
-        check_together(
+        require(
             multi_class == "ovr" or (average in ("macro", "weighted") and curve == "roc" and max_fpr is None),
             "multi_class='ovo' goes with average='macro' or 'weighted', curve='roc' and no max_fpr "
             f"(found {average!r}, {curve!r}, {max_fpr!r})",
         )
-        check_together(
+        require(
             multi_class == "ovr" or (num_thresholds is None and thrs is None),
             "num_thresholds and thrs go with multi_class='ovr' only",
         )
-        check_together(
+        require(
             thrs is None or (num_thresholds is None and max_fpr is None),
             "thrs goes neither with num_thresholds nor with max_fpr",
         )
         if thrs is not None:
             threshold_suffixes(np.atleast_1d(thrs).tolist())
-        check_together(slide_steps is None or (thrs is None and slide_steps >= 0), "slide_steps needs scores, not thrs")
-        check_together(ci is None or 0 < ci < 1, f"ci must lie between 0 and 1 (found {ci})")
+        require(slide_steps is None or (thrs is None and slide_steps >= 0), "slide_steps needs scores, not thrs")
+        require_ci(ci)
         plain = curve == "roc" and multi_class == "ovr" and average in ("macro", None)
-        check_together(
+        require(
             ci is None or (plain and max_fpr is None and num_thresholds is None and thrs is None),
             "ci goes with curve='roc', multi_class='ovr', average='macro' or None, and neither max_fpr, num_thresholds "
             "nor thrs",

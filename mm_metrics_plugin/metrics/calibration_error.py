@@ -16,8 +16,9 @@ from mm_metrics_plugin.functional.classification.calibration_error import (
     log_terms,
 )
 from mm_metrics_plugin.metrics.base import Shown
-from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, check_together
+from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
+from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.calibration import CalibrationState
@@ -65,8 +66,8 @@ class CalibrationError(SingleLabelMetricBase):
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
         check_choice("binning", binning, BINNINGS)
-        check_together(num_bins >= 1, f"num_bins must be at least 1 (found {num_bins!r})")
-        check_together(0 <= floor < 1, f"floor must lie in [0, 1) (found {floor!r})")
+        require(num_bins >= 1, f"num_bins must be at least 1 (found {num_bins!r})")
+        require(0 <= floor < 1, f"floor must lie in [0, 1) (found {floor!r})")
         self.num_bins = num_bins
         self.binning = binning
         check_num_thresholds(num_thresholds)

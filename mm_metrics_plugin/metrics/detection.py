@@ -33,11 +33,10 @@ from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
 from mm_metrics_plugin.metrics.instances import original_shape, read_images, scale_factor
 from mm_metrics_plugin.metrics.keys import class_key, class_values
 from mm_metrics_plugin.metrics.messages import warn
-from mm_metrics_plugin.metrics.options import check_choice, check_num_classes, check_together, zero_division_value
+from mm_metrics_plugin.metrics.options import check_choice, check_num_classes, zero_division_value
 from mm_metrics_plugin.metrics.prf import REMEDY
-from mm_metrics_plugin.render.sentences import truncation_message
 from mm_metrics_plugin.render.tables import matrix_rows
-from mm_metrics_plugin.settings import COCO_IOU_THRS, COCO_MAX_DETS, MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.settings import COCO_IOU_THRS, COCO_MAX_DETS, MATCHING_RULES, DetectionSettings, require
 from mm_metrics_plugin.states.detection import NO_NUMBER, DetectionState, ImageBatch, RuleState, encode_texts
 
 # So many resized images are looked at for objects in the wrong pixels; more would only cost time.
@@ -151,16 +150,16 @@ class DetectionPRF(StreamingMetric):
             resamples=resamples,
             seed=seed,
         )
-        check_together(
+        require(
             ci is None or zero_division == "skip",
             f"ci goes with zero_division='skip' (found {zero_division!r})",
         )
         check_num_classes(num_classes)
-        check_together(
+        require(
             ci is None or (matching == "coco" and average != "weighted"),
             f"ci goes with matching='coco' and average='macro' or 'micro' (found {matching!r} and {average!r})",
         )
-        check_together(
+        require(
             operating_point is None or matching == "coco",
             f"operating_point goes with matching='coco' (found {matching!r})",
         )
@@ -385,7 +384,7 @@ class DetectionPRF(StreamingMetric):
 
     def _warn_truncated(self, most: int) -> None:
         """Warns once if AP leaves detections out."""
-        message = truncation_message(self.settings.max_dets, most, option="max_dets")
+        message = self.settings.truncation_message(most, option="max_dets")
         if message and "max_dets" not in self._warned:
             self._warned.append("max_dets")
             self.warn(message)

@@ -14,9 +14,9 @@ from mmengine.visualization.vis_backend import MLflowVisBackend
 
 from mm_metrics_plugin.metrics.base import Shown, StreamingMetric
 from mm_metrics_plugin.metrics.check_hook import check_evaluations
-from mm_metrics_plugin.metrics.options import check_together
 from mm_metrics_plugin.render.figures import draw_figures
 from mm_metrics_plugin.render.figures.confusion_matrix import DPI, to_rgb
+from mm_metrics_plugin.settings import require
 
 
 @HOOKS.register_module()
@@ -54,9 +54,9 @@ class MetricFigureHook(Hook):
         max_classes: int = 100,
         dpi: int = DPI,
     ) -> None:
-        check_together(interval >= 1, f"interval must be at least 1 (found {interval!r})")
-        check_together(max_classes >= 1, f"max_classes must be at least 1 (found {max_classes!r})")
-        check_together(dpi >= 10, f"dpi must be at least 10 (found {dpi!r})")
+        require(interval >= 1, f"interval must be at least 1 (found {interval!r})")
+        require(max_classes >= 1, f"max_classes must be at least 1 (found {max_classes!r})")
+        require(dpi >= 10, f"dpi must be at least 10 (found {dpi!r})")
         self.figures: Tuple[str, ...] = (figures,) if isinstance(figures, str) else tuple(figures or ("*",))
         self.interval = interval
         self.max_classes = max_classes

@@ -11,8 +11,9 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.classification.ks import KSResult, histogram_ks, ks_statistic
 from mm_metrics_plugin.metrics.keys import class_values
-from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds, check_together
+from mm_metrics_plugin.metrics.options import check_choice, check_num_thresholds
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
+from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.scores import ScoreHistogramState, ScoreState, score_state
@@ -59,7 +60,7 @@ class SingleLabelKS(SingleLabelMetricBase):
         super().__init__(collect_device=collect_device, prefix=prefix)
         check_choice("absent", absent, ABSENT_RULES)
         check_num_thresholds(num_thresholds)
-        check_together(
+        require(
             positive_label is None or (positive_label >= 0 and not classwise),
             "positive_label must be a class index, and does not go with classwise",
         )

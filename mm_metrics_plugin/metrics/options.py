@@ -6,6 +6,8 @@ from typing import Any, List, Optional, Sequence, Union
 
 import numpy as np
 
+from mm_metrics_plugin.settings import require
+
 
 def check_choice(option: str, value: Any, allowed: Sequence[Any]) -> None:
     """Raises ValueError, listing the choices, if the value is none of them."""
@@ -14,15 +16,9 @@ def check_choice(option: str, value: Any, allowed: Sequence[Any]) -> None:
         raise ValueError(f"{option} must be one of {choices} (found {value!r})")
 
 
-def check_together(condition: bool, message: str) -> None:
-    """Raises ValueError with the message if options do not go together."""
-    if not condition:
-        raise ValueError(message)
-
-
 def check_num_thresholds(num_thresholds: Optional[int]) -> None:
     """Raises ValueError if a histogram would have fewer than two bins."""
-    check_together(
+    require(
         num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
     )
 
@@ -30,7 +26,7 @@ def check_num_thresholds(num_thresholds: Optional[int]) -> None:
 def check_num_classes(num_classes: Optional[int]) -> None:
     """Raises ValueError unless it is a whole number of at least 1, or None."""
     good = num_classes is None or (isinstance(num_classes, (int, np.integer)) and num_classes >= 1)
-    check_together(good, f"num_classes must be a whole number of at least 1 (found {num_classes!r})")
+    require(good, f"num_classes must be a whole number of at least 1 (found {num_classes!r})")
 
 
 def zero_division_value(zero_division: Union[str, float]) -> float:
@@ -60,5 +56,5 @@ def threshold_suffixes(thrs: Sequence[Optional[float]]) -> List[str]:
     if len(thrs) == 1:
         return [""]
     suffixes = ["_no-thr" if thr is None else f"_thr-{thr:.2f}" for thr in thrs]
-    check_together(len(set(suffixes)) == len(suffixes), f"thrs must differ in two digits (found {list(thrs)})")
+    require(len(set(suffixes)) == len(suffixes), f"thrs must differ in two digits (found {list(thrs)})")
     return suffixes

@@ -26,13 +26,9 @@ from mm_metrics_plugin.metrics.base import Shown
 from mm_metrics_plugin.metrics.classification_base import ScoredMetricBase
 from mm_metrics_plugin.metrics.keys import class_values
 from mm_metrics_plugin.metrics.multi_label import MultiLabelMetricBase
-from mm_metrics_plugin.metrics.options import (
-    check_choice,
-    check_together,
-    threshold_suffixes,
-    zero_division_value,
-)
+from mm_metrics_plugin.metrics.options import check_choice, threshold_suffixes, zero_division_value
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
+from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.confusion import ConfusionState, TopConfusionState
@@ -64,9 +60,9 @@ class _PRFMetric(ScoredMetricBase):
         for choice in self.averages:
             check_choice("average", choice, AVERAGES)
         check_choice("convention", convention, tuple(CONVENTIONS))
-        check_together(beta > 0, f"beta must be above 0 (found {beta!r})")
+        require(beta > 0, f"beta must be above 0 (found {beta!r})")
         value = zero_division_value(zero_division)
-        check_together(
+        require(
             convention == "default" or zero_division == "skip",
             f"zero_division goes with convention='default' (found {zero_division!r} and {convention!r})",
         )
@@ -199,12 +195,12 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         super().__init__(num_classes=num_classes, collect_device=collect_device, prefix=prefix)
         self._take_options(average, beta, convention, zero_division, classwise, counts)
         self.topk: Tuple[int, ...] = () if topk is None else tuple(int(k) for k in np.atleast_1d(topk))
-        check_together(all(k >= 1 for k in self.topk), f"topk must be at least 1 (found {topk!r})")
+        require(all(k >= 1 for k in self.topk), f"topk must be at least 1 (found {topk!r})")
         self._needs_scores = thrs is not None or bool(self.topk)
         if thrs is None and convention == "mmpretrain":
             thrs = 0.0
         self.thrs: List[Optional[float]] = [thrs] if thrs is None or isinstance(thrs, (int, float)) else [*thrs]
-        check_together(len(self.thrs) > 0, "thrs must name at least one threshold")
+        require(len(self.thrs) > 0, "thrs must name at least one threshold")
         self._suffixes = threshold_suffixes(self.thrs)
         self._limits = [-np.inf if thr is None else float(thr) for thr in self.thrs]
 
@@ -331,8 +327,8 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
         self._take_options(average, beta, convention, zero_division, classwise, counts)
-        check_together(thr is None or topk is None, "thr and topk do not go together")
-        check_together(topk is None or topk >= 1, f"topk must be at least 1 (found {topk!r})")
+        require(thr is None or topk is None, "thr and topk do not go together")
+        require(topk is None or topk >= 1, f"topk must be at least 1 (found {topk!r})")
         self.topk = topk
         self.thr = 0.5 if thr is None else float(thr)
 

@@ -10,8 +10,8 @@ from mmengine.registry import METRICS
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional.ranking import label_ranks
-from mm_metrics_plugin.metrics.options import check_together
 from mm_metrics_plugin.metrics.single_label import SingleLabelMetricBase
+from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.counts import HitState
@@ -49,7 +49,7 @@ class RecallAtK(SingleLabelMetricBase):
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
         self.topk: Tuple[int, ...] = tuple(int(k) for k in np.atleast_1d(topk))
-        check_together(
+        require(
             len(self.topk) > 0 and min(self.topk) >= 1,
             f"topk must hold one k or more, each at least 1 (found {topk!r})",
         )

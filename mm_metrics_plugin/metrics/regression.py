@@ -9,7 +9,7 @@ from mmengine.registry import METRICS
 from mm_metrics_plugin.functional.regression import LARGEST_VALUE
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.flat import flat_fields
-from mm_metrics_plugin.metrics.options import check_together
+from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.regression import RegressionState
 
@@ -53,9 +53,7 @@ class RegressionError(StreamingMetric):
         prefix: Optional[str] = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        check_together(
-            0 <= percentage_floor < 1e149, f"percentage_floor must not be negative (found {percentage_floor})"
-        )
+        require(0 <= percentage_floor < 1e149, f"percentage_floor must not be negative (found {percentage_floor})")
         self.fields = [prediction_field, target_field]
         self.percentage_floor = percentage_floor
 

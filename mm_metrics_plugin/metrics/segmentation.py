@@ -22,7 +22,8 @@ from mm_metrics_plugin.functional.segmentation import (
 from mm_metrics_plugin.metrics.base import Shown
 from mm_metrics_plugin.metrics.keys import class_values
 from mm_metrics_plugin.metrics.label_maps import LabelMapMetricBase, Name, Picture
-from mm_metrics_plugin.metrics.options import check_choice, check_together
+from mm_metrics_plugin.metrics.options import check_choice
+from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import State
 from mm_metrics_plugin.states.batch import Batch
 from mm_metrics_plugin.states.overlap import BatchOverlapState, PixelConfusionState
@@ -187,14 +188,14 @@ class DiceScore(LabelMapMetricBase):
         check_choice("over", over, ("sample", "dataset"))
         check_choice("activation", activation, (None, "softmax", "sigmoid"))
         check_choice("convention", convention, (None, "mindspore"))
-        check_together(
+        require(
             mode == "soft" or (activation is None and threshold is None),
             "activation and threshold go with mode='soft'",
         )
-        check_together(
+        require(
             isinstance(empty, (int, float)) or empty == "skip", f"empty must be a number or 'skip' (found {empty!r})"
         )
-        check_together(convention is None or not classwise, "convention='mindspore' has no values per class")
+        require(convention is None or not classwise, "convention='mindspore' has no values per class")
         self.mode = mode
         self.over = over
         self.smooth = (0.0 if convention is None else 1e-5) if smooth is None else smooth

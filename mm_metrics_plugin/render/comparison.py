@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
 
 from mm_metrics_plugin.functional.statistics.permutation import significant
 from mm_metrics_plugin.render.sections import Section, sections_markdown
-from mm_metrics_plugin.render.sentences import class_order_lines, joined_by_lines, task_lines
+from mm_metrics_plugin.render.sentences import class_order_lines, joined_by_lines, mask_lines, task_lines
 from mm_metrics_plugin.render.tables import Table, printable
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
         lines += task_lines(settings.classification)
     lines += class_order_lines(report.inputs)
     lines += joined_by_lines(report.inputs.get("runs", ()), "image" if report.kind == "detection" else "sample")
+    lines += mask_lines(report.inputs.get("runs", ()))
     lines += [
         f"paired permutation test ({settings.permutations:,} permutations), significance level {1 - ci:.3g}",
         f"p-values and {100 * ci:g} % confidence intervals are adjusted for the number of rows of their table: a "

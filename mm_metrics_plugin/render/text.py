@@ -53,10 +53,12 @@ GAP = 2  # between columns
 MOST_CLASSES = 20  # of a table that fits one screen
 MOST_CONFUSIONS = 5
 MOST_ROWS = 40
-MORE = (
-    "More: --verbose (object sizes, false positives by type, mmdet's counting and why it differs), --matching mmdet, "
-    "OUT_DIR (everything as Markdown, JSON, CSV and figures), --html (a page)"
-)
+MORE = {  # what may be suggested at the end of a report, by argument
+    "--verbose": "--verbose (object sizes, false positives by type, mmdet's counting and why it differs)",
+    "--matching": "--matching mmdet",
+    "OUT_DIR": "OUT_DIR (everything as Markdown, JSON, CSV and figures)",
+    "--html": "--html (a page)",
+}
 
 
 def detection_text(
@@ -65,6 +67,7 @@ def detection_text(
     protocols: Optional[Sequence[str]] = None,
     verbose: bool = False,
     published: bool = False,
+    suggested: Sequence[str] = (),
     width: Optional[int] = None,
 ) -> str:
     """The report on a detector, colored if the output is a terminal.
@@ -74,11 +77,15 @@ def detection_text(
         protocols: The protocols to print; all of the report by default.
         verbose: Whether to print everything, not only what fits one screen.
         published: Whether to end with the lines of the published recipe, if mmdet's counting is in the report.
+        suggested: Arguments, of those in ``MORE``, that the last line suggests.
         width: Columns of the window; found out by default.
     """
     printer = _Printer(width)
     shown = [one for one in report.protocols if verbose or protocols is None or one.protocol in protocols]
     _print_detection(report, shown or list(report.protocols), printer, verbose, published)
+    if suggested:
+        printer.line("")
+        printer.line(f"More: {', '.join(MORE[one] for one in suggested)}")
     return printer.text()
 
 
@@ -219,9 +226,6 @@ def _print_detection(
     if mmdet is not None and (published or verbose or mmdet in shown):
         printer.heading(published_heading(report.settings.score_thr))
         printer.block(published_block(mmdet.result, [printable(name) for name in report.classes]))
-    if not verbose:
-        printer.line("")
-        printer.line(MORE)
 
 
 def _print_protocol(report: DetectionReport, one: ProtocolReport, printer: _Printer, verbose: bool) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -19,6 +20,29 @@ class _Notice(NamedTuple):
     samples: int
     blank: Optional[State]
     layout: _Layout
+
+
+def launched_processes(environment: Optional[Mapping[str, str]] = None) -> Tuple[int, int]:
+    """The rank of this process and the number of processes, as ``torchrun`` sets them.
+
+    A process is one of several only if all four variables are set that processes need to find each other. ``RANK``
+    alone, left over in a shell, means nothing.
+
+    Args:
+        environment: Environment variables; those of this process by default.
+
+    Example:
+        >>> launched_processes({"RANK": "1"})
+        (0, 1)
+        >>> launched_processes({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
+        (1, 4)
+    """
+    variables = os.environ if environment is None else environment
+    rank, size = variables.get("RANK", ""), variables.get("WORLD_SIZE", "")
+    complete = rank.isdigit() and size.isdigit() and variables.get("MASTER_ADDR") and variables.get("MASTER_PORT")
+    if not complete or not int(rank) < int(size):
+        return 0, 1
+    return int(rank), int(size)
 
 
 def portable(error: BaseException) -> BaseException:

@@ -13,6 +13,7 @@ from playwright.sync_api import sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = "NO BROWSER: the pages are not tested. Install Chromium (Debian: apt-get install chromium) to test them."
+PATIENCE = 300  # seconds after which what a test waits for will never come, however busy the machine is
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -58,12 +59,14 @@ class Opened:
 @contextlib.contextmanager
 def opening(browser, path, *, width=1280, height=900, **options):
     """Opens a file with the network cut; what it asked for or complained about is checked at the end."""
-    context = browser.new_context(viewport={"width": width, "height": height}, **options)
+    # Without smooth scrolling, which would move the page under the mouse.
+    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce", **options)
+    context.set_default_timeout(1000 * PATIENCE)
     try:
         context.set_offline(True)
         one = Opened(context.new_page())
         one.page.goto(Path(path).resolve().as_uri(), wait_until="load")
-        until(one.page, "() => typeof Plotly === 'object'")  # it is started last
+        one.page.wait_for_selector("main[aria-busy=false]")
         yield one
         one.check()
     finally:
@@ -77,9 +80,15 @@ def opened(browser):
         yield lambda path, **options: stack.enter_context(opening(browser, path, **options)).page
 
 
-def until(page, function, argument=None, seconds=20):
+def chart(page, name):
+    """Scrolls to a chart and waits until it is drawn and answers to a click."""
+    page.locator(f"#{name}").scroll_into_view_if_needed()
+    page.wait_for_selector(f"#{name}[aria-busy=false]")
+
+
+def until(page, function, argument=None):
     """Waits for a function of the page to be true. Playwright's own would need a page that allows eval."""
-    for _ in range(seconds * 50):
+    for _ in range(PATIENCE * 50):
         if page.evaluate(function, argument):
             return
         page.wait_for_timeout(20)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.render.comparison import points
-from tests.browser.conftest import opening, until
+from tests.browser.conftest import chart, opening
 from tests.cli.test_compare import worse
 from tests.helpers import result_files as files
 
@@ -92,8 +92,7 @@ def test_the_differences_equal_the_json(page, report):
 
 
 def test_the_chart_shows_the_intervals(page, report):
-    page.locator("#chart-0").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart-0 .scatterlayer .point")
+    chart(page, "chart-0")
     found = page.evaluate(
         """() => { const {x, error_x: e} = document.getElementById("chart-0").data[0];
             return [[...x], [...e.array], [...e.arrayminus]]; }"""
@@ -183,18 +182,6 @@ def test_names_stay_text(page):
     assert page.locator("#versus-0 h2").inner_text() == f"{RUN} against good.pkl"
     assert RUN in page.locator("#evaluated").inner_text()
     assert page.locator("main script, main img, main [onerror], main b").count() == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_every_width_by_day_and_night(opened, folder, tmp_path, scheme):
-    page = opened(folder / "out" / "report.html", width=1280, height=844, color_scheme=scheme)
-    page.locator("#chart-1").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart-1 .xtick text")
-    for width in (1280, 390, 320):
-        page.set_viewport_size({"width": width, "height": 844})
-        until(page, "() => document.documentElement.scrollWidth <= innerWidth")
-        page.screenshot(path=tmp_path / f"{width}.png", full_page=True)
-        assert (tmp_path / f"{width}.png").stat().st_size > 50_000
 
 
 def test_images_are_shown_beside_their_names(opened, folder, tmp_path):

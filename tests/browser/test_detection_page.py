@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from mm_metrics_plugin.cli import main
-from tests.browser.conftest import opening, until
+from tests.browser.conftest import chart, opening, until
 from tests.helpers import result_files as files
 from tests.helpers.result_files import printed
 
@@ -215,9 +215,10 @@ def test_moved_by_keys_it_says_what_a_run_at_that_threshold_says(page, folder):
 
 
 def test_the_curves_follow_the_slider_and_the_class(page):
+    chart(page, "confidence-curves")
     assert page.locator("#confidence-curves .scatterlayer path").count() == 3
     mark = "() => document.getElementById('confidence-curves').layout.shapes[0].x0"
-    assert page.evaluate(mark) == SCORE
+    until(page, f"() => ({mark})() === {SCORE}")  # a moved slider is drawn in the next frame
     slide_to(page, 3)
     threshold = value(page, "#confidence-shown")
     until(page, f"() => ({mark})() === {threshold!r}")
@@ -281,8 +282,7 @@ def test_the_table_is_searched(page):
 
 def click_cell(page, row, column):
     """A real click on the middle of a cell."""
-    page.locator("#matrix").scroll_into_view_if_needed()
-    page.wait_for_selector("#matrix .heatmaplayer image, #matrix .heatmaplayer .hm")
+    chart(page, "matrix")
     where = page.evaluate(
         """([row, column]) => {
             const chart = document.getElementById("matrix"), {xaxis, yaxis} = chart._fullLayout;
@@ -373,7 +373,7 @@ def test_false_positives_by_type_equal_the_json_under_every_protocol(page, repor
 
 def test_the_matrix_shows_counts_and_shares(page, report):
     matrix = np.array(report["protocols"]["coco"]["confusion_matrix"])
-    page.locator("#matrix").scroll_into_view_if_needed()
+    chart(page, "matrix")
     texts = (
         "() => [...document.querySelectorAll('#matrix .heatmap-label')].map((one) => one.textContent).filter(Boolean)"
     )
@@ -403,8 +403,7 @@ def test_the_most_frequent_confusions_open_their_cells(page, report):
 
 def test_names_stay_text(page):
     assert [row["name"] for row in class_rows(page)] == [shown_name(index) for index in range(4)]
-    page.locator("#matrix").scroll_into_view_if_needed()
-    page.wait_for_selector("#matrix .ytick text")
+    chart(page, "matrix")
     ticks = page.locator("#matrix .ytick text").all_text_contents()
     for index in range(4):
         name = shown_name(index)
@@ -419,7 +418,6 @@ def test_names_stay_text(page):
 
 
 def test_hovering_shows_names_as_text(page):
-    page.locator("#matrix").scroll_into_view_if_needed()
     click_cell(page, 1, 1)
     page.wait_for_selector("#matrix .hoverlayer text")
     text = page.locator("#matrix .hoverlayer .hovertext").first.text_content()
@@ -478,8 +476,7 @@ def contrast(page, selector):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_every_width_by_day_and_night(opened, folder, tmp_path, scheme):
     page = opened(folder / "out" / "report.html", width=1280, height=844, color_scheme=scheme)
-    page.locator("#matrix").scroll_into_view_if_needed()
-    page.wait_for_selector("#matrix .xtick text")
+    chart(page, "matrix")
     page.select_option("#cell-truth", "0")
     page.get_by_role("button", name="Show this cell").click()
     for width in (1280, 390, 320):
@@ -496,9 +493,8 @@ def test_it_fits_every_width_by_day_and_night(opened, folder, tmp_path, scheme):
 
 def test_it_prints_light_and_without_controls(opened, folder):
     page = opened(folder / "out" / "report.html", color_scheme="dark")
-    page.locator("#confidence-curves").scroll_into_view_if_needed()
+    chart(page, "confidence-curves")
     colour = "() => getComputedStyle(document.querySelector('#confidence-curves .xtick text')).fill"
-    page.wait_for_selector("#confidence-curves .xtick text")
     assert luminance(page.evaluate(colour)) > 0.5
     page.emulate_media(media="print", color_scheme="dark")
     until(page, f"() => ({colour})() === 'rgb(0, 0, 0)'")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.cli import main, make_parser
-from mm_metrics_plugin.cli.arguments import class_names, detection_settings
+from mm_metrics_plugin.cli.arguments import class_names, given_options
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection import pairs
 from mm_metrics_plugin.settings import DetectionSettings
@@ -54,8 +54,11 @@ def test_settings_of_a_config_end_where_no_pair_follows(option):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["detection", "t.json", "r.pkl", "--classes", "a", "b", "c", "report/"], "--classes takes one value"),
-        (["classification", "r.pkl", "--classes", "a", "b", "c"], "--classes takes one value"),
+        (["detection", "t.json", "r.pkl", "--classes", "a", "b", "c", "report/"], "--classes was read as class 'a'"),
+        (["classification", "r.pkl", "--classes", "a", "b", "c"], "read as class 'a', and 'b' as OUT_DIR"),
+        (["detection", "--classes", "a", "b", "t.json", "r.pkl"], "b: does not exist; --classes was read as class 'a'"),
+        (["classification", "--classes", "a", "b", "r.pkl"], "b: does not exist; --classes was read as class 'a'"),
+        (["compare", "r.pkl", "--classes=a", "b", "s.pkl"], "b: does not exist; --classes was read as class 'a'"),
         (["detection", "t.json", "r.pkl", "x/", "y/"], "one folder, OUT_DIR, may follow the files (found x/ y/)"),
         (["detection", "t.json", "r.pkl", "x/", "--out", "y/"], "OUT_DIR is given twice: x/ and --out y/"),
         (["detection", "t.json", "r.pkl", "--no-such-option"], "unrecognized arguments: --no-such-option"),
@@ -66,6 +69,39 @@ def test_arguments_that_cannot_be_placed(arguments, words, capsys):
         parsed(*arguments)
     out, said = capsys.readouterr()
     assert left.value.code == 2 and out == "" and said.count("\n") == 1 and words in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "classes"),
+    [
+        (["detection", "truth.json", "results.pkl"], ["cat", "other"]),  # more labels than classes
+        (["detection", "truth.json", "rows.json"], ["cat", "dog"]),  # would be a report on cats in the folder dog
+        (["detection", "truth.json", "old.pkl"], ["cat", "other"]),  # mmdet 2.x: one array per class
+        (["classification", "samples.pkl"], ["cat", "dog"]),
+        (["compare", "truth.json", "results.pkl", "results.pkl"], ["cat", "other"]),
+        (["compare", "truth.json", "rows.json", "rows.json"], ["cat", "dog"]),
+        (["compare", "samples.pkl", "samples.pkl"], ["cat", "dog"]),
+    ],
+)
+def test_class_names_separated_by_blanks_are_explained(arguments, classes, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files.pair(tmp_path, images=5)
+    files.write_json(tmp_path / "rows.json", [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5}])
+    files.write_pickle(tmp_path / "old.pkl", [[np.zeros((0, 5), np.float32)] * 4] * 5)
+    files.write_pickle(tmp_path / "samples.pkl", files.samples(9))
+    assert main([*arguments, "--classes", *classes]) == 2
+    said = capsys.readouterr().err
+    hint = f"--classes was read as class 'cat', and '{classes[1]}' as OUT_DIR: separate class names by commas"
+    assert hint in said and said.count("\n") == 1 and not (tmp_path / classes[1]).exists()
+
+
+def test_other_messages_say_nothing_about_class_names(tmp_path, capsys):
+    truth, results = map(str, files.pair(tmp_path, images=5))
+    assert main(["detection", truth, str(tmp_path / "missing.pkl"), "--classes", "cat", "report"]) == 2
+    path = tmp_path / "classes.txt"
+    path.write_text("cat\n", encoding="utf-8")
+    assert main(["detection", truth, results, "--classes", str(path)]) == 2
+    assert "was read as" not in capsys.readouterr().err
 
 
 def test_class_names_are_one_value_or_a_file(tmp_path):
@@ -170,7 +206,8 @@ GIVEN = {
 
 def settings_of(*options):
     arguments = parsed("detection", "t.json", "r.pkl", *options)
-    return detection_settings(arguments, matching=arguments.matching or ("coco",))
+    options = given_options(arguments, DetectionSettings)
+    return DetectionSettings(**{**options, "matching": tuple(arguments.matching or ("coco",))})
 
 
 def test_every_flag_sets_the_field_of_its_name():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import pickle
 
@@ -32,38 +31,12 @@ def good():
     return files.truth_of(made), files.results_of(made)
 
 
-def spoiled(results, **fields):
-    """Results whose first image has other fields."""
-    results = copy.deepcopy(results)
-    results[0]["pred_instances"].update(fields)
-    return results
-
-
 def missing_images(truth, results):
     return truth, results[12:], [], ("12 images (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)", "no results")
 
 
-def repeated_image(truth, results):
-    return truth, [*results, results[0]], [], ("image 1 more than once",)
-
-
 def unknown_image(truth, results):
     return truth, [*results, {**results[0], "img_id": 777}], [], ("image 777", "truth.json")
-
-
-def label_beyond(truth, results):
-    labels = results[0]["pred_instances"]["labels"] + 4
-    return truth, spoiled(results, labels=labels), [], ("beyond the 4 classes", "in image 1")
-
-
-def score_nan(truth, results):
-    scores = results[0]["pred_instances"]["scores"] * np.nan
-    return truth, spoiled(results, scores=scores), [], ("'scores' of image 1", "finite")
-
-
-def boxes_rotated(truth, results):
-    boxes = np.zeros((len(results[0]["pred_instances"]["scores"]), 5), np.float32)
-    return truth, spoiled(results, bboxes=boxes), [], ("'pred_instances.bboxes' of image 1", "rotated")
 
 
 def old_wrong_length(truth, results):
@@ -72,22 +45,6 @@ def old_wrong_length(truth, results):
 
 def no_truth_inside(truth, results):
     return None, results, [], ("no ground truth",)
-
-
-def classification_results(truth, results):
-    return truth, files.samples(), [], ("classification results",)
-
-
-def truth_is_results(truth, results):
-    return [{"image_id": 1}], results, [], ("COCO annotation file",)
-
-
-def unknown_class(truth, results):
-    return truth, results, ["--classes", "cat,unicorn"], ("'unicorn'",)
-
-
-def class_twice(truth, results):
-    return truth, results, ["--classes", "cat,cat"], ("'cat' comes 2 times",)
 
 
 def no_class(truth, results):
@@ -121,10 +78,6 @@ def test_bad_content(case, good, tmp_path, monkeypatch, capsys):
     for word in words:
         assert word in said
     assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
-
-
-def test_there_are_cases_enough():
-    assert len(CASES) >= 15
 
 
 ARGUMENTS = [

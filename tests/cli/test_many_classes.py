@@ -132,25 +132,6 @@ def test_a_figure_that_cannot_be_drawn_costs_nothing_else(tmp_path, monkeypatch,
     assert "the one in OUT_DIR is of an older report" in capsys.readouterr().err
 
 
-def test_numbers_are_written_before_figures(tmp_path, monkeypatch):
-    path, _, _ = classified(tmp_path, 5)
-    there = []
-
-    def stop(*arguments, **options):
-        there.extend(os.listdir(tmp_path / "out"))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(figures, "confusion_figure", stop)
-    assert main(["classification", str(path), str(tmp_path / "out"), "--quiet"]) == 130
-    assert {"report.json", "report.md", "per_class.csv", "confusion_matrix.csv"} == set(there)
-
-
-def test_a_color_theme_that_does_not_exist_is_refused_before_anything_is_written(tmp_path, capsys):
-    path, _, _ = classified(tmp_path, 5)
-    assert main(["classification", str(path), str(tmp_path / "out"), "--color-theme", "mauve"]) == 2
-    assert "'mauve'" in capsys.readouterr().err and not (tmp_path / "out").exists()
-
-
 # --- compare ----------------------------------------------------------------------------------------------------------
 
 

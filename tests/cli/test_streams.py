@@ -13,7 +13,7 @@ import warnings
 import pytest
 
 from mm_metrics_plugin.cli import main, streams
-from mm_metrics_plugin.cli.streams import launched_processes
+from mm_metrics_plugin.states.distributed import launched_processes
 from tests.helpers import result_files as files
 from tests.helpers.result_files import command, refused, succeeded
 
@@ -129,14 +129,14 @@ def test_several_threads_leave_warnings_as_they_were(folder, monkeypatch):
     def held(parsed):
         if parsed.seed == 1:
             first_inside.set()
-            assert second_done.wait(60)
+            assert second_done.wait(600)
         run(parsed)
 
     monkeypatch.setattr(detection, "run", held)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
         first = threading.Thread(target=main, args=([*arguments, "--seed", "1"],))
         first.start()
-        assert first_inside.wait(60)
+        assert first_inside.wait(600)
         shown = []
         monkeypatch.setattr(streams, "_before", lambda message, *rest, **more: shown.append(message))
         warnings.warn("of the thread that runs no command")

@@ -19,15 +19,20 @@ from tests.helpers.result_files import command, succeeded
 pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 SLOW = """
-import sys, time
+import sys, threading
+import rich.progress
 from mm_metrics_command import load
 main = load("mm_metrics_plugin.cli").main
 from mm_metrics_plugin.cli import progress
 from mm_metrics_plugin.io import results
 progress.AFTER = {after}
-read = results.read_results
+read, start, shown = results.read_results, rich.progress.Progress.start, threading.Event()
+def started(self):
+    start(self)
+    shown.set()
+rich.progress.Progress.start = started
 def slowly(*arguments, **options):
-    time.sleep(0.5)
+    shown.wait({wait})
     return read(*arguments, **options)
 results.read_results = slowly
 sys.exit(main(["detection", "truth.json", "results.pkl", "--format", "csv", *sys.argv[1:], {more}]))
@@ -71,13 +76,13 @@ def on_terminal(folder, code):
 
 
 def test_a_bar_is_shown_for_what_takes_long(folder):
-    out, shown = on_terminal(folder, SLOW.format(after=0.05, more=""))
+    out, shown = on_terminal(folder, SLOW.format(after=0.05, wait=600, more=""))
     assert "reading the results" in shown and out.startswith("protocol,")
 
 
-@pytest.mark.parametrize(("after", "more"), [(60, ""), (0.05, '"--quiet"')], ids=["quick", "quiet"])
+@pytest.mark.parametrize(("after", "more"), [(3600, ""), (0.05, '"--quiet"')], ids=["quick", "quiet"])
 def test_no_bar_is_shown_for_what_is_quick_or_quiet(folder, after, more):
-    out, shown = on_terminal(folder, SLOW.format(after=after, more=more))
+    out, shown = on_terminal(folder, SLOW.format(after=after, wait=0.5, more=more))
     assert shown == "" and out.startswith("protocol,") == (not more)
 
 
@@ -119,7 +124,7 @@ def test_no_name_moves_the_cursor(tmp_path, monkeypatch, subcommand, kind):
 
 
 def test_no_bar_is_shown_where_nobody_looks(folder):
-    done = command(cwd=folder, script=("-c", SLOW.format(after=0.05, more="")))
+    done = command(cwd=folder, script=("-c", SLOW.format(after=0.05, wait=0.5, more="")))
     assert succeeded(done).startswith("protocol,") and done.stderr == ""
 
 

@@ -1,7 +1,7 @@
 """Writes ``contents.json`` as pickles with the torch and the NumPy of the Python that runs this: one file a protocol.
 
-``python -m campaign.golden`` runs it in an environment of its own for every release the golden files stand for; nothing
-here imitates a writer. It must itself run on the oldest of them, so it needs nothing but those two packages.
+``nox -s golden`` runs it in an environment of its own for every release the golden files stand for; nothing here
+imitates a writer. It must itself run on the oldest of them, so it needs nothing but those two packages.
 """
 
 import json

@@ -67,11 +67,9 @@ def test_images_meet_by_id_whatever_their_order(truth_file):
         joined = join(truth, results(order))
         assert is_perfect(joined)
         assert joined.classes == ("cat", "dog", "bird")
-        assert joined.counts() == {
-            "images": {"read": 40, "with_results": 40, "missing": 0},
-            "detections": {"read": 120, "used": 120, "dropped": {}},
-            "objects": {"read": 120, "used": 120, "dropped": {}},
-        }
+        assert joined.missing_images == 0
+        for tally in (joined.detections, joined.objects):
+            assert tally.to_dict() == {"read": 120, "used": 120, "dropped": {}}
     shifted = [{**result(n), "img_id": 500 - (n + 1) % IMAGES} for n in range(IMAGES)]
     assert not is_perfect(join(truth, results_from_images(shifted, "results.pkl")))  # else by position would do as well
 
@@ -102,8 +100,8 @@ def test_coco_results_meet_by_category_id(truth_file, tmp_path):
     joined = join(read_ground_truth(truth_file, classes=["bird", "cat"]), read_results(path))
     assert joined.classes == ("cat", "bird")
     assert is_perfect(joined)
-    assert joined.counts()["detections"] == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
-    assert joined.counts()["objects"] == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
+    assert joined.detections.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
+    assert joined.objects.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
 
     # Images without detections are not in such a file, and not missing.
     path.write_text(json.dumps(found[:6]))
@@ -122,7 +120,7 @@ def test_missing_images(truth_file):
     with pytest.raises(ResultFileError, match="no results for image 461 of"):
         join(truth, results(range(39)))
     joined = join(truth, results(range(25)), allow_missing=True)
-    assert joined.counts()["images"] == {"read": 40, "with_results": 25, "missing": 15}
+    assert (joined.missing_images, joined.batch.num_images) == (15, 40)
     assert len(joined.batch.detections) == 75
     assert len(joined.batch.ground_truths) == 120
 

@@ -7,8 +7,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 
 from mm_metrics_plugin import DetectionPRF
 from tests.helpers import result_files as files
@@ -83,12 +81,8 @@ def by_pycocotools(content, tmp_path, ids):
             left, top, right, bottom = map(float, box)
             box = [left, top, right - left, bottom - top]
             rows.append({"image_id": one["img_id"], "category_id": int(label) + 1, "bbox": box, "score": float(score)})
-    truth = COCO(str(files.write_json(tmp_path / "numbered.json", truth_of(numbered))))
-    evaluation = COCOeval(truth, truth.loadRes(rows), "bbox")
-    evaluation.evaluate()
-    evaluation.accumulate()
-    evaluation.summarize()
-    return evaluation.stats[1]
+    path = files.write_json(tmp_path / "numbered.json", truth_of(numbered))
+    return files.coco_evaluation(path, rows).stats[1]
 
 
 def on_metric(content, world_size):

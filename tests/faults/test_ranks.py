@@ -2,20 +2,17 @@
 
 What is promised:
 
-- Whoever is left ends with an error, within the group's timeout and 5 s more.
+- Whoever is left ends with an error, at the latest at the group's timeout.
 - ``evaluate`` returns on no process unless every process came to the end of it, so nobody reports a number while
   another is lost. Only a process that dies later, when everybody has the number, takes none of theirs away.
 - A number that is returned is that of one process, and so are the files of ``outfile_prefix``, which are there if the
   first process has the number and not otherwise.
-- No temporary file is left.
-
-``FAULT_RUNS=50 pytest tests/faults -k random -s`` kills 50 times, when and whom ``FAULT_SEED`` says.
+- No temporary file is left, unless the first process, which writes the files, is killed.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from functools import lru_cache
 
@@ -27,8 +24,6 @@ from tests.helpers.process_group import KILLED, Fault, evaluator, left_over, run
 PRELOAD.append("tests.helpers.process_group")
 LONGEST_DELAY = 0.03  # seconds a process; the evaluation takes about as long
 KINDS = ("classification", "detection")
-RUNS = int(os.environ.get("FAULT_RUNS", 6))
-SEED = int(os.environ.get("FAULT_SEED", 8))
 
 
 @pytest.fixture(scope="module")
@@ -54,28 +49,29 @@ def check(endings, kind, fault, folder, alone):
             check_victim(ending, fault)
             continue
         if late:
-            assert ending[:1] + ending[2:] == (0, numbers, None)
+            assert ending == (0, numbers, None)
             continue
         assert ending.exit_code == 1 and ending.numbers is None and ending.error
         if fault.kind == "raise" and fault.place != "process":
             assert ending.error == f"RuntimeError: deliberate failure of rank {fault.rank}"
-    check_files(folder, files if late else {})
+    check_files(folder, files if late else {}, writer_killed=fault.kind == "kill" and fault.rank == 0)
 
 
-def check_files(folder, files):
-    """Just these are left, whole."""
-    assert {name: (folder / name).read_bytes() for name in left_over(folder)} == {
+def check_files(folder, files, writer_killed=False):
+    """These files are left, complete, and no others but temporary files of a killed process."""
+    left = [name for name in left_over(folder) if not (writer_killed and name.startswith("work/.latest"))]
+    assert {name: (folder / name).read_bytes() for name in left} == {
         f"work/{name}": content for name, content in files.items()
     }
 
 
 def check_victim(ending, fault):
     if fault.kind == "kill":
-        assert ending[:1] + ending[2:] == (KILLED, None, None)
+        assert ending == (KILLED, None, None)
     elif fault.kind == "raise":
-        assert ending[:1] + ending[2:] == (1, None, f"RuntimeError: deliberate failure of rank {fault.rank}")
+        assert ending == (1, None, f"RuntimeError: deliberate failure of rank {fault.rank}")
     else:
-        assert ending[:1] + ending[2:] == (0, None, None)
+        assert ending == (0, None, None)
 
 
 FAULTS = [
@@ -118,12 +114,12 @@ def test_killed_in_each_step_of_the_reduction(world_size, kind, tmp_path, alone)
     assert all(ending.numbers == alone(kind)[0] for ending in endings.values())
 
 
-def test_killed_at_random_moments(tmp_path, alone, record_property):
+@pytest.mark.parametrize("runs", [6, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_at_random_moments(runs, tmp_path, alone):
     """From outside, whatever the rank is doing. Rank 0 only where it writes no files, which could be cut off too."""
-    print(f"FAULT_SEED={SEED}")
-    draw = random.Random(SEED)
+    draw = random.Random(runs)
     killed = lost = 0
-    for number in range(RUNS):
+    for number in range(runs):
         world_size, kind = (2, 4)[number % 2], KINDS[number // 2 % 2]
         victim, delay = draw.randrange(kind == "detection", world_size), draw.uniform(0, LONGEST_DELAY * world_size)
         folder = tmp_path / str(number)
@@ -143,5 +139,4 @@ def test_killed_at_random_moments(tmp_path, alone, record_property):
         killed += endings[victim].exit_code == KILLED
         lost += failed
     print(f"{killed} killed, {lost} before all the others had the number")
-    record_property("killed", killed)
-    record_property("lost", lost)
+    assert lost or runs < 50

@@ -1,6 +1,6 @@
 """The invariances themselves: each raises AssertionError with what was expected and what came.
 
-Each has a metric or function in ``test_checks.py`` that breaks just this one, and that it must find.
+Each has an example in ``test_checks.py`` that breaks it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.settings import DetectionSettings
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 
 
 def match_table(batch, num_classes, **settings):
@@ -78,3 +78,8 @@ def make_problem(seed: int) -> Problem:
         ),
         settings,
     )
+
+
+def members_of(members, rule):
+    """The members of the cells of one confusion matrix."""
+    return members.take(np.flatnonzero(members.rule == MATCHING_RULES.index(rule)))

@@ -15,7 +15,7 @@ from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_cu
 from mm_metrics_plugin.functional.detection.tide import errors_at_threshold, tide_errors
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
-from tests.helpers.coco_problems import match_table
+from tests.helpers.coco_problems import match_table, members_of
 
 SCORE_THRESHOLD = 0.5
 _AREA_EDGES = (150.0,)
@@ -30,7 +30,7 @@ def counted(problem, *, score_threshold=SCORE_THRESHOLD):
     )
     result = {"all/counts": np.array(found.counts)}
     for rule, counts in found.rules.items():
-        cells = found.examples.members.of_rule(rule).cell
+        cells = members_of(found.examples.members, rule).cell
         result[f"matrix/{rule}"] = counts.matrix
         result[f"matrix/members {rule}"] = np.bincount(cells, minlength=size * size).reshape(size, size)
         result[f"class/used {rule}"] = np.stack([counts.detections, counts.objects], axis=1)

@@ -18,6 +18,7 @@ from mm_metrics_plugin.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEMO = ROOT / "demo" / "detections"
+PNG_END = b"IEND\xaeB`\x82"  # the last bytes of every PNG file
 CLASSES = ("cat", "dog", "traffic light", "a|b")
 
 
@@ -53,6 +54,21 @@ def refused(done):
     assert done.stderr.count("\n") == 1 and done.stderr.endswith("\n"), done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
+
+
+def coco_evaluation(path, rows):
+    """Pycocotools' evaluation of COCO results, with undefined figures as NaN in ``stats``."""
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(path))
+        evaluation = COCOeval(truth, truth.loadRes(rows), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    evaluation.stats = np.where(evaluation.stats == -1, np.nan, evaluation.stats)
+    return evaluation
 
 
 def problem(images=40, seed=0):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 
 import numpy as np
@@ -22,6 +20,7 @@ from mm_metrics_plugin.io import dataset_config as test_sets
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
 from mm_metrics_plugin.io.results import results_from_images
 from mm_metrics_plugin.settings import DetectionSettings
+from tests.helpers.result_files import coco_evaluation
 
 CLASSES = ("cat", "dog", "emu")
 CONFIG = """
@@ -72,19 +71,6 @@ def detections(content, seed):
     return rows
 
 
-def expected_numbers(path, rows):
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth = COCO(str(path))
-        evaluation = COCOeval(truth, truth.loadRes(rows), "bbox")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    return np.where(evaluation.stats == -1, np.nan, evaluation.stats)
-
-
 def numbers(truth, rows):
     labels = {3: 0, 5: 1, 9: 2}
     images = []
@@ -109,37 +95,29 @@ def written(folder, content, name="truth.json"):
     return path
 
 
-def built(folder, file, monkeypatch, kind="CocoDataset", dataset="part", classes=CLASSES):
-    """The ground truth of a config that only mmdet can read."""
+def built(folder, file, kind="CocoDataset", dataset="part", classes=CLASSES):
+    """The ground truth of a config."""
     path = folder / "config.py"
     path.write_text(CONFIG.format(file=file.as_posix(), kind=kind, dataset=dataset, classes=classes))
-    with monkeypatch.context() as patch:
-        patch.setattr(test_sets, "read_plain_coco", lambda *arguments: None)
-        return test_sets.read_test_set(path)
+    return test_sets.read_test_set(path)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_ap_is_that_of_pycocotools_whichever_form_the_ground_truth_has(tmp_path, monkeypatch, seed):
+def test_ap_is_that_of_pycocotools_whichever_form_the_ground_truth_has(tmp_path, seed):
     content = annotations(seed)
     path = written(tmp_path, content)
     rows = detections(content, seed)
-    expected = expected_numbers(path, rows)
+    expected = coco_evaluation(path, rows).stats
     assert np.isfinite(expected).all()
-    config = tmp_path / "plain.py"
-    config.write_text(CONFIG.format(file=path.as_posix(), kind="CocoDataset", dataset="part", classes=CLASSES))
-    forms = {
-        "json": read_ground_truth(path),
-        "config": test_sets.read_test_set(config),
-        "config built by mmdet": built(tmp_path, path, monkeypatch),
-    }
+    forms = {"json": read_ground_truth(path), "config": built(tmp_path, path)}
     for name, truth in forms.items():
         np.testing.assert_allclose(numbers(truth, rows), expected, rtol=0, atol=1e-10, err_msg=name)
         assert truth.tally.to_dict() == {"read": 96, "used": 96, "dropped": {}}
 
 
-def test_a_selection_of_classes_and_images_is_counted(tmp_path, monkeypatch):
+def test_a_selection_of_classes_and_images_is_counted(tmp_path):
     path = written(tmp_path, annotations(0))
-    selected = built(tmp_path, path, monkeypatch, dataset="dict(part, indices=5)", classes=("cat", "emu"))
+    selected = built(tmp_path, path, dataset="dict(part, indices=5)", classes=("cat", "emu"))
     whole = read_ground_truth(path)
     labels = np.array([0, -1, 1])[whole.objects.labels]
     keep = (whole.objects.image < 5) & (labels >= 0)
@@ -156,7 +134,7 @@ def test_a_selection_of_classes_and_images_is_counted(tmp_path, monkeypatch):
     np.testing.assert_array_equal(selected.objects.labels, labels[order])
 
 
-def test_each_part_of_a_concatenation_has_its_own_file(tmp_path, monkeypatch):
+def test_each_part_of_a_concatenation_has_its_own_file(tmp_path):
     first, second = annotations(1), annotations(2)
     for one in second["images"]:
         one["id"] += 100
@@ -164,7 +142,7 @@ def test_each_part_of_a_concatenation_has_its_own_file(tmp_path, monkeypatch):
         one["image_id"] += 100
     paths = [written(tmp_path, first, "first.json"), written(tmp_path, second, "second.json")]
     other = f"dict(type='ConcatDataset', datasets=[part, dict(part, ann_file={paths[1].as_posix()!r})])"
-    both = built(tmp_path, paths[0], monkeypatch, dataset=other)
+    both = built(tmp_path, paths[0], dataset=other)
     alone = [read_ground_truth(path) for path in paths]
     areas = [one.objects.area[np.argsort(one.objects.image, kind="stable")] for one in alone]
     np.testing.assert_array_equal(both.objects.area, np.concatenate(areas))
@@ -173,7 +151,7 @@ def test_each_part_of_a_concatenation_has_its_own_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("folders", [("first/", "second/"), ("same/", "same/")])
-def test_parts_of_a_concatenation_that_share_ids(tmp_path, monkeypatch, folders):
+def test_parts_of_a_concatenation_that_share_ids(tmp_path, folders):
     """Images are told apart by path; where paths repeat too, results cannot be joined."""
     paths = [written(tmp_path, annotations(seed), f"{seed}.json") for seed in (1, 2)]
     parts = [
@@ -183,9 +161,9 @@ def test_parts_of_a_concatenation_that_share_ids(tmp_path, monkeypatch, folders)
     other = f"dict(type='ConcatDataset', datasets=[{', '.join(parts)}])"
     if len(set(folders)) == 1:
         with pytest.raises(ResultFileError, match="come twice, and so do their paths"):
-            built(tmp_path, paths[0], monkeypatch, dataset=other)
+            built(tmp_path, paths[0], dataset=other)
         return
-    both = built(tmp_path, paths[0], monkeypatch, dataset=other)
+    both = built(tmp_path, paths[0], dataset=other)
     assert both.image_ids == tuple(f"{folder}{at}.png" for folder in folders for at in range(12))
     alone = [read_ground_truth(path) for path in paths]
     areas = [one.objects.area[np.argsort(one.objects.image, kind="stable")] for one in alone]
@@ -221,9 +199,9 @@ def dataset_types():
         DATASETS.module_dict.pop(kind.__name__)
 
 
-def test_what_a_dataset_leaves_out_by_its_own_rules_stays_out_and_is_counted(tmp_path, monkeypatch, dataset_types):
+def test_what_a_dataset_leaves_out_by_its_own_rules_stays_out_and_is_counted(tmp_path, dataset_types):
     path = written(tmp_path, annotations(3))
-    truth = built(tmp_path, path, monkeypatch, kind="LargeOnly")
+    truth = built(tmp_path, path, kind="LargeOnly")
     whole = read_ground_truth(path)
     keep = (whole.objects.boxes.array[:, 2] > 30) & (whole.objects.area > 0)
     order = np.flatnonzero(keep)[np.argsort(whole.objects.image[keep], kind="stable")]
@@ -236,10 +214,10 @@ def test_what_a_dataset_leaves_out_by_its_own_rules_stays_out_and_is_counted(tmp
     }
 
 
-def test_objects_that_are_not_in_the_file_have_the_area_of_their_box(tmp_path, monkeypatch, dataset_types):
+def test_objects_that_are_not_in_the_file_have_the_area_of_their_box(tmp_path, dataset_types):
     path = written(tmp_path, annotations(3, thin=False))
     with pytest.warns(UserWarning, match="objects of the test dataset are not in its annotation file"):
-        truth = built(tmp_path, path, monkeypatch, kind="Moved")
+        truth = built(tmp_path, path, kind="Moved")
     sides = truth.objects.boxes.array[:, 2:] - truth.objects.boxes.array[:, :2]
     np.testing.assert_array_equal(truth.objects.area, sides[:, 0] * sides[:, 1])
     assert truth.tally.to_dict() == {"read": len(sides), "used": len(sides), "dropped": {}}

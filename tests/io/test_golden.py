@@ -59,13 +59,3 @@ def test_a_file_of_another_release_reads_with_equal_values(name):
     else:
         assert b"_load_from_bytes" in data
     check(read_pickle(GOLDEN / name), {"common": CONTENTS["common"], "own": CONTENTS[kind]}, name)
-
-
-@pytest.mark.parametrize("spoil", [lambda node: node["values"].append(1), lambda node: node.update(dtype="float64")])
-def test_the_comparison_sees_a_difference(spoil):
-    node = json.loads(json.dumps(CONTENTS["common"]["layouts"][0]))
-    values = np.array(node["values"], "float32").reshape(node["shape"])
-    check(values, node, "")
-    spoil(node)
-    with pytest.raises((AssertionError, ValueError)):
-        check(values, node, "")

@@ -151,10 +151,7 @@ def test_no_annotations_and_no_images(tmp_path):
         (lambda c: {**c, "images": [{"id": 1}]}, "image number 0 has no 'height'"),
         (lambda c: {**c, "annotations": [{"image_id": 1}]}, "annotation number 0 has no 'bbox'"),
         (lambda c: {**c, "annotations": [5]}, "annotation number 0 must be an object"),
-        (
-            lambda c: {**c, "annotations": [{"id": 1, "bbox": [0, 0, "a", 1]}]},
-            "'bbox' of annotation number 0 .*4 finite",
-        ),
+        (lambda c: {**c, "annotations": [{"id": 1, "bbox": [0, 0, "a", 1]}]}, "'bbox' of annotation number 0 .*4"),
         (lambda c: {**c, "categories": [{"id": 1}]}, "category number 0 has no 'name'"),
     ],
 )
@@ -234,23 +231,14 @@ BOMB = (
     ("text", "message"),
     [
         (BOMB, "declares a document type"),
-        (
-            '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><annotation>&x;</annotation>',
-            "declares a document type",
-        ),
+        ('<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><annotation>&x;</annotation>', "declares a document"),
         ('<!DOCTYPE a SYSTEM "http://localhost/a.dtd"><annotation/>', "declares a document type"),
         ("<annotation>", "is not XML"),
         ("", "is not XML"),
         ("<annotation><object><name>a</name></object></annotation>", "no name or no bndbox"),
-        (
-            "<annotation><size><width>a</width><height>1</height></size></annotation>",
-            "'width' must be a number .found 'a'",
-        ),
+        ("<annotation><size><width>a</width><height>1</height></size></annotation>", "'width' must be a number .found"),
         ("<annotation><size><width>1</width></size></annotation>", "'height' must be a number .found None"),
-        (
-            "<annotation><object><name>a</name><bndbox><xmin>nan</xmin></bndbox></object></annotation>",
-            "'xmin' must be a number .found 'nan'",
-        ),
+        ("<annotation><object><name>a</name><bndbox><xmin>nan</xmin></bndbox></object></annotation>", "'xmin' must be"),
     ],
 )
 def test_what_is_wrong_with_a_voc_file(tmp_path, text, message):

@@ -181,24 +181,15 @@ def changed(key, value, number=2):
         (changed("img_id", None), "'img_id' of image number 2 must be a whole number or text .found None"),
         (changed("img_id", 1.5), r"'img_id' of image number 2 .*found 1\.5"),
         (changed("pred_instances", KeyError), r"'pred_instances' of image 102 must be a dict \(found nothing\)"),
-        (
-            changed("pred_instances.bboxes", KeyError),
-            "'pred_instances.bboxes' of image 102 must be an array .found nothing",
-        ),
+        (changed("pred_instances.bboxes", KeyError), "'pred_instances.bboxes' of image 102 must be an array .found"),
         (changed("pred_instances.scores", KeyError), "'pred_instances.scores' of image 102 must be an array"),
-        (
-            changed("pred_instances.scores", torch.ones(4)),
-            r"scores' of image 102 must have shape \(5,\) \(found \(4,\)\)",
-        ),
+        (changed("pred_instances.scores", torch.ones(4)), r"scores' of image 102 must have shape \(5,\) \(found"),
         (changed("pred_instances.scores", torch.ones(5, 1)), r"scores' of image 102 must have shape \(5,\)"),
         (changed("pred_instances.bboxes", torch.ones(5, 3)), r"must have shape \(5, 4\) \(found \(5, 3\)\)"),
         (changed("pred_instances.bboxes", torch.ones(5, 5)), r"image 102 .*rotated boxes are not supported .*\(5, 5\)"),
         (changed("pred_instances.bboxes", torch.ones(5, 8)), r"image 102 .*rotated boxes are not supported .*\(5, 8\)"),
         (changed("pred_instances.bboxes", torch.tensor(3.0)), "bboxes' of image 102 must be an array"),
-        (
-            changed("pred_instances.labels", torch.ones(5)),
-            r"labels' of image 102 must be whole numbers \(found float32\)",
-        ),
+        (changed("pred_instances.labels", torch.ones(5)), r"labels' of image 102 must be whole numbers \(found"),
         (changed("pred_instances.scores", np.array(["a"] * 5)), "scores' of image 102 must be numbers"),
         ([[np.ones((2, 5), "f4")], [np.ones((2, 5), "f4")] * 2], "image number 1 must be a list of 1 arrays"),
         ([[np.ones((2, 6), "f4")]], "class 0 of image number 0 .*rotated"),
@@ -218,24 +209,12 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, content, message):
         ([1], "detection number 0 must be an object .found int"),
         ([{"image_id": 1}], "detection number 0 has no 'category_id'"),
         ([{"image_id": 1, "category_id": 1, "score": 1}], "detection number 0 has no 'bbox'"),
-        (
-            [{"image_id": 1, "category_id": 1, "score": 1, "bbox": [1, 2, 3]}],
-            r"'bbox' of .* 4 finite numbers .found \[1, 2",
-        ),
-        (
-            [{"image_id": 1, "category_id": 1, "score": None, "bbox": [1, 2, 3, 4]}],
-            "'score' of .* a finite number .found None",
-        ),
+        ([{"image_id": 1, "category_id": 1, "score": 1, "bbox": [1, 2, 3]}], r"'bbox' of .* 4 finite numbers .found"),
+        ([{"image_id": 1, "category_id": 1, "score": None, "bbox": [1, 2, 3, 4]}], "'score' of .* a finite number"),
         ([{"image_id": 1, "category_id": 1, "score": float("nan"), "bbox": [1, 2, 3, 4]}], "'score' of .*found nan"),
         ([{"image_id": 1, "category_id": 1, "score": True, "bbox": [1, 2, 3, 4]}], "'score' of .*found True"),
-        (
-            [{"image_id": 1, "category_id": 1, "score": 10**400, "bbox": [1, 2, 3, 4]}],
-            r"'score' of .*found 1000.*\.\.\.",
-        ),
-        (
-            [{"image_id": [1], "category_id": 1, "score": 1, "bbox": [1, 2, 3, 4]}],
-            "'image_id' of .*whole number or text",
-        ),
+        ([{"image_id": 1, "category_id": 1, "score": 10**400, "bbox": [1, 2, 3, 4]}], r"found 1000.*\.\.\."),
+        ([{"image_id": [1], "category_id": 1, "score": 1, "bbox": [1, 2, 3, 4]}], "'image_id' of .*whole number or"),
     ],
 )
 def test_what_is_wrong_with_coco_results(tmp_path, content, message):

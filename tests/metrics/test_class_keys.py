@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mmengine.hooks import CheckpointHook
 
 from mm_metrics_plugin import (
     DetectionPRF,
@@ -140,8 +139,3 @@ def test_the_thresholds_of_a_report_keep_equal_names_apart(tmp_path):
     assert main([*arguments, "--operating-point", "f1"]) == 0
     found = json.loads((tmp_path / "out" / "thresholds.json").read_text())["per_class"]
     assert list(found) == [f"same_{index}" for index in range(len(content["categories"]))]
-
-
-def test_mmengine_keeps_the_best_by_the_key_of_a_class():
-    hook = CheckpointHook(save_best="det/f1/cat", rule="greater")
-    assert hook.key_indicators == ["det/f1/cat"] and hook.rules == ["greater"]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import pytest
 import torch
 from mmengine.evaluator import Evaluator
-from mmengine.registry import METRICS
 from mmpretrain.evaluation import MultiLabelMetric, SingleLabelMetric
 from mmpretrain.structures import DataSample
 
@@ -53,10 +51,6 @@ def test_worked_numbers_of_ks_and_auc(options):
     assert auc["single-label/auc/1"] == pytest.approx(38 / 48, abs=1e-15)
     four = binary([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
     assert evaluate(SingleLabelKS(positive_label=1, **options), four)["single-label/ks"] == 0.5
-
-
-def test_keras_example():
-    assert evaluate(SingleLabelAUC(), binary([0, 0, 1, 1], [0, 0.5, 0.3, 0.9]))["single-label/auc"] == 0.75
 
 
 def decided(predicted, truth):
@@ -109,21 +103,6 @@ def test_undefined_classes_are_named_and_counted():
     assert any("recall is undefined for d:" in message for message in messages)
     assert any("precision is undefined for c, d:" in message for message in messages)
     assert (found["single-label-prf/classes_present"], found["single-label-prf/classes_predicted"]) == (3, 2)
-
-
-def test_all_single_label_metrics_go_into_one_evaluator():
-    metrics = [SingleLabelAUC(classwise=True), SingleLabelPRF(classwise=True, counts=True, topk=2)]
-    metrics += [SingleLabelKS(classwise=True), RecallAtK(topk=(1, 2)), CalibrationError()]
-    samples = single_label(np.random.default_rng(0), 40)
-    # Class 3 goes missing: the keys that count the classes must not collide either.
-    samples = [sample for sample in samples if int(sample["gt_label"]) != 3]
-    evaluator = Evaluator(metrics)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UndefinedMetricWarning)
-        found = evaluator.offline_evaluate(samples, chunk_size=8)
-    for key in ("auc", "ks", "recall@2", "ece", "classes_averaged", "classes_in_ks"):
-        assert f"single-label/{key}" in found
-    assert "single-label-prf/f1" in found and "single-label-prf/classes_present" in found
 
 
 def test_mmpretrain_samples_work_as_they_come():
@@ -218,8 +197,3 @@ def test_options_that_do_not_fit_the_samples_are_refused(metric, words):
 def test_thresholds_need_scores():
     with pytest.raises(MetricInputError, match="sample 0 must have a field 'pred_score'"):
         SingleLabelPRF(thrs=0.5, num_classes=2).process(None, decided([0], [0]))
-
-
-def test_metrics_are_built_from_a_config():
-    for name in ("SingleLabelPRF", "SingleLabelKS", "RecallAtK", "CalibrationError", "MultiLabelAUC", "MultiLabelPRF"):
-        assert type(METRICS.build(dict(type=name))).__name__ == name

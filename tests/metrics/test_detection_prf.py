@@ -9,12 +9,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from mmcv.ops import nms as mmcv_nms
 from mmdet.structures.bbox import HorizontalBoxes
 from mmengine.structures import InstanceData
 
 from mm_metrics_plugin import DetectionPRF, MetricInputError, UndefinedMetricWarning
-from mm_metrics_plugin.functional.detection.geometry.boxes import nms
 from mm_metrics_plugin.testing import evaluate
 from tests.helpers.cases_detection import CLASSES, detections
 from tests.helpers.detection_problems import crowded_images
@@ -68,32 +66,6 @@ def test_box_objects_arrays_and_instance_data_are_read():
     assert values(without) == values(empty)
 
 
-def test_agnostic_balances_and_confuses():
-    found = values(matching="agnostic")
-    reference = values(matching="coco")
-    # One to one whatever the class: the objects are the same, crowds aside.
-    assert found["tp"] + found["fn"] == reference["tp"] + reference["fn"]
-
-
-@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.7])
-def test_nms_is_that_of_mmcv(threshold):
-    thinned = []
-    for sample in SAMPLES:
-        found = sample["pred_instances"]
-        kept = [torch.zeros(0, dtype=torch.int64)]
-        for label in range(len(CLASSES)):
-            rows = torch.nonzero(found["labels"] == label).flatten()
-            if len(rows):
-                _, chosen = mmcv_nms(found["bboxes"][rows], found["scores"][rows], threshold)
-                kept.append(rows[chosen])
-        rows = torch.cat(kept).sort().values
-        mine = nms(found["bboxes"].numpy(), found["scores"].numpy(), found["labels"].numpy(), iou_thr=threshold)
-        assert sorted(found["scores"][rows].tolist()) == sorted(found["scores"][mine].tolist())
-        thinned.append(dict(sample, pred_instances={key: value[mine] for key, value in found.items()}))
-    assert values(nms_iou_thr=threshold, ap=True) == values(thinned, ap=True)
-    assert values(nms_iou_thr=threshold)["fp"] < values()["fp"]
-
-
 def test_files_hold_the_numbers(tmp_path):
     prefix = tmp_path / "latest"
     found = values(outfile_prefix=str(prefix), classwise=True)
@@ -114,19 +86,6 @@ def test_files_hold_the_numbers(tmp_path):
         "latest.json",
         "latest.per_class.csv",
     ]
-
-
-def test_files_split_the_false_positives(tmp_path):
-    for matching in ("coco", "agnostic", "mmdet"):
-        values(outfile_prefix=str(tmp_path / matching), matching=matching)
-        written = json.loads((tmp_path / f"{matching}.json").read_text())
-        background = written["confusion_matrix"][-1]
-        names = ("fp_confusion_matched", "fp_duplicate", "fp_background")
-        for label, row in enumerate(written["per_class"]):
-            assert sum(row[name] for name in names) == background[label]
-            assert row["fp_confusion"] + background[label] == row["fp"]
-        split = sum(row["fp_duplicate"] for row in written["per_class"])
-        assert split == 0 if matching == "mmdet" else split > 0
 
 
 # --- many detections per image ---

@@ -12,7 +12,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.model import BaseModel
-from mmengine.registry import HOOKS, METRICS
+from mmengine.registry import HOOKS
 from mmengine.runner import EpochBasedTrainLoop, IterBasedTrainLoop, Runner
 from mmengine.runner.utils import calc_dynamic_intervals
 from mmengine.visualization import LocalVisBackend, WandbVisBackend
@@ -20,7 +20,7 @@ from mmengine.visualization.vis_backend import MLflowVisBackend
 from PIL import Image
 from torch import distributed
 
-from mm_metrics_plugin import CalibrationError, DetectionPRF, MetricFigureHook, SingleLabelAUC, SingleLabelPRF
+from mm_metrics_plugin import CalibrationError, DetectionPRF, SingleLabelAUC, SingleLabelPRF
 from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_view
 from mm_metrics_plugin.metrics.base import Shown
 from mm_metrics_plugin.metrics.figure_hook import _earlier_validations, _name_for
@@ -465,7 +465,3 @@ def test_names_that_each_backend_can_keep(tmp_path):
     assert _name_for(LocalVisBackend(str(tmp_path)), tag, 7) == "det_confusion_matrix"
     assert _name_for(MLflowVisBackend(str(tmp_path)), tag, 7) == "det/confusion_matrix_7.png"
     assert _name_for(WandbVisBackend(str(tmp_path)), tag, 7) == tag
-
-
-def test_the_hook_is_in_the_root_registry():
-    assert HOOKS.get("MetricFigureHook") is MetricFigureHook and METRICS.get("MetricFigureHook") is None

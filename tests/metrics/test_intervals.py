@@ -11,7 +11,6 @@ from mm_metrics_plugin import DetectionPRF, SingleLabelAUC
 from mm_metrics_plugin.exceptions import UndefinedMetricWarning
 from mm_metrics_plugin.states.scores import ScoreState
 from tests.helpers.cases_detection import CLASSES, detections
-from tests.helpers.cases_single_label import NAMES, single_label
 
 
 def evaluated(metric, samples, classes):
@@ -72,26 +71,6 @@ def test_too_few_images_give_nan_and_one_warning():
         assert math.isnan(found[f"det/{key}_low"]) and math.isnan(found[f"det/{key}_high"])
         assert not math.isnan(found[f"det/{key}"])
     assert found["det/micro_recall_low"] < found["det/micro_recall"] < found["det/micro_recall_high"]
-
-
-def test_a_class_of_one_sample_has_an_interval_and_so_has_the_mean():
-    samples = single_label(np.random.default_rng(2), 60)
-    samples = [sample for sample in samples if int(sample["gt_label"]) != 3][:40]
-    samples.append({**samples[0], "gt_label": samples[0]["gt_label"] * 0 + 3, "sample_idx": 40})
-    found = evaluated(SingleLabelAUC(ci=0.95, classwise=True), samples, NAMES)
-    for name in ("", *(f"/{name}" for name in NAMES)):
-        low, value, high = (found[f"single-label/{key}{name}"] for key in ("auc_low", "auc", "auc_high"))
-        assert low <= value <= high
-
-
-def test_auc_intervals_narrow_with_more_samples():
-    widths = []
-    for count in (60, 600):
-        found = evaluated(SingleLabelAUC(ci=0.95), single_label(np.random.default_rng(1), count), NAMES)
-        assert list(found) == [f"single-label/{key}" for key in ("auc", "classes_averaged", "auc_low", "auc_high")]
-        assert found["single-label/auc_low"] < found["single-label/auc"] < found["single-label/auc_high"]
-        widths.append(found["single-label/auc_high"] - found["single-label/auc_low"])
-    assert widths[1] == pytest.approx(widths[0] / math.sqrt(10), rel=0.4)
 
 
 @pytest.mark.parametrize(

@@ -111,16 +111,6 @@ def test_the_data_set_names_the_classes():
         assert evaluate(auc, samples)["single-label/auc"] == pytest.approx(expected)
 
 
-def test_decisions_after_scores_of_another_data_set():
-    metric = SingleLabelPRF()
-    evaluate(metric, scored(10))
-    metric.dataset_meta = dict(classes=["a", "b", "c", "d"])
-    labels, decisions, samples = decided(4)
-    assert evaluate(metric, samples)["single-label-prf/f1"] == pytest.approx(
-        f1_score(labels, decisions, average="macro")
-    )
-
-
 @pytest.mark.parametrize("build", [SingleLabelPRF, SingleLabelAUC])
 def test_without_names_the_number_is_asked_for(build):
     _, _, samples = decided(3)

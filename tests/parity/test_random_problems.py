@@ -5,8 +5,6 @@ Classes have hostile names, images many objects or none, samples different dtype
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import warnings
 
@@ -14,8 +12,6 @@ import numpy as np
 import pytest
 import torch
 from mmpretrain.evaluation import SingleLabelMetric
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 
 from mm_metrics_plugin import DetectionPRF, MultiLabelPRF, SingleLabelPRF
@@ -131,23 +127,13 @@ def samples_of(truth, results, random):
     return samples
 
 
-def by_pycocotools(path, rows):
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth = COCO(str(path))
-        evaluation = COCOeval(truth, truth.loadRes(rows), "bbox")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    return np.where(evaluation.stats == -1, np.nan, evaluation.stats)
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_detectors(tmp_path, seed):
     truth, results, names, random = detector(seed)
     rows = coco_rows(truth, results)
     assert rows, "pycocotools reads no empty results"
     path = files.write_json(tmp_path / "truth.json", truth)
-    expected = by_pycocotools(path, rows)
+    expected = files.coco_evaluation(path, rows).stats
     pickled, listed = files.write_pickle(tmp_path / "a.pkl", results), files.write_json(tmp_path / "b.json", rows)
     for given in (pickled, listed):
         report = json.loads(files.printed("detection", path, given, "--format", "json"))

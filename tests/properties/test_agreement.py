@@ -10,18 +10,15 @@ import torch
 from hypothesis import given
 
 from mm_metrics_plugin import DetectionPRF, MultiLabelPRF, SingleLabelAUC, SingleLabelKS, SingleLabelPRF
-from mm_metrics_plugin.cli.detection import make_report
+from mm_metrics_plugin.evaluation import evaluate_detection
 from mm_metrics_plugin.evaluation.classification import ClassificationReport, class_thresholds
-from mm_metrics_plugin.evaluation.joining import Joined
-from mm_metrics_plugin.evaluation.shards import part_of
 from mm_metrics_plugin.functional.classification.auc import roc_auc
 from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report, stat_scores_report
 from mm_metrics_plugin.functional.classification.roc_curves import roc_curves
 from mm_metrics_plugin.functional.statistics.per_image_counts import count_figures, per_image_counts
-from mm_metrics_plugin.io.row_counts import Tally
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.tables import curve_rows
-from mm_metrics_plugin.settings import MATCHING_RULES, ClassificationSettings, DetectionSettings
+from mm_metrics_plugin.settings import MATCHING_RULES, ClassificationSettings
 from mm_metrics_plugin.states.confusion import ConfusionState
 from mm_metrics_plugin.states.counts import BinaryCountState
 from tests.helpers.checks import check_agreement, check_rates, numbers
@@ -34,18 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.Un
 def detection_report(problem, threshold):
     """The report as the command makes it, and as ``report.json`` holds it."""
     batch, names = problem.batch, tuple(f"class {index}" for index in range(problem.num_classes))
-    joined = Joined(
-        batch=batch,
-        classes=names,
-        image_ids=tuple(range(batch.num_images)),
-        image_names=("",) * batch.num_images,
-        detections=Tally(len(batch.detections), len(batch.detections)),
-        objects=Tally(len(batch.ground_truths), len(batch.ground_truths)),
-        missing_images=0,
-    )
-    settings = DetectionSettings(score_thr=threshold, matching=MATCHING_RULES)
-    truth = {"file": "", "sha256": "", "images": batch.num_images, "objects": joined.objects.to_dict()}
-    report = make_report(part_of(joined, settings, results=[], truth=truth, truth_inside=False, versions={}))
+    report = evaluate_detection(batch, classes=names, score_thr=threshold, matching=MATCHING_RULES, gallery=None)
     return report, json.loads(to_json(report.to_dict()))
 
 

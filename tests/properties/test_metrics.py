@@ -30,7 +30,6 @@ from tests.helpers.checks import (
     numbers,
 )
 from tests.helpers.strategies import (
-    LEAST_EXAMPLES,
     cut_at,
     feeding_of,
     rolls,
@@ -57,12 +56,6 @@ CASES_OF = Counter(type(case.metric()) for case in CASES)
 def tried(case):
     """Runs the decorated property over the examples, which the cases of one metric share."""
     return lambda check: shared_by(CASES_OF[type(case.metric())])(given(rolls)(check))()
-
-
-def test_every_case_has_its_share_of_the_examples(record_property):
-    fewest = min(shared_by(number).max_examples for number in CASES_OF.values())
-    assert fewest >= LEAST_EXAMPLES
-    record_property("fewest", fewest)
 
 
 @over(CASES)

@@ -32,11 +32,11 @@ from mm_metrics_plugin.functional._arrays import (
     mean_of_defined,
     score_blocks,
 )
-from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval, check_ci
+from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval
 from mm_metrics_plugin.functional.statistics.permutation import Difference, family_tests
 from mm_metrics_plugin.functional.statistics.ratio_intervals import wilson_interval
 from mm_metrics_plugin.functional.statistics.resampling import drawn_swaps
-from mm_metrics_plugin.settings import PERMUTATIONS
+from mm_metrics_plugin.settings import PERMUTATIONS, require_ci
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -151,7 +151,7 @@ def delong_ci(scores: Scores, labels: np.ndarray, *, ci: float = 0.95) -> AUCInt
         >>> print(delong_ci(scores, np.array([[0], [0], [1], [1]])))
         macro AUC 0.7500 [0.1019, 0.9875], 95 %
     """
-    check_ci(ci)
+    require_ci(ci)
     blocks = score_blocks(scores)
     width = _check_shapes([blocks], labels)
     values, delong, number = np.full(width, np.nan), np.full(width, np.nan), np.zeros((2, width))
@@ -352,7 +352,7 @@ def delong_test(
         >>> print(delong_test(first, second, np.array([[0], [0], [1], [1]])))
         macro AUC +1.0000 [+0.0000, +1.0000], p = 0.11
     """
-    check_ci(ci)
+    require_ci(ci)
     swaps = auc_swaps(first, second, labels)
     means, classes = swaps.permuted(permutations=permutations, seed=seed)
     first_mean, second_mean = (mean_of_defined(part[None]) for part in (swaps.first, swaps.second))

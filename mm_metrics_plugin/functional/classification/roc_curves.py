@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Tuple
+from typing import Tuple
 
 import numpy as np
 
@@ -21,18 +21,7 @@ class ClassificationCurves(Result):
 
     def youden(self) -> Tuple[np.ndarray, np.ndarray]:
         """The greatest sensitivity + specificity - 1 of each class, and the thresholds."""
-        return self._each([curve.youden() for curve in self.per_class])
-
-    def sensitivity_at(self, specificity: float) -> Tuple[np.ndarray, np.ndarray]:
-        """The greatest sensitivity of each class with at least this specificity, and the thresholds."""
-        return self._each([curve.sensitivity_at(specificity) for curve in self.per_class])
-
-    def specificity_at(self, sensitivity: float) -> Tuple[np.ndarray, np.ndarray]:
-        """The greatest specificity of each class with at least this sensitivity, and the thresholds."""
-        return self._each([curve.specificity_at(sensitivity) for curve in self.per_class])
-
-    @staticmethod
-    def _each(pairs: List[Tuple[float, float]]) -> Tuple[np.ndarray, np.ndarray]:
+        pairs = [curve.youden() for curve in self.per_class]
         values, thresholds = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         return values, thresholds
 

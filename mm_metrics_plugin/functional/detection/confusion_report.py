@@ -12,7 +12,6 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
     ConfusionResult,
     confusion_matrix_report,
     matrix_entries,
-    row_shares,
     top_confusions,
 )
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES
@@ -31,11 +30,6 @@ class ProtocolReport:
     columns: Mapping[str, Any]  # the table per class by column; ``FALSE_POSITIVES`` add up to ``fp``
     counts: Mapping[str, int]  # what was used, ignored and counted again
     confusions: Tuple[Confusion, ...]  # the most frequent confusions between two classes, the greatest first
-
-    @property
-    def shares(self) -> np.ndarray:
-        """The matrix with every row divided by its sum; rows without anything are 0."""
-        return row_shares(self.result.matrix)
 
     @property
     def means(self) -> Dict[str, float]:

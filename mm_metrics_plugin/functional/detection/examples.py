@@ -51,10 +51,6 @@ class Members(NamedTuple):
         """The chosen rows."""
         return Members(*(column[rows] for column in self))
 
-    def of_rule(self, rule: str) -> Members:
-        """The members of the cells of one confusion matrix."""
-        return self.take(np.flatnonzero(self.rule == MATCHING_RULES.index(rule)))
-
     def worst(self, num_rules: int) -> Members:
         """The worst of each cell, sorted by rule and cell; ``num_rules`` rules share ``MOST_MEMBERS``."""
         kept: List[np.ndarray] = [np.empty(0, dtype=np.intp)]

@@ -29,7 +29,7 @@ from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     wilson_interval,
 )
 from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_images, over_draws
-from mm_metrics_plugin.settings import COCO_MAX_DETS, require
+from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, require_ci, whole_number
 
 UNDEFINED, TOO_FEW_OBJECTS, TOO_FEW_IMAGES = "undefined", "too few objects", "too few images"
 TOO_FEW = (TOO_FEW_OBJECTS, TOO_FEW_IMAGES)
@@ -76,11 +76,6 @@ class Intervals(Result):
     per_class: Dict[str, Interval]  # by name, arrays with one value per class; NaN where a class has none
 
 
-def check_ci(ci: float) -> None:
-    """Raises unless a confidence level is above 0 and below 1."""
-    require(0 < ci < 1, f"ci must be above 0 and below 1 (found {ci})")
-
-
 def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) -> Interval:
     """An interval, or the reason why there is none: the first rule that holds."""
     value = np.asarray(value, dtype=np.float64)
@@ -109,7 +104,7 @@ def _proportions(found: Ratios, ci: float) -> Interval:
 
 def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float = 0.95) -> Interval:
     """Confidence interval of a proportion from the successes and trials (images,) of each image or sample."""
-    check_ci(ci)
+    require_ci(ci)
     number = len(trials)
     found = ratios(np.arange(number), np.zeros(number, dtype=np.int64), successes, trials, groups=1)
     return _proportions(found, ci).at(0)
@@ -216,8 +211,8 @@ def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df:
 
 def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
     """Confidence intervals of all metrics. Options as in :func:`bootstrap_ci`."""
-    check_ci(ci)
-    require(resamples >= 1, f"resamples must be at least 1 (found {resamples})")
+    require_ci(ci)
+    whole_number("resamples", resamples, least=1, most=MOST_RESAMPLES)
     value = {name: one[0] for name, one in figures.of_all().overall.items()}
     per_class, overall = _count_intervals(figures.counts, value, ci)
     if figures.curves is not None:

@@ -17,11 +17,10 @@ from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, stable
 from mm_metrics_plugin.functional.classification.delong import AUCSwaps
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.matching import MatchTable
-from mm_metrics_plugin.functional.statistics.bootstrap import check_ci
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.statistics.permutation import Difference, family_tests
 from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_swaps, over_draws
-from mm_metrics_plugin.settings import COCO_MAX_DETS, PERMUTATIONS
+from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, PERMUTATIONS, require_ci, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,8 +206,9 @@ def _compare(
     permutations: Optional[int],
     seed: int,
 ) -> Comparison:
-    check_ci(ci)
+    require_ci(ci)
     permutations = PERMUTATIONS if permutations is None else permutations
+    whole_number("permutations", permutations, least=1, most=MOST_RESAMPLES)
     before, after, both = (
         WeightedFigures(counts, curve)
         for counts, curve in zip((first, second, _side_by_side(first, second)), curves or [None] * 3)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
 from mm_metrics_plugin.render.comparison import points
+from mm_metrics_plugin.render.sentences import mask_lines
 from mm_metrics_plugin.render.tables import cell, printable
 
 if TYPE_CHECKING:
@@ -107,15 +108,19 @@ def file_entries(inputs: Mapping[str, Any], roles: Sequence[str]) -> List[Tuple[
 
 
 def input_settings(inputs: Mapping[str, Any], role: str) -> Dict[str, Any]:
-    """How labels were read and how files were joined, for the table of settings.
+    """How labels were read, how files were joined and what was not evaluated, for the table of settings.
 
     Example:
         >>> input_settings({"class_order": "classes", "results": {"file": "a.pkl", "joined_by": "position"}}, "results")
         {'class order': 'classes', 'joined by': 'position'}
     """
     order = inputs.get("class_order", [])
-    ways = [one["joined_by"] for _, one in file_entries(inputs, (role,)) if "joined_by" in one]
-    found = {"class order": [order] if isinstance(order, str) else order, "joined by": list(dict.fromkeys(ways))}
+    entries = [one for _, one in file_entries(inputs, (role,))]
+    found = {
+        "class order": [order] if isinstance(order, str) else order,
+        "joined by": list(dict.fromkeys(one["joined_by"] for one in entries if "joined_by" in one)),
+        "masks": [line.partition(": ")[2] for line in mask_lines(entries)],
+    }
     return {words: ", ".join(values) for words, values in found.items() if values}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
@@ -12,7 +12,7 @@ MOST_LISTED = 20_000  # members of cells: some 2 MB of the page
 MOST_POINTS = 40_000  # of all classes' curves together
 
 
-def classification_page(report: ClassificationReport, results: ClassificationResults) -> str:
+def classification_page(report: ClassificationReport) -> str:
     """The page as text."""
     import numpy as np
 
@@ -23,6 +23,7 @@ def classification_page(report: ClassificationReport, results: ClassificationRes
     from mm_metrics_plugin.render.html import render_page
     from mm_metrics_plugin.render.html.classification import page_context, page_data
 
+    results: Any = report.results
     scores, labels, targets = results.scores, results.labels, results.targets
     if labels is not None:
         truth, decided = labels, hard_decisions(scores, thresholds=[-np.inf])[:, 0]
@@ -30,7 +31,7 @@ def classification_page(report: ClassificationReport, results: ClassificationRes
         true_score = scores[cells.sample, labels[cells.sample]]
     else:
         truth = np.asarray(targets)
-        decisions = results.reach(report.settings.score_thr)  # type: ignore[arg-type]
+        decisions = results.reach(report.settings.score_thr)
         cells = decision_cells(scores, truth, decisions, most=MOST_LISTED)
         true_score = None
     points = max(40, min(200, MOST_POINTS // len(report.classes)))

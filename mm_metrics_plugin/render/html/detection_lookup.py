@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.detection import DetectionReport
-    from mm_metrics_plugin.evaluation.shards import Part
     from mm_metrics_plugin.functional.detection.examples import WorstImages
     from mm_metrics_plugin.render.html.detection import Gallery
+    from mm_metrics_plugin.render.outputs import PageOptions
 
 
-@dataclass(frozen=True)
-class PageOptions:
-    """What was asked for on the command line.
-
-    Attributes:
-        images: The folder of the pictures, None if none was given.
-        gallery: How many of them to show at the most.
-        names_are_paths: Whether image names are paths, as a config's are. Images must be below the config's folders.
-    """
-
-    images: Optional[str] = None
-    gallery: int = 48
-    names_are_paths: bool = False
-
-
-def detection_page(report: DetectionReport, part: Part, options: PageOptions) -> str:
+def detection_page(report: DetectionReport, options: PageOptions) -> str:
     """The page as text."""
     from mm_metrics_plugin.functional.detection.pr_curves import threshold_sweep
     from mm_metrics_plugin.io.writing import to_json
@@ -35,6 +19,7 @@ def detection_page(report: DetectionReport, part: Part, options: PageOptions) ->
     from mm_metrics_plugin.render.html.detection import page_context, page_data
     from mm_metrics_plugin.render.html.names import without_common_folder
 
+    part: Any = report.shard
     examples = part.state.examples()
     thresholds = None
     if report.analysis is not None:
@@ -69,7 +54,7 @@ def make_gallery(
     from mm_metrics_plugin.render.html.detection import Gallery
     from mm_metrics_plugin.render.html.gallery import collect_thumbnails
 
-    if not options.gallery or (options.images is None and not options.names_are_paths):
+    if not options.gallery or (options.images is None and not folders):
         return None
     half = options.gallery // 2
     by_missed = worst.image[worst.most_missed()[: options.gallery - half]].tolist()

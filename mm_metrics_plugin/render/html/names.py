@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import List, Sequence
 
+from mm_metrics_plugin.evaluation.report import common_folder
+
 
 def without_common_folder(names: Sequence[str]) -> List[str]:
     """Names without the folder that all of them are in. Empty ones stay empty.
@@ -15,17 +17,3 @@ def without_common_folder(names: Sequence[str]) -> List[str]:
     """
     common = common_folder(names)
     return [os.path.relpath(name, common) if common and name else name for name in names]
-
-
-def common_folder(names: Sequence[str]) -> str:
-    """The folder that all names but empty ones are in, "" where there is none.
-
-    Example:
-        >>> common_folder(["data/val/a/1.png", "", "data/val/b/1.png"]), common_folder(["1.png"])
-        ('data/val', '')
-    """
-    folders = {os.path.dirname(name) for name in names if name}
-    try:
-        return os.path.commonpath(folders) if folders and "" not in folders else ""
-    except ValueError:  # some are absolute, some are not
-        return ""

@@ -65,7 +65,7 @@ def test_classification_curves_are_those_of_scikit_learn(digits):
 
 def test_a_class_without_samples_has_no_point():
     curves = roc_curves([np.array([[0.2, 0.8], [0.4, 0.6]])], np.array([1, 1]))
-    assert np.isnan(curves.youden()[0]).all() and np.isnan(curves.sensitivity_at(0.5)[1]).all()
+    assert np.isnan(curves.youden()[0]).all() and all(np.isnan(one.sensitivity_at(0.5)[1]) for one in curves.per_class)
     curve = roc_curves([np.array([[0.1], [0.9]])], np.array([[1], [0]])).per_class[0]
     assert curve.sensitivity_at(1.0) == (0.0, float("inf"))
     assert curve.specificity_at(0.0) == (1.0, float("inf"))

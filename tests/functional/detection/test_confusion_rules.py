@@ -18,7 +18,6 @@ from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.pairs import find_pairs
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
-from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
 from tests.helpers.coco_problems import rows_as_given
 from tests.helpers.detection_problems import (
@@ -218,43 +217,6 @@ def test_agnostic_equals_supervision_where_there_is_one_class():
         np.testing.assert_array_equal(matrix, peer.matrix, err_msg=f"seed {seed}")
         compared += matrix[0, 0] > 0
     assert compared > len(SEEDS) // 3
-
-
-@pytest.mark.parametrize("rule", MATCHING_RULES)
-def test_order_of_images_and_names_of_classes_change_nothing(rule):
-    for seed in range(100):
-        batch, num_classes = random_batch(seed)
-        random = np.random.default_rng(seed)
-        expected = counts_of(batch, num_classes, rule).matrix
-        images, classes = random.permutation(batch.num_images), random.permutation(num_classes)
-        sides = batch.detections, batch.ground_truths
-        moved = DetectionBatch(*(replace(side, image=images[side.image]) for side in sides), batch.num_images)
-        np.testing.assert_array_equal(counts_of(moved, num_classes, rule).matrix, expected)
-        renamed = DetectionBatch(*(replace(side, labels=classes[side.labels]) for side in sides), batch.num_images)
-        where = np.append(classes, num_classes)
-        np.testing.assert_array_equal(
-            counts_of(renamed, num_classes, rule).matrix[np.ix_(where, where)], expected, err_msg=f"seed {seed}"
-        )
-
-
-@pytest.mark.parametrize("rule", MATCHING_RULES)
-def test_shards_add_up(rule):
-    settings = DetectionSettings(matching=(rule,))
-
-    def state_of(batch, num_classes, order):
-        return DetectionState(num_classes, settings, table="none").update(batch, order)
-
-    for seed in range(50):
-        batch, num_classes = random_batch(seed)
-        whole = state_of(batch, num_classes, np.arange(batch.num_images))
-        images = [batch.images(image, image + 1) for image in range(batch.num_images)]
-        merged = merge_all([state_of(one, num_classes, [at]) for at, one in reversed(list(enumerate(images)))])
-        joined = state_of(DetectionBatch.concatenate(images), num_classes, np.arange(batch.num_images))
-        for state in (merged, joined):
-            for name, array in state.with_arrays(state.arrays()).arrays().items():
-                np.testing.assert_array_equal(array, whole.arrays()[name], err_msg=name)
-    nothing = DetectionState(3, settings, table="none").rule(rule)
-    assert nothing.false_positives.tolist() == [[0] * 3] * 3 and nothing.matrix.sum() == 0
 
 
 @pytest.mark.parametrize("rule", MATCHING_RULES)

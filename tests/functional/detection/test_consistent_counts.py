@@ -17,7 +17,7 @@ from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutat
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.helpers.coco_problems import counts_at
+from tests.helpers.coco_problems import counts_at, members_of
 from tests.helpers.detection_problems import crowded_images, dense_batch
 
 
@@ -84,7 +84,7 @@ def test_every_table_has_the_same_counts(seed, monkeypatch):
         np.testing.assert_array_equal(np.bincount(labels, minlength=size), counts)
     assert shown.images.missed.sum() == fn.sum()
     for rule in settings.matching:
-        listed = np.bincount(shown.members.of_rule(rule).cell, minlength=matrix.size)
+        listed = np.bincount(members_of(shown.members, rule).cell, minlength=matrix.size)
         np.testing.assert_array_equal(listed, state.rule(rule).matrix.ravel())
 
 

@@ -12,7 +12,7 @@ from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.helpers.coco_problems import make_problem, rows_as_given
+from tests.helpers.coco_problems import make_problem, members_of, rows_as_given
 from tests.helpers.detection_problems import random_batch
 from tests.helpers.reference_matching import overlap
 
@@ -44,7 +44,7 @@ def test_every_cell_lists_what_the_matrix_counts(unlimited):
         batch, size = random_batch(seed)
         dets, gts, found = batch.detections, batch.ground_truths, found_in(*random_batch(seed))
         for rule, counts in found.rules.items():
-            members = found.examples.members.of_rule(rule)
+            members = members_of(found.examples.members, rule)
             assert np.array_equal(np.bincount(members.cell, minlength=counts.matrix.size), counts.matrix.ravel())
             truth, prediction = np.divmod(members.cell, size + 1)
             assert np.array_equal(prediction, np.where(members.label < 0, size, members.label))
@@ -78,7 +78,7 @@ def test_a_false_positive_shows_the_ground_truth_of_the_highest_iou(rule, unlimi
     for seed in range(40):
         batch, size = random_batch(seed)
         dets, gts = batch.detections, batch.ground_truths
-        members = found_in(batch, size).examples.members.of_rule(rule)
+        members = members_of(found_in(batch, size).examples.members, rule)
         members = members.take(np.flatnonzero(members.background_type >= 0))
         for place, (row, best) in enumerate(zip(*rows_of(members, batch))):
             overlaps = {
@@ -105,7 +105,7 @@ def test_the_worst_come_first_and_only_so_many(unlimited, monkeypatch):
             short = found_in(batch, size).examples.members
         area = batch.ground_truths.areas()
         for rule in MATCHING_RULES:
-            mine, few = whole.of_rule(rule), short.of_rule(rule)
+            mine, few = members_of(whole, rule), members_of(short, rule)
             for cell in np.unique(mine.cell):
                 (truth, prediction), members = divmod(int(cell), size + 1), mine.take(mine.cell == cell)
                 _, gt = rows_of(members, batch)

@@ -52,30 +52,6 @@ def figures_of(table):
 # --- the bootstrap ----------------------------------------------------------------------------------------------------
 
 
-def test_figures_are_those_of_the_reports():
-    batch = everywhere(4)
-    table = match_table(batch, 3)
-    result = bootstrap_ci(table, score_thr=0.4, resamples=20)
-    counts = per_image_counts(table, score_thr=0.4)
-    theirs = stat_scores_report(*counts.totals(), np.zeros(3))
-    assert result.per_class["f1"].value == pytest.approx(theirs.per_class.f_score)
-    for ours, value in (
-        ("mean_precision", theirs.macro.precision),
-        ("mean_recall", theirs.macro.recall),
-        ("macro_f1", theirs.macro.f_score),
-        ("f1_of_means", theirs.f_of_means),
-        ("micro_precision", theirs.micro.precision),
-        ("micro_recall", theirs.micro.recall),
-        ("micro_f1", theirs.micro.f_score),
-    ):
-        assert result.overall[ours].value == pytest.approx(value, abs=1e-12), ours
-    theirs = average_precision(table)
-    for name in ("mAP", "mAP_50", "mAP_75"):
-        assert result.overall[name].value == pytest.approx(theirs.to_dict()[name], abs=1e-12)
-    assert result.per_class["AP"].value == pytest.approx(theirs.per_class, abs=1e-12)
-    assert result.to_dict()["overall"]["mAP"]["value"] == result.overall["mAP"].value
-
-
 def test_draws_are_those_of_data_put_together_anew():
     batch = everywhere(5, num_images=6)
     figures = figures_of(table_at_50(batch, 3))

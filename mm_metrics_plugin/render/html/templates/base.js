@@ -105,6 +105,10 @@ const page = (() => {
       resolve();
     }));
   });
+  /* The page, and each chart, is aria-busy until it answers to a click. */
+  const main = document.getElementById("main");
+  main.setAttribute("aria-busy", "true");
+  charts.then(() => main.setAttribute("aria-busy", "false"));
 
   /* The colours in use: light, dark or for paper. */
   function colours() {
@@ -129,16 +133,24 @@ const page = (() => {
     return result;
   }
 
+  /* Nothing is zoomed, so a double click is two clicks. */
+  const options = { displaylogo: false, displayModeBar: false, responsive: true, doubleClick: false };
+
   /* Draws into an element what describe(colours) says ({data, layout}), once it comes near the window, and again
      whenever the colours change. Calls ready() when it is first drawn. Returns the function that draws it anew. */
   function plot(element, describe, ready = () => {}) {
     let drawn = false;
+    let newest = 0;
     const draw = () => {
+      const number = ++newest;
+      element.setAttribute("aria-busy", "true");
       const { data: traces, layout: own } = describe(colours());
-      Plotly.react(element, traces, layout(own), { displaylogo: false, displayModeBar: false, responsive: true });
+      const finished = Plotly.react(element, traces, layout(own), options);
       if (!drawn) ready();
       drawn = true;
+      finished.then(() => number === newest && element.setAttribute("aria-busy", "false"));
     };
+    element.setAttribute("aria-busy", "true");
     plots.push(draw);
     const watch = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;

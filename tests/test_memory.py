@@ -1,4 +1,4 @@
-"""How much memory the large cases take: the peak of a fresh process each, so that nothing else is in the figure."""
+"""Peak memory of large evaluations, each in a process of its own; 1 MB is a million bytes."""
 
 from __future__ import annotations
 
@@ -8,39 +8,34 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Dict, Iterator, List
 
-from campaign.environments import ROOT
-from campaign.part import Figures, Part
+import pytest
 
+pytestmark = pytest.mark.slow
 MB = 10**6
+ROOT = Path(__file__).resolve().parents[1]
 
 
-def peak_of(*arguments: str) -> int:
-    """The most memory a Python process with these arguments held, in bytes; it must end well."""
+def peak_of(*arguments):
+    """The peak resident set of a Python process with these arguments, in bytes; it must succeed."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = status
-        if status:
-            output.seek(0)
-            raise RuntimeError(f"{arguments} failed:\n{output.read().decode(errors='replace')[-3000:]}")
+        output.seek(0)
+        assert status == 0, output.read().decode(errors="replace")[-3000:]
     return usage.ru_maxrss * 1024
 
 
-def child(name: str, *arguments: str) -> Dict[str, float]:
-    """Runs a function of this module in a process of its own and returns what it printed as JSON."""
-    code = f"import sys; from campaign import memory; memory.{name}(*sys.argv[1:])"
+def child(name, *arguments):
+    """Runs a function of this module in a process of its own and returns the JSON it printed."""
+    code = f"import sys; from tests import test_memory; test_memory.{name}(*sys.argv[1:])"
     done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{name} failed:\n{done.stderr[-3000:]}")
+    assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
 
 
-# --- the report -------------------------------------------------------------------------------------------------------
-
-
-def write_detections(folder: str) -> None:
+def write_detections(folder):
     """Results and annotations of 15,000 images with 100 detections each."""
     from benchmarks.bench_reading import write_results, write_truth
     from benchmarks.detection_problem import make_problem
@@ -50,23 +45,23 @@ def write_detections(folder: str) -> None:
     write_truth(problem, Path(folder, "truth.json"))
 
 
-def report(figures: Figures) -> None:
-    """The whole command, with all its files."""
-    with tempfile.TemporaryDirectory() as folder:
-        child("write_detections", folder)
-        files = [str(Path(folder, name)) for name in ("truth.json", "results.pkl", "out")]
-        for what, options in (("with figures", []), ("with figures and the page", ["--html"])):
-            peak = peak_of("-m", "mm_metrics_command", "detection", *files, *options)
-            counted = json.loads(Path(folder, "out", "report.json").read_text())
-            if "1500000" not in json.dumps(counted):
-                raise RuntimeError("the report does not speak of 1,500,000 detections")
-            ceiling(figures, f"report of 1,500,000 detections in 15,000 images, {what}: the whole process", 1500, peak)
+@pytest.fixture(scope="module")
+def detections(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("detections")
+    child("write_detections", str(folder))
+    return folder
 
 
-# --- binned AUC -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("options", [[], ["--html"]], ids=["figures", "page"])
+def test_report_of_1_500_000_detections(options, detections):
+    files = [str(detections / name) for name in ("truth.json", "results.pkl", "out")]
+    peak = peak_of("-m", "mm_metrics_command", "detection", *files, *options)
+    report = json.loads((detections / "out" / "report.json").read_text())
+    assert report["counts"]["detections"]["read"] == 1_500_000
+    assert peak < 1500 * MB
 
 
-def softmax(count: int, classes: int, seed: int) -> tuple:
+def softmax(count, classes, seed):
     """Scores with a signal on the true class, and the labels."""
     import numpy as np
 
@@ -79,9 +74,9 @@ def softmax(count: int, classes: int, seed: int) -> tuple:
     return scores, labels
 
 
-def auc_without_torch() -> None:
+def auc_without_torch():
     """The state and the function, as a process without torch uses them."""
-    sys.modules["torch"] = None  # type: ignore[assignment]  # as if it were not installed
+    sys.modules["torch"] = None  # as if it were not installed
     from benchmarks.timing import peak_bytes
     from mm_metrics_plugin.functional.classification.auc import histogram_auc
     from mm_metrics_plugin.states.scores import ScoreHistogramState
@@ -90,23 +85,22 @@ def auc_without_torch() -> None:
     for seed in range(200_000 // 200):
         state.update(*softmax(200, 1_000, seed))
     value = histogram_auc(state.positives, state.totals)
-    if "torch" in sys.modules and sys.modules["torch"] is not None:
-        raise RuntimeError("torch was imported")
+    assert sys.modules["torch"] is None
     print(json.dumps({"peak": peak_bytes(), "auc": float(value.value)}))
 
 
-def auc_as_metric() -> None:
+def auc_as_metric():
     """The metric in mmengine: what it holds beyond torch, mmengine and the batches."""
     import torch
 
     from benchmarks.timing import peak_bytes, reset_peak
     from mm_metrics_plugin import SingleLabelAUC
 
-    def feed(metric: object, batches: int) -> None:
+    def feed(metric, batches):
         for seed in range(batches):
             scores, labels = softmax(200, 1_000, seed)
             rows = zip(torch.from_numpy(scores), torch.from_numpy(labels)[:, None])
-            metric.process(None, [dict(pred_score=score, gt_label=label) for score, label in rows])  # type: ignore
+            metric.process(None, [dict(pred_score=score, gt_label=label) for score, label in rows])
 
     warm = SingleLabelAUC(num_thresholds=2)
     feed(warm, 5)
@@ -118,20 +112,14 @@ def auc_as_metric() -> None:
     print(json.dumps({"peak": peak_bytes() - before, "auc": value["single-label/auc"]}))
 
 
-def binned_auc(figures: Figures) -> None:
-    """Both ways; they must agree, or the memory is that of something else."""
+def test_binned_auc_of_200_000_samples_and_1_000_classes():
     plain, metric = child("auc_without_torch"), child("auc_as_metric")
-    if abs(plain["auc"] - metric["auc"]) > 1e-12 or not 0.7 < plain["auc"] < 1:
-        raise RuntimeError(f"two ways to one AUC differ: {plain['auc']} and {metric['auc']}")
-    what = "AUC of 200,000 x 1,000 scores in 4,096 bins"
-    ceiling(figures, f"{what}, NumPy only: the whole process", 300, plain["peak"])
-    ceiling(figures, f"{what}, SingleLabelAUC: beyond what torch and mmengine take", 300, metric["peak"])
+    assert plain["auc"] == pytest.approx(metric["auc"], abs=1e-12) and 0.7 < plain["auc"] < 1
+    assert plain["peak"] < 300 * MB  # the whole process
+    assert metric["peak"] < 300 * MB  # beyond what torch and mmengine take
 
 
-# --- a long validation ------------------------------------------------------------------------------------------------
-
-
-def validation() -> None:
+def validation():
     """Every classification metric that promises constant memory, in one evaluator of mmengine."""
     import torch
     from mmengine.evaluator import Evaluator
@@ -148,7 +136,7 @@ def validation() -> None:
         SingleLabelPRF,
     )
 
-    def samples(seed: int) -> Iterator[dict]:
+    def samples(seed):
         scores, labels = softmax(1_000, 10, seed)
         truth = torch.from_numpy(labels)
         one_hot = torch.nn.functional.one_hot(truth, 10)
@@ -168,7 +156,7 @@ def validation() -> None:
             FieldMean(field="quality", prefix="field"),
         ]
     )
-    peaks: List[int] = []
+    peaks = []
     for seed in range(1_000):
         if seed in (100, 900):
             reset_peak()
@@ -180,33 +168,8 @@ def validation() -> None:
     print(json.dumps({"early": peaks[0], "late": peaks[1], "end": peaks[2], "numbers": len(values)}))
 
 
-def long_validation(figures: Figures) -> None:
-    """The peak must not grow with the samples."""
+def test_memory_of_a_long_validation_is_constant():
     found = child("validation")
-    what = "validation of 1,000,000 samples x 10 classes with nine metrics"
-    # 1.25 bytes of each of the 800,000 samples between the two: who keeps a number of each is found.
-    ceiling(figures, f"{what}: more in the last 100,000 than in the second", 1, found["late"] - found["early"])
-    ceiling(figures, f"{what}: the evaluation at its end", 8, found["end"] - found["late"])
-
-
-def ceiling(figures: Figures, what: str, megabytes: int, peak: float) -> None:
-    """Keeps a peak beside its ceiling."""
-    figures.add(what, f"under {megabytes:,} MB", f"{peak / MB:,.1f} MB", peak < megabytes * MB)
-
-
-def run() -> Figures:
-    """All three."""
-    figures = Figures()
-    report(figures)
-    binned_auc(figures)
-    long_validation(figures)
-    return figures
-
-
-PART = Part(
-    "memory",
-    "Memory",
-    "The most memory a fresh process held (its peak resident set); scores are made batch by batch, as a data loader"
-    " would. 1 MB is a million bytes.",
-    run,
-)
+    # 1.25 bytes for each of the 800,000 samples in between: a metric that keeps a number per sample is found.
+    assert found["late"] - found["early"] < 1 * MB
+    assert found["end"] - found["late"] < 8 * MB

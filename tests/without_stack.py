@@ -1,6 +1,6 @@
-"""A pytest plugin for environments without the OpenMMLab stack: a test that imports a part of it is skipped, by name.
+"""A pytest plugin for environments without the OpenMMLab stack: tests that import a part of it are skipped.
 
-Elsewhere the same import fails, as it should: a test must not step aside because its peer went missing.
+Elsewhere the same import fails, so that no test is skipped because a package is missing by mistake.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 STACK = ("mmcv", "mmdet", "mmengine", "mmpretrain", "mmseg", "supervision", "tidecv", "torch", "torchmetrics")
-TESTS = str(Path(__file__).resolve().parent.parent / "tests")
+TESTS = str(Path(__file__).resolve().parent)
 
 
 class _Absent:
-    """Asked last, when nobody else knows a module; the package's own optional imports are none of its business."""
+    """The last finder, asked for modules that are not installed; it skips tests, not imports of the package."""
 
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in STACK and _importing_file().startswith(TESTS):
@@ -30,5 +30,6 @@ def _importing_file() -> str:
 
 
 def pytest_configure(config) -> None:
-    """Begin to listen."""
+    """Add the finder, and register the markers that pyproject.toml would."""
     sys.meta_path.append(_Absent())
+    config.addinivalue_line("markers", "slow: takes minutes")

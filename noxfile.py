@@ -1,0 +1,96 @@
+"""Checks in several environments: ``nox --list`` shows them; a session without its Python is skipped.
+
+``lint``, ``tests``, ``docs`` and ``slow`` run in the environment that nox is installed in, which ``make`` sets up.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import nox
+
+nox.options.sessions = ["lint", "tests", "docs"]
+nox.options.error_on_missing_interpreters = False
+nox.options.default_venv_backend = "venv"  # virtualenv no longer supports Python 3.8
+
+HERE = [sys.executable, "-m"]
+# The Python, and the packages that write the files of tests/golden with it.
+WRITERS = [
+    ("3.8", "torch==1.13.1", "numpy==1.20.3"),
+    ("3.11", "torch==2.1.2", "numpy==1.26.4"),
+    ("3.11", "torch==2.13.0", "numpy==2.4.6"),
+    ("3.8", "numpy==1.20.3"),
+    ("3.11", "numpy==1.26.4"),
+    ("3.11", "numpy==2.0.2"),
+    ("3.13", "numpy==2.5.4"),
+]
+LAYERS = ("functional", "states", "io")
+# pycocotools and scikit-learn need no torch, and most of detection and classification is compared with them.
+TOOLS = ["pytest", "hypothesis", "pycocotools", "scikit-learn"]
+
+
+def requirements(*names):
+    """The requirements of some files, one line each."""
+    lines = [line for name in names for line in Path("requirements", f"{name}.txt").read_text("utf-8").splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@nox.session(python=False)
+def lint(session):
+    """Run ruff and mypy."""
+    session.run(*HERE, "ruff", "check", ".")
+    session.run(*HERE, "ruff", "format", "--check", ".")
+    session.run(*HERE, "mypy")
+
+
+@nox.session(python=False)
+def tests(session):
+    """Run the suite on all cores; the tests of one file stay together, as they share their fixtures."""
+    session.run(*HERE, "pytest", "--numprocesses", "auto", "--dist", "loadfile", *session.posargs)
+
+
+@nox.session(python=False)
+def slow(session):
+    """Run the tests marked slow, then every property with 10,000 new examples."""
+    session.run(*HERE, "pytest", "-m", "slow", *session.posargs)
+    profile = ["--hypothesis-profile", "slow", "--numprocesses", "auto"]
+    session.run(*HERE, "pytest", "tests/properties", *profile, *session.posargs)
+
+
+@nox.session(python=False)
+def docs(session):
+    """Build the site, warnings as errors."""
+    session.run(*HERE, "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session(python=["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"])
+def without_stack(session):
+    """Run tests and examples that need no torch: on Python 3.8 with the oldest packages, else with the newest."""
+    needed = [line for line in requirements("runtime", "report") if not line.startswith("mmengine")]
+    if session.python == "3.8":
+        pinned = [line.replace(">=", "==") for line in needed]
+        session.install(*pinned, *TOOLS[:-1], "scikit-learn==1.0")
+    else:
+        session.install("--upgrade", *(re.split("[>=]", line)[0] for line in needed), *TOOLS)
+    folders = [f"{root}/{layer}" for root in ("tests", "mm_metrics_plugin") for layer in LAYERS]
+    # Without pyproject.toml: its filter for warnings imports the package with torch.
+    options = ["-c", "/dev/null", "--rootdir", ".", "-q", "-p", "no:cacheprovider", "-p", "tests.without_stack"]
+    options += ["-m", "not slow", "--doctest-modules", "-o", "doctest_optionflags=NORMALIZE_WHITESPACE ELLIPSIS"]
+    session.run("python", "-m", "pytest", *options, *folders, *session.posargs)
+
+
+@nox.session(python=False)
+def forks(session):
+    """Run the integration tests on the maintained forks of OpenMMLab; compiles their mmcv once."""
+    session.run("make", ".venv-forks/.stack", external=True)
+    session.run(".venv-forks/bin/python", "-m", "pytest", "tests/integration", *session.posargs, external=True)
+
+
+@nox.session(python=["3.8", "3.11", "3.13"])
+def golden(session):
+    """Write the pickles of tests/golden again, which other releases of torch and NumPy wrote."""
+    for python, *packages in WRITERS:
+        if python == session.python:
+            session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "torch", "numpy")
+            session.install(*packages)
+            session.run("python", "tests/data/write.py")

@@ -1,0 +1,146 @@
+"""The functions of ``mm_metrics_plugin`` and the command give the same reports; inputs in memory and files likewise."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin import (
+    DetectionSettings,
+    ResultFileError,
+    compare_runs,
+    evaluate_classification,
+    evaluate_detection,
+    merge_states,
+)
+from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from tests.helpers.result_files import ROOT
+
+pytestmark = pytest.mark.usefixtures("shown_warnings")
+TRUTH, RESULTS = ROOT / "demo/detections/annotations.json", ROOT / "demo/detections/results.pkl"
+
+
+def written(folder, name="report.json"):
+    return json.loads(Path(folder, name).read_text())
+
+
+def without_inputs(report):
+    return {name: value for name, value in report.items() if name != "inputs"}
+
+
+@pytest.fixture(scope="module")
+def scores():
+    random = np.random.default_rng(0)
+    values = random.dirichlet(np.ones(3), size=60).astype(np.float32)
+    return values, random.integers(0, 3, size=60)
+
+
+@pytest.fixture
+def classification_file(scores, tmp_path):
+    samples = [{"pred_score": row, "gt_label": np.array([label])} for row, label in zip(*scores)]
+    path = tmp_path / "results.pkl"
+    path.write_bytes(pickle.dumps(samples))
+    return path, samples
+
+
+@pytest.mark.parametrize(
+    "flags, options",
+    [
+        ([], {}),
+        (
+            ["--score-thr", "0.5", "--ci", "0.95", "--matching", "agnostic"],
+            dict(score_thr=0.5, ci=0.95, matching="agnostic"),
+        ),
+    ],
+)
+def test_detection_writes_what_the_command_writes(flags, options, tmp_path):
+    assert main(["detection", str(TRUTH), str(RESULTS), str(tmp_path / "command"), "--quiet", *flags]) == 0
+    files = evaluate_detection(TRUTH, RESULTS, **options).save(tmp_path / "python")
+    assert written(tmp_path / "python") == written(tmp_path / "command")
+    assert sorted(files) == sorted(path.name for path in (tmp_path / "command").iterdir())
+
+
+def test_detection_of_what_is_in_memory(tmp_path):
+    from_files = evaluate_detection(TRUTH, RESULTS).to_dict()
+    annotations, images = json.loads(TRUTH.read_text()), pickle.loads(RESULTS.read_bytes())
+    in_memory = evaluate_detection(annotations, images).to_dict()
+    assert without_inputs(in_memory) == without_inputs(from_files)
+    assert in_memory["inputs"]["results"]["sha256"] is None
+    batch = DetectionBatch.from_images(
+        boxes=[[[0, 0, 10, 10]]], scores=[[0.9]], labels=[[0]], gt_boxes=[[[0, 0, 10, 10]]], gt_labels=[[0]]
+    )
+    assert evaluate_detection(batch, classes=["cat"]).protocols[0].columns["tp"].tolist() == [1]
+
+
+def test_merged_states_give_the_report_of_one_run(tmp_path):
+    images = pickle.loads(RESULTS.read_bytes())
+    for number, part in enumerate((images[::2], images[1::2])):
+        path = tmp_path / f"part{number}.pkl"
+        path.write_bytes(pickle.dumps(part))
+        evaluate_detection(TRUTH, path, save_state=tmp_path / f"part{number}.npz")
+    merged = merge_states([tmp_path / "part0.npz", tmp_path / "part1.npz"])
+    assert without_inputs(merged.to_dict()) == without_inputs(evaluate_detection(TRUTH, RESULTS).to_dict())
+
+
+def test_classification_of_files_samples_and_arrays(scores, classification_file, tmp_path):
+    path, samples = classification_file
+    assert main(["classification", str(path), str(tmp_path / "command"), "--quiet"]) == 0
+    report = evaluate_classification(path)
+    report.save(tmp_path / "python")
+    assert written(tmp_path / "python") == written(tmp_path / "command")
+    for given in (samples, scores):
+        assert without_inputs(evaluate_classification(given).to_dict()) == without_inputs(report.to_dict())
+
+
+def test_comparison_writes_what_the_command_writes(tmp_path):
+    other = ROOT / "demo/comparison/larger.json"
+    arguments = [str(TRUTH), str(RESULTS), str(other), str(tmp_path / "command"), "--permutations", "100", "--quiet"]
+    assert main(["compare", *arguments]) == 0
+    compare_runs(TRUTH, [RESULTS, other], permutations=100).save(tmp_path / "python", html=True)
+    assert written(tmp_path / "python", "comparison.json") == written(tmp_path / "command", "comparison.json")
+    assert "<html" in (tmp_path / "python" / "report.html").read_text()
+
+
+def test_reports_in_a_notebook(scores, monkeypatch):
+    report = evaluate_classification(scores, classes=["cat", "<b>", "dog"])
+    assert "&lt;b&gt;" in report._repr_html_() and "<script" not in report._repr_html_()
+    assert str(report) and report.to_markdown().startswith("#")
+    assert set(report.figures()) == {"confusion_matrix.png", "curves.png"}
+    table = report.to_dataframe()
+    assert list(table["name"]) == ["cat", "<b>", "dog"]
+    assert report.to_dataframe("confusion_matrix").shape == (3, 4)
+    with pytest.raises(ValueError, match="per_class, confusion_matrix"):
+        report.to_dataframe("nothing")
+    imported = builtins.__import__
+
+    def without_pandas(name, *rest, **more):
+        if name == "pandas":
+            raise ImportError(name)
+        return imported(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without_pandas)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        report.to_dataframe()
+
+
+def test_unknown_options_name_the_nearest_one():
+    with pytest.raises(TypeError, match="did you mean 'score_thr'"):
+        evaluate_detection(TRUTH, RESULTS, score_threshold=0.5)
+    with pytest.raises(ValueError, match="iou_thr must be"):
+        evaluate_detection(TRUTH, RESULTS, iou_thr=2)
+    with pytest.raises(ResultFileError, match="results must be given"):
+        evaluate_detection(TRUTH)
+    with pytest.raises(ResultFileError, match="--task: is for classifiers"):
+        compare_runs(TRUTH, [RESULTS, RESULTS], task="multi-label")
+
+
+def test_settings_and_options_are_the_same():
+    settings = DetectionSettings(score_thr=0.5)
+    assert evaluate_detection(TRUTH, RESULTS, settings=settings).settings == settings
+    assert evaluate_detection(TRUTH, RESULTS, settings=settings, iou_thr=0.7).settings.iou_thr == 0.7
