@@ -8,7 +8,7 @@ import platform
 import warnings
 from pathlib import Path
 
-from mm_metrics_plugin.functional.columns import usable_cores
+from mm_metrics_plugin.functional._arrays import usable_cores
 
 
 def main() -> None:

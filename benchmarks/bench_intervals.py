@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.detection_problem import Problem, make_problem
 from benchmarks.timing import heading, peak_bytes, reset_peak, seconds, versus
-from mm_metrics_plugin.functional.classification.delong import auc_intervals
+from mm_metrics_plugin.functional.classification.delong import delong_ci
 from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import MatchTable, match_images
@@ -93,7 +93,7 @@ def main() -> None:
     positive = random.random(8000) < 0.3
     scores = random.normal(size=8000) + positive
     heading("DeLong's variance of 8,000 samples")
-    mine, interval = seconds(lambda: auc_intervals([scores[:, None]], positive[:, None].astype(int)), repeat=5)
+    mine, interval = seconds(lambda: delong_ci([scores[:, None]], positive[:, None].astype(int)), repeat=5)
     theirs, variance = seconds(lambda: pairwise_variance(scores, positive))
     line("from mid-ranks", mine)
     same = "equal" if np.isclose(interval.standard_error[0] ** 2, variance, rtol=1e-12) else "DIFFERENT"

@@ -11,7 +11,7 @@ from typing import Dict, List, NamedTuple, Tuple
 import numpy as np
 from scipy.stats import norm
 
-from mm_metrics_plugin.functional.classification.delong import auc_intervals
+from mm_metrics_plugin.functional.classification.delong import delong_ci
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import MatchTable, match_images
@@ -282,7 +282,7 @@ def auc_coverage(setting: Scores, *, datasets: int, seed: int = 0) -> Tuple[Cove
     noise = random.normal(size=(len(labels), datasets))
     distance = norm.ppf(setting.auc) * np.sqrt(1 + setting.spread**2)
     scores = np.where(labels[:, None] == 1, noise * setting.spread + distance, noise)
-    found = auc_intervals([scores], np.repeat(labels[:, None], datasets, axis=1), ci=LEVEL)
+    found = delong_ci([scores], np.repeat(labels[:, None], datasets, axis=1), ci=LEVEL)
     half = norm.ppf((1 + LEVEL) / 2) * found.standard_error
     value = found.per_class.value
     truth = np.array(setting.auc)
@@ -301,7 +301,7 @@ def macro_auc_coverage(samples: int, shares: np.ndarray, *, distance: float, dat
         common = random.normal(size=(samples, 1))
         scores = np.sqrt(0.5) * (random.normal(size=(samples, number)) + common)
         scores[np.arange(samples), labels] += distance
-        macro = auc_intervals([scores], labels, ci=LEVEL).macro
+        macro = delong_ci([scores], labels, ci=LEVEL).macro
         ends.append((macro.low, macro.high))
     return Coverage.of(*np.array(ends).T, np.array(truth))
 

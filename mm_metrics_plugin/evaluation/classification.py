@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.detection import Confusion, matrix_entries, top_confusions
 from mm_metrics_plugin.evaluation.report import (
     IN_MEMORY,
     SCHEMA_VERSION,
@@ -21,8 +20,8 @@ from mm_metrics_plugin.evaluation.report import (
     versions,
 )
 from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError
-from mm_metrics_plugin.functional.averaging import divide
-from mm_metrics_plugin.functional.classification.auc import AUCResult, map_classes, score_auc
+from mm_metrics_plugin.functional._arrays import divide
+from mm_metrics_plugin.functional.classification.auc import AUCResult, map_classes, roc_auc
 from mm_metrics_plugin.functional.classification.calibration_error import (
     CalibrationResult,
     brier_terms,
@@ -30,18 +29,22 @@ from mm_metrics_plugin.functional.classification.calibration_error import (
     log_terms,
 )
 from mm_metrics_plugin.functional.classification.confusion_matrix import (
+    Confusion,
     ConfusionResult,
     CountsResult,
-    confusion_report,
-    counts_report,
+    confusion_matrix_report,
+    matrix_entries,
+    stat_scores_report,
+    top_confusions,
 )
-from mm_metrics_plugin.functional.classification.delong import AUCIntervals, auc_intervals
+from mm_metrics_plugin.functional.classification.delong import AUCIntervals, delong_ci
 from mm_metrics_plugin.functional.classification.roc_curves import (
     ClassificationCurves,
-    classification_curves,
     corner_curve,
+    roc_curves,
 )
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, label_ranks
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
+from mm_metrics_plugin.functional.ranking import label_ranks
 from mm_metrics_plugin.functional.statistics.bootstrap import (
     TOO_FEW,
     Interval,
@@ -145,7 +148,7 @@ class ClassificationReport(Report):
         results = self.results
         if results is None or len(self.classes) > MOST_DRAWN or results.scores.size > MOST_SCORES_DRAWN:
             return None
-        return classification_curves([results.scores], results.ground_truth)
+        return roc_curves([results.scores], results.ground_truth)
 
     @property
     def matrix(self) -> Optional[np.ndarray]:
@@ -297,13 +300,13 @@ def evaluate_classification(
         counts={"samples": samples.tally.to_dict()},
         result=result,
         accuracy=accuracy,
-        auc=score_auc([scores], truth),
-        average_precision=score_auc([scores], truth, curve="pr"),
+        auc=roc_auc([scores], truth),
+        average_precision=roc_auc([scores], truth, curve="pr"),
         top_k=_top_k(samples),
         thresholds=class_thresholds(
             scores, truth, at_specificity=settings.at_specificity, at_sensitivity=settings.at_sensitivity
         ),
-        auc_intervals=None if ci is None else auc_intervals([scores], truth, ci=ci),
+        auc_intervals=None if ci is None else delong_ci([scores], truth, ci=ci),
         intervals=None if ci is None else _intervals(samples, threshold, ci),
         calibration=_calibration(samples),
         results=samples,
@@ -352,12 +355,12 @@ def _count_decisions(results: ClassificationResults, score_thr: float) -> Tuple[
     if results.targets is None:
         decided = hard_decisions(scores, thresholds=[-np.inf])
         state = ConfusionState(scores.shape[1]).update(results.labels, decided)  # type: ignore[arg-type]
-        result = confusion_report(state.decisions)
+        result = confusion_matrix_report(state.decisions)
         return result, result.accuracy
     counts = BinaryCountState().update(results.reach(score_thr), results.targets)
     tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn
     right, all_decisions = (tp + tn).sum(), (tp + fp + fn + tn).sum()
-    return counts_report(tp, fp, fn, tn), float(divide(right, all_decisions))
+    return stat_scores_report(tp, fp, fn, tn), float(divide(right, all_decisions))
 
 
 def _top_k(results: ClassificationResults) -> Dict[int, float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.functional.class_names import unique_names
+from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.functional.detection.average_precision import (
     AveragePrecision,
     SizeReport,

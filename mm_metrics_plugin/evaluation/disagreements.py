@@ -8,8 +8,8 @@ from typing import Dict, Optional
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import worst_first
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
-from mm_metrics_plugin.functional.worst_first import worst_first
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from typing import Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.worst_first import worst_first
+from mm_metrics_plugin.functional._arrays import worst_first
 
 KINDS = ("right", "wrong", "missed")
 

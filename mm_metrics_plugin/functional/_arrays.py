@@ -1,23 +1,84 @@
-"""Array helpers that several modules share: orders, groups, means and F-scores."""
+"""Array helpers that several modules share: orders, groups, means, F-scores, and work on all cores."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter, deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
+
 import numpy as np
 
-from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.exceptions import MetricInputError
+
+ABSENT_RULES = ("skip", "nan", "error")
+# 16 float32 are one cache line: a narrower tile would read every line of the matrix more than once.
+TILE_WIDTH = 16
+# Rows transposed at once: their cache lines (64 bytes each) must still be cached for the next column.
+TILE_ROWS = 512
+
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+Scores = Union[np.ndarray, Sequence[np.ndarray]]  # (rows, classes), or consecutive blocks of rows
+
+
+class Result:
+    """Base of result dataclasses. As text, a result is the list of its numbers."""
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values; arrays become lists."""
+        return {name: _to_plain(value) for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        numbers = {name: value for name, value in vars(self).items() if isinstance(value, (int, float))}
+        return "\n".join(f"{name:<18}{value:g}" for name, value in numbers.items())
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_dict()
+    if isinstance(value, dict):
+        return {key: _to_plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_plain(part) for part in value]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """``numerator / denominator`` in float64, NaN where the denominator is 0."""
+    numerator, denominator = np.broadcast_arrays(
+        np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
+    )
+    result = np.full(numerator.shape, np.nan)
+    np.divide(numerator, denominator, out=result, where=denominator != 0)
+    return result
+
+
+def mean_over_classes(values: np.ndarray, *, weights: Optional[np.ndarray] = None, absent: str = "skip") -> float:
+    """The mean of one value per class, of which NaN means undefined.
+
+    ``absent='skip'`` takes the mean over the defined classes, ``'nan'`` makes it NaN if a class is undefined,
+    ``'error'`` raises.
+    """
+    defined = ~np.isnan(values)
+    if absent == "error" and not defined.all():
+        undefined = ", ".join(str(index) for index in np.flatnonzero(~defined)[:10])
+        raise MetricInputError(
+            f"{int((~defined).sum())} of {len(values)} classes have no value on this data (classes {undefined}) "
+            "and absent='error'"
+        )
+    if not defined.any() or (absent == "nan" and not defined.all()):
+        return float("nan")
+    used = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+    total = used[defined].sum()
+    return float((values[defined] * used[defined]).sum() / total) if total > 0 else float("nan")
 
 
 def stable_order(*keys: np.ndarray) -> np.ndarray:
-    """Rows by the first key ascending, then the second, and so on, then as they stand.
+    """Rows by the first key ascending, then the second, and so on; equal rows keep their order.
 
-    Keys are sorted 16 bits at a time, where NumPy's stable sort is a radix sort, from the last key to the first.
-
-    Args:
-        *keys: Integer, bool or float arrays of equal length, without NaN.
-
-    Example:
-        >>> stable_order(np.array([1, 0, 1]), np.array([0.5, 9.0, 0.25]))
-        array([1, 2, 0])
+    Keys are integer, bool or float arrays without NaN. They are sorted 16 bits at a time, from the last key to the
+    first, because NumPy's stable sort of 16 bits is a radix sort.
     """
     order = None
     for key in reversed(keys):  # the last key decides least
@@ -46,35 +107,20 @@ def _sortable(key: np.ndarray) -> np.ndarray:
 
 
 def group_starts(groups: np.ndarray) -> np.ndarray:
-    """Where a new value begins in a sorted array.
-
-    Example:
-        >>> group_starts(np.array([3, 3, 5, 7, 7]))
-        array([0, 2, 3])
-    """
+    """Rows where a new value begins in a sorted array."""
     if not len(groups):
         return np.empty(0, dtype=np.int64)
     return np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
 
 
 def position_in_group(groups: np.ndarray) -> np.ndarray:
-    """How many rows of the same group stand before each row of a sorted array.
-
-    Example:
-        >>> position_in_group(np.array([3, 3, 5, 7, 7]))
-        array([0, 1, 0, 0, 1])
-    """
+    """How many rows of the same group come before each row of a sorted array."""
     starts = group_starts(groups)
     return np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
 
 
 def mean_of_defined(values: np.ndarray) -> np.ndarray:
-    """The mean along the last axis of what is not NaN; NaN where nothing is.
-
-    Example:
-        >>> mean_of_defined(np.array([[0.5, np.nan], [np.nan, np.nan]]))
-        array([0.5, nan])
-    """
+    """The mean over the last axis of the values that are not NaN; NaN if there are none."""
     defined = ~np.isnan(values)
     return divide(np.where(defined, values, 0).sum(axis=-1), defined.sum(axis=-1))
 
@@ -91,11 +137,102 @@ def fbeta_score(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, beta: float = 1.
 
 
 def fbeta_of_rates(precision: np.ndarray, recall: np.ndarray, beta: float = 1.0) -> np.ndarray:
-    """The F-score of precisions and recalls, such as means over classes; 0 where both are 0.
-
-    Example:
-        >>> fbeta_of_rates(np.array([0.5, 0.0]), np.array([1.0, 0.0]))
-        array([0.66666667, 0.        ])
-    """
+    """The F-score of precisions and recalls, such as means over classes; 0 where both are 0."""
     weighted = beta**2 * precision + recall
     return np.where(weighted == 0, 0.0, divide((1 + beta**2) * precision * recall, weighted))
+
+
+def worst_first(
+    group: np.ndarray, badness: np.ndarray, *ties: np.ndarray, per_group: int = 50, most: int = 20_000
+) -> Tuple[np.ndarray, int]:
+    """Rows sorted by group, in each group the worst first, and how many rows of a group were kept.
+
+    The greatest badness is the worst; of equal ones, the smaller of ``ties`` comes first. A group keeps ``per_group``
+    rows, fewer if all groups together would have more than ``most``, but at least one.
+    """
+    counts = np.unique(group, return_counts=True)[1]
+    limit = per_group
+    while limit > 1 and int(np.minimum(counts, limit).sum()) > most:
+        limit -= 1
+    order = np.lexsort((*ties[::-1], -badness, group))
+    return order[position_in_group(group[order]) < limit], limit
+
+
+def score_blocks(scores: Scores) -> Sequence[np.ndarray]:
+    """Scores as blocks of rows."""
+    return [scores] if isinstance(scores, np.ndarray) else scores
+
+
+def working_dtype(blocks: Sequence[np.ndarray]) -> np.dtype:
+    """The dtype that holds every block exactly and that NumPy sorts fast: float32 or float64."""
+    widest = np.result_type(*(block.dtype for block in blocks))
+    return np.dtype(np.float32) if widest in (np.float16, np.float32) else np.dtype(np.float64)
+
+
+def _tile(blocks: Sequence[np.ndarray], start: int, stop: int, dtype: np.dtype) -> np.ndarray:
+    """Columns ``start:stop`` of the stacked blocks as contiguous rows."""
+    tile = np.empty((stop - start, sum(len(block) for block in blocks)), dtype=dtype)
+    row = 0
+    for block in blocks:
+        for first in range(0, len(block), TILE_ROWS):
+            part = block[first : first + TILE_ROWS, start:stop]
+            tile[:, row : row + len(part)] = part.T
+            row += len(part)
+    return tile
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def map_in_order(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
+    """``function(item)`` of every item, in order, on all cores; few items and results are in memory at a time."""
+    cores = usable_cores()
+    if cores == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        waiting: Deque[Future[_R]] = deque()
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > cores:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def map_columns(function: Callable[[int, np.ndarray], _R], blocks: Sequence[np.ndarray]) -> List[_R]:
+    """``function(index, column)`` of every column of a matrix given as blocks of rows, in order, on all cores.
+
+    The column is a copy that the function may sort in place.
+    """
+    width = blocks[0].shape[1]
+    dtype = working_dtype(blocks)
+
+    def work(bounds: Tuple[int, int]) -> List[_R]:
+        tile = _tile(blocks, bounds[0], bounds[1], dtype)
+        return [function(bounds[0] + offset, column) for offset, column in enumerate(tile)]
+
+    if width <= TILE_WIDTH:
+        return work((0, width))
+    tiles = [(start, min(start + TILE_WIDTH, width)) for start in range(0, width, TILE_WIDTH)]
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        return [value for values in pool.map(work, tiles) for value in values]
+
+
+def unique_names(names: Sequence[str]) -> List[str]:
+    """The names, with the index of the class appended to those that occur more than once, until they are unique."""
+    counts = Counter(names)
+    taken = set(names)
+    result = []
+    for index, name in enumerate(names):
+        if counts[name] > 1:
+            name = f"{name}_{index}"
+            while name in taken:
+                name += f"_{index}"
+            taken.add(name)
+        result.append(name)
+    return result

@@ -1,7 +1,7 @@
-"""Sums of floats without any rounding, so that no order, batch or process can change a digit.
+"""Sums of floats without rounding, so that no order, batch or process can change a digit.
 
-Every finite float64 is a whole number of 2^-1074. A sum is therefore a whole number too: a very long one, kept in limbs
-of 32 bits that lie in int64, so that limbs of several batches or processes may simply be added.
+Every finite float64 is a multiple of 2^-1074, so a sum is a long integer. It is kept in limbs of 32 bits in int64, and
+limbs of several batches or processes can be added.
 """
 
 from __future__ import annotations
@@ -24,22 +24,7 @@ _BLOCK = 1 << 14
 
 
 def exact_limbs(values: np.ndarray) -> np.ndarray:
-    """The sums over the first axis, as limbs.
-
-    Args:
-        values: Numbers of at most 1e300 in size; the first axis is summed.
-
-    Returns:
-        int64 array of the shape of one row with an axis of ``LIMBS`` at the end. Limbs of several sums may be added.
-
-    Raises:
-        MetricInputError: A value is not finite, or too large.
-
-    Example:
-        >>> limbs = exact_limbs(np.array([1e100, 1.0, -1e100])) + exact_limbs(np.array([0.25]))
-        >>> float(limbs_to_fractions(limbs)[0])
-        1.25
-    """
+    """The exact sums over the first axis, as limbs: int64 of the shape of one row with a last axis of ``LIMBS``."""
     values = np.asarray(values, dtype=np.float64)
     columns = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=np.int64)))
     totals = [0] * columns.shape[1]
@@ -56,7 +41,7 @@ def exact_limbs(values: np.ndarray) -> np.ndarray:
 def _exact_parts(rest: np.ndarray) -> Iterator[np.ndarray]:
     """Sums of the columns' leading bits, then of the bits after them, until none are left; each sum is exact.
 
-    Adding and subtracting a large power of two cuts a value to a multiple of that power's last bit. So many such
+    Adding and subtracting a large power of two cuts a value to a multiple of that power's last bit. As many such
     multiples as there are rows add up without rounding (Rump, Ogita and Oishi, SIAM J. Sci. Comput. 31, 2008).
     """
     room = (len(rest) + 2).bit_length()
@@ -79,13 +64,7 @@ def _to_limbs(total: int) -> np.ndarray:
 
 
 def split_values(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Numbers of any dtype as float64 and what was rounded off them: the sum of the two is the exact number.
-
-    Args:
-        values: Whole or real numbers. The difference is 0 for everything that float64 holds exactly.
-
-    Returns:
-        Two float64 arrays of the shape of ``values``.
+    """Numbers of any dtype as float64, and the rounding error of each: the two sum to the exact number.
 
     Example:
         >>> rounded, rest = split_values(np.array([2**60 + 1, -3]))
@@ -107,12 +86,7 @@ def split_values(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def fraction_to_float(value: Fraction) -> float:
-    """The float64 nearest to a fraction; infinite beyond the range of float64.
-
-    Example:
-        >>> fraction_to_float(Fraction(1, 3)), fraction_to_float(Fraction(-(10**400)))
-        (0.3333333333333333, -inf)
-    """
+    """The float64 nearest to a fraction; infinite beyond the range of float64."""
     try:
         return float(value)
     except OverflowError:
@@ -120,12 +94,7 @@ def fraction_to_float(value: Fraction) -> float:
 
 
 def limbs_to_fractions(limbs: np.ndarray) -> List[Fraction]:
-    """The exact sums that limbs stand for; ``float()`` of one is correctly rounded.
-
-    Example:
-        >>> limbs_to_fractions(exact_limbs(np.array([[0.5, 3.0], [0.25, 4.0]])))
-        [Fraction(3, 4), Fraction(7, 1)]
-    """
+    """The exact sums of limbs; ``float()`` of one is correctly rounded."""
     rows = np.asarray(limbs).reshape(-1, LIMBS)
     return [
         Fraction(sum(int(row[index]) << (32 * int(index)) for index in np.flatnonzero(row)), 1 << _POINT)
@@ -134,16 +103,7 @@ def limbs_to_fractions(limbs: np.ndarray) -> List[Fraction]:
 
 
 def exact_square(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Squares and what was rounded off them: the sum of the two is the exact square (Veltkamp and Dekker).
-
-    Args:
-        values: float64, each 0 or of a size between 1e-140 and 1e150.
-
-    Example:
-        >>> square, rest = exact_square(np.array([1 + 2.0**-30]))
-        >>> float(square[0] - 1) == 2.0**-29, float(rest[0]) == 2.0**-60
-        (True, True)
-    """
+    """Squares of values that are 0 or between 1e-140 and 1e150, and their rounding errors (Veltkamp and Dekker)."""
     square = values * values
     scaled = values * 134217729.0  # 2^27 + 1 leaves 26 bits in the upper half
     upper = scaled - (scaled - values)

@@ -20,29 +20,13 @@ _BFLOAT16_LARGEST = float.fromhex("0x1.fep127")
 
 
 def precision_of(dtype: Any) -> int:
-    """The code of a NumPy dtype. Whole numbers and everything wider than float64 have that of float64.
-
-    Example:
-        >>> PRECISIONS[precision_of(np.float16)], PRECISIONS[precision_of(">f4")], PRECISIONS[precision_of(np.int64)]
-        ('float16', 'float32', 'float64')
-    """
+    """The code of a NumPy dtype; integers and wider floats have that of float64."""
     dtype = np.dtype(dtype)
     return {2: FLOAT16, 4: FLOAT32}.get(dtype.itemsize, FLOAT64) if dtype.kind == "f" else FLOAT64
 
 
 def round_thresholds(thresholds: Any) -> np.ndarray:
-    """Thresholds rounded to nearest, ties to even, in every precision.
-
-    Args:
-        thresholds: Numbers of any shape; infinities stay.
-
-    Returns:
-        float64 array with one row for each of ``PRECISIONS``.
-
-    Example:
-        >>> round_thresholds(0.7).tolist()
-        [0.7, 0.699999988079071, 0.7001953125, 0.69921875]
-    """
+    """Thresholds rounded to nearest, ties to even, in every precision: float64, one row for each of ``PRECISIONS``."""
     exact = np.asarray(thresholds, dtype=np.float64)
     with np.errstate(over="ignore"):
         single, half = exact.astype(np.float32), exact.astype(np.float16)
@@ -58,21 +42,9 @@ def _to_bfloat16(values: np.ndarray) -> np.ndarray:
 
 
 def limits_for(scores: np.ndarray, thresholds: Any, precision: Optional[np.ndarray] = None) -> np.ndarray:
-    """What each score is compared with: the thresholds in the precision of the score.
+    """The thresholds, one or several in one axis, in the precision of each score: (rows) or (rows, thresholds).
 
-    Args:
-        scores: The scores; the first axis is that of ``precision``.
-        thresholds: One number, or several in one axis.
-        precision: The code of each row's precision; that of the dtype of the scores if None.
-
-    Returns:
-        Array of the scores' dtype, (rows) for one threshold or (rows, thresholds). With ``precision=None`` the axis of
-        the rows has length 1.
-
-    Example:
-        >>> scores = np.array([0.69921875, 0.69921875], dtype=np.float32)
-        >>> scores >= limits_for(scores, 0.7, np.array([FLOAT32, BFLOAT16]))
-        array([False,  True])
+    ``precision`` is the code of each row's precision; None: that of the dtype of the scores, and one row.
     """
     rounded = round_thresholds(thresholds)
     codes = np.array([precision_of(scores.dtype)]) if precision is None else np.asarray(precision)
@@ -80,16 +52,6 @@ def limits_for(scores: np.ndarray, thresholds: Any, precision: Optional[np.ndarr
 
 
 def reach(scores: np.ndarray, threshold: float, precision: Optional[np.ndarray] = None) -> np.ndarray:
-    """Whether each score is at least the threshold, compared in the precision of the score.
-
-    Args:
-        scores: The scores, (rows) or (rows, columns).
-        threshold: One number.
-        precision: The code of each row's precision; that of the dtype of the scores if None.
-
-    Example:
-        >>> reach(np.array([0.7, 0.1], dtype=np.float32), 0.7).tolist()
-        [True, False]
-    """
+    """Whether each score is at least the threshold, compared in the precision of the score."""
     limits = limits_for(scores, threshold, precision)
     return scores >= limits.reshape(-1, *[1] * (scores.ndim - 1))

@@ -1,4 +1,4 @@
-"""Pairs of scores of which one ought to be the higher."""
+"""Ranks of the true class, and pairs of scores of which one should be higher."""
 
 from __future__ import annotations
 
@@ -8,25 +8,36 @@ import numpy as np
 
 
 def count_pairs(positive: np.ndarray, negative: np.ndarray) -> Tuple[int, int]:
-    """How many pairs are in the right order, and how many are not; a tie is not.
-
-    Args:
-        positive: The scores that ought to be higher.
-        negative: The scores they are compared with, of the same shape.
-
-    Example:
-        >>> count_pairs(np.array([0.9, 0.5, 0.5]), np.array([0.1, 0.5, 0.6]))
-        (1, 2)
-    """
+    """How many pairs are in the right order, and how many are not; a tie is not."""
     right = int(np.count_nonzero(positive > negative))
     return right, positive.size - right
 
 
 def pos_neg_ratio(right: int, wrong: int) -> float:
-    """(right + 1) / (wrong + 1): above 1 if more pairs are right than wrong; NaN if there are none.
+    """(right + 1) / (wrong + 1); NaN without pairs.
 
     Example:
         >>> round(pos_neg_ratio(1, 2), 6)
         0.666667
     """
     return (right + 1) / (wrong + 1) if right + wrong else float("nan")
+
+
+def label_ranks(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """(samples,) how many classes rank before the true one: higher scores, and equal scores of a lower index."""
+    own = scores[np.arange(len(labels)), labels][:, None]
+    ranks = (scores > own).view(np.uint8).sum(axis=1, dtype=np.int64)
+    tied = scores == own
+    if np.count_nonzero(tied) > len(labels):  # more than the true classes themselves
+        ranks += np.count_nonzero(tied & (np.arange(scores.shape[1]) < labels[:, None]), axis=1)
+    return ranks
+
+
+def recall_at_k(scores: np.ndarray, labels: np.ndarray, *, k: int) -> float:
+    """The share of samples whose true class is among the k best; of equal scores the lower index is better.
+
+    Example:
+        >>> recall_at_k(np.array([[0.5, 0.2, 0.3], [0.4, 0.4, 0.2]]), np.array([2, 0]), k=1)
+        0.5
+    """
+    return float(np.mean(label_ranks(scores, labels) < k)) if len(labels) else float("nan")

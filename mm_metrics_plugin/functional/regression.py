@@ -1,14 +1,15 @@
-"""How far predicted numbers are from true ones."""
+"""Errors of predicted numbers, computed without rounding until the end."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Dict, Tuple
+from typing import Tuple
 
 import numpy as np
 
+from mm_metrics_plugin.functional._arrays import Result
 from mm_metrics_plugin.functional._exact_sum import (
     LARGEST,
     LIMBS,
@@ -23,63 +24,32 @@ LARGEST_VALUE = 1e149
 # Squares of smaller numbers would lose digits, or be 0: such numbers are multiplied by a power of two first.
 _SMALLEST_SQUARED = 1e-140
 _SCALE_BITS = 600
-# Rows of sums that :func:`regression_sums` gives.
-NUM_SUMS = 7
+NUM_SUMS = 7  # of :func:`regression_sums`
 
 
 @dataclass(frozen=True)
-class RegressionResult:
-    """The errors of some predictions; NaN where undefined.
+class RegressionResult(Result):
+    """The errors of some predictions; NaN where undefined."""
 
-    Attributes:
-        mse: Mean squared error.
-        rmse: Its root.
-        mae: Mean absolute error.
-        percentage_error: Mean of the absolute error as a fraction of the target, over the targets that are not 0.
-        r2: Coefficient of determination; undefined if all targets are equal, and minus infinity where it is too small
-            for float64.
-        max_error: The largest absolute error.
-        count: How many values were compared.
-        zero_targets: How many of them have no percentage error.
-    """
-
-    mse: float
-    rmse: float
-    mae: float
-    percentage_error: float
-    r2: float
-    max_error: float
-    count: int
-    zero_targets: int
-
-    def to_dict(self) -> Dict[str, float]:
-        """The result as plain Python numbers."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return "\n".join(f"{name:<18}{value:g}" for name, value in self.to_dict().items())
+    mse: float  # mean squared error
+    rmse: float  # its root
+    mae: float  # mean absolute error
+    percentage_error: float  # mean of the absolute error as a fraction of the target, over the targets that are not 0
+    r2: float  # coefficient of determination; NaN if all targets are equal, -inf below the range of float64
+    max_error: float  # the largest absolute error
+    count: int  # how many values were compared
+    zero_targets: int  # how many of them have no percentage error
 
 
 def regression_sums(
     predicted: np.ndarray, target: np.ndarray, *, percentage_floor: float = 0.0
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What has to be remembered of predictions to know all their errors.
+    """The sums that determine all errors; arguments as in :func:`regression_error`.
 
-    Args:
-        predicted: Numbers of at most 1e149 in size, in any shape.
-        target: The true numbers, in the same shape.
-        percentage_floor: As in :func:`regression_error`.
-
-    Returns:
-        The sums of squared errors, absolute errors, percentage errors, targets and squared targets, as limbs, and of
-        the squares of errors and targets below 1e-140, times 2^1200; the number of values and of those without a
-        percentage error; the largest error and percentage error. The first two of several parts are to be added up,
-        the last to be maximized.
-
-    Example:
-        >>> limbs, counts, largest = regression_sums(np.array([2.0, 3.0]), np.array([1.0, 5.0]))
-        >>> limbs_to_fractions(limbs)[:2], counts.tolist(), largest.tolist()
-        ([Fraction(5, 1), Fraction(3, 1)], [2, 0], [2.0, 1.0])
+    Returns the limbs of the sums of squared errors, absolute errors, percentage errors, targets, squared targets, and
+    of the squares of errors and targets below 1e-140, times 2^1200; the number of values and of those without a
+    percentage error; the largest error and percentage error. Merging adds the first two and takes the maximum of the
+    third.
     """
     predicted = np.asarray(predicted, dtype=np.float64).reshape(-1)
     target = np.asarray(target, dtype=np.float64).reshape(-1)
@@ -113,7 +83,7 @@ def _by_size(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def _root(value: Fraction) -> float:
-    """The square root, also where the value itself is too small for float64."""
+    """The square root, also of a value that is too small for float64."""
     if not value:
         return 0.0
     # A power of 4 brings the value near 1, where it has all its digits.
@@ -122,16 +92,11 @@ def _root(value: Fraction) -> float:
 
 
 def regression_result(limbs: np.ndarray, counts: np.ndarray, largest: np.ndarray) -> RegressionResult:
-    """The errors of what :func:`regression_sums` remembers. Arguments are its three results.
-
-    Example:
-        >>> regression_result(*regression_sums(np.array([2.0, 3.0]), np.array([1.0, 5.0]))).mae
-        1.5
-    """
+    """The errors from the sums of :func:`regression_sums`."""
     count, zero_targets = (int(number) for number in counts)
     if not count:
-        nothing = math.nan
-        return RegressionResult(nothing, nothing, nothing, nothing, nothing, nothing, 0, 0)
+        nan = math.nan
+        return RegressionResult(nan, nan, nan, nan, nan, nan, 0, 0)
     squared, absolute, percentage, target, target_squared, tiny_squared, tiny_target_squared = limbs_to_fractions(limbs)
     squared += tiny_squared / 4**_SCALE_BITS
     target_squared += tiny_target_squared / 4**_SCALE_BITS
@@ -154,13 +119,13 @@ def regression_result(limbs: np.ndarray, counts: np.ndarray, largest: np.ndarray
 
 
 def regression_error(predicted: np.ndarray, target: np.ndarray, *, percentage_floor: float = 0.0) -> RegressionResult:
-    """All errors of predictions. Means and sums are rounded once, at the end.
+    """Errors of predictions. Means and sums are rounded once, at the end.
 
     Args:
         predicted: Numbers of at most 1e149 in size, in any shape.
         target: The true numbers, in the same shape.
-        percentage_floor: Targets smaller than this count as this large in the percentage error. With 0, targets of 0
-            have none and are left out and counted. Keras takes 1e-7, scikit-learn 2.2e-16.
+        percentage_floor: Smaller targets count as this large in the percentage error. With 0, targets of 0 are left out
+            and counted. Keras takes 1e-7, scikit-learn 2.2e-16.
 
     Example:
         >>> print(regression_error(np.array([2.5, 0.0, 2.0, 8.0]), np.array([3.0, -0.5, 2.0, 7.0])))

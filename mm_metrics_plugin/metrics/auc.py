@@ -8,10 +8,10 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.functional.averaging import ABSENT_RULES
-from mm_metrics_plugin.functional.classification.auc import CURVES, AUCResult, histogram_auc, score_auc
-from mm_metrics_plugin.functional.classification.delong import auc_intervals
-from mm_metrics_plugin.functional.classification.roc_curves import classification_curves, histogram_curves
+from mm_metrics_plugin.functional._arrays import ABSENT_RULES
+from mm_metrics_plugin.functional.classification.auc import CURVES, AUCResult, histogram_auc, roc_auc
+from mm_metrics_plugin.functional.classification.delong import delong_ci
+from mm_metrics_plugin.functional.classification.roc_curves import histogram_curves, roc_curves
 from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.classification_base import (
@@ -64,7 +64,7 @@ class _AUCMetric(ScoredMetricBase):
             )
         if not len(state.labels):
             return self._nothing()
-        return score_auc(
+        return roc_auc(
             state.scores.blocks,
             state.labels.to_array(),
             average=self.average,
@@ -88,7 +88,7 @@ class _AUCMetric(ScoredMetricBase):
         elif isinstance(scores, ScoreState) and len(scores.labels):
             blocks = scores.scores.blocks
             num_classes = blocks[0].shape[1]
-            curves = partial(classification_curves, blocks, scores.labels.to_array())  # type: ignore[arg-type]
+            curves = partial(roc_curves, blocks, scores.labels.to_array())  # type: ignore[arg-type]
         else:
             return []
         return [FigureSpec(("curves",), self.class_names(num_classes), curves)]
@@ -248,7 +248,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         ends = (np.nan, np.nan)
         if isinstance(state, ScoreState) and len(state.labels):
             labels: np.ndarray = state.labels.to_array()  # type: ignore[assignment]
-            intervals = auc_intervals(state.scores.blocks, labels, ci=self.ci)  # type: ignore[arg-type]
+            intervals = delong_ci(state.scores.blocks, labels, ci=self.ci)  # type: ignore[arg-type]
             low, high = intervals.per_class.low, intervals.per_class.high
             if self.absent == "skip" or result.classes_averaged == len(result.support):
                 ends = (intervals.macro.low, intervals.macro.high)

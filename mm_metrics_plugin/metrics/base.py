@@ -14,7 +14,7 @@ from mmengine.evaluator import BaseMetric
 from mmengine.logging import print_log
 
 from mm_metrics_plugin.exceptions import MetricInputError, MetricWarning, UndefinedMetricWarning
-from mm_metrics_plugin.functional.class_names import unique_names
+from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.metrics.log import class_table, in_runner, warn
 from mm_metrics_plugin.metrics.sample_fields import SampleName, check_samples
 from mm_metrics_plugin.metrics.sampling import (

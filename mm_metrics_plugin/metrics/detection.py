@@ -12,11 +12,15 @@ from mmengine.dist import get_dist_info
 from mmengine.logging import print_log
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.evaluation.detection import BACKGROUND, protocol_report
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.classification.confusion_matrix import ConfusionResult, confusion_report
-from mm_metrics_plugin.functional.classification.matrix_view import MatrixView, matrix_view
+from mm_metrics_plugin.functional.classification.confusion_matrix import (
+    ConfusionResult,
+    MatrixView,
+    confusion_matrix_report,
+    matrix_view,
+)
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
+from mm_metrics_plugin.functional.detection.confusion_report import BACKGROUND_NAME, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
@@ -278,7 +282,9 @@ class DetectionPRF(StreamingMetric):
         """The numbers by key."""
         names = self.class_names(state.num_classes)
         rule = state.rule(self.matching)
-        metrics = self._keys(confusion_report(rule.matrix, background=True, empty=self._empty(rule)), names)
+        metrics = self._keys(
+            confusion_matrix_report(rule.matrix, background=True, zero_division=self._empty(rule)), names
+        )
         table = state.table()
         if self.ap:
             metrics.update(self._average_precision(table, names))
@@ -308,7 +314,7 @@ class DetectionPRF(StreamingMetric):
 
         def view() -> MatrixView:
             title = f"{self.matching}: score >= {settings.score_thr:g}, IoU >= {settings.iou_thr:g}"
-            return matrix_view(rule.matrix, [*names, BACKGROUND], title=title)
+            return matrix_view(rule.matrix, [*names, BACKGROUND_NAME], title=title)
 
         def curves() -> Any:
             return precision_recall_curves(
@@ -440,7 +446,7 @@ class DetectionPRF(StreamingMetric):
         """The confusion matrix and the table per class, as JSON and CSV."""
         rule = state.rule(self.matching)
         empty = self._empty(rule)
-        result = confusion_report(rule.matrix, background=True, empty=empty)
+        result = confusion_matrix_report(rule.matrix, background=True, zero_division=empty)
         report = protocol_report(
             self.matching,
             result.matrix,
@@ -449,11 +455,11 @@ class DetectionPRF(StreamingMetric):
             detections=result.predicted[:-1],
             counts={**state.tally, **rule.tally},
             background_types=rule.false_positives,
-            empty=empty,
+            zero_division=empty,
         )
         content = {"protocol": self.matching, "classes": names, **report.to_dict()}
         rows = [list(row.values()) for row in content["per_class"]]
-        labels = [*names, BACKGROUND]
+        labels = [*names, BACKGROUND_NAME]
         files = {
             "json": to_json(content),
             "per_class.csv": to_csv(list(report.columns), rows),
@@ -463,7 +469,7 @@ class DetectionPRF(StreamingMetric):
 
 
 def _matrix_text(matrix: np.ndarray, names: list[str]) -> str:
-    labels = [*names, BACKGROUND]
+    labels = [*names, BACKGROUND_NAME]
     width = max(7, *(len(label) + 1 for label in labels), len(str(matrix.max())) + 1)
     lines = [
         "confusion matrix (rows ground truth, columns prediction)",

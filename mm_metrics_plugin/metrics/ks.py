@@ -8,8 +8,8 @@ import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.averaging import ABSENT_RULES, mean_over_classes
-from mm_metrics_plugin.functional.classification.ks import KSResult, histogram_ks, score_ks
+from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
+from mm_metrics_plugin.functional.classification.ks import KSResult, histogram_ks, ks_statistic
 from mm_metrics_plugin.metrics.classification_base import SingleLabelMetricBase, check_num_thresholds
 from mm_metrics_plugin.metrics.log import class_values
 from mm_metrics_plugin.settings import require, require_choice
@@ -112,6 +112,6 @@ class SingleLabelKS(SingleLabelMetricBase):
         if isinstance(state, ScoreHistogramState) and state.totals is not None:
             return histogram_ks(state.positives, state.totals)
         if isinstance(state, ScoreState) and len(state.labels):
-            return score_ks(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
+            return ks_statistic(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
         undefined = np.full(self.classes_expected() if self.positive_label is None else 1, np.nan)
         return KSResult(undefined, undefined, np.zeros(len(undefined), dtype=np.int64), undefined)

@@ -9,17 +9,19 @@ import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional._score_precision import limits_for, reach
-from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.classification.confusion_matrix import (
     ConfusionResult,
     CountsResult,
+    MatrixView,
     Rates,
-    confusion_report,
-    counts_report,
+    confusion_matrix_report,
+    matrix_view,
+    stat_scores_report,
 )
-from mm_metrics_plugin.functional.classification.matrix_view import MatrixView, matrix_view
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, label_ranks, top_decisions
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_k_decisions
+from mm_metrics_plugin.functional.ranking import label_ranks
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.classification_base import MultiLabelMetricBase, ScoredMetricBase, SingleLabelMetricBase
 from mm_metrics_plugin.metrics.log import class_values, threshold_suffixes
@@ -228,7 +230,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         metrics: dict[str, float] = {}
         for rule, (suffix, matrix) in enumerate(zip(self._suffixes, matrices)):
             samples = int(matrix.sum())
-            report = confusion_report(matrix, beta=self.beta, empty=self._empty(samples))
+            report = confusion_matrix_report(matrix, beta=self.beta, zero_division=self._empty(samples))
             rates = self._rate_keys(report, suffix)
             scalars = {f"{key}{suffix}": getattr(report, key) for key in SCALARS}
             for index, k in enumerate(self.topk):
@@ -328,13 +330,15 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
         if self.topk is None:
             return Batch(reach(scores, self.thr, self.score_precisions(samples)), truth)
         self.check_topk(self.topk, scores, samples)
-        return Batch(top_decisions(scores, k=self.topk), truth)
+        return Batch(top_k_decisions(scores, k=self.topk), truth)
 
     def compute(self, state: State) -> dict[str, float]:
         """The rates of the counts, by key."""
         zeros = np.zeros(self.classes_expected(), dtype=np.int64)
         tp, fp, fn, tn = (zeros if count is None else count for count in state.arrays().values())
         total = int(tp.sum() + fp.sum() + fn.sum() + tn.sum())
-        metrics = self._rate_keys(counts_report(tp, fp, fn, tn, beta=self.beta, empty=self._empty(total)), "")
+        metrics = self._rate_keys(
+            stat_scores_report(tp, fp, fn, tn, beta=self.beta, zero_division=self._empty(total)), ""
+        )
         metrics["accuracy"] = (tp.sum() + tn.sum()) / total if total else float("nan")
         return metrics

@@ -7,9 +7,8 @@ from typing import Mapping, Sequence
 import numpy as np
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.functional.averaging import divide
-from mm_metrics_plugin.functional.classification.thresholding import label_ranks
-from mm_metrics_plugin.functional.ranking import pos_neg_ratio
+from mm_metrics_plugin.functional._arrays import divide
+from mm_metrics_plugin.functional.ranking import label_ranks, pos_neg_ratio
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.classification_base import SingleLabelMetricBase
 from mm_metrics_plugin.metrics.sample_fields import flat_fields

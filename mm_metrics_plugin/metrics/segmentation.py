@@ -10,14 +10,14 @@ from mmengine.registry import METRICS
 from scipy.special import expit, softmax
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional._score_precision import FLOAT64, round_thresholds
-from mm_metrics_plugin.functional.averaging import ABSENT_RULES, mean_over_classes
-from mm_metrics_plugin.functional.classification.matrix_view import matrix_view
+from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_view
 from mm_metrics_plugin.functional.segmentation import (
     count_label_pairs,
     dice_score,
-    iou_report,
     label_overlap,
+    mean_iou_report,
     soft_label_overlap,
     soft_overlap,
 )
@@ -200,7 +200,7 @@ class MeanIoU(LabelMapMetricBase):
 
     def compute(self, state: PixelConfusionState) -> dict[str, float]:  # type: ignore[override]
         """The means, and with ``classwise`` the values per class."""
-        result = iou_report(state.matrix[:, : state.num_classes], absent=self.absent)
+        result = mean_iou_report(state.matrix[:, : state.num_classes], absent=self.absent)
         names = self.class_names(state.num_classes)
         metrics = {"mIoU": result.mean_iou, "aAcc": result.pixel_accuracy, "mAcc": result.mean_accuracy}
         metrics["classes_averaged"] = result.classes_averaged
@@ -310,7 +310,7 @@ class DiceScore(LabelMapMetricBase):
         overlaps = np.array([self._overlap(image) for image in self.images(samples)], dtype=np.float64)
         if self.convention is not None or self.over == "dataset":
             return Batch(overlaps)
-        return Batch(dice_score(overlaps[:, 0], overlaps[:, 1], smooth=self.smooth, empty=self.empty))
+        return Batch(dice_score(overlaps[:, 0], overlaps[:, 1], smooth=self.smooth, zero_division=self.empty))
 
     def compute(self, state: Any) -> dict[str, float]:
         """The mean, and with ``classwise`` the values per class."""
@@ -333,7 +333,7 @@ class DiceScore(LabelMapMetricBase):
         if self.over == "sample":
             return state.means()
         intersection, sizes = state.sums().reshape(2, -1)
-        values = dice_score(intersection, sizes, smooth=self.smooth, empty=self.empty)
+        values = dice_score(intersection, sizes, smooth=self.smooth, zero_division=self.empty)
         return values if state.count.any() else np.full(len(values), np.nan)
 
     def _overlap(self, image: SegmentedImage) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
-    from mm_metrics_plugin.evaluation.detection import Confusion, DetectionReport
+    from mm_metrics_plugin.evaluation.detection import DetectionReport
+    from mm_metrics_plugin.functional.classification.confusion_matrix import Confusion
 
 MOST_COLUMNS = 21  # a matrix wider than this is read from the CSV file or the figure
 

@@ -28,12 +28,12 @@ def published_block(result: ConfusionResult, classes: Sequence[str]) -> str:
     detections or objects is nan and left out of the means.
 
     Args:
-        result: From ``confusion_report(matrix, background=True)``.
+        result: From ``confusion_matrix_report(matrix, background=True)``.
         classes: Class names without background.
 
     Example:
-        >>> from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_report
-        >>> print(published_block(confusion_report(np.array([[3, 1], [1, 0]]), background=True), ["cat"]))
+        >>> from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report
+        >>> print(published_block(confusion_matrix_report(np.array([[3, 1], [1, 0]]), background=True), ["cat"]))
         ===Averaging all classes===
         AP: 0.75
         AR: 0.75

@@ -8,7 +8,8 @@ from mm_metrics_plugin.render.tables import printable
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
-    from mm_metrics_plugin.evaluation.detection import Confusion, DetectionReport
+    from mm_metrics_plugin.evaluation.detection import DetectionReport
+    from mm_metrics_plugin.functional.classification.confusion_matrix import Confusion
     from mm_metrics_plugin.settings import ClassificationSettings
 
 PROTOCOLS = {
@@ -205,7 +206,7 @@ def confusion_lines(confusions: Sequence[Confusion]) -> List[str]:
     """The confusions, true class first.
 
     Example:
-        >>> from mm_metrics_plugin.evaluation.detection import Confusion
+        >>> from mm_metrics_plugin.functional.classification.confusion_matrix import Confusion
         >>> confusion_lines([Confusion("dog", "cat", 41)])
         ['dog → cat: 41']
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
-from mm_metrics_plugin.evaluation.detection import matrix_entries
+from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_entries
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport

@@ -10,8 +10,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import stable_order
-from mm_metrics_plugin.functional.columns import map_in_order
+from mm_metrics_plugin.functional._arrays import map_in_order, stable_order
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, RuleCounts
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.examples import Examples, ImageBoxes, Members, WorstImages

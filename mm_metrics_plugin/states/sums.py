@@ -115,4 +115,4 @@ class BatchDiceState(State):
             return float("nan")
         number = rows[:, 0].astype(np.int64)
         intersection, sizes = (np.bincount(number, weights=rows[:, column]) for column in (1, 2))
-        return float(dice_score(intersection, sizes, smooth=smooth, empty=0.0).sum() / self.samples)
+        return float(dice_score(intersection, sizes, smooth=smooth, zero_division=0.0).sum() / self.samples)

@@ -10,8 +10,8 @@ from mm_metrics_plugin import MetricInputError
 from mm_metrics_plugin.functional.segmentation import (
     count_label_pairs,
     dice_score,
-    iou_report,
     label_overlap,
+    mean_iou_report,
     soft_label_overlap,
     soft_overlap,
 )
@@ -52,7 +52,7 @@ def test_strided_maps_and_inputs_unchanged():
 
 def test_worked_mean_iou():
     matrix = count_label_pairs(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), num_classes=2)[:-1, :-1]
-    assert iou_report(matrix).mean_iou == 1 / 3
+    assert mean_iou_report(matrix).mean_iou == 1 / 3
 
 
 def test_mean_iou_equals_torchmetrics():
@@ -65,22 +65,22 @@ def test_mean_iou_equals_torchmetrics():
     expected = torchmetrics_mean_iou(
         torch.tensor(predicted), torch.tensor(truth), num_classes=4, input_format="index", per_class=True
     )
-    np.testing.assert_allclose(iou_report(matrix).iou, expected[0].numpy(), rtol=1e-6)
+    np.testing.assert_allclose(mean_iou_report(matrix).iou, expected[0].numpy(), rtol=1e-6)
 
 
 def test_classes_in_neither_are_left_out_and_counted():
-    result = iou_report(np.array([[2, 0, 0], [1, 1, 0], [0, 0, 0]]))
+    result = mean_iou_report(np.array([[2, 0, 0], [1, 1, 0], [0, 0, 0]]))
     assert result.classes_averaged == 2
     assert np.isnan(result.iou[2])
     assert result.mean_iou == (2 / 3 + 1 / 2) / 2
-    assert np.isnan(iou_report(np.array([[2, 0], [0, 0]]), absent="nan").mean_iou)
+    assert np.isnan(mean_iou_report(np.array([[2, 0], [0, 0]]), absent="nan").mean_iou)
     with pytest.raises(MetricInputError, match="classes 1"):
-        iou_report(np.array([[2, 0], [0, 0]]), absent="error")
+        mean_iou_report(np.array([[2, 0], [0, 0]]), absent="error")
     assert result.to_dict()["classes_averaged"] == 2
 
 
 def test_counts_that_no_float32_holds():
-    result = iou_report(np.array([[2**40 + 1, 1], [0, 0]]))
+    result = mean_iou_report(np.array([[2**40 + 1, 1], [0, 0]]))
     assert result.pixel_accuracy == (2**40 + 1) / (2**40 + 2)
 
 
@@ -109,7 +109,7 @@ def test_hard_dice_equals_torchmetrics():
 @pytest.mark.parametrize("smooth", [0.0, 1e-5, 1.0])
 def test_empty_against_empty_is_one_whatever_smooth(smooth):
     assert dice_score(np.zeros(1), np.zeros(1), smooth=smooth)[0] == 1
-    assert np.isnan(dice_score(np.zeros(1), np.zeros(1), smooth=smooth, empty=np.nan)[0])
+    assert np.isnan(dice_score(np.zeros(1), np.zeros(1), smooth=smooth, zero_division=np.nan)[0])
     assert dice_score(np.zeros(1), np.ones(1), smooth=smooth)[0] == 0
 
 

@@ -22,7 +22,7 @@ from mm_metrics_plugin import (
     SingleLabelPRF,
 )
 from mm_metrics_plugin.cli import main
-from mm_metrics_plugin.functional.class_names import unique_names
+from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.metrics.log import class_key
 from tests.helpers.cases_classification import multi_label
 from tests.helpers.cases_detection import CLASSES as BOX_CLASSES

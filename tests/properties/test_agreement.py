@@ -12,9 +12,9 @@ from hypothesis import given
 from mm_metrics_plugin import DetectionPRF, MultiLabelPRF, SingleLabelAUC, SingleLabelKS, SingleLabelPRF
 from mm_metrics_plugin.evaluation import evaluate_detection
 from mm_metrics_plugin.evaluation.classification import ClassificationReport, class_thresholds
-from mm_metrics_plugin.functional.classification.auc import score_auc
-from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_report, counts_report
-from mm_metrics_plugin.functional.classification.roc_curves import classification_curves
+from mm_metrics_plugin.functional.classification.auc import roc_auc
+from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report, stat_scores_report
+from mm_metrics_plugin.functional.classification.roc_curves import roc_curves
 from mm_metrics_plugin.functional.statistics.per_image_counts import count_figures, per_image_counts
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.tables import curve_rows
@@ -128,8 +128,8 @@ def classification_report(problem, result, accuracy):
         counts={},
         result=result,
         accuracy=accuracy,
-        auc=score_auc([problem.scores], problem.labels),
-        average_precision=score_auc([problem.scores], problem.labels, curve="pr"),
+        auc=roc_auc([problem.scores], problem.labels),
+        average_precision=roc_auc([problem.scores], problem.labels, curve="pr"),
         thresholds=class_thresholds(problem.scores, problem.labels),
     )
 
@@ -149,7 +149,7 @@ def by_class(log, keys, names):
 def test_classification_matrix_table_curve_report_and_log_agree(roll):
     problem = scored_labels_of(roll, several=False)
     scores, labels = problem.scores, problem.labels
-    result = confusion_report(ConfusionState(scores.shape[1]).update(labels, scores.argmax(axis=1)).matrix)
+    result = confusion_matrix_report(ConfusionState(scores.shape[1]).update(labels, scores.argmax(axis=1)).matrix)
     report = json.loads(to_json(classification_report(problem, result, result.accuracy).to_dict()))
     names = report["classes"]
     table = table_of(report)
@@ -172,7 +172,7 @@ def test_classification_matrix_table_curve_report_and_log_agree(roll):
         key: np.array([row[key] for row in report["thresholds"]], dtype=float) for key in ("ks", "ks_threshold")
     }
     check_agreement(by_class(ks, ("ks", "ks_threshold"), names), thresholds, "KS")
-    for index, curve in enumerate(classification_curves([scores], labels).per_class):
+    for index, curve in enumerate(roc_curves([scores], labels).per_class):
         if not np.isnan(thresholds["ks"][index]):
             height = (curve.recall - curve.false_positive_rate)[curve.thresholds == thresholds["ks_threshold"][index]]
             assert height == pytest.approx(thresholds["ks"][index], rel=0, abs=1e-12)
@@ -183,14 +183,14 @@ def test_several_labels_table_curve_and_log_agree(roll):
     problem, threshold = scored_labels_of(roll, several=True), roll.one_of([0.25, 0.5])
     scores, truth = problem.scores, problem.labels
     counts = BinaryCountState().update(scores >= scores.dtype.type(threshold), truth)
-    result = counts_report(counts.tp, counts.fp, counts.fn, counts.tn)
+    result = stat_scores_report(counts.tp, counts.fp, counts.fn, counts.tn)
     names = [f"class {index}" for index in range(scores.shape[1])]
     samples = [dict(pred_score=torch.tensor(row), gt_score=own) for row, own in zip(scores, truth)]
     log = logged(MultiLabelPRF(thr=threshold, classwise=True, counts=True), samples, names)
     columns = classification_report(problem, result, log["accuracy"]).columns
     table = {key: np.asarray(columns[key], dtype=float) for key in ("precision", "recall", "f1", "tp", "fp", "fn")}
     check_agreement(by_class(log, table, names), table, "log and table")
-    for index, curve in enumerate(classification_curves([scores], truth).per_class):
+    for index, curve in enumerate(roc_curves([scores], truth).per_class):
         kept = np.flatnonzero(curve.thresholds >= curve.thresholds.dtype.type(scores.dtype.type(threshold)))
         points = (curve.tp[kept[-1]], curve.fp[kept[-1]]) if len(kept) else (0, 0)
         assert points == (counts.tp[index], counts.fp[index])

@@ -29,8 +29,8 @@ from mm_metrics_plugin import (
     SingleLabelPRF,
     StreamingMetric,
 )
-from mm_metrics_plugin.functional.classification.auc import binned_auc, histogram_auc, score_auc
-from mm_metrics_plugin.functional.classification.ks import histogram_ks, score_ks
+from mm_metrics_plugin.functional.classification.auc import binned_auc, histogram_auc, roc_auc
+from mm_metrics_plugin.functional.classification.ks import histogram_ks, ks_statistic
 from mm_metrics_plugin.states.scores import ScoreHistogramState
 from tests.helpers.checks import check_certificate, check_inputs_kept, numbers
 from tests.helpers.strategies import rolls, scored_labels_of, shared_by
@@ -168,10 +168,10 @@ def test_the_binned_auc_keeps_to_its_certificate(roll):
     problem, num_bins, curve = scored_labels_of(roll), roll.one_of([2, 3, 7, 16, 64]), roll.one_of(["roc", "pr"])
     state = ScoreHistogramState(num_bins).update(problem.scores, problem.labels)
     for average in ("macro", "weighted", "micro"):
-        exact = score_auc([problem.scores], problem.labels, average=average, curve=curve)
+        exact = roc_auc([problem.scores], problem.labels, average=average, curve=curve)
         binned = histogram_auc(state.positives, state.totals, average=average, curve=curve)
         check_certificate(exact.value, binned.value, binned.error)
-    exact = score_auc([problem.scores], problem.labels, curve=curve)
+    exact = roc_auc([problem.scores], problem.labels, curve=curve)
     for value, approximate, error in zip(exact.per_class, *binned_auc(state.positives, state.totals, curve=curve)):
         check_certificate(value, approximate, error)
 
@@ -180,7 +180,7 @@ def test_the_binned_auc_keeps_to_its_certificate(roll):
 def test_the_binned_ks_keeps_to_its_certificate(roll):
     problem, num_bins = scored_labels_of(roll), roll.one_of([2, 3, 7, 16, 64])
     state = ScoreHistogramState(num_bins).update(problem.scores, problem.labels)
-    exact, binned = score_ks([problem.scores], problem.labels), histogram_ks(state.positives, state.totals)
+    exact, binned = ks_statistic([problem.scores], problem.labels), histogram_ks(state.positives, state.totals)
     for value, approximate, error in zip(exact.per_class, binned.per_class, binned.errors):
         check_certificate(value, approximate, error)
         assert np.isnan(value) or approximate <= value  # a threshold inside a bin can only do better
@@ -193,9 +193,9 @@ def test_scores_and_labels_are_left_as_they_are(roll):
     def everything(scores, labels):
         for curve in ("roc", "pr"):
             for average in ("macro", "micro"):
-                score_auc([scores, scores], np.concatenate([labels, labels]), curve=curve, average=average)
-        score_auc([scores], labels, max_fpr=0.5)
-        score_ks([scores], labels)
+                roc_auc([scores, scores], np.concatenate([labels, labels]), curve=curve, average=average)
+        roc_auc([scores], labels, max_fpr=0.5)
+        ks_statistic([scores], labels)
         ScoreHistogramState(4).update(scores, labels)
 
     check_inputs_kept(everything, (problem.scores, problem.labels))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mm_metrics_plugin.evaluation.detection import row_shares
+from mm_metrics_plugin.functional.classification.confusion_matrix import row_shares
 from mm_metrics_plugin.render.figures.confusion_matrix import (
     BLOCK_DRAWN,
     DPI,

@@ -1,20 +1,25 @@
 """Area under the ROC or the precision-recall curve, exact or from histograms.
 
-Exact values come from mid-ranks: sort a column once, find the positives in it by binary search, and add up integers.
-That is written here rather than taken from scikit-learn because it is many times as fast (``make bench``) and gives
-the same digits in whatever order the samples come.
+Exact values come from mid-ranks: sort a column once, find the positives in it by binary search, and add integers. This
+is many times as fast as scikit-learn and gives the same digits in any order of the samples.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
+from typing import Callable, List, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
-from scipy.special import digamma
 
-from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
-from mm_metrics_plugin.functional.columns import map_columns, working_dtype
+from mm_metrics_plugin.functional._arrays import (
+    Result,
+    Scores,
+    divide,
+    map_columns,
+    mean_over_classes,
+    score_blocks,
+    working_dtype,
+)
 
 CURVES = ("roc", "pr")
 
@@ -35,7 +40,7 @@ def _roc_auc(ranked: np.ndarray, positives: np.ndarray) -> float:
 
 
 def _average_precision(ranked: np.ndarray, positives: np.ndarray) -> float:
-    """Mean over the positives of the precision at their own score, ties taken together."""
+    """Mean over the positives of the precision at their score; equal scores count together."""
     if not len(positives):
         return float("nan")
     found = len(positives) - np.searchsorted(positives, positives, side="left")
@@ -44,19 +49,9 @@ def _average_precision(ranked: np.ndarray, positives: np.ndarray) -> float:
 
 
 def roc_points(ranked: np.ndarray, positives: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The ROC curve's corners as counts.
+    """Distinct scores in descending order, and how many negatives and positives score at least as much.
 
-    Args:
-        ranked: All scores, ascending.
-        positives: The scores of the positives, ascending.
-
-    Returns:
-        Distinct scores in descending order, and how many negatives and positives score at least as much.
-
-    Example:
-        >>> thresholds, fp, tp = roc_points(np.array([0.1, 0.35, 0.4, 0.8]), np.array([0.35, 0.8]))
-        >>> thresholds.tolist(), fp.tolist(), tp.tolist()
-        ([0.8, 0.4, 0.35, 0.1], [0, 1, 1, 2], [1, 1, 2, 2])
+    ``ranked`` are all scores, ``positives`` those of the positives, both ascending.
     """
     first = np.ones(len(ranked), dtype=bool)
     np.not_equal(ranked[1:], ranked[:-1], out=first[1:])
@@ -67,7 +62,7 @@ def roc_points(ranked: np.ndarray, positives: np.ndarray) -> Tuple[np.ndarray, n
 
 
 def _partial_auc(ranked: np.ndarray, positives: np.ndarray, max_fpr: float) -> float:
-    """McClish's standardised area up to ``max_fpr``: 0.5 for chance, 1 for perfect."""
+    """McClish's standardized area up to ``max_fpr``: 0.5 for chance, 1 for perfect."""
     num_positives = len(positives)
     num_negatives = len(ranked) - num_positives
     if not num_positives or not num_negatives:
@@ -98,12 +93,7 @@ def _members(labels: np.ndarray, num_classes: int) -> List[np.ndarray]:
 
 
 def class_support(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """How many samples each class has.
-
-    Example:
-        >>> class_support(np.array([0, 2, 2]), 3).tolist(), class_support(np.array([[1, 0], [1, -1]]), 2).tolist()
-        ([1, 0, 2], [2, 0])
-    """
+    """How many samples each class has."""
     if labels.ndim == 2:
         return np.count_nonzero(labels == 1, axis=0)
     return np.bincount(labels, minlength=num_classes)
@@ -112,21 +102,14 @@ def class_support(labels: np.ndarray, num_classes: int) -> np.ndarray:
 def map_classes(
     function: Callable[[np.ndarray, np.ndarray], _R], blocks: Sequence[np.ndarray], labels: np.ndarray
 ) -> List[_R]:
-    """``function(ranked, positives)`` of every class: its scores of all samples and of its own, both ascending.
+    """``function(ranked, positives)`` of every class: the scores of all samples and of the positives, both ascending.
 
-    Args:
-        function: What is to be known of a class.
-        blocks: The scores, as consecutive blocks of rows; each has one column a class.
-        labels: The class of each row, or (rows, classes) of 1, 0 and -1, where samples with -1 do not count.
-
-    Example:
-        >>> map_classes(lambda ranked, own: own.tolist(), [np.array([[0.8, 0.2], [0.6, 0.4]])], np.array([0, 0]))
-        [[0.6, 0.8], []]
+    Arguments as in :func:`roc_auc`.
     """
     if labels.ndim == 2:
         truth = np.ascontiguousarray(labels.T)
         members = [np.flatnonzero(row == 1) for row in truth]
-        # Looked at once: nearly all data ignore nothing, and then no column is copied for it.
+        # Checked once: most data ignore nothing, and then no column is copied.
         ignoring = bool((truth < 0).any())
     else:
         members, ignoring = _members(labels, blocks[0].shape[1]), False
@@ -144,21 +127,9 @@ def map_classes(
 def one_vs_rest_auc(
     blocks: Sequence[np.ndarray], labels: np.ndarray, *, curve: str = "roc", max_fpr: Optional[float] = None
 ) -> np.ndarray:
-    """The AUC of every class against all others.
+    """The AUC of every class against the rest; NaN without positives (or, for ``'roc'``, negatives).
 
-    Args:
-        blocks: The scores, as consecutive blocks of rows; each has one column a class.
-        labels: The class of each row, or (rows, classes) of 1, 0 and -1, where samples with -1 do not count.
-        curve: ``'roc'``, or ``'pr'`` for average precision.
-        max_fpr: With ``'roc'``, the standardised partial area up to this false positive rate.
-
-    Returns:
-        float64 values, NaN for a class without positives (or, under ``'roc'``, without negatives).
-
-    Example:
-        >>> scores = np.array([[0.8, 0.2], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
-        >>> one_vs_rest_auc([scores], np.array([0, 0, 1, 1]))
-        array([0.75, 0.75])
+    Arguments as in :func:`roc_auc`.
     """
     return np.array(map_classes(_measure(curve, max_fpr), blocks, labels), dtype=np.float64)
 
@@ -166,12 +137,7 @@ def one_vs_rest_auc(
 def micro_auc(
     blocks: Sequence[np.ndarray], labels: np.ndarray, *, curve: str = "roc", max_fpr: Optional[float] = None
 ) -> float:
-    """The AUC of all (sample, class) decisions thrown together. Arguments as in :func:`one_vs_rest_auc`.
-
-    Example:
-        >>> micro_auc([np.array([[0.9, 0.1], [0.4, 0.6]])], np.array([0, 1]))
-        1.0
-    """
+    """The AUC of all (sample, class) decisions pooled."""
     dtype = working_dtype(blocks)
     ranked = np.concatenate([block.ravel() for block in blocks]).astype(dtype, copy=False)
     if labels.ndim == 2:
@@ -184,16 +150,7 @@ def micro_auc(
 
 
 def one_vs_one_auc(blocks: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
-    """The AUC of every ordered pair of classes.
-
-    Entry (a, b) is the AUC of class a's score between the samples of a and those of b; the diagonal, and pairs
-    with an absent class, are NaN.
-
-    Example:
-        >>> scores = np.array([[0.8, 0.2], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
-        >>> one_vs_one_auc([scores], np.array([0, 0, 1, 1]))
-        array([[ nan, 0.75], [0.75,  nan]])
-    """
+    """(classes, classes) AUC of class a's score (row) between the samples of a and b (column); NaN if undefined."""
     num_classes = blocks[0].shape[1]
     members = _members(labels, num_classes)
     support = np.bincount(labels, minlength=num_classes)
@@ -210,35 +167,11 @@ def one_vs_one_auc(blocks: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarr
     return np.stack(map_columns(row, blocks))
 
 
-def average_pairs(pairs: np.ndarray, support: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """The two directions of each unordered pair averaged, and how many samples each pair holds.
-
-    Example:
-        >>> average_pairs(np.array([[np.nan, 0.5], [0.7, np.nan]]), np.array([3, 2]))
-        (array([0.6]), array([5]))
-    """
-    first, second = np.triu_indices(len(pairs), k=1)
-    return (pairs[first, second] + pairs[second, first]) / 2, support[first] + support[second]
-
-
 def binned_auc(positives: np.ndarray, totals: np.ndarray, *, curve: str = "roc") -> Tuple[np.ndarray, np.ndarray]:
-    """The AUC from histograms, and a bound on its distance from the exact one.
+    """The AUC from histograms (..., bins), ascending scores, and a bound on its distance from the exact one.
 
-    Within a bin, positives and negatives count as tied. The exact value cannot be further away than if every bin
-    were ordered in the best or in the worst way.
-
-    Args:
-        positives: How many positives fall in each bin (last axis, ascending scores).
-        totals: How many samples of either kind do.
-        curve: ``'roc'`` or ``'pr'``.
-
-    Returns:
-        Values and bounds, each of the shape of ``positives`` without its last axis; NaN where undefined.
-
-    Example:
-        >>> value, bound = binned_auc(np.array([0, 1, 1]), np.array([1, 2, 1]))
-        >>> float(value), float(bound)
-        (0.875, 0.125)
+    Within a bin, positives and negatives count as tied. The bound is the distance to the best and the worst order
+    inside every bin. NaN where undefined.
     """
     positives = np.asarray(positives, dtype=np.int64)
     negatives = np.asarray(totals, dtype=np.int64) - positives
@@ -255,49 +188,31 @@ def binned_auc(positives: np.ndarray, totals: np.ndarray, *, curve: str = "roc")
     wrong = false_above + negatives
     value = divide(np.nansum(positives * divide(found, found + wrong), axis=-1), num_positives)
     best = divide(np.nansum(positives * divide(found, found + false_above), axis=-1), num_positives)
-    # The worst order puts a bin's negatives first: the i-th positive then stands at (above+i) of (above+i+wrong).
+    from scipy.special import digamma  # importing it takes long
+
+    # The worst order puts a bin's negatives first: the i-th positive is then at (above+i) of (above+i+wrong).
     harmonic = digamma(found + wrong + 1.0) - digamma(above + wrong + 1.0)
     worst = divide((positives - wrong * harmonic).sum(axis=-1), num_positives)
     return value, np.maximum(np.maximum(best - value, value - worst), 0.0)
 
 
 @dataclass(frozen=True)
-class AUCResult:
-    """An AUC, what it is the mean of, and how sure it is.
+class AUCResult(Result):
+    """An AUC and the values per class."""
 
-    Attributes:
-        value: The average asked for; NaN for ``average=None``.
-        per_class: One value a class, NaN where undefined; empty where only a micro average was asked for.
-        support: How many samples each class has.
-        error: Bound on the distance of ``value`` from the exact one; 0 for exact values.
-    """
-
-    value: float
-    per_class: np.ndarray
-    support: np.ndarray
-    error: float = 0.0
+    value: float  # the average asked for; NaN for ``average=None``
+    per_class: np.ndarray  # one value per class, NaN where undefined; empty where only a micro average was asked for
+    support: np.ndarray  # how many samples each class has
+    error: float = 0.0  # bound on the distance of ``value`` from the exact one; 0 for exact values
 
     @property
     def classes_averaged(self) -> int:
         """How many classes have a value."""
         return int((~np.isnan(self.per_class)).sum())
 
-    def to_dict(self) -> Dict[str, Any]:
-        """The result as plain Python values."""
-        return {
-            "value": self.value,
-            "error": self.error,
-            "per_class": self.per_class.tolist(),
-            "support": self.support.tolist(),
-        }
 
-    def __str__(self) -> str:
-        bound = f" (within {self.error:.2g})" if self.error else ""
-        return f"AUC {self.value:.6f}{bound} over {self.classes_averaged} of {len(self.support)} classes"
-
-
-def score_auc(
-    blocks: Sequence[np.ndarray],
+def roc_auc(
+    scores: Scores,
     labels: np.ndarray,
     *,
     average: Optional[str] = "macro",
@@ -310,26 +225,27 @@ def score_auc(
     """The exact AUC of scores.
 
     Args:
-        blocks: The scores as consecutive blocks of rows (one block for a plain matrix), one column a class.
-        labels: The class of each row, or (rows, classes) of 1, 0 and -1, where samples with -1 do not count.
+        scores: (rows, classes), or a list of consecutive blocks of rows.
+        labels: The class of each row, or (rows, classes) of 1, 0 and -1; samples with -1 are ignored.
         average: ``'macro'``, ``'weighted'`` (by support), ``'micro'`` or None.
-        curve: ``'roc'`` or ``'pr'``.
+        curve: ``'roc'``, or ``'pr'`` for average precision.
         multi_class: ``'ovr'``, each class against the rest, or ``'ovo'``, every pair of classes.
-        max_fpr: Standardised partial area up to this false positive rate.
-        absent: What becomes of classes without a value: ``'skip'``, ``'nan'`` or ``'error'``.
-        classwise: Whether values per class are wanted where the average does not need them.
+        max_fpr: Standardized partial area up to this false positive rate.
+        absent: How classes without a value count: ``'skip'``, ``'nan'`` or ``'error'``.
+        classwise: Compute values per class where the average does not need them.
 
     Example:
         >>> scores = np.array([[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
-        >>> print(score_auc([scores], np.array([0, 0, 1, 1])))
-        AUC 0.750000 over 2 of 2 classes
+        >>> roc_auc(scores, np.array([0, 0, 1, 1])).value
+        0.75
     """
+    blocks = score_blocks(scores)
     support = class_support(labels, blocks[0].shape[1])
     if multi_class == "ovo":
         pairs = one_vs_one_auc(blocks, labels)
-        values, sizes = average_pairs(pairs, support)
-        weights = sizes if average == "weighted" else None
         both = (pairs + pairs.T) / 2
+        first, second = np.triu_indices(len(pairs), k=1)
+        values, weights = both[first, second], support[first] + support[second] if average == "weighted" else None
         per_class = divide(np.nansum(both, axis=1), (~np.isnan(both)).sum(axis=1))
         return AUCResult(mean_over_classes(values, weights=weights, absent=absent), per_class, support)
     if average == "micro":
@@ -347,13 +263,7 @@ def histogram_auc(
     curve: str = "roc",
     absent: str = "skip",
 ) -> AUCResult:
-    """The AUC of histograms (classes, bins), with its certified error. Options as in :func:`score_auc`.
-
-    Example:
-        >>> result = histogram_auc(np.array([[0, 2], [2, 0]]), np.array([[1, 3], [3, 1]]))
-        >>> result.value, result.error
-        (0.5, 0.25)
-    """
+    """The AUC of histograms (classes, bins), with a bound on its error. Options as in :func:`roc_auc`."""
     support = positives.sum(axis=-1)
     per_class, bounds = binned_auc(positives, totals, curve=curve)
     if average == "micro":

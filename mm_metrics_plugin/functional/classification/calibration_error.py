@@ -1,69 +1,41 @@
-"""How far predicted probabilities can be taken at their word."""
+"""Calibration errors, Brier score and log loss of predicted probabilities."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 
-from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.functional._arrays import Result, divide
 from mm_metrics_plugin.functional.classification.score_bins import bin_edges
 
 BINNINGS = ("equal-width", "equal-mass")
 
 
 @dataclass(frozen=True)
-class CalibrationResult:
-    """A reliability diagram and the errors read off it.
+class CalibrationResult(Result):
+    """A reliability diagram and its errors."""
 
-    Attributes:
-        ece: Expected calibration error: the mean of ``|accuracy - confidence|`` over the bins, weighted by count.
-        mce: Maximum calibration error: the largest of them.
-        edges: The bins' edges, one more than there are bins.
-        counts: How many samples fall in each bin.
-        accuracy: The share of right decisions in each bin; NaN for an empty one.
-        confidence: The mean confidence of each bin; NaN for an empty one.
-        ece_error: How far at most ``ece`` is from its exact value over these bins; 0 where confidences are known.
-        mce_error: Likewise of ``mce``.
-    """
-
-    ece: float
-    mce: float
-    edges: np.ndarray
-    counts: np.ndarray
-    accuracy: np.ndarray
-    confidence: np.ndarray
-    ece_error: float = 0.0
-    mce_error: float = 0.0
-
-    def to_dict(self) -> Dict[str, Any]:
-        """The result as plain Python values."""
-        return {
-            "ece": self.ece,
-            "mce": self.mce,
-            "edges": self.edges.tolist(),
-            "counts": self.counts.tolist(),
-            "accuracy": self.accuracy.tolist(),
-            "confidence": self.confidence.tolist(),
-            "ece_error": self.ece_error,
-            "mce_error": self.mce_error,
-        }
-
-    def __str__(self) -> str:
-        return f"ECE {self.ece:.6f}, MCE {self.mce:.6f} over {len(self.counts)} bins"
+    ece: float  # expected calibration error: the mean of ``|accuracy - confidence|`` over the bins, weighted by count
+    mce: float  # maximum calibration error: the largest of them
+    edges: np.ndarray  # the bins' edges, one more than there are bins
+    counts: np.ndarray  # how many samples fall in each bin
+    accuracy: np.ndarray  # the share of right decisions in each bin; NaN for an empty one
+    confidence: np.ndarray  # the mean confidence of each bin; NaN for an empty one
+    ece_error: float = 0.0  # bound on the distance of ``ece`` from its exact value over these bins
+    mce_error: float = 0.0  # likewise of ``mce``
 
 
 def calibration_error(
     confidence: np.ndarray, right: np.ndarray, *, num_bins: int = 15, binning: str = "equal-width"
 ) -> CalibrationResult:
-    """Compares how sure decisions were with how often they were right.
+    """Expected and maximum calibration error of confidences.
 
-    A confidence on an edge belongs to the lower bin, as in scikit-learn's ``calibration_curve``; equal confidences
-    are never parted.
+    A confidence on an edge belongs to the lower bin, as in scikit-learn's ``calibration_curve``.
 
     Args:
-        confidence: How sure each decision was, from 0 to 1.
+        confidence: Confidence of each decision, from 0 to 1.
         right: Whether it was right.
         num_bins: How many bins.
         binning: ``'equal-width'`` on 0 to 1, or ``'equal-mass'`` with the quantiles of the confidences as edges.
@@ -86,26 +58,10 @@ def calibration_error(
 def histogram_calibration(
     positives: np.ndarray, totals: np.ndarray, *, num_bins: int = 15, binning: str = "equal-width"
 ) -> CalibrationResult:
-    """The same from a histogram of confidences: constant memory, and bounds on what that costs.
+    """:func:`calibration_error` from the right decisions and all decisions in the cells of ``score_bins``, with bounds.
 
     The edges of the bins are moved to the nearest ones of the histogram, and a confidence on an edge belongs to the
-    upper bin. Each confidence is taken for the middle of its cell in the histogram, hence the two errors.
-
-    Args:
-        positives: How many decisions of each cell (see ``score_bins.bin_edges``)
-            were right.
-        totals: How many decisions fell in each cell.
-        num_bins: How many bins.
-        binning: As in :func:`calibration_error`.
-
-    Example:
-        >>> from mm_metrics_plugin.functional.classification.score_bins import bin_scores
-        >>> cells = bin_scores(np.array([0.9, 0.9, 0.6, 0.55]), num_bins=4096)
-        >>> totals = np.bincount(cells, minlength=4096)
-        >>> right = np.bincount(cells, weights=[1, 0, 1, 1], minlength=4096)
-        >>> result = histogram_calibration(right, totals, num_bins=2)
-        >>> abs(result.ece - 0.0125) <= result.ece_error < 0.004
-        True
+    upper bin. Each confidence counts as the middle of its cell.
     """
     lowest = bin_edges(len(totals))
     highest = np.append(lowest[1:], 1.0)
@@ -156,14 +112,7 @@ _AT_ONCE = 1 << 20  # scores
 
 
 def brier_terms(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The squared distance of every sample's probabilities from the truth, added up over the classes.
-
-    Its mean is Brier's original score, from 0 to 2. In the two-class case it is twice what is often given.
-
-    Example:
-        >>> brier_terms(np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0, 0])).round(6).tolist()
-        [0.02, 0.98]
-    """
+    """The squared distance of every sample's probabilities from the one-hot label; the mean is Brier's score."""
     terms = np.empty(len(labels))
     step = max(1, _AT_ONCE // max(1, np.shape(scores)[1]))
     for start in range(0, len(labels), step):  # in parts: all of them in double precision may not fit the memory
@@ -174,17 +123,7 @@ def brier_terms(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def log_terms(scores: np.ndarray, labels: np.ndarray, *, floor: float = 0.0) -> np.ndarray:
-    """Minus the logarithm of the probability that every sample gives to its true class.
-
-    Args:
-        scores: One row a sample, one column a class.
-        labels: The true class of each sample.
-        floor: Probabilities below this count as this; with 0, a true class of probability 0 gives infinity.
-
-    Example:
-        >>> log_terms(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([0, 1])).round(6).tolist()
-        [0.693147, inf]
-    """
+    """Minus the logarithm of the true class's probability, which counts as at least ``floor``."""
     own = np.maximum(scores[np.arange(len(labels)), labels].astype(np.float64), floor)
     with np.errstate(divide="ignore"):
         return -np.log(own)

@@ -1,58 +1,44 @@
-"""From a confusion matrix, or counts per class, to every number people read off it."""
+"""Rates, agreement coefficients and views of a confusion matrix."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._arrays import fbeta_of_rates, fbeta_score
-from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
+from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_of_rates, fbeta_score, mean_over_classes
+
+MOST_CONFUSIONS = 10
+NO_DECISION = "no decision"
+MOST_DENSE = 2000  # classes of a matrix that is written cell by cell; of a larger one, only cells that are not 0
 
 
 @dataclass(frozen=True)
-class Rates:
-    """Precision, recall, F-score and specificity: arrays with one value a class, or one average each."""
+class Rates(Result):
+    """Precision, recall, F-score and specificity: one value per class, or one average each."""
 
     precision: Any
     recall: Any
     f_score: Any
     specificity: Any
 
-    def to_dict(self) -> Dict[str, Any]:
-        """The rates as plain Python values."""
-        return {field.name: np.asarray(getattr(self, field.name)).tolist() for field in fields(self)}
-
 
 @dataclass(frozen=True)
-class CountsResult:
-    """What follows from true and false positives and negatives of each class.
+class CountsResult(Result):
+    """Rates from the true and false positives and negatives of each class."""
 
-    Attributes:
-        tp: Samples of the class that were given to it; one value a class, int64, like the next three.
-        fp: Samples of other classes that were given to it.
-        fn: Samples of the class that were not given to it.
-        tn: All other samples.
-        per_class: The rates of each class, the background's last where there is one.
-        macro: Means over the classes that have a value.
-        micro: Rates of the counts of all classes added up.
-        weighted: Means over the classes that have a value, weighted by support.
-        f_of_means: The F-score of macro precision and macro recall, which is not the mean of the F-scores.
-        background: Whether the last class is the background, which no mean includes.
-    """
-
-    tp: np.ndarray
-    fp: np.ndarray
-    fn: np.ndarray
-    tn: np.ndarray
-    per_class: Rates
-    macro: Rates
-    micro: Rates
-    weighted: Rates
-    f_of_means: float
-    background: bool
+    tp: np.ndarray  # true positives; int64 per class, as the next three
+    fp: np.ndarray  # false positives
+    fn: np.ndarray  # false negatives
+    tn: np.ndarray  # true negatives
+    per_class: Rates  # the rates of each class, the background's last where there is one
+    macro: Rates  # means over the classes that have a value
+    micro: Rates  # rates of the pooled counts
+    weighted: Rates  # means over the classes that have a value, weighted by support
+    f_of_means: float  # the F-score of macro precision and macro recall, which is not the mean of the F-scores
+    background: bool  # whether the last class is the background, which no mean includes
 
     @property
     def support(self) -> np.ndarray:
@@ -63,14 +49,6 @@ class CountsResult:
     def predicted(self) -> np.ndarray:
         """How many samples were given to each class."""
         return self.tp + self.fp
-
-    def to_dict(self) -> Dict[str, Any]:
-        """The result as plain Python values."""
-        return {
-            field.name: value.to_dict() if isinstance(value, Rates) else np.asarray(value).tolist()
-            for field in fields(self)
-            for value in (getattr(self, field.name),)
-        }
 
     def __str__(self) -> str:
         lines = [f"{'':<10}{'precision':>10}{'recall':>10}{'F':>10}{'specificity':>13}"]
@@ -84,25 +62,15 @@ class CountsResult:
 
 @dataclass(frozen=True)
 class ConfusionResult(CountsResult):
-    """What follows from a whole confusion matrix.
+    """Rates and agreement coefficients from a confusion matrix."""
 
-    Attributes:
-        matrix: The matrix itself: rows truth, columns prediction.
-        accuracy: The share of the diagonal.
-        balanced_accuracy: The mean recall of the classes that have samples, whatever ``empty`` is.
-        mcc: Matthews' correlation coefficient for any number of classes.
-        kappa: Cohen's kappa.
-        kappa_linear: Cohen's kappa with disagreement weighted by the distance of the classes.
-        kappa_quadratic: The same with the squared distance.
-    """
-
-    matrix: np.ndarray
-    accuracy: float
-    balanced_accuracy: float
-    mcc: float
-    kappa: float
-    kappa_linear: float
-    kappa_quadratic: float
+    matrix: np.ndarray  # the matrix itself: rows truth, columns prediction
+    accuracy: float  # the share of the diagonal
+    balanced_accuracy: float  # the mean recall of the classes that have samples, whatever ``zero_division`` is
+    mcc: float  # Matthews' correlation coefficient for any number of classes
+    kappa: float  # Cohen's kappa
+    kappa_linear: float  # Cohen's kappa with disagreement weighted by the distance of the classes
+    kappa_quadratic: float  # the same with the squared distance
 
     def __str__(self) -> str:
         return (
@@ -111,11 +79,11 @@ class ConfusionResult(CountsResult):
         )
 
 
-def _rates(counts: Sequence[np.ndarray], beta: float, empty: float) -> Rates:
+def _rates(counts: Sequence[np.ndarray], beta: float, zero_division: float) -> Rates:
     tp, fp, fn, tn = counts
 
     def filled(value: np.ndarray) -> np.ndarray:
-        return np.where(np.isnan(value), empty, value)
+        return np.where(np.isnan(value), zero_division, value)
 
     return Rates(
         precision=filled(divide(tp, tp + fp)),
@@ -126,73 +94,57 @@ def _rates(counts: Sequence[np.ndarray], beta: float, empty: float) -> Rates:
 
 
 def _each(rates: Rates, weights: Any, used: slice) -> Rates:
-    return Rates(*(mean_over_classes(getattr(rates, field.name)[used], weights=weights) for field in fields(rates)))
+    return Rates(*(mean_over_classes(values[used], weights=weights) for values in vars(rates).values()))
 
 
-def _counts_fields(counts: Sequence[np.ndarray], beta: float, empty: float, background: bool) -> Dict[str, Any]:
-    tp, fp, fn, tn = counts
-    used = slice(None, -1) if background else slice(None)
-    per_class = _rates(counts, beta, empty)
-    pooled = _rates([count[used].sum() for count in counts], beta, empty)
-    macro = _each(per_class, None, used)
-    return dict(
-        tp=tp,
-        fp=fp,
-        fn=fn,
-        tn=tn,
-        per_class=per_class,
-        macro=macro,
-        micro=Rates(*(float(getattr(pooled, field.name)) for field in fields(pooled))),
-        weighted=_each(per_class, (tp + fn)[used], used),
-        f_of_means=float(fbeta_of_rates(macro.precision, macro.recall, beta)),
-        background=background,
-    )
-
-
-def counts_report(
+def stat_scores_report(
     tp: np.ndarray,
     fp: np.ndarray,
     fn: np.ndarray,
     tn: np.ndarray,
     *,
     beta: float = 1.0,
-    empty: float = float("nan"),
+    zero_division: float = float("nan"),
     background: bool = False,
 ) -> CountsResult:
-    """Everything that counts per class say.
+    """Rates from counts, one per class.
 
     Args:
-        tp: True positives, one count a class, like the next three.
+        tp: True positives.
         fp: False positives.
         fn: False negatives.
         tn: True negatives.
         beta: How many times as much recall weighs as precision in the F-score.
-        empty: The value of a rate whose denominator is 0. NaN leaves the class out of the means; mmpretrain takes 0,
-            PaddleRec 1.
+        zero_division: The value of a rate whose denominator is 0. NaN leaves the class out of the means; mmpretrain
+            takes 0, PaddleRec 1.
         background: Whether the last class is the background, which no mean includes.
 
     Example:
         >>> counts = np.array([1, 1, 0, 1]), np.array([0, 1, 0, 0]), np.array([0, 0, 1, 0]), np.array([3, 2, 3, 3])
-        >>> counts_report(*counts, empty=1).macro.precision, counts_report(*counts, empty=0).macro.precision
-        (0.875, 0.625)
-        >>> round(counts_report(*counts).macro.precision, 6)
-        0.833333
+        >>> [stat_scores_report(*counts, zero_division=value).macro.precision for value in (0, 1)]
+        [0.625, 0.875]
     """
-    counts = [np.asarray(count, dtype=np.int64) for count in (tp, fp, fn, tn)]
-    return CountsResult(**_counts_fields(counts, beta, empty, background))
+    tp, fp, fn, tn = counts = [np.asarray(count, dtype=np.int64) for count in (tp, fp, fn, tn)]
+    used = slice(None, -1) if background else slice(None)
+    per_class = _rates(counts, beta, zero_division)
+    pooled = _rates([count[used].sum() for count in counts], beta, zero_division)
+    macro = _each(per_class, None, used)
+    return CountsResult(
+        tp,
+        fp,
+        fn,
+        tn,
+        per_class=per_class,
+        macro=macro,
+        micro=Rates(*(float(value) for value in vars(pooled).values())),
+        weighted=_each(per_class, (tp + fn)[used], used),
+        f_of_means=float(fbeta_of_rates(macro.precision, macro.recall, beta)),
+        background=background,
+    )
 
 
 def class_counts(matrix: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """True positives, false positives, false negatives and true negatives of each class.
-
-    Args:
-        matrix: As in :func:`confusion_report`.
-
-    Example:
-        >>> tp, fp, fn, tn = class_counts(np.array([[2, 1], [0, 3]]))
-        >>> tp.tolist(), fp.tolist(), fn.tolist(), tn.tolist()
-        ([2, 3], [0, 1], [1, 0], [3, 2])
-    """
+    """True positives, false positives, false negatives and true negatives of each class."""
     matrix = np.asarray(matrix)
     if matrix.ndim != 2 or matrix.shape[1] - matrix.shape[0] not in (0, 1) or matrix.dtype.kind not in "iu":
         raise MetricInputError(
@@ -206,28 +158,27 @@ def class_counts(matrix: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray
     return tp, fp, fn, matrix.sum() - tp - fp - fn
 
 
-def confusion_report(
-    matrix: np.ndarray, *, beta: float = 1.0, empty: float = float("nan"), background: bool = False
+def confusion_matrix_report(
+    matrix: np.ndarray, *, beta: float = 1.0, zero_division: float = float("nan"), background: bool = False
 ) -> ConfusionResult:
-    """Everything that a confusion matrix says.
+    """Rates and agreement coefficients of a confusion matrix.
 
-    Cells of the background count as false positives and false negatives of the other classes, but its own rates are
-    in no mean. Accuracy, MCC and kappa see the whole matrix. Samples without a decision are a prediction of their
-    own; the weighted kappas, which need to know how far from the truth a prediction is, are then undefined.
+    Cells of the background count as false positives and false negatives of the other classes, but its own rates are in
+    no mean. Accuracy, MCC and kappa use the whole matrix. Samples without a decision are one more predicted class; the
+    weighted kappas are then undefined.
 
     Args:
-        matrix: Whole numbers (classes, classes): rows truth, columns prediction. A column more, at the end, counts
-            samples for which nothing was decided: false negatives that are nobody's false positive.
-        beta: How many times as much recall weighs as precision in the F-score.
-        empty: The value of a rate whose denominator is 0. NaN leaves the class out of the means; mmpretrain takes 0,
-            PaddleRec 1.
+        matrix: Integers (classes, classes): rows ground truth, columns prediction. One more column, at the end, counts
+            samples without a decision: false negatives that are nobody's false positive.
+        beta: As in :func:`stat_scores_report`, as are the next two.
+        zero_division: The value of a rate whose denominator is 0.
         background: Whether the last class is the background.
 
     Raises:
-        MetricInputError: The matrix has another shape, or no whole numbers.
+        MetricInputError: The matrix has another shape, or no integers.
 
     Example:
-        >>> result = confusion_report(np.array([[2, 1], [0, 3]]))
+        >>> result = confusion_matrix_report(np.array([[2, 1], [0, 3]]))
         >>> result.accuracy == 5 / 6, result.macro.precision, result.per_class.recall.round(3).tolist()
         (True, 0.875, [0.667, 1.0])
         >>> print(result)
@@ -242,7 +193,7 @@ def confusion_report(
     tp, _, fn, _ = counts
     used = slice(None, -1) if background else slice(None)
     return ConfusionResult(
-        **_counts_fields(counts, beta, empty, background),
+        **vars(stat_scores_report(*counts, beta=beta, zero_division=zero_division, background=background)),
         matrix=matrix,
         accuracy=float(divide(tp.sum(), matrix.sum())),
         balanced_accuracy=mean_over_classes(divide(tp, tp + fn)[used]),
@@ -251,7 +202,7 @@ def confusion_report(
 
 
 def _agreement(matrix: np.ndarray) -> Dict[str, Any]:
-    """MCC and the kappas; NaN where one class holds all of the truth or all of the predictions."""
+    """MCC and the kappas; NaN where all of the ground truth or all predictions are of one class."""
     # Python's integers have no largest one (products of pixel counts pass 2^63), and make every value exact but for
     # its last rounding.
     truth, predicted = [int(n) for n in matrix.sum(axis=1)], [int(n) for n in matrix.sum(axis=0)]
@@ -278,7 +229,7 @@ def _weighted_kappa(found: int, expected: int) -> float:
 
 
 def _expected_distance(truth: Sequence[int], predicted: Sequence[int]) -> int:
-    """The sum of ``|i - j| * truth[i] * predicted[j]``: how many pairs each step from a class to the next parts."""
+    """The sum of ``|i - j| * truth[i] * predicted[j]``: how many pairs each step from a class to the next separates."""
     total, left, right, result = sum(truth), 0, 0, 0
     for a, b in zip(truth, predicted):
         left, right = left + a, right + b
@@ -292,3 +243,58 @@ def _expected_square(truth: Sequence[int], predicted: Sequence[int]) -> int:
     squares = sum(i * i * (a + b) for i, (a, b) in enumerate(zip(truth, predicted)))
     means = sum(i * a for i, a in enumerate(truth)) * sum(i * b for i, b in enumerate(predicted))
     return total * squares - 2 * means
+
+
+@dataclass(frozen=True)
+class Confusion(Result):
+    """How often ground truths of one class were predicted as another."""
+
+    truth: str
+    prediction: str
+    count: int
+
+
+def row_shares(matrix: np.ndarray) -> np.ndarray:
+    """Every row divided by its sum; a row of zeros stays 0."""
+    return np.nan_to_num(divide(matrix, matrix.sum(axis=1, keepdims=True)))
+
+
+def top_confusions(matrix: np.ndarray, classes: Sequence[str], *, most: int = MOST_CONFUSIONS) -> Tuple[Confusion, ...]:
+    """The greatest cells off the diagonal; equal ones in the order of rows and columns."""
+    rows, columns = np.nonzero(matrix)
+    off = rows != columns
+    rows, columns = rows[off], columns[off]
+    found = np.asarray(matrix)[rows, columns]
+    order = np.argsort(-found, kind="stable")[:most]
+    cells = zip(rows[order].tolist(), columns[order].tolist(), found[order].tolist())
+    return tuple(Confusion(classes[row], classes[column], int(count)) for row, column, count in cells)
+
+
+def matrix_entries(matrix: np.ndarray, *, most: int = MOST_DENSE) -> Dict[str, Any]:
+    """A confusion matrix for JSON: all cells, or with more than ``most`` rows the cells that are not 0."""
+    if len(matrix) <= most:
+        return {"confusion_matrix": matrix.tolist(), "confusion_cells": None}
+    rows, columns = np.nonzero(matrix)
+    cells = {"row": rows.tolist(), "column": columns.tolist(), "count": matrix[rows, columns].tolist()}
+    return {"confusion_matrix": None, "confusion_cells": cells}
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixView(Result):
+    """A square confusion matrix with names, as counts and as shares."""
+
+    labels: Tuple[str, ...]  # names of the rows and columns
+    matrix: np.ndarray  # counts; rows truth, columns prediction
+    shares: np.ndarray  # the same with every row divided by its sum
+    title: str  # what was counted
+
+
+def matrix_view(matrix: np.ndarray, labels: Sequence[str], *, title: str = "") -> MatrixView:
+    """Makes a confusion matrix square: samples without a decision (one more column) become a class if there are any."""
+    matrix = np.asarray(matrix)
+    size = len(matrix)
+    if not matrix[:, size:].any():
+        matrix = matrix[:, :size]
+    elif size < matrix.shape[1]:
+        matrix, labels = np.pad(matrix, ((0, 1), (0, 0))), [*labels, NO_DECISION]
+    return MatrixView(tuple(labels), matrix, row_shares(matrix), title)

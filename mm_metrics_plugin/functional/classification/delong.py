@@ -1,18 +1,16 @@
 """Confidence intervals of AUC, and paired tests of two models on the same samples.
 
-Every positive has a placement, the share of negatives below it (a tie counting half), every negative the share of
-positives above it. The AUC is the mean of either, and its variance that of the placements of the positives divided by
-their number plus the same of the negatives (DeLong). The mean over classes treats samples as drawn one by one: what a
-sample adds to the AUC of every class is added up before it is squared, so that classes need not be independent.
+The placement of a positive is the share of negatives below it (a tie counts half), that of a negative the share of
+positives above it. The AUC is the mean of either; its variance is that of the placements of the positives divided by
+their number, plus the same for the negatives (DeLong). For the mean over classes, the contributions of a sample to all
+classes are added before they are squared, so classes need not be independent.
 
-DeLong's variance is 0 where the classes are separated, and undefined with one positive or negative. Where it is below
-that of the exponential model at an AUC shrunken by half a pair, it is raised towards it: nearly all the way for few
-samples, less the more samples there are and the more of them are out of order. The interval is Wilson's score interval
-whose effective sample size has this variance. It keeps its level from a few samples on, also near 1.
+DeLong's variance is 0 for separated classes, and undefined with one positive or negative. Where it is below the
+variance of the exponential model at a shrunken AUC, it is raised towards that: less, the more samples there are and the
+more of them are out of order. The interval is Wilson's score interval with the effective sample size of this variance.
 
-Two models are compared by swapping their scores sample by sample
-(:mod:`~mm_metrics_plugin.functional.statistics.permutation`). Scores of two models have different scales, so ranks are
-swapped. The difference of the AUCs is then a sum over the samples in which a swap changes a sign, which makes it cheap.
+Two models are compared by swapping their ranks sample by sample (a paired permutation test). The difference of the AUCs
+is a sum over the samples in which a swap changes a sign, which makes it fast.
 
 References: E. DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44 (1988); X. Sun and W. Xu (2014) for the sort;
 A. Bandos, H. Rockette, D. Gur, Statistics in Medicine 24 (2005) for the permutation test.
@@ -21,19 +19,27 @@ A. Bandos, H. Rockette, D. Gur, Statistics in Medicine 24 (2005) for the permuta
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._arrays import group_starts, mean_of_defined
-from mm_metrics_plugin.functional.columns import map_columns
+from mm_metrics_plugin.functional._arrays import (
+    Result,
+    Scores,
+    group_starts,
+    map_columns,
+    mean_of_defined,
+    score_blocks,
+)
 from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval
-from mm_metrics_plugin.functional.statistics.permutation import family_tests
+from mm_metrics_plugin.functional.statistics.permutation import Difference, family_tests
 from mm_metrics_plugin.functional.statistics.ratio_intervals import wilson_interval
 from mm_metrics_plugin.functional.statistics.resampling import drawn_swaps
 from mm_metrics_plugin.settings import PERMUTATIONS, require_ci
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 _COLUMNS_AT_ONCE = 64
 # How many samples, and samples out of order, the variance of the exponential model is worth, by simulation.
@@ -42,22 +48,14 @@ _SWAPPED_EXACTLY = 256  # samples of a class that move its AUC most; the sum ove
 
 
 @dataclass(frozen=True, eq=False)
-class AUCIntervals:
-    """The AUC of every class and their mean, with confidence intervals.
+class AUCIntervals(Result):
+    """The AUC of every class and their mean, with confidence intervals."""
 
-    Attributes:
-        ci: Confidence level.
-        per_class: One-vs-rest, arrays with one value per class; NaN where undefined.
-        macro: The mean of the classes that have a value.
-        standard_error: (classes,) DeLong's; NaN with a single positive or negative.
-        macro_standard_error: Of the mean.
-    """
-
-    ci: float
-    per_class: Interval
-    macro: Interval
-    standard_error: np.ndarray
-    macro_standard_error: float
+    ci: float  # confidence level
+    per_class: Interval  # one-vs-rest, arrays with one value per class; NaN where undefined
+    macro: Interval  # the mean of the classes that have a value
+    standard_error: np.ndarray  # (classes,) DeLong's; NaN with a single positive or negative
+    macro_standard_error: float  # of the mean
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
@@ -72,59 +70,22 @@ class AUCIntervals:
 
 
 @dataclass(frozen=True, eq=False)
-class AUCComparison:
-    """How the AUCs of two models on the same samples differ: second less first.
+class AUCComparison(Result):
+    """How the AUCs of two models on the same samples differ."""
 
-    Attributes:
-        ci: Confidence level.
-        first: (classes,) AUCs of the first model.
-        second: (classes,) AUCs of the second model.
-        difference: Per class, with simultaneous intervals.
-        p_value: (classes,) of the permutation test, adjusted for the number of classes. Never 0.
-        macro_first: The mean over classes of the first model.
-        macro_second: The mean over classes of the second model.
-        macro: The difference of the means, with its interval.
-        macro_p_value: Of the difference of the means.
-    """
-
-    ci: float
-    first: np.ndarray
-    second: np.ndarray
-    difference: Interval
-    p_value: np.ndarray
-    macro_first: float
-    macro_second: float
-    macro: Interval
-    macro_p_value: float
-
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
-        return {
-            "ci": self.ci,
-            "macro": {
-                "first": self.macro_first,
-                "second": self.macro_second,
-                "difference": self.macro.to_dict(),
-                "p_value": self.macro_p_value,
-            },
-            "per_class": {
-                "first": self.first.tolist(),
-                "second": self.second.tolist(),
-                "difference": self.difference.to_dict(),
-                "p_value": self.p_value.tolist(),
-            },
-        }
+    ci: float  # confidence level
+    macro: Difference  # of the means over classes
+    per_class: Difference  # arrays with one value per class, a family of tests
 
     def __str__(self) -> str:
-        low, high = (f"{value:+.4f}" for value in (self.macro.low, self.macro.high))
-        return f"macro AUC {self.macro.value:+.4f} [{low}, {high}], p = {self.macro_p_value:.3g}"
+        return f"macro AUC {self.macro}"
 
 
 def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray, int]:
-    """The AUC, what each sample adds to it (sums of squares are DeLong's variance), and how many are out of order.
+    """The AUC, the contribution of each sample (squares sum to DeLong's variance), and how many are out of order.
 
-    A single positive (or negative) says nothing about how positives vary, and adds nothing. Out of order are positives
-    below some negative and negatives above some positive, whichever are fewer, in the better of both directions.
+    A single positive (or negative) contributes nothing. Out of order are positives below a negative or negatives above
+    a positive, whichever are fewer, in the better of both directions.
     """
     influence = np.zeros(len(column))
     positive, negative = truth == 1, truth == 0
@@ -134,7 +95,8 @@ def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray
     sides = []
     for own, others in ((above, np.sort(below)), (below, np.sort(above))):
         # Twice the number of the other kind below each, a tie counting half: whole numbers.
-        sides.append(_twice_below(others, own) / (2 * len(others)))
+        twice = np.searchsorted(others, own, side="left") + np.searchsorted(others, own, side="right")
+        sides.append(twice / (2 * len(others)))
     auc = int((sides[0] * 2 * len(below)).round().astype(np.int64).sum()) / (2 * len(above) * len(below))
     sides[1] = 1 - sides[1]
     for rows, placement in zip((positive, negative), sides):
@@ -143,11 +105,6 @@ def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray
         influence[rows] = (placement - auc) * scale / number
     disorder = min(int(np.count_nonzero(placement != perfect)) for placement in sides for perfect in (0, 1))
     return auc, influence, disorder
-
-
-def _twice_below(ordered: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Twice the number of ordered values below each value, a tie counting half."""
-    return np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")
 
 
 def _check_shapes(models: Sequence[Sequence[np.ndarray]], labels: np.ndarray) -> int:
@@ -170,34 +127,32 @@ def _slices(blocks: Sequence[np.ndarray], start: int) -> List[np.ndarray]:
 
 
 def _sum_of_squares(values: np.ndarray) -> float:
-    """Added up in the order of size, so that the order of the samples, and of processes, changes no digit."""
+    """Summed in order of size, so that the order of the samples and processes changes no digit."""
     return float(np.sort(values * values).sum())
 
 
 def _exponential_variance(auc: np.ndarray, positives: np.ndarray, negatives: np.ndarray) -> np.ndarray:
-    """The variance of an AUC if scores were exponential (Hanley and McNeil), both sides taken alike."""
+    """The variance of an AUC if scores were exponential (Hanley and McNeil), symmetric in both sides."""
     others = (positives + negatives) / 2 - 1
     both = 1 + others * (1 - auc) / (2 - auc) + others * auc / (1 + auc)
     return auc * (1 - auc) * both / np.maximum(positives * negatives, 1)
 
 
-def auc_intervals(blocks: Sequence[np.ndarray], labels: np.ndarray, *, ci: float = 0.95) -> AUCIntervals:
+def delong_ci(scores: Scores, labels: np.ndarray, *, ci: float = 0.95) -> AUCIntervals:
     """Confidence intervals of one-vs-rest AUCs and of their mean.
 
     Args:
-        blocks: The scores as consecutive blocks of rows (one block for a plain matrix), one column per class.
-        labels: The class of each row, or (rows, classes) of 1, 0 and -1, where samples with -1 do not count.
+        scores: (rows, classes), or a list of consecutive blocks of rows.
+        labels: The class of each row, or (rows, classes) of 1, 0 and -1; samples with -1 are ignored.
         ci: Confidence level.
 
     Example:
         >>> scores = np.array([[0.1], [0.4], [0.35], [0.8]])
-        >>> result = auc_intervals([scores], np.array([[0], [0], [1], [1]]))
-        >>> print(result)
+        >>> print(delong_ci(scores, np.array([[0], [0], [1], [1]])))
         macro AUC 0.7500 [0.1019, 0.9875], 95 %
-        >>> result.standard_error.round(6).tolist()
-        [0.353553]
     """
     require_ci(ci)
+    blocks = score_blocks(scores)
     width = _check_shapes([blocks], labels)
     values, delong, number = np.full(width, np.nan), np.full(width, np.nan), np.zeros((2, width))
     total, raised = np.zeros(len(labels)), np.zeros(len(labels))
@@ -252,7 +207,7 @@ def _macro(
     one_label: bool,
     ci: float,
 ) -> Interval:
-    """The interval of the mean, from what the samples add to all classes (``raised``) and the variances per class."""
+    """The interval of the mean, from the samples' contributions (``raised``) and the variances of the classes."""
     defined = np.flatnonzero(~np.isnan(values))
     if not len(defined):
         return Interval(float("nan"), float("nan"), float("nan"), UNDEFINED)
@@ -273,28 +228,21 @@ def _macro(
 
 
 class AUCSwaps(NamedTuple):
-    """The AUCs of two models, and what swapping the models on a sample does to their difference.
+    """The AUCs of two models, and how swapping the models on a sample changes their difference.
 
-    The difference is the sum of a coefficient per sample; swapping the models on a sample changes its sign.
-
-    Attributes:
-        first: (classes,) AUCs of the first model; NaN where undefined.
-        second: (classes,) AUCs of the second model.
-        coefficients: (classes, samples) the largest ones of each class.
-        rest: (classes,) root of the sum of squares of the others.
-        mean: (samples,) coefficients of the mean over classes.
+    The difference is the sum of one coefficient per sample; swapping the models on a sample changes its sign.
     """
 
-    first: np.ndarray
-    second: np.ndarray
-    coefficients: csr_matrix
-    rest: np.ndarray
-    mean: np.ndarray
+    first: np.ndarray  # (classes,) AUCs of the first model; NaN where undefined
+    second: np.ndarray  # (classes,) AUCs of the second model
+    coefficients: csr_matrix  # (classes, samples) the largest ones of each class
+    rest: np.ndarray  # (classes,) root of the sum of squares of the others
+    mean: np.ndarray  # (samples,) coefficients of the mean over classes
 
     def permuted(self, *, permutations: int, seed: int, at_once: int = 64) -> Tuple[np.ndarray, np.ndarray]:
-        """The difference of the means (permutations,) and of each class (permutations, classes), runs swapped.
+        """The difference of the means (permutations,) and of each class (permutations, classes) with runs swapped.
 
-        The samples are swapped as those of counts with the same seed are.
+        With the same seed, the same samples are swapped as for counts.
         """
         means, classes = [], []
         for swap in drawn_swaps(len(self.mean), draws=permutations, seed=seed, at_once=at_once):
@@ -306,20 +254,11 @@ class AUCSwaps(NamedTuple):
         return np.concatenate(means), np.where(np.isnan(self.first), np.nan, per_class)
 
 
-def auc_swaps(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels: np.ndarray) -> AUCSwaps:
-    """What a permutation test of two models needs.
+def auc_swaps(first: Scores, second: Scores, labels: np.ndarray) -> AUCSwaps:
+    """The input of a permutation test of two models; arguments as in :func:`delong_test`."""
+    from scipy.sparse import csr_matrix  # importing it takes long
 
-    Args:
-        first: The first model's scores as consecutive blocks of rows, one column per class.
-        second: The second model's scores.
-        labels: As in :func:`auc_intervals`.
-
-    Example:
-        >>> first, second = np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0.1], [0.2], [0.7], [0.8]])
-        >>> found = auc_swaps([first], [second], np.array([[0], [0], [1], [1]]))
-        >>> found.first, found.second, found.coefficients.toarray()
-        (array([0.75]), array([1.]), array([[0.   , 0.125, 0.125, 0.   ]]))
-    """
+    first, second = score_blocks(first), score_blocks(second)
     width = _check_shapes([first, second], labels)
     values, rest = np.full((2, width), np.nan), np.zeros(width)
     total = np.zeros(len(labels))
@@ -356,7 +295,7 @@ def auc_swaps(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels:
 
 
 def _doubled_ranks(values: np.ndarray) -> np.ndarray:
-    """Twice the number of values below each value, a tie counting half."""
+    """Twice the number of values below each value; a tie counts half."""
     order = np.argsort(values)
     starts = group_starts(values[order])
     ends = np.append(starts, len(values))[1:]
@@ -366,7 +305,7 @@ def _doubled_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _table(ranks: np.ndarray, size: int) -> np.ndarray:
-    """(size,) twice the number of ranks below each whole number, a tie counting half."""
+    """(size,) twice the number of ranks below each integer; a tie counts half."""
     counts = np.bincount(ranks, minlength=size)
     return 2 * np.cumsum(counts) - counts
 
@@ -389,9 +328,9 @@ def _swap_coefficients(first: np.ndarray, second: np.ndarray, positive: np.ndarr
     return (aucs[0], aucs[1]), result
 
 
-def compare_auc(
-    first: Sequence[np.ndarray],
-    second: Sequence[np.ndarray],
+def delong_test(
+    first: Scores,
+    second: Scores,
     labels: np.ndarray,
     *,
     ci: float = 0.95,
@@ -401,33 +340,21 @@ def compare_auc(
     """Paired permutation test of the AUCs of two models on the same samples.
 
     Args:
-        first: The first model's scores as consecutive blocks of rows, one column per class.
-        second: The second model's scores.
-        labels: As in :func:`auc_intervals`.
+        first: Scores of the first model, as in :func:`delong_ci`.
+        second: Scores of the second model.
+        labels: As in :func:`delong_ci`.
         ci: Confidence level of the intervals of the differences.
-        permutations: How many times the models are swapped.
+        permutations: Number of permutations.
         seed: Of the permutations.
 
     Example:
         >>> first, second = np.array([[0.8], [0.7], [0.2], [0.1]]), np.array([[0.1], [0.2], [0.7], [0.8]])
-        >>> print(compare_auc([first], [second], np.array([[0], [0], [1], [1]])))
+        >>> print(delong_test(first, second, np.array([[0], [0], [1], [1]])))
         macro AUC +1.0000 [+0.0000, +1.0000], p = 0.11
     """
     require_ci(ci)
     swaps = auc_swaps(first, second, labels)
     means, classes = swaps.permuted(permutations=permutations, seed=seed)
-    difference = swaps.second - swaps.first
-    macro_first, macro_second = (float(mean_of_defined(part)) for part in (swaps.first, swaps.second))
-    each = family_tests(difference, classes, ci=ci)
-    macro = family_tests(np.array([macro_second - macro_first]), means[:, None], ci=ci)
-    return AUCComparison(
-        ci=ci,
-        first=swaps.first,
-        second=swaps.second,
-        difference=Interval(difference, each.low, each.high, np.where(np.isnan(difference), UNDEFINED, "")),
-        p_value=each.p_value,
-        macro_first=macro_first,
-        macro_second=macro_second,
-        macro=Interval(macro_second - macro_first, float(macro.low[0]), float(macro.high[0])),
-        macro_p_value=float(macro.p_value[0]),
-    )
+    first_mean, second_mean = (mean_of_defined(part[None]) for part in (swaps.first, swaps.second))
+    macro = family_tests(first_mean, second_mean, means[:, None], ci=ci).at(0)
+    return AUCComparison(ci, macro, family_tests(swaps.first, swaps.second, classes, ci=ci))

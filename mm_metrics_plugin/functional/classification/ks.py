@@ -1,32 +1,25 @@
-"""The Kolmogorov-Smirnov statistic of scores: how far apart those of a class and those of the rest lie."""
+"""The Kolmogorov-Smirnov statistic: the largest distance between the scores of a class and those of the rest."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional.averaging import divide, mean_over_classes
-from mm_metrics_plugin.functional.classification.auc import class_support, map_classes, roc_points
+from mm_metrics_plugin.functional._arrays import Result, Scores, divide, mean_over_classes
+from mm_metrics_plugin.functional.classification.auc import class_support
+from mm_metrics_plugin.functional.classification.roc_curves import roc_curves
 from mm_metrics_plugin.functional.classification.score_bins import bin_edges
 
 
 @dataclass(frozen=True)
-class KSResult:
-    """The KS of every class, where it is reached, and how sure it is.
+class KSResult(Result):
+    """The KS statistic of every class, and the threshold that reaches it."""
 
-    Attributes:
-        per_class: The largest TPR - FPR of each class; NaN for one without positives or without negatives.
-        thresholds: Where it is reached: the class is said to be present from this score on. Of several the highest.
-        support: How many samples each class has.
-        errors: How far above ``per_class`` the exact values may lie; 0 for exact values.
-    """
-
-    per_class: np.ndarray
-    thresholds: np.ndarray
-    support: np.ndarray
-    errors: np.ndarray
+    per_class: np.ndarray  # the largest TPR - FPR of each class; NaN for one without positives or without negatives
+    thresholds: np.ndarray  # the highest score at which it is reached
+    support: np.ndarray  # how many samples each class has
+    errors: np.ndarray  # how far above ``per_class`` the exact values may lie; 0 for exact values
 
     @property
     def classes_averaged(self) -> int:
@@ -37,58 +30,28 @@ class KSResult:
         """The mean over the classes, with the rule for those that have no value."""
         return mean_over_classes(self.per_class, absent=absent)
 
-    def to_dict(self) -> Dict[str, Any]:
-        """The result as plain Python values."""
-        return {
-            "mean": self.mean(),
-            "per_class": self.per_class.tolist(),
-            "thresholds": self.thresholds.tolist(),
-            "support": self.support.tolist(),
-            "errors": self.errors.tolist(),
-        }
 
-    def __str__(self) -> str:
-        return f"KS {self.mean():.6f} over {self.classes_averaged} of {len(self.support)} classes"
-
-
-def _ks(ranked: np.ndarray, positives: np.ndarray) -> Tuple[float, float]:
-    num_positives = len(positives)
-    num_negatives = len(ranked) - num_positives
-    if not num_positives or not num_negatives:
-        return float("nan"), float("nan")
-    thresholds, fp, tp = roc_points(ranked, positives)
-    # Integers: which of two heights is the higher one is never left to rounding.
-    height = tp.astype(np.int64) * num_negatives - fp.astype(np.int64) * num_positives
-    best = int(height.argmax())
-    return int(height[best]) / (num_positives * num_negatives), float(thresholds[best])
-
-
-def score_ks(blocks: Sequence[np.ndarray], labels: np.ndarray) -> KSResult:
-    """The exact KS of every class against the rest.
+def ks_statistic(scores: Scores, labels: np.ndarray) -> KSResult:
+    """The exact KS statistic of every class against the rest.
 
     Args:
-        blocks: The scores as consecutive blocks of rows (one block for a plain matrix), one column a class.
-        labels: The class of each row, or (rows, classes) of 1, 0 and -1, where samples with -1 do not count.
+        scores: (rows, classes), or a list of consecutive blocks of rows.
+        labels: The class of each row, or (rows, classes) of 1, 0 and -1; samples with -1 are ignored.
 
     Example:
-        >>> result = score_ks([np.array([[0.1], [0.4], [0.35], [0.8]])], np.array([[0], [0], [1], [1]]))
+        >>> result = ks_statistic(np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]]))
         >>> result.per_class.tolist(), result.thresholds.tolist()
         ([0.5], [0.8])
     """
-    found = np.array(map_classes(_ks, blocks, labels), dtype=np.float64).reshape(-1, 2)
-    return KSResult(found[:, 0], found[:, 1], class_support(labels, len(found)), np.zeros(len(found)))
+    best, thresholds = roc_curves(scores, labels).youden()
+    return KSResult(best, thresholds, class_support(labels, len(best)), np.zeros(len(best)))
 
 
 def histogram_ks(positives: np.ndarray, totals: np.ndarray) -> KSResult:
-    """The KS of histograms (classes, bins) with the bins of ``functional.histogram``, and its certified error.
+    """The KS statistic of histograms (classes, bins) of ``score_bins``, with a bound on its error.
 
-    The value is the best of the bins' edges. Inside a bin the curve can rise at most to where it would stand with all
-    of the bin's positives and none of its negatives.
-
-    Example:
-        >>> result = histogram_ks(np.array([[0, 1, 1]]), np.array([[1, 2, 1]]))
-        >>> result.per_class.tolist(), result.errors.tolist()
-        ([0.5], [0.5])
+    The value is the best at the edges of bins. Inside a bin the curve can rise at most by all of its positives and none
+    of its negatives.
     """
     negatives = totals - positives
     tp = np.cumsum(positives[:, ::-1], axis=1)[:, ::-1]

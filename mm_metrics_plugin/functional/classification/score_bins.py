@@ -1,4 +1,4 @@
-"""Scores in [0, 1] put into a fixed number of bins that resolve both ends."""
+"""Scores in [0, 1] in a fixed number of bins that resolve both ends."""
 
 from __future__ import annotations
 
@@ -12,21 +12,10 @@ _HALF = int(np.float32(0.5).view(np.int32)) - _LOWEST
 
 
 def bin_scores(scores: np.ndarray, *, num_bins: int) -> np.ndarray:
-    """The bin of every score: a monotone map from [0, 1] to ``0 .. num_bins - 1``.
+    """The bin of every score in [0, 1]: a monotonic map to ``0 .. num_bins - 1``, int32.
 
-    Equal-width bins would put nearly all softmax scores of many classes into the first bin. These are as wide as
-    the score is small (or as near as it is to 1), down to 2^-64.
-
-    Args:
-        scores: Any shape, every value in [0, 1].
-        num_bins: At least 2.
-
-    Returns:
-        int32 array of the same shape.
-
-    Example:
-        >>> bin_scores(np.array([0.0, 1e-6, 1e-3, 0.5, 0.999, 1.0]), num_bins=64).tolist()
-        [0, 22, 27, 31, 36, 63]
+    Equal-width bins would put nearly all softmax scores of many classes into the first bin. The width of these is
+    proportional to the score (or to its distance from 1), down to 2^-64.
     """
     scores = np.asarray(scores)
     if scores.dtype not in (np.float32, np.float64):
@@ -41,13 +30,7 @@ def bin_scores(scores: np.ndarray, *, num_bins: int) -> np.ndarray:
 
 
 def bin_edges(num_bins: int) -> np.ndarray:
-    """The lowest score of every bin of :func:`bin_scores`, ascending, as float64.
-
-    Example:
-        >>> edges = bin_edges(3)
-        >>> edges.round(8).tolist(), bin_scores(edges, num_bins=3).tolist()
-        ([0.0, 2.4e-07, 0.99999976], [0, 1, 2])
-    """
+    """The lowest score of every bin of :func:`bin_scores`, ascending, as float64."""
     position = np.minimum(np.arange(num_bins, dtype=np.int64) * (2 * _HALF // num_bins + 1), 2 * _HALF)
     upper = position > _HALF
     distance = np.where(upper, 2 * _HALF - position, position) + _LOWEST

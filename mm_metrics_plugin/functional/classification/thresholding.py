@@ -1,4 +1,4 @@
-"""From scores to hard decisions."""
+"""From scores to decisions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,12 @@ NO_DECISION = -1
 def hard_decisions(
     scores: np.ndarray, *, thresholds: Sequence[float], precision: Optional[np.ndarray] = None
 ) -> np.ndarray:
-    """The best class of every sample where its score is above the threshold.
+    """(samples, thresholds) the best class of every sample, or -1 where its score is not above the threshold.
 
     Args:
-        scores: One row a sample, one column a class. Of equal scores the first class is the best.
-        thresholds: One column of decisions is made for each. They are rounded to the scores' precision, so that a
-            float32 score written as 0.3 is not above 0.3.
-        precision: The code of each sample's precision (see
-            :mod:`~mm_metrics_plugin.functional._score_precision`); that of the dtype of the scores if None.
-
-    Returns:
-        int64 array (samples, thresholds); -1 where the best score is not above the threshold.
+        scores: (samples, classes). Of equal scores the first class is the best.
+        thresholds: They are rounded to the scores' precision, so that a float32 score written as 0.3 is not above 0.3.
+        precision: The code of each sample's precision (``_score_precision``); None: that of the dtype of the scores.
 
     Example:
         >>> hard_decisions(np.array([[0.2, 0.8], [0.55, 0.45]]), thresholds=[0.5, 0.6]).tolist()
@@ -36,40 +31,11 @@ def hard_decisions(
     return np.where(above, best[:, None], NO_DECISION)
 
 
-def label_ranks(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """How many classes stand before the true one: those with a higher score, or the same and a lower index.
-
-    Args:
-        scores: One row a sample, one column a class.
-        labels: The true class of each sample.
-
-    Returns:
-        int64 array (samples); 0 where the true class is the best, so below k where it is among the k best.
+def top_k_decisions(scores: np.ndarray, *, k: int) -> np.ndarray:
+    """Whether each class is among the k best of its sample; of equal scores the lower index is better.
 
     Example:
-        >>> label_ranks(np.array([[0.5, 0.2, 0.3], [0.4, 0.4, 0.2]]), np.array([2, 1])).tolist()
-        [1, 1]
-    """
-    own = scores[np.arange(len(labels)), labels][:, None]
-    ranks = (scores > own).view(np.uint8).sum(axis=1, dtype=np.int64)
-    tied = scores == own
-    if np.count_nonzero(tied) > len(labels):  # more than the true classes themselves
-        ranks += np.count_nonzero(tied & (np.arange(scores.shape[1]) < labels[:, None]), axis=1)
-    return ranks
-
-
-def top_decisions(scores: np.ndarray, *, k: int) -> np.ndarray:
-    """Which classes are among the k best of their sample; of equal scores the lower index is the better one.
-
-    Args:
-        scores: One row a sample, one column a class.
-        k: From 1 to the number of classes.
-
-    Returns:
-        Boolean array of the shape of ``scores`` with k true values a row.
-
-    Example:
-        >>> top_decisions(np.array([[0.1, 0.4, 0.4, 0.4]]), k=2).tolist()
+        >>> top_k_decisions(np.array([[0.1, 0.4, 0.4, 0.4]]), k=2).tolist()
         [[False, True, True, False]]
     """
     place = scores.shape[1] - k

@@ -1,4 +1,4 @@
-"""The one greedy assignment under every matching rule."""
+"""The greedy assignment that every matching rule uses."""
 
 from __future__ import annotations
 
@@ -11,40 +11,26 @@ _PAIRS_AT_ONCE = 1 << 16  # that become Python integers at a time
 
 
 class Assignment(NamedTuple):
-    """What :func:`assign` decided.
+    """The assigned pairs."""
 
-    Attributes:
-        pair: Rows of the pairs that were assigned, in no particular order.
-        bits: The settings under which each was.
-        det_bits: (N,) the settings under which each detection is assigned.
-    """
-
-    pair: np.ndarray
-    bits: np.ndarray
-    det_bits: np.ndarray
+    pair: np.ndarray  # rows of the pairs that were assigned, in no particular order
+    bits: np.ndarray  # the settings under which each was
+    det_bits: np.ndarray  # (N,) the settings under which each detection is assigned
 
 
 def assign(det: np.ndarray, gt: np.ndarray, bits: np.ndarray, *, num_dets: int, shared: np.ndarray) -> Assignment:
     """Goes through pairs in order and assigns each whose detection and ground truth are both still free.
 
-    A setting (an IoU threshold in an area range) is one bit, so that one pass serves up to 64 of them. A pair that is
-    the first one left of its detection and the first one left of its ground truth is assigned whatever happens
-    elsewhere. All such pairs are assigned at once, round after round. Where many boxes lie on each other, a round may
-    assign one pair only. What is left is then gone through pair by pair.
+    A setting (an IoU threshold in an area range) is one bit, so one pass serves up to 64 of them. A pair that is the
+    first one left of both its detection and its ground truth is assigned in any case. All such pairs are assigned at
+    once, round after round. If a round assigns few pairs, the rest is processed pair by pair.
 
     Args:
         det: (P,) detection of each pair, in order of priority.
         gt: (P,) ground truth of each pair.
         bits: (P,) unsigned integers: the settings under which the pair is possible.
-        num_dets: How many detections there are.
+        num_dets: Number of detections.
         shared: (M,) ground truths that any number of detections may be assigned to (crowds).
-
-    Example:
-        Two detections compete for ground truth 0; the second has another choice.
-
-        >>> one = np.ones(3, dtype=np.uint8)
-        >>> assign(np.array([0, 1, 1]), np.array([0, 0, 1]), one, num_dets=2, shared=np.array([False, False])).pair
-        array([0, 2])
     """
     gt_bits, det_bits = np.zeros(len(shared), dtype=bits.dtype), np.zeros(num_dets, dtype=bits.dtype)
     first_of_det, first_of_gt = np.empty(num_dets, dtype=np.intp), np.empty(len(shared), dtype=np.intp)
@@ -82,7 +68,7 @@ def assign(det: np.ndarray, gt: np.ndarray, bits: np.ndarray, *, num_dets: int, 
 def _assign_one_by_one(
     det: np.ndarray, gt: np.ndarray, bits: np.ndarray, num_dets: int, shared: np.ndarray
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Rows of the pairs that are assigned, and the settings under which each is; all are free at first."""
+    """Rows of the pairs that are assigned, and the settings of each; all are free at first."""
     det_free, gt_free = [-1] * num_dets, [-1] * len(shared)
     is_shared = shared.tolist()
     rows: List[int] = []

@@ -1,7 +1,7 @@
-"""COCO's average precision and recall from matched detections, with an optional weight for every image.
+"""COCO's average precision and recall from matched detections, with an optional weight per image.
 
-An image of weight 2 counts as if it were in the dataset twice, one of weight 0 as if it were not there. Nothing is
-matched or sorted again for other weights, so that the bootstrap and slices of a dataset use the same kernel.
+An image of weight 2 counts as if it were in the dataset twice, one of weight 0 as if it were missing. Nothing is
+matched or sorted again for other weights, so the bootstrap and slices of a dataset use the same kernel.
 """
 
 from __future__ import annotations
@@ -11,17 +11,10 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optiona
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import mean_of_defined
-from mm_metrics_plugin.functional.columns import map_in_order
+from mm_metrics_plugin.functional._arrays import Result, map_in_order, mean_of_defined
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import count_figures
-from mm_metrics_plugin.settings import (
-    COCO_AREA_EDGES,
-    COCO_AREA_RANGES,
-    COCO_IOU_THRS,
-    COCO_MAX_DETS,
-    area_ranges,
-)
+from mm_metrics_plugin.settings import COCO_AREA_EDGES, COCO_AREA_RANGES, COCO_IOU_THRS, COCO_MAX_DETS, area_ranges
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -36,25 +29,14 @@ def interpolated_ap(
 ) -> np.ndarray:
     """The mean over 101 recall levels of the greatest precision at a recall of at least the level.
 
-    Precision peaks and recall rises at true positives only, so that nothing else is looked at.
+    Precision peaks and recall rises at true positives only, so only these are needed.
 
     Args:
-        tp: (H, D) weight of the true positives up to each one, within its class; classes one after the other. It is
-            overwritten.
-        seen: (H, D) weight of all detections up to each one that are TP or FP. It is overwritten.
+        tp: (H, D) weight of the true positives up to each one, within its class; sorted by class. It is overwritten.
+        seen: (H, D) weight of all TP and FP up to each one. It is overwritten.
         starts: (C + 1,) where the true positives of each class begin, and how many there are.
-        num_gts: (C, D) weight of the ground truths.
+        num_gts: (C, D) weight of the ground truths; the result is NaN where it is 0.
         coco_levels: The recall levels are the floats k x 0.01, as in pycocotools; else k / 100, as in tidecv.
-
-    Returns:
-        (C, D); NaN without ground truths.
-
-    Example:
-        Two of four ground truths are found, with one FP before the second.
-
-        >>> tp, seen = np.array([[1.0], [2.0]]), np.array([[1.0], [3.0]])
-        >>> interpolated_ap(tp, seen, np.array([0, 2]), np.array([[4.0]])).round(4)
-        array([[0.4224]])
     """
     result = np.where(num_gts > 0, 0.0, np.nan)
     sizes = np.diff(starts)
@@ -93,41 +75,19 @@ class _Threshold(NamedTuple):
 
 
 class HitCounts(NamedTuple):
-    """What is counted at each TP of one IoU threshold; classes one after the other.
+    """Counts at each TP of one IoU threshold, sorted by class."""
 
-    Attributes:
-        label: (H,) class of the TP.
-        tp: (H,) true positives of the class up to this one.
-        seen: (H,) detections of the class up to this one that are TP or FP.
-        starts: (C + 1,) where the TP of each class begin.
-    """
-
-    label: np.ndarray
-    tp: np.ndarray
-    seen: np.ndarray
-    starts: np.ndarray
+    label: np.ndarray  # (H,) class of the TP
+    tp: np.ndarray  # (H,) true positives of the class up to this one
+    seen: np.ndarray  # (H,) detections of the class up to this one that are TP or FP
+    starts: np.ndarray  # (C + 1,) where the TP of each class begin
 
 
 class RangeCurves:
     """Precision and recall at every TP of one area range, for any weights of the images.
 
-    Args:
-        table: Every detection, matched.
-        area: Name of the area range.
-        max_dets: How many detections of a class and image count, the best first; None: all.
-        iou_thrs: Some of the IoU thresholds of the table; None: all of them.
-
-    Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> from mm_metrics_plugin.settings import DetectionSettings
-        >>> detections = Detections([0, 1], [[0, 0, 10, 10], [50, 50, 60, 60]], [0.5, 0.9], [0, 0])
-        >>> ground_truths = GroundTruths([0, 1], [[0, 0, 10, 10], [0, 0, 10, 10]], [0, 0])
-        >>> batch = DetectionBatch(detections, ground_truths, 2)
-        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
-        >>> curves = RangeCurves(table, "all", 100)
-        >>> curves.average_precision()[0].round(4), curves.average_precision(np.array([[1.0], [0.0]]))[0]
-        (array([[0.2525]]), array([[1.]]))
+    ``max_dets`` detections of a class and image count, the best first, or all; ``iou_thrs`` are of the table, or all of
+    it.
     """
 
     def __init__(
@@ -175,22 +135,13 @@ class RangeCurves:
         return max(1, min(48, _CELLS_OF_ALL_CLASSES // max(1, len(self.hits))))
 
     def average_precision(self, weights: Optional[np.ndarray] = None) -> np.ndarray:
-        """(thresholds, classes, D); NaN for classes without ground truths.
-
-        Args:
-            weights: (images, D) whole numbers, how often each image counts. None: once, and D is 1.
-        """
+        """(thresholds, classes, D) AP with weights (images, D), whole numbers; by default all 1, with D = 1."""
         if weights is None:
             return self._plain()
         return self._weighted(np.ascontiguousarray(weights, dtype=np.float64))
 
     def recall(self, max_dets: int, weights: Optional[np.ndarray] = None) -> np.ndarray:
-        """(thresholds, classes) recall that the best ``max_dets`` of each class and image reach.
-
-        Args:
-            max_dets: At most that of the curves.
-            weights: (images,) whole numbers, how often each image counts. None: once.
-        """
+        """(thresholds, classes) recall of the best ``max_dets`` of each class and image, with weights (images,)."""
         num_gts = self.num_gts(weights)
         within = self._rank[self.hits] < max_dets
         label = self.label[self.hits]
@@ -203,7 +154,7 @@ class RangeCurves:
         return np.where(num_gts > 0, np.stack(found) / np.maximum(num_gts, 1), np.nan)
 
     def num_gts(self, weights: Optional[np.ndarray] = None) -> np.ndarray:
-        """(classes,) ground truths that count in the area range, each as often as its image."""
+        """(classes,) weight of the ground truths that count in the area range."""
         if weights is None:
             return self.table.num_gts(self.area)
         rows = self.counted_gts()
@@ -216,7 +167,7 @@ class RangeCurves:
         return np.flatnonzero(self.table.grid.of_range(self.table.gt_counts, self.area))
 
     def hit_counts(self) -> Iterator[HitCounts]:
-        """The counts at the TP of one IoU threshold after the other."""
+        """The counts at the TP of each IoU threshold."""
         seen = np.zeros(len(self.counts) + 1, dtype=np.int32)
         np.cumsum(self.counts, out=seen[1:])
         for one in self.thresholds:
@@ -286,7 +237,7 @@ class RangeCurves:
 
 
 def _cumsum_by_class(values: np.ndarray, starts: np.ndarray) -> None:
-    """Replaces values by their sums down the first axis, which begin anew at each of ``starts``."""
+    """Replaces values by their cumulative sums over the first axis, which restart at each of ``starts``."""
     for start, stop in zip(starts[:-1], starts[1:]):
         if stop - start > 1:
             np.cumsum(values[start:stop], axis=0, out=values[start:stop])
@@ -299,17 +250,7 @@ def _ones(rows: np.ndarray, columns: np.ndarray, shape: Sequence[int]) -> csr_ma
 
 
 def ap_iou_thrs(table: MatchTable, iou_thrs: Optional[Sequence[float]] = None) -> Tuple[float, ...]:
-    """The IoU thresholds of average precision: those given, else COCO's ten if the table has them, else all of it.
-
-    Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> from mm_metrics_plugin.settings import DetectionSettings
-        >>> batch = DetectionBatch.from_images(boxes=[], scores=[], labels=[], gt_boxes=[], gt_labels=[])
-        >>> table = match_images(batch, DetectionSettings(iou_thr=0.3), num_classes=1, table="ap").table
-        >>> len(table.grid.iou_thrs), len(ap_iou_thrs(table))
-        (11, 10)
-    """
+    """The IoU thresholds of AP: those given, else COCO's ten if the table has them, else all of the table."""
     if iou_thrs is not None:
         return tuple(float(value) for value in iou_thrs)
     own = table.grid.iou_thrs
@@ -319,24 +260,14 @@ def ap_iou_thrs(table: MatchTable, iou_thrs: Optional[Sequence[float]] = None) -
 
 @dataclass(frozen=True, eq=False)
 class AveragePrecision:
-    """COCO's average precision and recall. Undefined values are NaN.
-
-    Attributes:
-        iou_thrs: IoU thresholds.
-        areas: Names of the area ranges; the first is that of the headline numbers.
-        max_dets: Numbers of detections per class and image, those with the highest scores, that average recall uses.
-            Average precision uses the last one.
-        ap: (areas, thresholds, classes) average precision.
-        recall: (areas, max_dets, thresholds, classes) recall reached.
-        num_gts: (areas, classes) ground truths that count.
-    """
+    """COCO's average precision and recall. Undefined values are NaN."""
 
     iou_thrs: Tuple[float, ...]
-    areas: Tuple[str, ...]
-    max_dets: Tuple[int, ...]
-    ap: np.ndarray
-    recall: np.ndarray
-    num_gts: np.ndarray
+    areas: Tuple[str, ...]  # names of the area ranges; the first is that of the headline numbers
+    max_dets: Tuple[int, ...]  # detections per class and image, the best first; average precision uses the last number
+    ap: np.ndarray  # (areas, thresholds, classes) average precision
+    recall: np.ndarray  # (areas, max_dets, thresholds, classes) recall reached
+    num_gts: np.ndarray  # (areas, classes) ground truths that count
 
     @property
     def per_class(self) -> np.ndarray:
@@ -383,12 +314,10 @@ def average_precision(
         weights: (images,) whole numbers, how often each image counts. None: once.
 
     Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
         >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 0])
         >>> batch = DetectionBatch(detections, GroundTruths([0], [[0, 0, 10, 9]], [0]), 1)
-        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> table = match_images(batch, num_classes=1, table="ap").table
         >>> round(average_precision(table).to_dict()["mAP"], 6)
         0.95
     """
@@ -396,10 +325,7 @@ def average_precision(
     known = {one.name for one in table.grid.area_ranges}
     areas = tuple(one.name for one in COCO_AREA_RANGES if one.name in known)
     numbers = tuple(sorted({1, max_dets} | ({10} if max_dets > 10 else set())))
-    columns = None
-    if weights is not None:
-        weights = np.asarray(weights)
-        columns = weights[:, None]
+    columns = None if weights is None else np.asarray(weights)[:, None]
 
     def of_range(area: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         curves = RangeCurves(table, area, max_dets, thresholds)
@@ -408,40 +334,30 @@ def average_precision(
 
     _ = table.ranked  # sorted once, not by each thread
     ap, recall, num_gts = map(np.stack, zip(*map_in_order(of_range, areas)))
+    if weights is None:
+        table.ap_values.update({(area, max_dets, thresholds): values for area, values in zip(areas, ap)})
     return AveragePrecision(iou_thrs=thresholds, areas=areas, max_dets=numbers, ap=ap, recall=recall, num_gts=num_gts)
 
 
 @dataclass(frozen=True, eq=False)
-class SizeReport:
+class SizeReport(Result):
     """Results by the area of the ground truths; undefined ones are NaN.
 
-    Ground truths outside an area range are ignored, so is a detection that matches one of them, and one that matches
-    nothing is an FP in every range that holds its own area. Both ends of a range belong to it. Every range is matched
-    on its own, so TP and FP of the ranges need not add up to those of the row ``all``, which has the counts of the
-    confusion matrix under ``coco`` and the average precision of COCO.
-
-    Attributes:
-        ranges: Least and greatest area by name. The first is ``all``; there ground truths and detections of any area
-            count for precision and recall.
-        max_dets: Number of detections per class and image that average precision uses.
-        iou_thr: Least overlap of a match that counts for precision and recall.
-        score_thr: Least score of a detection that counts for precision and recall.
-        objects: (ranges, classes) ground truths.
-        tp: (ranges, classes) true positives.
-        fp: (ranges, classes) false positives.
-        average_precision: (ranges, classes) over the IoU thresholds of average precision.
-        average_precision_50: (ranges, classes) at IoU 0.5.
+    Every range is matched separately. Ground truths outside a range, and detections that match them, are ignored. A
+    detection without a match is an FP in every range that holds its area. Both ends belong to a range. TP and FP of the
+    ranges need not add up to those of the row ``all``, which has the counts of the ``coco`` confusion matrix and COCO's
+    AP.
     """
 
-    ranges: Dict[str, Tuple[float, float]]
-    max_dets: int
-    iou_thr: float
-    score_thr: float
-    objects: np.ndarray
-    tp: np.ndarray
-    fp: np.ndarray
-    average_precision: np.ndarray
-    average_precision_50: np.ndarray
+    ranges: Dict[str, Tuple[float, float]]  # least and greatest area; the first is ``all``, any area for the counts
+    max_dets: int  # number of detections per class and image that average precision uses
+    iou_thr: float  # least overlap of a match that counts for precision and recall
+    score_thr: float  # least score of a detection that counts for precision and recall
+    objects: np.ndarray  # (ranges, classes) ground truths
+    tp: np.ndarray  # (ranges, classes) true positives
+    fp: np.ndarray  # (ranges, classes) false positives
+    average_precision: np.ndarray  # (ranges, classes) over the IoU thresholds of average precision
+    average_precision_50: np.ndarray  # (ranges, classes) at IoU 0.5
 
     def figures(self) -> Dict[str, Dict[str, float]]:
         """By range: ground truths, TP, FP, the means over classes, and the mAPs."""
@@ -461,10 +377,7 @@ class SizeReport:
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
-        result: Dict[str, Any] = {"overall": self.figures()}
-        for name, value in vars(self).items():
-            result[name] = value.tolist() if isinstance(value, np.ndarray) else value
-        return result
+        return {"overall": self.figures(), **super().to_dict()}
 
     def __str__(self) -> str:
         lines = [f"{'':<16}{'objects':>9}{'precision':>11}{'recall':>9}{'mAP':>9}{'mAP_50':>9}"]
@@ -487,23 +400,19 @@ def results_by_size(
 ) -> SizeReport:
     """Precision and recall at a score threshold, and average precision, by the area of the ground truths.
 
-    All detections at or above the score threshold are counted. Only average precision has a limit, ``max_dets``.
-
     Args:
         table: Every detection and ground truth, matched, with the area ranges between these edges.
-        area_edges: Areas between the ranges, ascending, in square pixels. COCO's by default.
-        iou_thr: Least overlap of a match that counts for precision and recall.
-        score_thr: Least score of a detection that counts for precision and recall.
+        area_edges: Areas between the ranges, ascending, in square pixels.
+        iou_thr: IoU threshold of precision and recall.
+        score_thr: Score threshold of precision and recall, which count all detections that reach it.
         max_dets: Number of detections per class and image that average precision uses.
         iou_thrs: IoU thresholds of average precision, as in :func:`average_precision`.
 
     Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
         >>> ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [100, 100, 300, 300]], [0, 0])
         >>> batch = DetectionBatch(Detections([0], [[100, 100, 300, 290]], [0.9], [0]), ground_truths, 1)
-        >>> print(results_by_size(match_images(batch, DetectionSettings(), num_classes=1, table="ap").table))
+        >>> print(results_by_size(match_images(batch, num_classes=1, table="ap").table))
                           objects  precision   recall      mAP   mAP_50
         all                     2     1.0000   0.5000   0.5050   0.5050
         small                   1        nan   0.0000   0.0000   0.0000
@@ -511,7 +420,11 @@ def results_by_size(
         large                   1     1.0000   1.0000   1.0000   1.0000
     """
     ranges, thresholds = area_ranges(area_edges), ap_iou_thrs(table, iou_thrs)
-    ap = np.stack([RangeCurves(table, one.name, max_dets, thresholds).average_precision()[..., 0] for one in ranges])
+    for one in ranges:
+        key = one.name, max_dets, thresholds
+        if key not in table.ap_values:
+            table.ap_values[key] = RangeCurves(table, *key).average_precision()[..., 0]
+    ap = np.stack([table.ap_values[one.name, max_dets, thresholds] for one in ranges])
     at_50 = np.flatnonzero(np.isclose(thresholds, 0.5, rtol=0, atol=1e-9))
     reached = np.flatnonzero(table.reach(score_thr))
     label = table.label[reached]

@@ -28,15 +28,10 @@ BACKGROUND_TYPES = {"confusion_matched": CONFUSION_MATCHED, "duplicate": DUPLICA
 
 
 class OneToOne(NamedTuple):
-    """Detections and ground truths matched one to one at a score and an IoU threshold.
+    """Detections and ground truths matched one to one at a score and an IoU threshold."""
 
-    Attributes:
-        gt: (N,) row of the ground truth of each detection, crowds included, else -1.
-        outcome: (N,) int8, such as ``TP``.
-    """
-
-    gt: np.ndarray
-    outcome: np.ndarray
+    gt: np.ndarray  # (N,) row of the ground truth of each detection, crowds included, else -1
+    outcome: np.ndarray  # (N,) int8, such as ``TP``
 
 
 def match_coco(
@@ -48,15 +43,10 @@ def match_coco(
     iou_thr: float,
     score_thr: float,
 ) -> OneToOne:
-    """The ``coco`` confusions: what COCO's rule leaves free is matched across classes by the same rule.
+    """The ``coco`` rule: detections and ground truths that COCO's rule leaves free are matched across classes.
 
-    Args:
-        pairs: Of detections sorted by image and descending score.
-        detections: The detections of the pairs.
-        ground_truths: The ground truths of the pairs.
-        own_class_gt: (N,) ground truth that COCO's rule assigns within the class, whatever the score; -1 for none.
-        iou_thr: Least overlap of a pair.
-        score_thr: Least score of a detection.
+    ``own_class_gt`` (N,) is the ground truth that COCO's rule assigns within the class, whatever the score; -1 for
+    none.
     """
     used = detections.reach(score_thr)
     gt = np.where(used, own_class_gt, NO_GT)
@@ -64,7 +54,7 @@ def match_coco(
     is_free[gt[gt >= 0]] = False
     near = pairs.select(np.flatnonzero(pairs.overlap >= min(iou_thr, LARGEST_IOU_THR)))
     leftover = near.select(np.flatnonzero((used & (gt < 0))[near.det] & is_free[near.gt])).by_preference()
-    _assign_in_order(gt, leftover, ground_truths)
+    _assign_gts(gt, leftover, ground_truths)
     return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
 
 
@@ -78,21 +68,21 @@ def match_agnostic(
     # All crowds after all others: a crowd only takes what is left, and of two with equal overlap the later one.
     near = near.select(np.lexsort((np.where(on_crowd, -near.gt, near.gt), near.det, -near.overlap, on_crowd)))
     gt = np.full(len(detections), NO_GT, dtype=np.int32)
-    _assign_in_order(gt, near, ground_truths)
+    _assign_gts(gt, near, ground_truths)
     return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
 
 
-def _assign_in_order(gt: np.ndarray, pairs: OverlapPairs, ground_truths: GroundTruths) -> None:
-    """Fill in the ground truth of each detection: that of its first pair whose two sides are free."""
-    once = np.ones(len(pairs.det), dtype=np.uint8)
-    result = assign(pairs.det, pairs.gt, once, num_dets=len(gt), shared=ground_truths.crowd)
+def _assign_gts(gt: np.ndarray, pairs: OverlapPairs, ground_truths: GroundTruths) -> None:
+    """Writes the ground truths that detections are assigned to into ``gt`` (N,); pairs are in order of priority."""
+    one = np.ones(len(pairs.det), dtype=np.uint8)
+    result = assign(pairs.det, pairs.gt, one, num_dets=len(gt), shared=ground_truths.crowd)
     gt[pairs.det[result.pair]] = pairs.gt[result.pair]
 
 
 def _outcomes(
     gt: np.ndarray, near: OverlapPairs, detections: Detections, ground_truths: GroundTruths, used: np.ndarray
 ) -> np.ndarray:
-    """(N,) what became of each detection; ``near`` are the pairs at the IoU threshold or above."""
+    """(N,) the outcome of each detection; ``near`` are the pairs at the IoU threshold or above."""
     outcome = np.where(used, BACKGROUND, BELOW_THRESHOLD).astype(np.int8)
     matched = np.flatnonzero(gt >= 0)
     rows = gt[matched]
@@ -103,21 +93,6 @@ def _outcomes(
     outcome[near.det[~own_class]] = CONFUSION_MATCHED
     outcome[near.det[own_class]] = DUPLICATE
     return outcome
-
-
-def one_to_one_matrix(
-    matches: OneToOne, detections: Detections, ground_truths: GroundTruths, num_classes: int
-) -> np.ndarray:
-    """(C + 1, C + 1) int64 confusion matrix: rows ground truth, columns prediction, background last."""
-    size = num_classes + 1
-    used = np.flatnonzero(matches.outcome < IGNORED)
-    gt = matches.gt[used]
-    # Row -1 reads the label of the background, which stands behind the others.
-    truth = np.append(ground_truths.labels, num_classes)[gt]
-    missed = ~ground_truths.crowd
-    missed[gt[gt >= 0]] = False
-    cells = np.concatenate([truth * size + detections.labels[used], ground_truths.labels[missed] * size + num_classes])
-    return np.bincount(cells, minlength=size * size).reshape(size, size)
 
 
 def mmdet_matrix(
@@ -131,7 +106,7 @@ def mmdet_matrix(
 ) -> Tuple[np.ndarray, int]:
     """The matrix of mmdet's ``confusion_matrix.py``, and how many duplicates it counts as TP.
 
-    Every pair that overlaps counts; a detection without any is on background; a ground truth without a detection of its
+    Every overlapping pair counts. A detection without any is background; a ground truth without a detection of its
     class is missed, even if one of another class was counted for it.
     """
     size = num_classes + 1
@@ -154,32 +129,27 @@ def mmdet_matrix(
 
 @dataclass(frozen=True, eq=False)
 class RuleCounts:
-    """What one matching rule counts.
+    """The counts of one matching rule."""
 
-    Attributes:
-        matrix: (C + 1, C + 1) int64; rows ground truth, columns prediction, background last.
-        background_types: (3, C) int64, the background row by ``BACKGROUND_TYPES``.
-        detections: (C,) detections used.
-        objects: (C,) ground truths used.
-        detections_ignored: Detections that match only a crowd.
-        objects_ignored: Crowds, which ``mmdet`` uses as ordinary ground truths.
-        duplicates: Duplicates that ``mmdet`` counts as TP; 0 under the other rules.
-    """
-
-    matrix: np.ndarray
-    background_types: np.ndarray
-    detections: np.ndarray
-    objects: np.ndarray
-    detections_ignored: int
-    objects_ignored: int
-    duplicates: int = 0
+    matrix: np.ndarray  # (C + 1, C + 1) int64; rows ground truth, columns prediction, background last
+    background_types: np.ndarray  # (3, C) int64, the background row by ``BACKGROUND_TYPES``
+    detections: np.ndarray  # (C,) detections used
+    objects: np.ndarray  # (C,) ground truths used
+    detections_ignored: int  # detections that match only a crowd
+    objects_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
+    duplicates: int = 0  # duplicates that ``mmdet`` counts as TP; 0 under the other rules
 
 
 def one_to_one_counts(
     matches: OneToOne, detections: Detections, ground_truths: GroundTruths, num_classes: int
 ) -> RuleCounts:
-    """What a one-to-one matching counts."""
-    used = matches.outcome < IGNORED
+    """The counts of a one-to-one matching."""
+    size, used = num_classes + 1, matches.outcome < IGNORED
+    gt = matches.gt[used]
+    truth = np.append(ground_truths.labels, num_classes)[gt]  # row -1 is the background, the last label
+    missed = ~ground_truths.crowd
+    missed[gt[gt >= 0]] = False
+    cells = np.concatenate([truth * size + detections.labels[used], ground_truths.labels[missed] * size + num_classes])
     background_types = np.stack(
         [
             np.bincount(detections.labels[matches.outcome == one], minlength=num_classes)
@@ -187,7 +157,7 @@ def one_to_one_counts(
         ]
     )
     return RuleCounts(
-        one_to_one_matrix(matches, detections, ground_truths, num_classes),
+        np.bincount(cells, minlength=size * size).reshape(size, size),
         background_types,
         np.bincount(detections.labels[used], minlength=num_classes),
         np.bincount(ground_truths.labels[~ground_truths.crowd], minlength=num_classes),

@@ -1,4 +1,4 @@
-"""Detections and ground truths of many images as columns: one row per instance, and a column that names the image."""
+"""Detections and ground truths of many images as columns, one row per instance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _R = TypeVar("_R", bound="_Instances")
 
 
 class _Instances:
-    """What detections and ground truths have in common: columns of equal length."""
+    """Columns of equal length that detections and ground truths have in common."""
 
     image: Any
     geometry: Any
@@ -73,21 +73,7 @@ class _Instances:
         )
 
     def check(self, *, num_classes: int, names: Optional[Sequence[Any]] = None) -> None:
-        """Raises unless every metric can be computed from the rows.
-
-        Args:
-            num_classes: Labels must be below it.
-            names: Names of the images for the message; their numbers by default.
-
-        Raises:
-            MetricInputError: Columns differ in length, a number is NaN, infinite or above 1e100, a label is not a whole
-                number or out of range.
-
-        Example:
-            >>> Detections([0], [[0, 0, 1, 1]], [np.nan], [0]).check(num_classes=1, names=["cat.jpg"])
-            Traceback (most recent call last):
-            mm_metrics_plugin.exceptions.MetricInputError: 'scores' of image 'cat.jpg' must be finite (found nan)
-        """
+        """Raises MetricInputError unless every metric can be computed; ``names`` of the images are for the message."""
         prefix, labels = self.field_prefix, self.labels
 
         def fail(field: str, row: int, wanted: str, found: Any) -> None:
@@ -131,24 +117,17 @@ class _Instances:
 class Detections(_Instances):
     """What a detector predicts.
 
-    Args:
-        image: (N,) index of the image of each detection, from 0, in any order.
-        geometry: The shapes; an (N, 4) array stands for ``Boxes`` given by their edges.
-        scores: (N,) confidence; float32 and float64 are kept as they are.
-        labels: (N,) class index.
-        precision: (N,) code of the precision in which each score was given, see
-            :mod:`~mm_metrics_plugin.functional._score_precision`. None: that of the dtype of the scores as given.
-
     Example:
         >>> detections = Detections([0, 1], [[0, 0, 10, 10], [5, 5, 9, 9]], [0.9, 0.4], [2, 0])
         >>> len(detections), detections.images(1, 2).labels.tolist()
         (2, [0])
     """
 
-    image: Any
-    geometry: Any  # a Geometry; an array becomes Boxes
-    scores: np.ndarray
-    labels: np.ndarray
+    image: Any  # (N,) index of the image of each detection, from 0, in any order
+    geometry: Any  # the shapes; an (N, 4) array becomes ``Boxes`` in xyxy format
+    scores: np.ndarray  # (N,) confidence; float32 and float64 are kept
+    labels: np.ndarray  # (N,) class index
+    # (N,) code of the precision of each score (``_score_precision``); None: that of the dtype
     precision: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -163,7 +142,7 @@ class Detections(_Instances):
         return reach(self.scores, score_thr, self.precision)
 
     def score_order(self) -> Optional[np.ndarray]:
-        """Rows by image, then descending score, then as they stand; None if they stand so already."""
+        """Rows by image, then descending score, then the given order; None if they are sorted already."""
         image, score = self.image, self.scores
         step = image[1:] - image[:-1]
         if not ((step < 0) | ((step == 0) & (score[1:] > score[:-1]))).any():
@@ -175,25 +154,18 @@ class Detections(_Instances):
 class GroundTruths(_Instances):
     """Annotated objects.
 
-    Args:
-        image: (M,) index of the image of each object, from 0.
-        geometry: The shapes; an (M, 4) array stands for ``Boxes`` given by their edges.
-        labels: (M,) class index.
-        crowd: (M,) True where an object makes a detection neither TP nor FP: COCO's ``iscrowd``, VOC's ``difficult``,
-            mmdet's ``ignored_instances``. None: nowhere.
-        area: (M,) the annotated area, which decides between small, medium and large. None: the area of the shape.
-
     Example:
         >>> ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [5, 5, 9, 9]], [2, 0], crowd=[False, True])
         >>> len(ground_truths), int(ground_truths.crowd.sum())
         (2, 1)
     """
 
-    image: Any
-    geometry: Any  # a Geometry; an array becomes Boxes
-    labels: np.ndarray
+    image: Any  # (M,) index of the image of each object, from 0
+    geometry: Any  # the shapes; an (M, 4) array becomes ``Boxes`` in xyxy format
+    labels: np.ndarray  # (M,) class index
+    # (M,) makes a detection neither TP nor FP: COCO's ``iscrowd``, VOC's ``difficult``, mmdet's ``ignored_instances``
     crowd: np.ndarray = None  # type: ignore[assignment]
-    area: Optional[np.ndarray] = None
+    area: Optional[np.ndarray] = None  # (M,) annotated area, for small, medium and large; None: that of the shape
     field_prefix = "ground-truth "
 
     def __post_init__(self) -> None:
@@ -210,12 +182,7 @@ class GroundTruths(_Instances):
 
 @dataclass(frozen=True, eq=False)
 class DetectionBatch:
-    """Detections and ground truths of the same images.
-
-    Args:
-        detections: What the detector predicts.
-        ground_truths: What is annotated.
-        num_images: How many images, those without any instance included.
+    """Detections and ground truths of the same images; ``num_images`` includes images without instances.
 
     Example:
         >>> batch = DetectionBatch.from_images(
@@ -223,8 +190,6 @@ class DetectionBatch:
         ...     gt_boxes=[[[0, 0, 10, 9]], [[2, 2, 4, 4]]], gt_labels=[[1], [0]])
         >>> batch.num_images, len(batch.detections), len(batch.ground_truths), len(batch.images(0, 1).ground_truths)
         (2, 1, 2, 1)
-        >>> DetectionBatch.concatenate([batch, batch]).ground_truths.image
-        array([0, 1, 2, 3])
     """
 
     detections: Detections
@@ -246,11 +211,7 @@ class DetectionBatch:
         gt_box_format: str = "xyxy",
         names: Optional[Sequence[Any]] = None,
     ) -> DetectionBatch:
-        """Concatenates per-image arrays.
-
-        Raises:
-            MetricInputError: The arrays of an image differ in length; the message names image and field.
-        """
+        """Concatenates per-image arrays; raises MetricInputError where those of an image differ in length."""
         det = _concatenate_fields({"boxes": boxes, "scores": scores, "labels": labels}, "", names)
         fields = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area}
         gt = _concatenate_fields(
@@ -270,27 +231,14 @@ class DetectionBatch:
         return DetectionBatch(self.detections.images(start, stop), self.ground_truths.images(start, stop), stop - start)
 
     def suppressed(self, iou_thr: float) -> DetectionBatch:
-        """Without the detections that non-maximum suppression within every image and class removes.
-
-        Example:
-            >>> dets = Detections([0, 0, 0], [[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.8, 0.7], [0, 0, 0])
-            >>> DetectionBatch(dets, GroundTruths.empty(), 1).suppressed(0.5).detections.scores.tolist()
-            [0.9, 0.7]
-        """
+        """The batch after non-maximum suppression within every image and class."""
         dets = self.detections
         groups = dets.image * (int(dets.labels.max(initial=0)) + 1) + dets.labels
         kept = nms(dets.boxes.to_format("xyxy"), dets.scores, groups, iou_thr=iou_thr)
         return replace(self, detections=dets.take(kept))
 
     def blocks(self, num_dets: int) -> Iterator[Tuple[int, DetectionBatch]]:
-        """The images in blocks of about ``num_dets`` detections; the first image of each block, and the block.
-
-        Example:
-            >>> dets = Detections([0, 0, 1, 2], np.zeros((4, 4)), [0.1, 0.2, 0.3, 0.4], [0, 0, 0, 0])
-            >>> batch = DetectionBatch(dets, GroundTruths.empty(), 3)
-            >>> [(start, len(block.detections), block.num_images) for start, block in batch.blocks(2)]
-            [(0, 2, 1), (1, 2, 2)]
-        """
+        """The images in blocks of about ``num_dets`` detections; the first image of each block, and the block."""
         sides = [_sorted_by_image(self.detections), _sorted_by_image(self.ground_truths)]
         bounds = [np.searchsorted(side.image, np.arange(self.num_images + 1)) for side in sides]
         start = 0
@@ -322,7 +270,7 @@ def _limit(value: float) -> str:
 
 
 def _whole_numbers(values: Any) -> np.ndarray:
-    """Whole numbers as int64; what int64 cannot hold stays as it is, for ``check`` to refuse by name."""
+    """Integers as int64; what int64 cannot hold is kept for ``check`` to refuse."""
     array = np.asarray(values)
     if array.dtype == np.int64:
         return array

@@ -1,8 +1,8 @@
-"""Examples behind the numbers of a detector: the worst members of each cell of a confusion matrix, and whole images.
+"""Examples for a report: the worst members of each cell of a confusion matrix, and the worst images.
 
-Worst means: of false positives the most confident, of missed ground truths the largest, of true positives the least
-confident. Between equals the earlier image comes first, then the earlier detection, then the earlier ground truth. The
-order is strict, so the worst of some images and of others give the worst of all of them.
+The worst false positives are the most confident, the worst missed ground truths the largest, the worst true positives
+the least confident. Ties are broken by image, detection and ground truth, so merging the worst of several shards gives
+the worst of all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import group_starts
+from mm_metrics_plugin.functional._arrays import group_starts, worst_first
 from mm_metrics_plugin.functional.detection.confusion_rules import (
     BACKGROUND,
     BACKGROUND_TYPES,
@@ -23,7 +23,6 @@ from mm_metrics_plugin.functional.detection.confusion_rules import (
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.match_grid import NO_GT
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
-from mm_metrics_plugin.functional.worst_first import worst_first
 from mm_metrics_plugin.settings import MATCHING_RULES
 
 PER_CELL = 50
@@ -32,49 +31,28 @@ BOX_KINDS = ("TP", "FP", "FN")
 
 
 class Members(NamedTuple):
-    """Members of cells, one row each.
+    """Members of cells, one row each."""
 
-    Attributes:
-        rule: (K,) int8, index into ``MATCHING_RULES``.
-        cell: (K,) int64, ``row * (num_classes + 1) + column`` of the confusion matrix.
-        badness: (K,) float64, the worst have the greatest.
-        image: (K,) int32.
-        det_index: (K,) int32, position of the detection in its image; -1 for a missed ground truth.
-        gt_index: (K,) int32, position of the ground truth in its image: the matched one, or that of the highest overlap
-            where the detection has no match; -1 where it overlaps nothing.
-        overlap: (K,) float32, of the two; NaN for a missed ground truth.
-        background_type: (K,) int8, of a detection in the background row the index into ``BACKGROUND_TYPES``, else -1.
-        label: (K,) int32, of the detection, or -1.
-        score: (K,) float64, of the detection, or NaN.
-        box: (K, 4) float64, left, top, width and height of the detection, or NaN.
-        gt_label: (K,) int32, of the ground truth, or -1.
-        gt_box: (K, 4) float64, of the ground truth, or NaN.
-    """
-
-    rule: np.ndarray
-    cell: np.ndarray
-    badness: np.ndarray
-    image: np.ndarray
-    det_index: np.ndarray
-    gt_index: np.ndarray
-    overlap: np.ndarray
-    background_type: np.ndarray
-    label: np.ndarray
-    score: np.ndarray
-    box: np.ndarray
-    gt_label: np.ndarray
-    gt_box: np.ndarray
+    rule: np.ndarray  # (K,) int8, index into ``MATCHING_RULES``
+    cell: np.ndarray  # (K,) int64, ``row * (num_classes + 1) + column`` of the confusion matrix
+    badness: np.ndarray  # (K,) float64, the worst have the greatest
+    image: np.ndarray  # (K,) int32
+    det_index: np.ndarray  # (K,) int32, position of the detection in its image; -1 for a missed ground truth
+    gt_index: np.ndarray  # (K,) int32, its matched or else most overlapping ground truth in the image; -1 without any
+    overlap: np.ndarray  # (K,) float32, of the two; NaN for a missed ground truth
+    background_type: np.ndarray  # (K,) int8, index into ``BACKGROUND_TYPES`` in the background row, else -1
+    label: np.ndarray  # (K,) int32, of the detection, or -1
+    score: np.ndarray  # (K,) float64, of the detection, or NaN
+    box: np.ndarray  # (K, 4) float64, left, top, width and height of the detection, or NaN
+    gt_label: np.ndarray  # (K,) int32, of the ground truth, or -1
+    gt_box: np.ndarray  # (K, 4) float64, of the ground truth, or NaN
 
     def take(self, rows: np.ndarray) -> Members:
         """The chosen rows."""
         return Members(*(column[rows] for column in self))
 
     def worst(self, num_rules: int) -> Members:
-        """The worst of each cell, by rule and cell, the worst first.
-
-        Args:
-            num_rules: Number of rules that share ``MOST_MEMBERS``.
-        """
+        """The worst of each cell, sorted by rule and cell; ``num_rules`` rules share ``MOST_MEMBERS``."""
         kept: List[np.ndarray] = [np.empty(0, dtype=np.intp)]
         for rule in np.unique(self.rule):
             rows = np.flatnonzero(self.rule == rule)
@@ -87,26 +65,20 @@ class Members(NamedTuple):
 
 
 class WorstImages(NamedTuple):
-    """Images and how bad they are.
+    """FN and FP of images."""
 
-    Attributes:
-        image: (I,) int32.
-        missed: (I,) int64, ground truths that no detection of their class is matched to.
-        confidence: (I,) float64, the highest score of a false positive; NaN without any.
-    """
-
-    image: np.ndarray
-    missed: np.ndarray
-    confidence: np.ndarray
+    image: np.ndarray  # (I,) int32
+    missed: np.ndarray  # (I,) int64, ground truths that no detection of their class is matched to
+    confidence: np.ndarray  # (I,) float64, the highest score of a false positive; NaN without any
 
     def most_missed(self) -> np.ndarray:
-        """Rows by FN, the most first, then by the confidence of false positives; only images with any FN."""
+        """Rows of images with FN, the most first, then by the confidence of false positives."""
         highest = np.where(np.isnan(self.confidence), -np.inf, self.confidence)
         order = np.lexsort((self.image, -highest, -self.missed))
         return order[self.missed[order] > 0]
 
     def most_confident(self) -> np.ndarray:
-        """Rows by the score of the most confident false positive; only images with any FP."""
+        """Rows of images with FP, by the score of the most confident one."""
         order = np.lexsort((self.image, -self.missed, -np.nan_to_num(self.confidence, nan=-np.inf)))
         return order[~np.isnan(self.confidence[order])]
 
@@ -116,21 +88,13 @@ class WorstImages(NamedTuple):
 
 
 class ImageBoxes(NamedTuple):
-    """Boxes of some images, for drawing.
+    """Boxes of some images, for drawing."""
 
-    Attributes:
-        image: (K,) int32.
-        kind: (K,) int8, index into ``BOX_KINDS``.
-        label: (K,) int32.
-        score: (K,) float64, NaN for ground truths.
-        box: (K, 4) float64, left, top, width and height.
-    """
-
-    image: np.ndarray
-    kind: np.ndarray
-    label: np.ndarray
-    score: np.ndarray
-    box: np.ndarray
+    image: np.ndarray  # (K,) int32
+    kind: np.ndarray  # (K,) int8, index into ``BOX_KINDS``
+    label: np.ndarray  # (K,) int32
+    score: np.ndarray  # (K,) float64, NaN for ground truths
+    box: np.ndarray  # (K, 4) float64, left, top, width and height
 
 
 class Examples(NamedTuple):
@@ -142,43 +106,23 @@ class Examples(NamedTuple):
 
 
 class MatchedImages(NamedTuple):
-    """Matched detections and ground truths while the overlapping pairs are known.
+    """Matched detections and ground truths with their overlapping pairs."""
 
-    Attributes:
-        pairs: All pairs that overlap at all.
-        detections: Sorted by image and descending score.
-        ground_truths: Sorted by image.
-        det_index: (N,) position of each detection in its image.
-        gt_index: (M,) position of each ground truth in its image.
-        num_images: How many images.
-    """
-
-    pairs: OverlapPairs
-    detections: Detections
-    ground_truths: GroundTruths
-    det_index: np.ndarray
-    gt_index: np.ndarray
-    num_images: int
+    pairs: OverlapPairs  # all pairs that overlap at all
+    detections: Detections  # sorted by image and descending score
+    ground_truths: GroundTruths  # sorted by image
+    det_index: np.ndarray  # (N,) position of each detection in its image
+    gt_index: np.ndarray  # (M,) position of each ground truth in its image
+    num_images: int  # how many images
 
 
 def collect_examples(
-    images: MatchedImages,
-    coco: OneToOne,
-    rules: Dict[str, Any],
-    *,
-    num_classes: int,
-    iou_thr: float,
-    worst_images: int,
+    images: MatchedImages, coco: OneToOne, rules: Dict[str, Any], *, num_classes: int, iou_thr: float, worst_images: int
 ) -> Examples:
     """The worst members of the cells of every rule, and the worst images with their boxes.
 
-    Args:
-        images: What was matched.
-        coco: The matches under ``coco``.
-        rules: By name of the rule: its one-to-one matches; of ``mmdet``, which detections it uses.
-        num_classes: Number of classes without background.
-        iou_thr: Least overlap of a match.
-        worst_images: How many images to keep in each of the two orders.
+    ``rules`` has the one-to-one matches by rule, and for ``mmdet`` the detections it uses. ``worst_images`` images are
+    kept in each of the two orders.
     """
     parts = []
     for rule, matches in rules.items():
@@ -236,19 +180,10 @@ def _members(
     overlap: np.ndarray,
     other_class: np.ndarray,
 ) -> Members:
-    """Rows for counted detections and for missed ground truths.
+    """Rows for counted detections (K,), with their ground truths and background types, and for missed ground truths.
 
-    Args:
-        images: What was matched.
-        rule: Name of the rule.
-        det: (K,) rows of the detections.
-        gt: (K,) rows of their ground truths, -1 in the background row.
-        types: (K,) types of the background row.
-        missed: (M,) ground truths in the background column.
-        num_classes: Number of classes without background.
-        pairs: The pairs among which the highest overlap of a detection is looked for.
-        overlap: (P,) their overlap.
-        other_class: (P,) whether they are of different classes; of equal overlaps, its own class comes first.
+    The ground truth shown beside a detection without a match is that of the highest ``overlap`` (P,) of ``pairs``; of
+    equal ones, the same class comes first.
     """
     dets, gts = images.detections, images.ground_truths
     shown, shown_overlap = _shown_gts(det, gt, pairs, overlap, other_class)
@@ -283,7 +218,7 @@ def _members(
 def _shown_gts(
     det: np.ndarray, gt: np.ndarray, pairs: OverlapPairs, overlap: np.ndarray, other_class: np.ndarray
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """The ground truth of each row, else the one that its detection overlaps most; and that overlap, 0 without any."""
+    """The ground truth of each row, else the one with the highest overlap; and that overlap, 0 without any."""
     order = np.lexsort((pairs.gt, other_class, -overlap, pairs.det))
     first = order[group_starts(pairs.det[order])]
     best_gt = np.full(int(max(det.max(initial=-1), pairs.det.max(initial=-1))) + 1, NO_GT, dtype=np.int64)

@@ -20,18 +20,10 @@ NO_GT = -1
 
 @dataclass(frozen=True)
 class MatchGrid:
-    """The settings that average precision is computed over, one bit each. Nothing else knows the layout of the bits.
+    """The settings of average precision, one bit each. Only this class knows the layout of the bits.
 
-    An area range is never split between two 64-bit words. COCO's ranges and thresholds take one word.
-
-    Args:
-        iou_thrs: Ascending, at most 64.
-        area_ranges: With different names.
-
-    Example:
-        >>> grid = MatchGrid()
-        >>> len(grid), grid.num_words, grid.of_range(grid.reached(np.array([0.6]))[:, None], "small").tolist()
-        (40, 1, [7])
+    An area range is never split between two 64-bit words. COCO's ranges and thresholds take one word. ``iou_thrs`` are
+    ascending, at most 64; the area ranges have different names.
     """
 
     iou_thrs: Tuple[float, ...] = COCO_IOU_THRS
@@ -118,17 +110,11 @@ class MatchGrid:
 
 @dataclass(frozen=True, eq=False)
 class GridMatches:
-    """Detections matched under every setting of a grid.
+    """Detections matched under every setting of a grid."""
 
-    Attributes:
-        matched: (N, words) bits: assigned to a ground truth.
-        ignored: (N, words) bits: neither TP nor FP.
-        gt: (N,) row of the ground truth at one chosen setting, else -1.
-    """
-
-    matched: np.ndarray
-    ignored: np.ndarray
-    gt: np.ndarray
+    matched: np.ndarray  # (N, words) bits: assigned to a ground truth
+    ignored: np.ndarray  # (N, words) bits: neither TP nor FP
+    gt: np.ndarray  # (N,) row of the ground truth at one chosen setting, else -1
 
 
 def match_grid(
@@ -139,14 +125,10 @@ def match_grid(
     *,
     gt_at: Tuple[str, float],
 ) -> GridMatches:
-    """COCO's matching for all IoU thresholds and area ranges at once.
+    """COCO's matching within classes for all IoU thresholds and area ranges at once.
 
-    Args:
-        pairs: Of detections sorted by image and descending score; those of two classes are left out here.
-        detections: The detections of the pairs.
-        ground_truths: The ground truths of the pairs.
-        grid: The settings.
-        gt_at: Area range and IoU threshold of the setting whose ground truths are kept.
+    The pairs are of detections sorted by image and descending score. The ground truths at the area range and IoU
+    threshold ``gt_at`` are kept.
     """
     labels, gt_labels = detections.labels, ground_truths.labels
     own_class = np.flatnonzero(labels[pairs.det] == gt_labels[pairs.gt])

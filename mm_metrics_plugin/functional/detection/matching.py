@@ -1,4 +1,4 @@
-"""Every detection and ground truth matched once, and kept in one table that all analyses read.
+"""Every detection and ground truth matched once, in one table that all analyses read.
 
 Ties: score descending, then image order, then detection order.
 """
@@ -43,56 +43,34 @@ DEFAULT_SETTINGS = DetectionSettings()
 
 
 class RankedRows(NamedTuple):
-    """The rows of a table by class, descending score and image.
+    """The rows of a table by class, descending score and image."""
 
-    Attributes:
-        order: (N,) int32 rows of the table.
-        rank: (N,) how many detections of the same class and image come before each of ``order``: what ``max_dets``
-            limits.
-    """
-
-    order: np.ndarray
-    rank: np.ndarray
+    order: np.ndarray  # (N,) int32 rows of the table
+    rank: np.ndarray  # (N,) how many detections of the same class and image come before each of ``order``
 
 
 @dataclass(frozen=True, eq=False)
 class MatchTable:
-    """Every detection and ground truth of some images, matched: what all analyses read.
+    """Every detection and ground truth of some images, matched.
 
-    Detections of one image are in the order of descending score, ground truths as they were given. Indices of
-    detections and ground truths are positions inside their image, so tables of different images can be concatenated.
-
-    Attributes:
-        grid: The settings of the bits.
-        num_classes: How many classes.
-        num_images: How many images; ``image`` and ``gt_image`` are below it.
-        image: (N,) int32, ascending.
-        label: (N,) int16, or int32 where there are more than 32,767 classes.
-        score: (N,) float32 or float64.
-        matched: (N, words) uint64, bits of the settings under which the detection is matched.
-        ignored: (N, words) uint64, bits of the settings under which it is neither TP nor FP.
-        gt_image: (M,) int32, ascending.
-        gt_label: (M,) like ``label``.
-        gt_counts: (M, words) uint64, bits of the settings under which the ground truth counts; 0 for crowds.
-        precision: (N,) uint8, the precision in which each score was given; None: that of the dtype of the scores.
-        details: What the full report needs besides; None if only AP and counts are wanted.
-        settings: What it was matched with.
+    Detections of one image are sorted by descending score, ground truths are in the given order. Indices of detections
+    and ground truths are positions inside their image, so tables of different images can be concatenated.
     """
 
-    grid: MatchGrid
-    num_classes: int
-    num_images: int
-    image: np.ndarray
-    label: np.ndarray
-    score: np.ndarray
-    matched: np.ndarray
-    ignored: np.ndarray
-    gt_image: np.ndarray
-    gt_label: np.ndarray
-    gt_counts: np.ndarray
-    precision: Optional[np.ndarray] = None
-    details: Optional[MatchDetails] = None
-    settings: DetectionSettings = DEFAULT_SETTINGS
+    grid: MatchGrid  # the settings of the bits
+    num_classes: int  # how many classes
+    num_images: int  # how many images; ``image`` and ``gt_image`` are below it
+    image: np.ndarray  # (N,) int32, ascending
+    label: np.ndarray  # (N,) int16, or int32 where there are more than 32,767 classes
+    score: np.ndarray  # (N,) float32 or float64
+    matched: np.ndarray  # (N, words) uint64, bits of the settings under which the detection is matched
+    ignored: np.ndarray  # (N, words) uint64, bits of the settings under which it is neither TP nor FP
+    gt_image: np.ndarray  # (M,) int32, ascending
+    gt_label: np.ndarray  # (M,) like ``label``
+    gt_counts: np.ndarray  # (M, words) uint64, bits of the settings under which the ground truth counts; 0 for crowds
+    precision: Optional[np.ndarray] = None  # (N,) uint8, precision of each score; None: that of the dtype
+    details: Optional[MatchDetails] = None  # what the full report needs besides; None if only AP and counts are wanted
+    settings: DetectionSettings = DEFAULT_SETTINGS  # what it was matched with
 
     def flags(self, iou_thr: float, area: str = "any") -> Tuple[np.ndarray, np.ndarray]:
         """Which detections are TP, and which are TP or FP."""
@@ -121,6 +99,11 @@ class MatchTable:
         """The largest number of detections of one class in one image."""
         return int(self.ranked.rank.max(initial=-1)) + 1
 
+    @cached_property
+    def ap_values(self) -> Dict[Any, np.ndarray]:
+        """(thresholds, classes) AP by area range, max_dets and IoU thresholds, as far as it was computed."""
+        return {}
+
     def num_gts(self, area: str) -> np.ndarray:
         """(C,) how many ground truths count in an area range."""
         counts = self.grid.of_range(self.gt_counts, area) != 0
@@ -129,51 +112,31 @@ class MatchTable:
 
 @dataclass(frozen=True, eq=False)
 class MatchDetails:
-    """What became of every detection and ground truth at the score and the IoU threshold, and TIDE's errors.
+    """The outcome of every detection and ground truth at the score and IoU thresholds, and TIDE's errors."""
 
-    Attributes:
-        det_index: (N,) int32, position of the detection in its image as it was given.
-        gt_index: (N,) int32, position of the matched ground truth in its image, or of the one with the highest overlap
-            where it is matched to none; -1 without any.
-        overlap: (N,) float32, overlap with that ground truth.
-        outcome: (N,) int8, such as ``TP``.
-        error_type: (N,) int8, see :mod:`~mm_metrics_plugin.functional.detection.tide`.
-        error_gt: (N,) int32, position of the ground truth that the error points at, or -1.
-        gt_area: (M,) float64.
-        gt_outcome: (M,) int8: ``TP``, ``CONFUSION``, ``MISSED`` or ``IGNORED``.
-        gt_tide_matched: (M,) bool.
-    """
-
-    det_index: np.ndarray
-    gt_index: np.ndarray
-    overlap: np.ndarray
-    outcome: np.ndarray
-    error_type: np.ndarray
-    error_gt: np.ndarray
-    gt_area: np.ndarray
-    gt_outcome: np.ndarray
-    gt_tide_matched: np.ndarray
+    det_index: np.ndarray  # (N,) int32, position of the detection in its image as it was given
+    gt_index: np.ndarray  # (N,) int32, its matched or else most overlapping ground truth in the image; -1 without any
+    overlap: np.ndarray  # (N,) float32, overlap with that ground truth
+    outcome: np.ndarray  # (N,) int8, such as ``TP``
+    error_type: np.ndarray  # (N,) int8, see :mod:`~mm_metrics_plugin.functional.detection.tide`
+    error_gt: np.ndarray  # (N,) int32, position of the ground truth that the error points at, or -1
+    gt_area: np.ndarray  # (M,) float64
+    gt_outcome: np.ndarray  # (M,) int8: ``TP``, ``CONFUSION``, ``MISSED`` or ``IGNORED``
+    gt_tide_matched: np.ndarray  # (M,) bool
 
 
 @dataclass(frozen=True, eq=False)
 class ImageMatches:
-    """What :func:`match_images` found out.
+    """The result of :func:`match_images`."""
 
-    Attributes:
-        rules: By name of the rule.
-        counts: What is the same under every rule.
-        table: Every detection and ground truth; None if only the confusion matrices are wanted.
-        examples: If they are wanted.
-    """
-
-    rules: Dict[str, RuleCounts]
-    counts: BatchCounts
-    table: Optional[MatchTable]
-    examples: Optional[Examples] = None
+    rules: Dict[str, RuleCounts]  # by name of the rule
+    counts: BatchCounts  # what is the same under every rule
+    table: Optional[MatchTable]  # every detection and ground truth; None if only the confusion matrices are wanted
+    examples: Optional[Examples] = None  # if they are wanted
 
 
 class BatchCounts(NamedTuple):
-    """What was counted of some images, whatever the rule."""
+    """Counts of some images that do not depend on the rule."""
 
     images: int
     detections: int
@@ -190,14 +153,14 @@ _NO_MATCHES = GridMatches(_NOTHING, _NOTHING, _NOTHING), OneToOne(_NOTHING, _NOT
 
 def match_images(
     batch: DetectionBatch,
-    settings: DetectionSettings,
+    settings: DetectionSettings = DEFAULT_SETTINGS,
     *,
     num_classes: int,
     table: str = "full",
     worst_images: Optional[int] = None,
     names: Optional[Sequence[Any]] = None,
 ) -> ImageMatches:
-    """Matches detections to ground truths under every rule that is asked for, from one list of overlapping pairs.
+    """Matches detections to ground truths under every rule of the settings, from one list of overlapping pairs.
 
     Args:
         batch: Detections and ground truths, checked.
@@ -205,7 +168,7 @@ def match_images(
         num_classes: Number of classes without background.
         table: What to keep of every detection: ``'full'``, ``'scores'`` (without details, for curves and intervals),
             ``'ap'`` (also without the precision of scores) or ``'none'``.
-        worst_images: Also collect examples, and of the worst images so many in each order; None: no examples.
+        worst_images: Also collect examples, with this many of the worst images in each order; None: no examples.
         names: Names of the images for messages; their numbers by default.
 
     Raises:
@@ -217,15 +180,9 @@ def match_images(
         >>> boxes = [[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8]]
         >>> batch = DetectionBatch(
         ...     Detections([0, 0, 0], boxes, [0.9, 0.8, 0.7], [0, 0, 1]), GroundTruths([0], boxes[:1], [0]), 1)
-        >>> matches = match_images(batch, DetectionSettings(), num_classes=2)
-        >>> matches.rules["coco"].matrix
-        array([[1, 0, 0],
-               [0, 0, 0],
-               [1, 1, 0]])
-        >>> matches.rules["coco"].background_types.tolist()
-        [[0, 1], [1, 0], [0, 0]]
-        >>> matches.table.flags(0.5)[0].tolist()
-        [True, False, False]
+        >>> matches = match_images(batch, num_classes=2)
+        >>> matches.rules["coco"].matrix.tolist(), matches.table.flags(0.5)[0].tolist()
+        ([[1, 0, 0], [0, 0, 0], [1, 1, 0]], [True, False, False])
     """
     detections, ground_truths = batch.detections, batch.ground_truths
     reaches = detections.reach(settings.score_thr)
@@ -326,11 +283,7 @@ def _details(
     gt_index: np.ndarray,
 ) -> MatchDetails:
     errors = classify_errors(
-        pairs,
-        detections,
-        ground_truths,
-        iou_thr=settings.iou_thr,
-        background_iou_thr=settings.background_iou_thr,
+        pairs, detections, ground_truths, iou_thr=settings.iou_thr, background_iou_thr=settings.background_iou_thr
     )
     gt, overlap = _shown_gt(pairs, coco.gt, ground_truths.crowd)
     gt_outcome = np.where(ground_truths.crowd, IGNORED, MISSED).astype(np.int8)
@@ -363,7 +316,7 @@ def _shown_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> Tuple[n
 
 
 def _position_in_image(image: np.ndarray, order: Optional[np.ndarray]) -> np.ndarray:
-    """Where each row stood in its image before it was sorted by ``order``."""
+    """The position of each row in its image before it was sorted by ``order``."""
     if order is None:
         return position_in_group(image).astype(np.int32)
     inverse = np.empty(len(order), dtype=np.int64)

@@ -1,9 +1,8 @@
-"""The best score threshold of a detector, for all classes or for each, and what it is worth.
+"""The best score threshold of a detector, for all classes or for each class.
 
-A threshold is always one of the scores, and its counts are those of the confusion matrix under ``coco`` there; nothing
-is interpolated. A threshold that was chosen on the data it is then judged by looks better than it is. The cross-fitted
-figures beside it come from thresholds that were chosen on other images: the images are split into folds, the threshold
-for each fold is chosen on all the others, and the counts of all folds are added up.
+A threshold is always one of the scores, and its counts are those of the ``coco`` confusion matrix. Results on the data
+that a threshold was chosen on are optimistic. For the cross-fitted results, the images are split into folds, the
+threshold of each fold is chosen on all the others, and the counts of all folds are added.
 """
 
 from __future__ import annotations
@@ -13,35 +12,22 @@ from typing import Any, Dict, List, NamedTuple, Tuple, Union
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import fbeta_score, mean_of_defined, stable_order
+from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, mean_of_defined, stable_order
 from mm_metrics_plugin.functional._count_curve import CountCurve
-from mm_metrics_plugin.functional.averaging import divide
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.detection.pr_curves import RankedScores
 from mm_metrics_plugin.settings import OperatingRule, require
 
 
 @dataclass(frozen=True)
-class OperatingPoint:
-    """A score threshold and its counts.
+class OperatingPoint(Result):
+    """A score threshold and its counts."""
 
-    Attributes:
-        threshold: Detections with at least this score are kept; NaN where no threshold meets the rule.
-        tp: True positives.
-        fp: False positives.
-        fn: False negatives.
-        beta: Of the F-score.
-
-    Example:
-        >>> print(OperatingPoint(0.4, 8, 2, 8))
-        threshold 0.4000: precision 0.8000, recall 0.5000, F1 0.6154
-    """
-
-    threshold: float
-    tp: int
-    fp: int
-    fn: int
-    beta: float = 1.0
+    threshold: float  # detections with at least this score are kept; NaN where no threshold meets the rule
+    tp: int  # true positives
+    fp: int  # false positives
+    fn: int  # false negatives
+    beta: float = 1.0  # of the F-score
 
     @property
     def precision(self) -> float:
@@ -71,51 +57,23 @@ class OperatingPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class OperatingPoints:
-    """The best thresholds by a rule.
+class OperatingPoints(Result):
+    """The best thresholds by a rule."""
 
-    Attributes:
-        rule: What makes them the best.
-        folds: How many folds the cross-fitted figures are of.
-        overall: One threshold for all classes, by their pooled counts.
-        overall_cross_fitted: The same judged on images it was not chosen on; its threshold is the mean of the folds'.
-        per_class: One threshold per class.
-        per_class_cross_fitted: The same judged on images they were not chosen on.
-    """
-
-    rule: OperatingRule
-    folds: int
-    overall: OperatingPoint
-    overall_cross_fitted: OperatingPoint
-    per_class: Tuple[OperatingPoint, ...]
-    per_class_cross_fitted: Tuple[OperatingPoint, ...]
+    rule: OperatingRule  # what makes them the best
+    folds: int  # how many folds the cross-fitted figures are of
+    overall: OperatingPoint  # one threshold for all classes, by their pooled counts
+    overall_cross_fitted: OperatingPoint  # on images it was not chosen on; the mean of the folds' thresholds
+    per_class: Tuple[OperatingPoint, ...]  # one threshold per class
+    per_class_cross_fitted: Tuple[OperatingPoint, ...]  # the same judged on images they were not chosen on
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
-        return {
-            "rule": str(self.rule),
-            "folds": self.folds,
-            "overall": self.overall.to_dict(),
-            "overall_cross_fitted": self.overall_cross_fitted.to_dict(),
-            "per_class": [point.to_dict() for point in self.per_class],
-            "per_class_cross_fitted": [point.to_dict() for point in self.per_class_cross_fitted],
-        }
-
-    def __str__(self) -> str:
-        return (
-            f"{self.rule}, all classes: {self.overall}\n"
-            f"cross-fitted over {self.folds} folds: {self.overall_cross_fitted}"
-        )
+        return {**super().to_dict(), "rule": str(self.rule)}
 
 
 def best_threshold(curve: CountCurve, rule: OperatingRule) -> float:
-    """The best score threshold by a rule; of equally good ones the highest. NaN where none meets it.
-
-    Example:
-        >>> curve = CountCurve(np.array([0.8, 0.6, 0.4]), np.array([1, 1, 3]), np.array([0, 1, 2]), positives=4)
-        >>> [best_threshold(curve, OperatingRule.parse(rule)) for rule in ("f1", "precision=0.9")]
-        [0.4, 0.8]
-    """
+    """The best score threshold by a rule; of equally good ones the highest. NaN where none meets it."""
     if rule.kind == "f":
         value = curve.f_score(beta=rule.value)
     else:
@@ -135,12 +93,12 @@ class _Group(NamedTuple):
     num_gts: np.ndarray  # (folds,)
 
     def best(self, rule: OperatingRule) -> OperatingPoint:
-        """Chosen and judged on all images."""
+        """Chosen and evaluated on all images."""
         threshold = best_threshold(self.scores.curve(int(self.num_gts.sum())), rule)
         return self._point(threshold, self.scores.score >= threshold, rule)
 
     def cross_fitted(self, rule: OperatingRule) -> OperatingPoint:
-        """Chosen on all folds but one and judged on that one, for each fold."""
+        """Chosen on all folds but one and evaluated on that one, for each fold."""
         score, is_tp = self.scores.score, self.scores.is_tp
         thresholds = []
         for number, num_gts in enumerate(self.num_gts.tolist()):
@@ -157,12 +115,7 @@ class _Group(NamedTuple):
 
 
 def operating_points(
-    table: MatchTable,
-    *,
-    rule: Union[str, OperatingRule] = "f1",
-    iou_thr: float = 0.5,
-    folds: int = 5,
-    seed: int = 0,
+    table: MatchTable, *, rule: Union[str, OperatingRule] = "f1", iou_thr: float = 0.5, folds: int = 5, seed: int = 0
 ) -> OperatingPoints:
     """The best threshold for all classes and for each class.
 
@@ -171,20 +124,15 @@ def operating_points(
         rule: ``'f1'``, ``'f2'`` and the like for the greatest F-score; ``'precision=0.9'`` for the greatest recall with
             at least this precision; ``'recall=0.95'`` for the greatest precision with at least this recall.
         iou_thr: One of the IoU thresholds of the table.
-        folds: Into how many parts the images are split for the cross-fitted figures.
+        folds: Number of folds of the cross-fitted results.
         seed: Of the split.
 
-    Raises:
-        ValueError: The rule cannot be read, or there are fewer images than folds.
-
     Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
         >>> image, box = np.arange(8), np.tile([0.0, 0.0, 10.0, 10.0], (8, 1))
         >>> detections = Detections(image, box + 30 * (image > 3)[:, None], 0.9 - image / 10, np.zeros(8))
         >>> batch = DetectionBatch(detections, GroundTruths(image[:6], box[:6], np.zeros(6)), 8)
-        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> table = match_images(batch, num_classes=1, table="ap").table
         >>> print(operating_points(table, folds=4).overall)
         threshold 0.6000: precision 1.0000, recall 0.6667, F1 0.8000
         >>> operating_points(table, rule="recall=0.9", folds=4).overall.threshold

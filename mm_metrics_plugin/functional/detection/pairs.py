@@ -1,4 +1,4 @@
-"""Which detections overlap which ground truths: computed once, read by every matching rule."""
+"""Which detections overlap which ground truths: computed once for every matching rule."""
 
 from __future__ import annotations
 
@@ -15,20 +15,12 @@ _CANDIDATES_AT_ONCE = 1 << 16  # a few arrays of this length fit the cache of a 
 
 
 class OverlapPairs(NamedTuple):
-    """Overlapping pairs, in order of detections.
+    """Overlapping pairs, sorted by detection."""
 
-    Attributes:
-        det: (P,) int32 rows of the detections, ascending.
-        gt: (P,) int32 rows of the ground truths, ascending within a detection.
-        overlap: (P,) float64, COCO's; of a crowd, the share of the detection that it covers. mmdet's if only that was
-            asked for.
-        mmdet_overlap: (P,) float32, mmdet's; None unless it was asked for.
-    """
-
-    det: np.ndarray
-    gt: np.ndarray
-    overlap: np.ndarray
-    mmdet_overlap: Optional[np.ndarray] = None
+    det: np.ndarray  # (P,) int32 rows of the detections, ascending
+    gt: np.ndarray  # (P,) int32 rows of the ground truths, ascending within a detection
+    overlap: np.ndarray  # (P,) float64, COCO's (of a crowd, the covered share of the detection), or else mmdet's
+    mmdet_overlap: Optional[np.ndarray] = None  # (P,) float32, mmdet's; None unless it was asked for
 
     def select(self, rows: np.ndarray) -> OverlapPairs:
         """The chosen pairs (indices or a mask)."""
@@ -36,10 +28,9 @@ class OverlapPairs(NamedTuple):
         return OverlapPairs(self.det[rows], self.gt[rows], self.overlap[rows], float32)
 
     def by_preference(self, gt_last: Optional[np.ndarray] = None) -> OverlapPairs:
-        """The pairs of each detection by descending overlap; of equal ones the later ground truth first, as COCO.
+        """The pairs of each detection by descending overlap; of equal ones the later ground truth first, as in COCO.
 
-        Args:
-            gt_last: (M,) ground truths that come after all others whatever their overlap.
+        The ground truths ``gt_last`` (M,) come after all others whatever their overlap.
         """
         same = self.det[1:] == self.det[:-1]
         several = np.flatnonzero(np.append(same, False) | np.append(False, same))
@@ -66,30 +57,21 @@ def find_pairs(
     mmdet: bool = False,
     names: Optional[Sequence[Any]] = None,
 ) -> OverlapPairs:
-    """The pairs of an image that overlap by at least ``min_overlap``.
+    """The pairs of an image that overlap by at least ``min_overlap``, and at all; both sides are sorted by image.
 
     Args:
         detections: Sorted by image.
         ground_truths: Sorted by image.
-        min_overlap: Pairs below it are left out, and those that do not overlap at all.
+        min_overlap: Pairs below it are left out.
         coco: Compute COCO's overlap.
         mmdet: Compute mmdet's float32 overlap. With both, pairs that reach ``min_overlap`` by either are kept.
-        names: Names of the images for messages; their numbers by default.
-
-    Raises:
-        MetricInputError: An image has more than 2 million overlapping pairs.
-
-    Example:
-        >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 1])
-        >>> ground_truths = GroundTruths([0], [[0, 0, 10, 10]], [0])
-        >>> find_pairs(detections, ground_truths, min_overlap=0.5).overlap
-        array([1. , 0.9])
+        names: Names of the images for the message that an image has too many pairs; their numbers by default.
     """
     first, count = _candidate_ranges(ground_truths.image, detections.image)
     rows = np.flatnonzero(count)
     crowd = ground_truths.crowd
     parts: List[OverlapPairs] = []
-    in_image = (-1, 0)
+    num_pairs = np.zeros(1 + int(detections.image.max(initial=-1)), dtype=np.int64)  # of each image
     shapes, gt_shapes = detections.geometry, ground_truths.geometry
     edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
     for det, gt in _candidates(rows, first[rows], count[rows], edges):
@@ -100,15 +82,9 @@ def find_pairs(
             kept |= (float32 >= np.float32(min_overlap)) & (float32 > 0)
         pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), overlap, float32)
         parts.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))
-        images, before = detections.image[parts[-1].det], in_image
-        in_image = _count_in_last_image(before, images)
-        # Only the first image of a block continues another block, and only the last one is continued.
-        if len(images) + before[1] > MOST_PAIRS:
-            number, counts = np.unique(images, return_counts=True)
-            counts[number == before[0]] += before[1]
-            if counts.max(initial=0) <= MOST_PAIRS:
-                continue
-            full = int(number[np.argmax(counts > MOST_PAIRS)])
+        num_pairs += np.bincount(detections.image[parts[-1].det], minlength=len(num_pairs))
+        if num_pairs.max() > MOST_PAIRS:
+            full = int(np.argmax(num_pairs > MOST_PAIRS))
             image = full if names is None else names[full]
             raise MetricInputError(
                 f"image {image!r} has more than {MOST_PAIRS} pairs of a detection and a ground truth that overlap; "
@@ -121,17 +97,8 @@ def find_pairs(
     return OverlapPairs(*columns)
 
 
-def _count_in_last_image(before: Tuple[int, int], image: np.ndarray) -> Tuple[int, int]:
-    """The last image of a block, and how many of its pairs there are up to the end of the block."""
-    if not len(image):
-        return before
-    last = int(image[-1])
-    count = len(image) - int(np.searchsorted(image, last))
-    return last, count + (before[1] if before[0] == last else 0)
-
-
 def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Where the ground truths of each detection's image begin, and how many they are; images are sorted."""
+    """Where the ground truths of each detection's image begin, and their number; images are sorted."""
     images = 1 + max(int(one[-1]) if len(one) else -1 for one in (gt_image, det_image))
     counts = np.bincount(gt_image, minlength=images)
     starts = np.cumsum(counts) - counts
@@ -139,12 +106,9 @@ def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> Tuple[np.n
 
 
 def _candidates(
-    rows: np.ndarray,
-    first: np.ndarray,
-    count: np.ndarray,
-    edges: Optional[Tuple[Edges, Edges]],
+    rows: np.ndarray, first: np.ndarray, count: np.ndarray, edges: Optional[Tuple[Edges, Edges]]
 ) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
-    """Rows of detections and ground truths of one group, a block at a time; with ``edges`` only where boxes meet."""
+    """Rows of detections and ground truths of one image, a block at a time; with ``edges`` only where boxes meet."""
     ends = np.cumsum(count)
     start, base = 0, 0
     while start < len(rows):

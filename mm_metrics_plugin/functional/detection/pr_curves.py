@@ -1,6 +1,6 @@
-"""Precision, recall and F-score of a detector over all score thresholds, and the counts at each of them.
+"""Precision, recall and F-score of a detector over all score thresholds.
 
-Every point is what is counted at that score threshold. Nothing is interpolated or made monotonic, which would overstate
+Every point has the counts at its score threshold. Nothing is interpolated or made monotonic, which would overstate
 precision.
 """
 
@@ -11,11 +11,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import fbeta_score, mean_of_defined
+from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, mean_of_defined
 from mm_metrics_plugin.functional._count_curve import CountCurve
 from mm_metrics_plugin.functional._score_precision import precision_of, round_thresholds
-from mm_metrics_plugin.functional.averaging import divide
-from mm_metrics_plugin.functional.classification.confusion_matrix import counts_report
+from mm_metrics_plugin.functional.classification.confusion_matrix import stat_scores_report
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.settings import COCO_MAX_DETS
@@ -23,22 +22,11 @@ from mm_metrics_plugin.settings import COCO_MAX_DETS
 
 @dataclass(frozen=True, eq=False)
 class RankedScores:
-    """The detections of one class, to be counted at any threshold.
+    """The detections of one class, which can be counted at any threshold."""
 
-    Attributes:
-        score: (N,) descending.
-        is_tp: (N,) whether each is a true positive.
-        precision: (N,) code of the precision in which each score was given; None: that of the dtype of ``score``.
-
-    Example:
-        >>> ranked = RankedScores(np.array([0.9, 0.4], dtype=np.float32), np.array([True, False]))
-        >>> ranked.counts_at(np.array([0.0, 0.4, 0.5])).tolist()
-        [[1, 1, 1], [1, 1, 0]]
-    """
-
-    score: np.ndarray
-    is_tp: np.ndarray
-    precision: Optional[np.ndarray] = None
+    score: np.ndarray  # (N,) descending
+    is_tp: np.ndarray  # (N,) whether each is a true positive
+    precision: Optional[np.ndarray] = None  # (N,) code of the precision of each score; None: that of the dtype
 
     def counts_at(self, thresholds: np.ndarray) -> np.ndarray:
         """(2, points) true and false positives with a score of at least each threshold, in the score's precision."""
@@ -61,32 +49,18 @@ class RankedScores:
 
 @dataclass(frozen=True, eq=False)
 class DetectionCurves:
-    """The curves of a detector.
+    """The curves of a detector."""
 
-    Attributes:
-        iou_thr: Least overlap of a match.
-        beta: Of the F-scores on the grid.
-        per_class: The exact curve of each class: one point for every distinct score.
-        average_precision: (classes,) COCO's AP at the IoU threshold, of at most ``max_dets`` detections per class and
-            image; NaN for classes without ground truths.
-        max_dets: The limit of ``average_precision``. The curves are of all detections.
-        confidence: (points,) a grid of score thresholds, ascending, the same for all classes.
-        precision: (classes, points) at each of these; NaN where no detection is left.
-        recall: (classes, points); NaN for classes without ground truths.
-        f_score: (classes, points).
-        ranked: The detections of each class, to be counted at other thresholds.
-    """
-
-    iou_thr: float
-    beta: float
-    per_class: Tuple[CountCurve, ...]
-    average_precision: np.ndarray
-    max_dets: int
-    confidence: np.ndarray
-    precision: np.ndarray
-    recall: np.ndarray
-    f_score: np.ndarray
-    ranked: Tuple[RankedScores, ...]
+    iou_thr: float  # least overlap of a match
+    beta: float  # of the F-scores on the grid
+    per_class: Tuple[CountCurve, ...]  # the exact curve of each class: one point for every distinct score
+    average_precision: np.ndarray  # (classes,) COCO's AP at the IoU threshold; NaN without ground truths
+    max_dets: int  # The limit of ``average_precision``. The curves are of all detections.
+    confidence: np.ndarray  # (points,) a grid of score thresholds, ascending, the same for all classes
+    precision: np.ndarray  # (classes, points) at each of these; NaN where no detection is left
+    recall: np.ndarray  # (classes, points); NaN for classes without ground truths
+    f_score: np.ndarray  # (classes, points)
+    ranked: Tuple[RankedScores, ...]  # the detections of each class, to be counted at other thresholds
 
     @property
     def mean_precision(self) -> np.ndarray:
@@ -103,58 +77,30 @@ class DetectionCurves:
         """(points,) mean over the classes that have one."""
         return mean_of_defined(self.f_score.T)
 
-    def to_dict(self) -> Dict[str, Any]:
-        """The grid and the APs as plain Python values; the exact curves, which may be long, are left out."""
-        names = ("average_precision", "confidence", "precision", "recall", "f_score")
-        means = ("mean_precision", "mean_recall", "mean_f_score")
-        return {
-            "iou_thr": self.iou_thr,
-            "beta": self.beta,
-            "max_dets": self.max_dets,
-            **{name: getattr(self, name).tolist() for name in names + means},
-        }
-
-    def __str__(self) -> str:
-        points = sum(len(curve.thresholds) for curve in self.per_class)
-        mean = float(mean_of_defined(self.average_precision))
-        return f"{len(self.per_class)} classes, {points} points, mean AP {mean:.4f} at IoU {self.iou_thr:g}"
-
 
 def precision_recall_curves(
-    table: MatchTable,
-    *,
-    iou_thr: float = 0.5,
-    beta: float = 1.0,
-    num_points: int = 1001,
-    max_dets: int = COCO_MAX_DETS,
+    table: MatchTable, *, iou_thr: float = 0.5, beta: float = 1.0, num_points: int = 1001, max_dets: int = COCO_MAX_DETS
 ) -> DetectionCurves:
     """Precision, recall and F-score of a detector against each other and against the score threshold.
 
-    The curves count all detections. Only the average precision beside them has the limit ``max_dets``.
+    The curves count all detections. Only the average precision has the limit ``max_dets``.
 
     Args:
         table: Every detection and ground truth, matched.
         iou_thr: One of the IoU thresholds of the table.
         beta: How many times as much recall weighs as precision in the F-score.
-        num_points: Of the grid of thresholds, from 0 to 1 (or from the least to the greatest score, where scores
-            lie outside).
+        num_points: Of the grid of thresholds, from 0 to 1 (or over the range of the scores, if they lie outside).
         max_dets: Number of detections per class and image that average precision uses.
 
     Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
         >>> boxes = [[0, 0, 9, 9], [50, 0, 59, 9], [20, 0, 29, 9]]
         >>> detections = Detections([0, 0, 0], boxes, [0.9, 0.8, 0.4], [0, 0, 0])
         >>> batch = DetectionBatch(detections, GroundTruths([0, 0], boxes[::2], [0, 0]), 1)
-        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> table = match_images(batch, num_classes=1, table="ap").table
         >>> curves = precision_recall_curves(table, num_points=3)
         >>> curves.per_class[0].precision.round(4).tolist(), curves.per_class[0].recall.tolist()
         ([1.0, 0.5, 0.6667], [0.5, 0.5, 1.0])
-        >>> curves.confidence.tolist(), curves.precision.round(4).tolist()
-        ([0.0, 0.5, 1.0], [[0.6667, 0.5, nan]])
-        >>> print(curves)
-        1 classes, 3 points, mean AP 0.8350 at IoU 0.5
     """
     is_tp, is_tp_or_fp = table.flags(iou_thr)
     rows = table.ranked.order[is_tp_or_fp[table.ranked.order]]
@@ -195,29 +141,20 @@ def _counts_at(ranked: Sequence[RankedScores], thresholds: np.ndarray) -> Tuple[
 
 
 @dataclass(frozen=True, eq=False)
-class ThresholdSweep:
-    """TP and FP of every class at every score threshold, under ``coco``.
+class ThresholdSweep(Result):
+    """TP and FP of every class at every score threshold, under ``coco``."""
 
-    Attributes:
-        thresholds: (points,) ascending.
-        objects: (classes,) ground truths.
-        tp: (classes, points) true positives at or above each threshold.
-        fp: (classes, points) false positives.
-        best: The threshold at which the micro F1 is greatest; NaN without true positives.
-        best_per_class: (classes,) the same for the F1 of each class.
-    """
-
-    thresholds: np.ndarray
-    objects: np.ndarray
-    tp: np.ndarray
-    fp: np.ndarray
-    best: float
-    best_per_class: np.ndarray
+    thresholds: np.ndarray  # (points,) ascending
+    objects: np.ndarray  # (classes,) ground truths
+    tp: np.ndarray  # (classes, points) true positives at or above each threshold
+    fp: np.ndarray  # (classes, points) false positives
+    best: float  # the threshold at which the micro F1 is greatest; NaN without true positives
+    best_per_class: np.ndarray  # (classes,) the same for the F1 of each class
 
     def means(self) -> Dict[str, np.ndarray]:
-        """(points,) each: the means over classes, by the names they have in the JSON report."""
+        """(points,) each: the means over classes, by their names in the JSON report."""
         fn = self.objects[:, None] - self.tp
-        reports = [counts_report(*counts, np.zeros_like(counts[0])) for counts in zip(self.tp.T, self.fp.T, fn.T)]
+        reports = [stat_scores_report(*counts, np.zeros_like(counts[0])) for counts in zip(self.tp.T, self.fp.T, fn.T)]
         return {
             "mean_precision": np.array([one.macro.precision for one in reports]),
             "mean_recall": np.array([one.macro.recall for one in reports]),
@@ -227,34 +164,11 @@ class ThresholdSweep:
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
-        columns = {name: np.asarray(value).tolist() for name, value in vars(self).items()}
-        return {**columns, "means": {name: value.tolist() for name, value in self.means().items()}}
-
-    def __str__(self) -> str:
-        return f"{len(self.objects)} classes at {len(self.thresholds)} thresholds, best F1 at {self.best:g}"
+        return {**super().to_dict(), "means": {name: value.tolist() for name, value in self.means().items()}}
 
 
 def threshold_sweep(curves: DetectionCurves, *, also: Sequence[float] = ()) -> ThresholdSweep:
-    """Counts at the thresholds of the curves' grid, at the best one, and at others.
-
-    Args:
-        curves: Of a detector.
-        also: Thresholds that must be among them.
-
-    Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> from mm_metrics_plugin.settings import DetectionSettings
-        >>> boxes = [[0, 0, 9, 9], [50, 0, 59, 9], [20, 0, 29, 9]]
-        >>> detections = Detections([0, 0, 0], boxes, [0.9, 0.8, 0.4], [0, 0, 0])
-        >>> batch = DetectionBatch(detections, GroundTruths([0, 0], boxes[::2], [0, 0]), 1)
-        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
-        >>> sweep = threshold_sweep(precision_recall_curves(table, num_points=3), also=[0.85])
-        >>> sweep.thresholds.tolist(), sweep.tp.tolist(), sweep.fp.tolist()
-        ([0.0, 0.4, 0.5, 0.85, 1.0], [[2, 2, 1, 1, 0]], [[1, 1, 1, 0, 0]])
-        >>> print(sweep)
-        1 classes at 5 thresholds, best F1 at 0.4
-    """
+    """Counts at the thresholds of the curves' grid, at the best one, and at those in ``also``."""
     best = _best(_pooled(curves.per_class))
     wanted = [*curves.confidence.tolist(), *(float(value) for value in also)]
     thresholds = np.unique(wanted if np.isnan(best) else [*wanted, best])
@@ -270,14 +184,14 @@ def threshold_sweep(curves: DetectionCurves, *, also: Sequence[float] = ()) -> T
 
 
 def _best(curve: CountCurve) -> float:
-    """The threshold of the greatest F1; of several the highest. NaN without true positives."""
+    """The highest threshold of the greatest F1; NaN without true positives."""
     if not len(curve.tp) or curve.tp[-1] == 0:
         return float("nan")
     return float(curve.thresholds[int(np.argmax(curve.f_score()))])
 
 
 def _pooled(curves: Sequence[CountCurve]) -> CountCurve:
-    """The curve of the counts of all classes together."""
+    """The curve of the pooled counts of all classes."""
     scores = np.concatenate([curve.thresholds for curve in curves]) if curves else np.empty(0)
     distinct, place = np.unique(-scores, return_inverse=True)
     sums: List[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""Do objects and detections stand in the same pixels?"""
+"""Checks whether ground truths are in the pixels of the resized images."""
 
 from __future__ import annotations
 
@@ -14,19 +14,9 @@ from mm_metrics_plugin.settings import DetectionSettings
 
 
 def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_classes: int) -> Tuple[int, int]:
-    """How many detections are right as the objects stand, and if the objects are scaled back first.
+    """How many detections match a ground truth, and how many if the ground truths are scaled back first.
 
-    Args:
-        batch: Detections in the pixels of the original pictures, and objects that should be.
-        scale_factors: (images, 2) width and height factors by which the pictures were resized.
-        num_classes: Number of classes.
-
-    Example:
-        >>> batch = DetectionBatch.from_images(
-        ...     boxes=[[[0, 0, 10, 10]]], scores=[[0.9]], labels=[[0]],
-        ...     gt_boxes=[[[0, 0, 20, 20]]], gt_labels=[[0]])
-        >>> overlaps_by_scale(batch, np.array([[2.0, 2.0]]), num_classes=1)
-        (0, 1)
+    ``scale_factors`` (images, 2) are the width and height factors by which the images were resized.
     """
     gts = batch.ground_truths
     scaled = gts.boxes.array / np.tile(scale_factors, 2)[gts.image]

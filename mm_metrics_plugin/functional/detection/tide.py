@@ -1,24 +1,22 @@
 """TIDE's error types of a detector, and dAP: the AP gained by fixing all errors of one type.
 
-Detections of all classes of an image, by descending score, are each assigned the free ground truth of their class that
-they overlap most, if by at least the IoU threshold. A detection that is assigned none is, by the first that applies:
+Detections of all classes of an image, by descending score, are each assigned the free ground truth of their class with
+the highest overlap, if it reaches the IoU threshold. A detection that is assigned none is, by the first that applies:
 
 - ``localization``: it overlaps a ground truth of its class by at least the background threshold and at most the other;
 - ``classification``: it overlaps a ground truth of another class by at least the IoU threshold;
-- ``duplicate``: it overlaps a ground truth of its class by at least the IoU threshold, but that one is assigned;
+- ``duplicate``: it overlaps an assigned ground truth of its class by at least the IoU threshold;
 - ``background``: it overlaps no ground truth by more than the background threshold;
-- ``both``: anything else, wrong in class and in place.
+- ``both``: anything else, wrong in class and localization.
 
-A ground truth that no detection is assigned to, and that no classification or localization error points at, is
-``missed``. A classification or localization error is fixed by turning the best detection that points at a free ground
-truth into a TP and removing the others; the other errors of detections by removing them; a missed ground truth by no
-longer counting it.
+A ground truth is ``missed`` if no detection is assigned to it and no classification or localization error points at it.
+Such an error is fixed by turning the best detection that points at a free ground truth into a TP and removing the
+others; the other errors of detections by removing them; a missed ground truth by no longer counting it.
 
-The numbers are those of the ``tidecv`` package, crowds and ties included: detections on crowds (overlap with the crowd
-above the threshold) count for nothing, but their error type is counted; at exactly the threshold, an overlap with an
-assigned ground truth is a localization error; between equal scores, what was fixed or stays wrong comes before a TP.
-AP is a fraction, not in percent. Classes without ground truths are left out of the mean; with ``absent='zero'`` they
-count as 0, as in ``tidecv``.
+The numbers equal those of ``tidecv``, crowds and ties included: detections on crowds (overlap with the crowd above the
+threshold) are ignored, but their error type is counted; at exactly the threshold, an overlap with an assigned ground
+truth is a localization error; between equal scores, fixed and wrong detections come before a TP. AP is a fraction.
+Classes without ground truths are left out of the mean; with ``absent='zero'`` they count as 0, as in ``tidecv``.
 
 Reference: D. Bolya, S. Foley, J. Hays, J. Hoffman, TIDE (ECCV 2020).
 """
@@ -30,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import group_starts, stable_order
+from mm_metrics_plugin.functional._arrays import Result, group_starts, stable_order
 from mm_metrics_plugin.functional.detection import confusion_rules as outcomes
 from mm_metrics_plugin.functional.detection._assignment import assign
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
@@ -49,17 +47,11 @@ NO_GT = -1
 
 
 class ErrorRows(NamedTuple):
-    """The error of every detection.
+    """The error of every detection."""
 
-    Attributes:
-        error_type: (N,) int8: an index into ``ERROR_TYPES`` or ``TRUE_POSITIVE``, plus flags.
-        error_gt: (N,) int32 row of the free ground truth that a classification or localization error points at, or -1.
-        gt_matched: (M,) ground truths that a detection is assigned to.
-    """
-
-    error_type: np.ndarray
-    error_gt: np.ndarray
-    gt_matched: np.ndarray
+    error_type: np.ndarray  # (N,) int8: an index into ``ERROR_TYPES`` or ``TRUE_POSITIVE``, plus flags
+    error_gt: np.ndarray  # (N,) int32 row of the free ground truth that the error points at, or -1
+    gt_matched: np.ndarray  # (M,) ground truths that a detection is assigned to
 
 
 def classify_errors(
@@ -70,27 +62,15 @@ def classify_errors(
     iou_thr: float,
     background_iou_thr: float,
 ) -> ErrorRows:
-    """Names the error of every detection.
+    """The error of every detection, from the pairs at ``background_iou_thr`` or above.
 
-    Args:
-        pairs: At ``background_iou_thr`` or above, of detections sorted by image and descending score.
-        detections: The detections of the pairs.
-        ground_truths: The ground truths of the pairs.
-        iou_thr: Least overlap of a match.
-        background_iou_thr: Overlap up to which a detection is on background.
-
-    Example:
-        >>> from mm_metrics_plugin.functional.detection.pairs import find_pairs
-        >>> detections = Detections([0, 0, 0], [[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.8, 0.7], [0, 0, 0])
-        >>> ground_truths = GroundTruths([0, 0], [[0, 0, 9, 9], [20, 0, 29, 9]], [0, 1])
-        >>> pairs = find_pairs(detections, ground_truths, min_overlap=0.1)
-        >>> rows = classify_errors(pairs, detections, ground_truths, iou_thr=0.5, background_iou_thr=0.1)
-        >>> rows.error_type.tolist(), rows.error_gt.tolist()
-        ([5, 3, 16], [-1, -1, 1])
+    Detections are sorted by image and descending score.
     """
-    on_crowd = _on_crowd(pairs, detections, ground_truths, iou_thr)
-    pairs = pairs.select(np.flatnonzero(~ground_truths.crowd[pairs.gt]))
     own_class = detections.labels[pairs.det] == ground_truths.labels[pairs.gt]
+    on_crowd = np.zeros(len(detections), dtype=bool)
+    on_crowd[pairs.det[own_class & ground_truths.crowd[pairs.gt] & (pairs.overlap > iou_thr)]] = True
+    regular = np.flatnonzero(~ground_truths.crowd[pairs.gt])
+    pairs, own_class = pairs.select(regular), own_class[regular]
     is_tp, gt_matched = _matches(pairs.select(own_class & (pairs.overlap >= iou_thr)), detections, ground_truths)
     own, own_gt = _best(pairs.select(own_class), len(detections))
     other, other_gt = _best(pairs.select(~own_class), len(detections))
@@ -117,14 +97,6 @@ def classify_errors(
     return ErrorRows(error_type, error_gt, gt_matched)
 
 
-def _on_crowd(pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths, iou_thr: float) -> np.ndarray:
-    result = np.zeros(len(detections), dtype=bool)
-    crowd = ground_truths.crowd[pairs.gt] & (pairs.overlap > iou_thr)
-    crowd &= detections.labels[pairs.det] == ground_truths.labels[pairs.gt]
-    result[pairs.det[crowd]] = True
-    return result
-
-
 def _matches(pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths) -> Tuple[np.ndarray, np.ndarray]:
     """Which detections are TP, and which ground truths are matched; of equal overlaps the earlier one first."""
     pairs = pairs.select(np.lexsort((pairs.gt, -pairs.overlap, pairs.det)))
@@ -143,67 +115,35 @@ def _best(pairs: OverlapPairs, num_dets: int) -> Tuple[np.ndarray, np.ndarray]:
     if len(starts):
         det = pairs.det[starts]
         overlap[det] = np.maximum.reduceat(pairs.overlap, starts)
-        is_best = pairs.overlap == overlap[pairs.det]
-        best = np.flatnonzero(is_best)
+        best = np.flatnonzero(pairs.overlap == overlap[pairs.det])
         gt[pairs.det[best[::-1]]] = pairs.gt[best[::-1]]  # the last one assigned stays: the first of equal ones
     return overlap, gt
 
 
 @dataclass(frozen=True, eq=False)
-class TideErrors:
-    """Errors by type.
+class TideErrors(Result):
+    """Errors by type."""
 
-    Attributes:
-        detections: How many detections they are of.
-        iou_thr: Least overlap of a match.
-        background_iou_thr: Overlap up to which a detection is on background.
-        average_precision: Mean over the classes, as they are.
-        average_precision_per_class: (classes,); NaN for classes without ground truths.
-        counts: By type, (classes,): of the detection's class, of the ground truth's for missed ones.
-        ignored: By type, (classes,): how many of these are on crowds and count for nothing.
-        dap: By type, the AP gained by fixing all errors of the type; never below 0.
-        dap_per_class: By type, (classes,) the AP that each class gains; NaN where undefined before or after.
-        dap_false_positives: The AP gained by removing every false positive.
-        dap_false_negatives: The AP gained by no longer counting the ground truths that no detection is assigned to.
-    """
-
-    detections: int
-    iou_thr: float
-    background_iou_thr: float
-    average_precision: float
-    average_precision_per_class: np.ndarray
-    counts: Dict[str, np.ndarray]
-    ignored: Dict[str, np.ndarray]
-    dap: Dict[str, float]
-    dap_per_class: Dict[str, np.ndarray]
-    dap_false_positives: float
-    dap_false_negatives: float
+    detections: int  # how many detections they are of
+    iou_thr: float  # least overlap of a match
+    background_iou_thr: float  # overlap up to which a detection is on background
+    average_precision: float  # mean over the classes, as they are
+    average_precision_per_class: np.ndarray  # (classes,); NaN for classes without ground truths
+    counts: Dict[str, np.ndarray]  # by type, (classes,) of the detection, or of a missed ground truth
+    ignored: Dict[str, np.ndarray]  # by type, (classes,): how many of these are on crowds and count for nothing
+    dap: Dict[str, float]  # by type, the AP gained by fixing all errors of the type; never below 0
+    dap_per_class: Dict[str, np.ndarray]  # by type, (classes,) the AP gained; NaN where undefined
+    dap_false_positives: float  # the AP gained by removing every false positive
+    dap_false_negatives: float  # the AP gained by no longer counting the ground truths that no detection is assigned to
 
     @property
     def totals(self) -> Dict[str, int]:
         """By type, how many errors of all classes."""
         return {name: int(count.sum()) for name, count in self.counts.items()}
 
-    def __str__(self) -> str:
-        lines = [f"AP {self.average_precision:.4f} at IoU {self.iou_thr:g}"]
-        lines += [f"{name:<16}{self.totals[name]:>8}{self.dap[name]:>+9.4f}" for name in ERROR_TYPES]
-        lines.append(f"false positives {self.dap_false_positives:+.4f}, negatives {self.dap_false_negatives:+.4f}")
-        return "\n".join(lines)
-
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
-        return {
-            "totals": self.totals,
-            **self._values(),
-        }
-
-    def _values(self) -> Dict[str, Any]:
-        return {
-            name: {key: np.asarray(part).tolist() for key, part in value.items()}
-            if isinstance(value, dict)
-            else np.asarray(value).tolist()
-            for name, value in vars(self).items()
-        }
+        return {"totals": self.totals, **super().to_dict()}
 
 
 def _average_precision(label: np.ndarray, is_tp: np.ndarray, num_gts: np.ndarray) -> np.ndarray:
@@ -221,13 +161,9 @@ def _average_precision(label: np.ndarray, is_tp: np.ndarray, num_gts: np.ndarray
 
 
 def _order_ties(rows: np.ndarray, label: np.ndarray, score: np.ndarray, is_tp: np.ndarray) -> np.ndarray:
-    """Rows by class and descending score, those of equal scores reordered: what is wrong or was fixed before a TP.
+    """Rows by class and descending score; of equal scores, wrong and fixed detections before a TP.
 
-    Args:
-        rows: (N,) rows of a table, by class and descending score.
-        label: (N,) the class of each of ``rows``.
-        score: Of all rows of the table.
-        is_tp: Of all rows of the table.
+    ``rows`` and ``label`` are sorted by class and score; ``score`` and ``is_tp`` are of all rows of the table.
     """
     sorted_score = score[rows]
     same = np.append(False, (label[1:] == label[:-1]) & (sorted_score[1:] == sorted_score[:-1]))
@@ -239,12 +175,20 @@ def _order_ties(rows: np.ndarray, label: np.ndarray, score: np.ndarray, is_tp: n
 
 
 def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
-    """Counts the errors of every type, and computes what fixing them would gain.
+    """The errors of every type, and the AP gained by fixing them.
 
     Args:
         table: With details.
         absent: ``'skip'`` leaves classes without ground truths out of the mean; ``'zero'`` counts them as 0 if they
             have detections, as ``tidecv`` does.
+
+    Example:
+        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
+        >>> box = [[0, 0, 9, 9]]
+        >>> batch = DetectionBatch(Detections([0], box, [0.9], [1]), GroundTruths([0], box, [0]), 1)
+        >>> errors = tide_errors(match_images(batch, num_classes=2).table)
+        >>> errors.totals["classification"], errors.dap["classification"]
+        (1, 1.0)
     """
     details, num_classes = table.details, table.num_classes
     if absent not in ("skip", "zero"):
@@ -295,7 +239,6 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
     before = table.ranked.order[counts_for_ap[table.ranked.order]]
     base = _average_precision(label[before], is_tp[before], num_gts)
     base_mean = mean(base, per_class(label[before]) > 0, num_gts)
-    del before
     order = _order_ties(table.ranked.order, label[table.ranked.order], table.score, is_tp)
     result: Dict[str, Dict[str, Any]] = {"counts": {}, "ignored": {}, "dap": {}, "dap_per_class": {}}
     for index, name in enumerate(ERROR_TYPES):
@@ -331,7 +274,7 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
 
 
 def errors_at_threshold(table: MatchTable) -> Dict[str, np.ndarray]:
-    """Errors at the score threshold by type, per class, such that they add up to FP and FN of the confusion matrix.
+    """Errors at the score threshold by type, per class; they add up to FP and FN of the ``coco`` confusion matrix.
 
     - ``classification``: confusions in the matrix, and confusions with a matched ground truth;
     - ``duplicate``: a ground truth of the class reaches the IoU threshold, but it is matched already;
@@ -339,12 +282,6 @@ def errors_at_threshold(table: MatchTable) -> Dict[str, np.ndarray]:
     - ``missed``: ground truths that no detection is matched to, neither of their class nor of another one.
 
     The five types of detections add up to FP. ``missed`` and the confusions in the row of a class add up to its FN.
-
-    Args:
-        table: With details, which are those of the ``coco`` rule.
-
-    Returns:
-        By type, (classes,): of the class of the detection, of that of the ground truth for ``missed``.
     """
     details, num_classes = table.details, table.num_classes
     if details is None:

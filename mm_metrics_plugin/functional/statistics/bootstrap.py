@@ -1,20 +1,18 @@
-"""Confidence intervals of a model's figures; images are the sampling unit.
+"""Confidence intervals of a model's metrics; images are the sampling unit.
 
-Precision, recall, F1 and their means have Wilson score intervals with an effective sample size
-(:mod:`~mm_metrics_plugin.functional.statistics.ratio_intervals`). Average precision has the same kind of interval: its
-variance comes from bootstrap resamples over images, and its known bias is taken off the center. Nothing is matched
-again.
-
-Where the data cannot carry an interval, its ends are NaN and ``reason`` says why.
+Precision, recall, F1 and their means have Wilson score intervals with an effective sample size (``ratio_intervals``).
+So has average precision; its variance comes from bootstrap resamples over images, and its known bias is subtracted from
+the center. If the data are too few for an interval, its ends are NaN and ``reason`` says why.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
+from mm_metrics_plugin.functional._arrays import Result
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
@@ -30,7 +28,7 @@ from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     shrink,
     wilson_interval,
 )
-from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_images, over_draws, plain
+from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_images, over_draws
 from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, require_ci, whole_number
 
 UNDEFINED, TOO_FEW_OBJECTS, TOO_FEW_IMAGES = "undefined", "too few objects", "too few images"
@@ -41,24 +39,13 @@ LEAST_IMAGES_F1_AP = 30  # of F1, of average precision and of means over classes
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A figure and its confidence interval: floats, or arrays with one value per class.
+class Interval(Result):
+    """A value and its confidence interval: floats, or arrays with one value per class."""
 
-    Attributes:
-        value: The figure.
-        low: Lower end; NaN where there is no interval.
-        high: Upper end; NaN where there is no interval.
-        reason: Why there is none (``'undefined'``, ``'too few objects'``, ``'too few images'``); empty if there is one.
-
-    Example:
-        >>> print(Interval(0.75, 0.7, 0.8), "|", Interval(0.75, float("nan"), float("nan"), "too few objects"))
-        0.7500 [0.7000, 0.8000] | 0.7500 (too few objects)
-    """
-
-    value: Any
-    low: Any
-    high: Any
-    reason: Any = ""
+    value: Any  # the figure
+    low: Any  # lower end; NaN where there is no interval
+    high: Any  # upper end; NaN where there is no interval
+    reason: Any = ""  # why there is no interval: undefined, too few objects or images; else empty
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values; the reason is None where there is an interval."""
@@ -67,38 +54,26 @@ class Interval:
         ends = {name: np.asarray(getattr(self, name)).tolist() for name in ("value", "low", "high")}
         return {**ends, "reason": reason}
 
+    def at(self, index: int) -> Interval:
+        """The interval of one class."""
+        low, high = float(self.low[index]), float(self.high[index])
+        return Interval(float(self.value[index]), low, high, str(self.reason[index]))
+
     def __str__(self) -> str:
         if np.ndim(self.value):
-            reasons = np.broadcast_to(np.asarray(self.reason, dtype=object), np.shape(self.value))
-            return ", ".join(str(Interval(*row)) for row in zip(self.value, self.low, self.high, reasons))
+            return ", ".join(str(self.at(index)) for index in range(len(self.value)))
         return f"{self.value:.4f} " + (f"({self.reason})" if self.reason else f"[{self.low:.4f}, {self.high:.4f}]")
 
 
 @dataclass(frozen=True, eq=False)
-class Intervals:
-    """Every figure with its confidence interval.
+class Intervals(Result):
+    """Every metric with its confidence interval."""
 
-    Attributes:
-        ci: Confidence level.
-        resamples: Bootstrap resamples over images that the intervals of average precision are made of; 0 without it.
-        seed: Of the resamples.
-        overall: By name, over all classes.
-        per_class: By name, arrays with one value per class; NaN where a class has none.
-    """
-
-    ci: float
-    resamples: int
-    seed: int
-    overall: Dict[str, Interval]
-    per_class: Dict[str, Interval]
-
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
-        return plain(self)
-
-    def __str__(self) -> str:
-        lines = [f"{100 * self.ci:g} % confidence intervals"]
-        return "\n".join(lines + [f"{name:<16}{value}" for name, value in self.overall.items()])
+    ci: float  # confidence level
+    resamples: int  # bootstrap resamples over images that the intervals of average precision are made of; 0 without it
+    seed: int  # of the resamples
+    overall: Dict[str, Interval]  # by name, over all classes
+    per_class: Dict[str, Interval]  # by name, arrays with one value per class; NaN where a class has none
 
 
 def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) -> Interval:
@@ -114,12 +89,8 @@ def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) 
 
 
 def _only(per_class: Interval, defined: np.ndarray) -> Optional[Interval]:
-    """The interval of the one class that has a value, which is also that of the mean; None where there are several."""
-    if defined.sum() != 1:
-        return None
-    index = int(np.argmax(defined))
-    value, low, high = (float(part[index]) for part in (per_class.value, per_class.low, per_class.high))
-    return Interval(value, low, high, str(per_class.reason[index]))
+    """The interval of the mean over one class: that of the class. None if several classes have a value."""
+    return per_class.at(int(np.argmax(defined))) if defined.sum() == 1 else None
 
 
 def _proportions(found: Ratios, ci: float) -> Interval:
@@ -132,102 +103,60 @@ def _proportions(found: Ratios, ci: float) -> Interval:
 
 
 def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float = 0.95) -> Interval:
-    """Confidence interval of a proportion whose sampling unit is the image or sample.
-
-    Args:
-        successes: (images,) successes of each image.
-        trials: (images,) trials of each image.
-        ci: Confidence level.
-
-    Example:
-        >>> print(proportion_interval(np.arange(200) % 10 < 8, np.ones(200)))
-        0.8000 [0.7389, 0.8497]
-    """
+    """Confidence interval of a proportion from the successes and trials (images,) of each image or sample."""
     require_ci(ci)
     number = len(trials)
     found = ratios(np.arange(number), np.zeros(number, dtype=np.int64), successes, trials, groups=1)
-    one = _proportions(found, ci)
-    return Interval(float(one.value[0]), float(one.low[0]), float(one.high[0]), str(one.reason[0]))
+    return _proportions(found, ci).at(0)
 
 
-class _CountIntervals:
-    """Intervals of all rates of what was counted image by image."""
+def _f1(jaccard: Ratios, ci: float) -> Interval:
+    ends = f1_of_jaccard(ratio_intervals(jaccard, ci=ci))
+    return _interval(f1_of_jaccard(jaccard.value), ends, (TOO_FEW_IMAGES, jaccard.images < LEAST_IMAGES_F1_AP))
 
-    def __init__(self, counts: PerImageCounts, ci: float) -> None:
-        self.ci = ci
-        tp, fp, fn = counts.counts
-        pooled = [np.bincount(counts.image, weights=part, minlength=counts.num_images) for part in counts.counts]
-        images, zeros = np.arange(counts.num_images), np.zeros(counts.num_images, dtype=np.int64)
-        trials = {"precision": tp + fp, "recall": tp + fn, "jaccard": tp + fp + fn}
-        pooled_trials = [pooled[0] + pooled[1], pooled[0] + pooled[2], pooled[0] + pooled[1] + pooled[2]]
-        self.classes: Dict[str, Ratios] = {
-            name: ratios(counts.image, counts.label, tp, number, groups=counts.num_classes)
-            for name, number in trials.items()
-        }
-        self.pooled: Dict[str, Ratios] = {
-            name: ratios(images, zeros, pooled[0], number, groups=1) for name, number in zip(trials, pooled_trials)
-        }
-        # Of a classifier with one label per sample every error is an FP and an FN: precision, recall and F1 are one
-        # number, and get one interval.
-        self.one_number = bool(np.array_equal(pooled[1], pooled[2]))
 
-    def per_class(self) -> Dict[str, Interval]:
-        """``precision``, ``recall``, ``f1``."""
-        return {
-            "precision": self._proportion(self.classes["precision"]),
-            "recall": self._proportion(self.classes["recall"]),
-            "f1": self._f1(self.classes["jaccard"]),
-        }
-
-    def overall(self, value: Dict[str, np.ndarray], per_class: Dict[str, Interval]) -> Dict[str, Interval]:
-        """Means over classes, and the rates of all classes pooled. ``value`` has the figures themselves."""
-        precision, recall, jaccard = (self.classes[name] for name in ("precision", "recall", "jaccard"))
-        ci = self.ci
-        both = jaccard.defined & np.array_equal(precision.defined, recall.defined)
-        # Ends; intervals per class and which classes have one: the mean over one class has the interval of that class.
-        means = {
-            "mean_precision": (
-                mean_interval(precision, ci=ci),
-                per_class["precision"],
-                precision.defined,
-                precision,
-            ),
-            "mean_recall": (mean_interval(recall, ci=ci), per_class["recall"], recall.defined, recall),
-            "f1_of_means": (f1_of_means_interval(precision, recall, ci=ci), per_class["f1"], both, jaccard),
-            "macro_f1": (mean_f1_interval(jaccard, ci=ci), per_class["f1"], jaccard.defined, jaccard),
-        }
-        found = {}
-        for name, (ends, of_classes, defined, part) in means.items():
-            few = np.array(len(np.unique(part.image)) < LEAST_IMAGES_F1_AP)
-            found[name] = _only(of_classes, defined) or _interval(value[name], ends, (TOO_FEW_IMAGES, few))
-        pooled = {
-            "micro_precision": self._proportion(self.pooled["precision"]),
-            "micro_recall": self._proportion(self.pooled["recall"]),
-            "micro_f1": self._proportion(self.pooled["recall"])
-            if self.one_number
-            else self._f1(self.pooled["jaccard"]),
-        }
-        for name, one in pooled.items():
-            found[name] = Interval(float(value[name]), float(one.low[0]), float(one.high[0]), str(one.reason[0]))
-        return found
-
-    def _proportion(self, found: Ratios) -> Interval:
-        return _proportions(found, self.ci)
-
-    def _f1(self, jaccard: Ratios) -> Interval:
-        return _interval(
-            f1_of_jaccard(jaccard.value),
-            f1_of_jaccard(ratio_intervals(jaccard, ci=self.ci)),
-            (TOO_FEW_IMAGES, jaccard.images < LEAST_IMAGES_F1_AP),
-        )
+def _count_intervals(
+    counts: PerImageCounts, value: Dict[str, np.ndarray], ci: float
+) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
+    """Per class and overall: precision, recall, F1, their means and the pooled rates; ``value`` are the estimates."""
+    tp, fp, fn = counts.counts
+    precision, recall, jaccard = (
+        ratios(counts.image, counts.label, tp, trials, groups=counts.num_classes)
+        for trials in (tp + fp, tp + fn, tp + fp + fn)
+    )
+    per_class = {"precision": _proportions(precision, ci), "recall": _proportions(recall, ci), "f1": _f1(jaccard, ci)}
+    both = jaccard.defined & np.array_equal(precision.defined, recall.defined)
+    # Ends, and the classes that have a value: the mean over one class has the interval of that class.
+    means = {
+        "mean_precision": (mean_interval(precision, ci=ci), "precision", precision.defined, precision),
+        "mean_recall": (mean_interval(recall, ci=ci), "recall", recall.defined, recall),
+        "f1_of_means": (f1_of_means_interval(precision, recall, ci=ci), "f1", both, jaccard),
+        "macro_f1": (mean_f1_interval(jaccard, ci=ci), "f1", jaccard.defined, jaccard),
+    }
+    overall = {}
+    for name, (ends, name_of_class, defined, part) in means.items():
+        few = np.array(len(np.unique(part.image)) < LEAST_IMAGES_F1_AP)
+        only = _only(per_class[name_of_class], defined)
+        overall[name] = only or _interval(value[name], ends, (TOO_FEW_IMAGES, few))
+    images, zeros = np.arange(counts.num_images), np.zeros(counts.num_images, dtype=np.int64)
+    tp, fp, fn = (np.bincount(counts.image, weights=part, minlength=counts.num_images) for part in counts.counts)
+    precision, recall, jaccard = (
+        ratios(images, zeros, tp, trials, groups=1) for trials in (tp + fp, tp + fn, tp + fp + fn)
+    )
+    micro = {"micro_precision": _proportions(precision, ci), "micro_recall": _proportions(recall, ci)}
+    # With one label per sample, every error is an FP and an FN: precision, recall and F1 are equal.
+    micro["micro_f1"] = micro["micro_recall"] if np.array_equal(fp, fn) else _f1(jaccard, ci)
+    for name, one in micro.items():
+        overall[name] = replace(one.at(0), value=float(value[name]))
+    return per_class, overall
 
 
 def _average_precision_intervals(
     figures: WeightedFigures, curves: RangeCurves, *, ci: float, resamples: int, seed: int
 ) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
-    """Per class and overall. The variance is that of the resamples, but at least that of as many yes-or-no outcomes.
+    """Per class and overall. The variance is that of the resamples, but at least that of as many Bernoulli trials.
 
-    A class without objects in a resample keeps its observed value there: the mean is over the same classes always.
+    A class without ground truths in a resample keeps its observed value, so the mean is always over the same classes.
     """
     number = figures.num_images
     table, chosen = curves.table, curves.counted_gts()
@@ -281,13 +210,11 @@ def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df:
 
 
 def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
-    """Confidence intervals of all figures. Options as in :func:`bootstrap_ci`."""
+    """Confidence intervals of all metrics. Options as in :func:`bootstrap_ci`."""
     require_ci(ci)
     whole_number("resamples", resamples, least=1, most=MOST_RESAMPLES)
-    value = figures.of_all()
-    counts = _CountIntervals(figures.counts, ci)
-    per_class = counts.per_class()
-    overall = counts.overall({name: one[0] for name, one in value.overall.items()}, per_class)
+    value = {name: one[0] for name, one in figures.of_all().overall.items()}
+    per_class, overall = _count_intervals(figures.counts, value, ci)
     if figures.curves is not None:
         areas = _average_precision_intervals(figures, figures.curves, ci=ci, resamples=resamples, seed=seed)
         per_class.update(areas[0])
@@ -296,21 +223,7 @@ def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 10
 
 
 def bootstrap_counts(counts: PerImageCounts, *, ci: float = 0.95) -> Intervals:
-    """Confidence intervals of precision, recall and F1, per class, mean and micro.
-
-    They need no resamples.
-
-    Args:
-        counts: TP, FP and FN, image by image.
-        ci: Confidence level.
-
-    Example:
-        >>> truth = np.arange(200) % 2
-        >>> predicted = np.where(np.arange(200) % 10 < 8, truth, 1 - truth)
-        >>> result = bootstrap_counts(PerImageCounts.from_labels(truth, predicted, num_classes=2))
-        >>> result.overall["micro_recall"].value, round(result.overall["micro_recall"].low, 3)
-        (0.8, 0.739)
-    """
+    """Confidence intervals of precision, recall and F1, per class, mean and micro. They need no resamples."""
     return bootstrap(WeightedFigures(counts), ci=ci)
 
 
@@ -330,8 +243,8 @@ def bootstrap_ci(
 
     Args:
         table: Every detection and ground truth, matched.
-        score_thr: Least score of a detection that counts for precision and recall.
-        iou_thr: Least overlap of a match that counts for precision and recall.
+        score_thr: Score threshold of precision and recall.
+        iou_thr: IoU threshold of precision and recall.
         average_precision: Whether average precision is wanted.
         max_dets: Number of detections per class and image that average precision uses. Nothing else is limited.
         iou_thrs: IoU thresholds of average precision. None: COCO's ten, or all of a table without them.
@@ -340,13 +253,11 @@ def bootstrap_ci(
         seed: Of the resamples.
 
     Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
         >>> image, box = np.arange(50), np.tile([0.0, 0.0, 10.0, 10.0], (50, 1))
         >>> detections = Detections(image, box + 30 * (image % 5 == 0)[:, None], 1 - image / 100, np.zeros(50))
         >>> batch = DetectionBatch(detections, GroundTruths(image, box, np.zeros(50)), 50)
-        >>> table = match_images(batch, DetectionSettings(), num_classes=1, table="ap").table
+        >>> table = match_images(batch, num_classes=1, table="ap").table
         >>> print(bootstrap_ci(table).overall["micro_recall"])
         0.8000 [0.6679, 0.8884]
     """

@@ -1,131 +1,54 @@
-"""Paired comparison of two runs on the same images.
+"""Paired permutation tests of two runs on the same images.
 
-The test is the paired permutation test of :mod:`~mm_metrics_plugin.functional.statistics.permutation`: runs are swapped
-image by image. Interval and p-value of a difference come from the same permutations, so 0 lies outside the interval
-exactly where the difference is significant. Figures over all classes are one family of tests; the classes of a figure
-are another.
+Runs are swapped image by image (``permutation``). Interval and p-value of a difference come from the same permutations,
+so 0 lies outside the interval exactly where the difference is significant. Metrics over all classes are one family of
+tests; the classes of a metric are another.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._arrays import mean_of_defined, stable_order
+from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, stable_order
 from mm_metrics_plugin.functional.classification.delong import AUCSwaps
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.matching import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
-from mm_metrics_plugin.functional.statistics.permutation import family_tests
-from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_swaps, over_draws, plain
+from mm_metrics_plugin.functional.statistics.permutation import Difference, family_tests
+from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_swaps, over_draws
 from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, PERMUTATIONS, require_ci, whole_number
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One figure of two runs: floats, or arrays with one value per class.
-
-    ``low``, ``high`` and ``p_value`` are adjusted for the family of figures that are tested together. The unadjusted
-    ones are for a figure that was chosen before the results were seen. In both cases 0 lies outside the interval
-    exactly where the p-value is at most 1 - ci.
-
-    Attributes:
-        first: Of the first run.
-        second: Of the second run.
-        difference: Second minus first.
-        low: Lower end of the simultaneous interval of the difference; NaN where the runs are identical in it.
-        high: Upper end of the simultaneous interval.
-        p_value: Adjusted for the family. Never 0.
-        low_unadjusted: Lower end of the interval for this figure alone.
-        high_unadjusted: Upper end of the interval for this figure alone.
-        p_unadjusted: For this figure alone.
-
-    Example:
-        >>> print(Difference(0.41, 0.422, 0.012, 0.004, 0.02, 0.003, 0.005, 0.019, 0.001))
-        +0.0120 [+0.0040, +0.0200], p = 0.003
-    """
-
-    first: Any
-    second: Any
-    difference: Any
-    low: Any
-    high: Any
-    p_value: Any
-    low_unadjusted: Any
-    high_unadjusted: Any
-    p_unadjusted: Any
-
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
-        return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
-
-    def __str__(self) -> str:
-        if np.ndim(self.first):
-            return "; ".join(str(Difference(*row)) for row in zip(*vars(self).values()))
-        return f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}], p = {self.p_value:.3g}"
-
-
 @dataclass(frozen=True, eq=False)
-class Comparison:
-    """How two runs differ on the same images.
+class Comparison(Result):
+    """How two runs differ on the same images."""
 
-    Attributes:
-        ci: Confidence level; the significance level is 1 - ci.
-        permutations: How many times runs were swapped.
-        seed: Of the permutations.
-        overall: By name, over all classes. They are one family of tests.
-        per_class: By name, arrays with one value per class. The classes of a figure are a family of tests.
-    """
-
-    ci: float
-    permutations: int
-    seed: int
-    overall: Dict[str, Difference]
-    per_class: Dict[str, Difference]
-
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
-        return plain(self)
+    ci: float  # confidence level; the significance level is 1 - ci
+    permutations: int  # how many times runs were swapped
+    seed: int  # of the permutations
+    overall: Dict[str, Difference]  # By name, over all classes. They are one family of tests.
+    per_class: Dict[str, Difference]  # by name, one value per class: a family of tests
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<16}{value}" for name, value in self.overall.items())
 
 
 @dataclass(frozen=True)
-class ChangedImage:
-    """An image on which two runs differ: second minus first.
-
-    Example:
-        >>> print(ChangedImage(image=7, tp=2, fp=-1, fn=-2))
-        image 7: +2 true positives, -1 false positives, -2 false negatives
-    """
+class ChangedImage(Result):
+    """An image on which two runs differ: second minus first."""
 
     image: int
     tp: int
     fp: int
     fn: int
 
-    def to_dict(self) -> Dict[str, int]:
-        """As a plain dict."""
-        return dict(vars(self))
-
-    def __str__(self) -> str:
-        changes = f"{self.tp:+d} true positives, {self.fp:+d} false positives, {self.fn:+d} false negatives"
-        return f"image {self.image}: {changes}"
-
 
 def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int = 20) -> Tuple[ChangedImage, ...]:
-    """The images on which two runs differ most: by TP, then FP, gained or lost.
-
-    Example:
-        >>> truth = np.array([0, 1, 1])
-        >>> runs = [PerImageCounts.from_labels(truth, labels, num_classes=2) for labels in ([0, 0, 1], [0, 1, 1])]
-        >>> [str(image) for image in changed_images(*runs)]
-        ['image 1: +1 true positives, -1 false positives, -1 false negatives']
-    """
+    """The images on which two runs differ most: by TP, then FP, gained or lost."""
     _check_pair(first, second)
     # Cells (image and class) first, so that a class gained does not hide another one lost on the same image.
     images, change = _changed_cells(first, second)
@@ -140,9 +63,9 @@ def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int =
 
 
 def _changed_cells(first: PerImageCounts, second: PerImageCounts) -> Tuple[np.ndarray, np.ndarray]:
-    """For every image and class that either run has counts of: the image (E,), and the second minus the first (3, E).
+    """Images (E,) and second minus first (3, E) of every image and class with counts in either run.
 
-    Only these cells take memory. All images times all classes would be gigabytes for 1,000 classes.
+    All images times all classes would be gigabytes for 1,000 classes.
     """
     cells = [run.image.astype(np.int64) * run.num_classes + run.label for run in (first, second)]
     known, place = np.unique(np.concatenate(cells), return_inverse=True)
@@ -162,8 +85,8 @@ def _check_pair(first: PerImageCounts, second: PerImageCounts) -> None:
 def _side_by_side(first: PerImageCounts, second: PerImageCounts) -> PerImageCounts:
     """Both runs as one of twice the images, so that weights can take an image from either.
 
-    Image ``i`` of the first run is number ``2 * i``, that of the second run follows it. Rows of equal scores are ranked
-    by image number, so a mixture of the runs is ranked by image, as each run is.
+    Image ``i`` of the first run becomes ``2 * i``, that of the second run ``2 * i + 1``. Equal scores are ranked by
+    image number, so a mixture of the runs is ranked by image, as each run is.
     """
     return PerImageCounts(
         2 * first.num_images,
@@ -175,7 +98,7 @@ def _side_by_side(first: PerImageCounts, second: PerImageCounts) -> PerImageCoun
 
 
 def _tables_side_by_side(first: MatchTable, second: MatchTable) -> MatchTable:
-    """The same of match tables."""
+    """:func:`_side_by_side` of match tables."""
     tables = (first, second)
     image, gt_image = (
         np.concatenate([2 * getattr(table, name).astype(np.int64) + run for run, table in enumerate(tables)])
@@ -209,25 +132,9 @@ def compare_counts(
     permutations: Optional[int] = None,
     seed: int = 0,
 ) -> Comparison:
-    """Compares the precision, recall and F1 of two runs on the same images.
+    """Compares the precision, recall and F1 of two runs, and the ``auc`` of the same samples if it is given.
 
-    Args:
-        first: Counts of the first run.
-        second: Counts of the second run; the images in the same order.
-        auc: The AUCs of the same samples, which are then figures as the others, called ``auc``.
-        ci: Confidence level of the intervals of the differences; the significance level is 1 - ci.
-        permutations: How many times runs are swapped; 2,000 by default.
-        seed: Of the permutations.
-
-    Raises:
-        MetricInputError: The runs are not of the same number of images and classes.
-
-    Example:
-        >>> truth = np.arange(300) % 2
-        >>> worse, better = (np.where(np.arange(300) % 10 < right, truth, 1 - truth) for right in (7, 9))
-        >>> runs = [PerImageCounts.from_labels(truth, found, num_classes=2) for found in (worse, better)]
-        >>> print(compare_counts(*runs).overall["micro_recall"])
-        +0.2000 [+0.1457, +0.2543], p = 0.0005
+    Options as in :func:`paired_permutation_test`.
     """
     _check_pair(first, second)
     return _compare(first, second, None, auc, ci=ci, permutations=permutations, seed=seed)
@@ -251,29 +158,26 @@ def paired_permutation_test(
     Args:
         first: Every detection of the first run, matched.
         second: The same of the second run; the images in the same order, the same ground truths and settings.
-        score_thr: Least score of a detection that counts for precision and recall.
-        iou_thr: Least overlap of a match that counts for precision and recall.
+        score_thr: Score threshold of precision and recall.
+        iou_thr: IoU threshold of precision and recall.
         average_precision: Whether average precision is wanted.
         max_dets: Number of detections per class and image that average precision uses. Nothing else is limited.
         iou_thrs: IoU thresholds of average precision. None: COCO's ten, or all of a table without them.
         ci: Confidence level of the intervals of the differences; the significance level is 1 - ci.
-        permutations: How many times runs are swapped; 2,000 by default.
+        permutations: Number of permutations; 2,000 by default.
         seed: Of the permutations.
 
     Raises:
-        MetricInputError: The runs are not of the same number of images and classes, or were not matched with the same
-            IoU thresholds and area ranges.
+        MetricInputError: The runs differ in images, classes, IoU thresholds or area ranges.
 
     Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> from mm_metrics_plugin.settings import DetectionSettings
+        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
         >>> image, box = np.arange(60), np.tile([0.0, 0.0, 10.0, 10.0], (60, 1))
         >>> ground_truths, tables = GroundTruths(image, box, np.zeros(60)), []
         >>> for every in (2, 5):
         ...     boxes = box + 30 * (image % every == 0)[:, None]
         ...     batch = DetectionBatch(Detections(image, boxes, 1 - image / 100, np.zeros(60)), ground_truths, 60)
-        ...     tables.append(match_images(batch, DetectionSettings(), num_classes=1, table="ap").table)
+        ...     tables.append(match_images(batch, num_classes=1, table="ap").table)
         >>> paired_permutation_test(*tables).overall["mAP_50"].p_value < 0.05
         True
     """
@@ -327,18 +231,10 @@ def _compare(
     names = list(permuted.overall)
     first_values, second_values = (np.array([figures.overall[name][0] for name in names]) for figures in observed)
     draws = np.stack([permuted.overall[name] for name in names], axis=1)
-    family = _differences(first_values, second_values, draws, ci=ci)
-    overall = {
-        name: Difference(*(column[at].item() for column in vars(family).values())) for at, name in enumerate(names)
-    }
+    family = family_tests(first_values, second_values, draws, ci=ci)
+    overall = {name: family.at(index) for index, name in enumerate(names)}
     per_class = {
-        name: _differences(observed[0].per_class[name][0], observed[1].per_class[name][0], swapped_values, ci=ci)
+        name: family_tests(observed[0].per_class[name][0], observed[1].per_class[name][0], swapped_values, ci=ci)
         for name, swapped_values in permuted.per_class.items()
     }
     return Comparison(ci, permutations, seed, overall, per_class)
-
-
-def _differences(first: np.ndarray, second: np.ndarray, permuted: np.ndarray, *, ci: float) -> Difference:
-    """The differences of one family of tests."""
-    difference = second - first
-    return Difference(first, second, difference, *family_tests(difference, permuted, ci=ci))

@@ -2,13 +2,13 @@
 
 All intervals are Wilson score intervals with an effective sample size. Objects of one image are not independent, so the
 number of objects is divided by the design effect: the cluster-robust variance of the ratio over that of independent
-objects. Unlike quantiles of a bootstrap, the interval keeps its level for few objects, stays inside 0 to 1 and has a
-width where every object is found or none is.
+objects. Unlike percentile intervals of a bootstrap, these keep their coverage for few objects and have a width where
+every object is found or none is.
 
 * A proportion is TP out of TP + FP (precision) or TP + FN (recall).
 * F1 is 2J / (1 + J) with the proportion J = TP / (TP + FP + FN), so its interval is that of J, transformed.
-* A mean over classes adds up the variances of the classes and what classes of the same images share. The variance of a
-  class with few objects is computed at a share that is shrunken towards that of all classes.
+* The variance of a mean over classes is the sum of those of the classes plus the covariance of classes of the same
+  images. The variance of a class with few objects uses a share that is shrunken towards that of all classes.
 
 docs/compare.md shows the coverage; ``python -m benchmarks coverage`` makes the table.
 """
@@ -18,9 +18,8 @@ from __future__ import annotations
 from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
-from scipy.special import betaincinv, stdtrit
 
-from mm_metrics_plugin.functional.averaging import divide
+from mm_metrics_plugin.functional._arrays import divide
 
 Numbers = Union[float, np.ndarray]
 
@@ -30,31 +29,18 @@ _PRIOR_WEIGHT = 4.0  # objects; of the share of all classes in the variance of o
 
 
 class Ratios(NamedTuple):
-    """Ratios of sums over images, one per group (a class, or all classes pooled).
+    """Ratios of sums over images, one per group (a class, or all classes pooled)."""
 
-    Attributes:
-        value: (G,) successes out of trials; NaN without trials.
-        trials: (G,) how many trials.
-        images: (G,) how many images have a trial.
-        size: (G,) effective number of trials: the number divided by the design effect.
-        df: (G,) degrees of freedom of the t quantile.
-        shrunken: (G,) the value shrunken towards that of all groups, never 0 or 1.
-        spread: (G,) root of the sum of squared residuals.
-        image: (E,) image of each entry.
-        group: (E,) group of each entry.
-        residual: (E,) what an image adds to the error of the value.
-    """
-
-    value: np.ndarray
-    trials: np.ndarray
-    images: np.ndarray
-    size: np.ndarray
-    df: np.ndarray
-    shrunken: np.ndarray
-    spread: np.ndarray
-    image: np.ndarray
-    group: np.ndarray
-    residual: np.ndarray
+    value: np.ndarray  # (G,) successes out of trials; NaN without trials
+    trials: np.ndarray  # (G,) how many trials
+    images: np.ndarray  # (G,) how many images have a trial
+    size: np.ndarray  # (G,) effective number of trials: the number divided by the design effect
+    df: np.ndarray  # (G,) degrees of freedom of the t quantile
+    shrunken: np.ndarray  # (G,) the value shrunken towards that of all groups, never 0 or 1
+    spread: np.ndarray  # (G,) root of the sum of squared residuals
+    image: np.ndarray  # (E,) image of each entry
+    group: np.ndarray  # (E,) group of each entry
+    residual: np.ndarray  # (E,) what an image adds to the error of the value
 
     @property
     def defined(self) -> np.ndarray:
@@ -68,34 +54,14 @@ class Ratios(NamedTuple):
 
 
 def shrink(value: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Values shrunken towards their mean, those of little weight the most; never 0 or 1.
-
-    Example:
-        >>> shrink(np.array([1.0, 0.8]), np.array([1.0, 100.0])).round(3).tolist()
-        [0.827, 0.799]
-    """
+    """Values shrunken towards their mean, those of small size the most; never 0 or 1."""
     weight = np.minimum(size, _PRIOR_WEIGHT)
     prior = (np.nansum(weight * value) + 0.5) / (weight.sum() + 1)
     return (size * np.nan_to_num(value) + _PRIOR_WEIGHT * prior) / (size + _PRIOR_WEIGHT)
 
 
 def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: np.ndarray, *, groups: int) -> Ratios:
-    """Ratios with their effective sample sizes.
-
-    Args:
-        image: (E,) image of each entry.
-        group: (E,) its group. An image has one entry per group at most.
-        successes: (E,) successes of the group in the image.
-        trials: (E,) trials of the group in the image.
-        groups: How many groups.
-
-    Example:
-        >>> image, group = np.arange(10), np.zeros(10, dtype=int)
-        >>> alone = ratios(image, group, (image < 6) * 1, np.ones(10), groups=1)
-        >>> shared = ratios(image, group, (image < 6) * 4, np.full(10, 4), groups=1)
-        >>> round(float(alone.size[0]), 1), round(float(shared.size[0]), 1)
-        (10.0, 9.0)
-    """
+    """Ratios of sums over entries (E,), one per image and group, with their effective sample sizes."""
     kept = np.asarray(trials) > 0
     image, group = np.asarray(image)[kept], np.asarray(group)[kept]
     x, n = (np.asarray(part, dtype=np.float64)[kept] for part in (successes, trials))
@@ -132,26 +98,10 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
     )
 
 
-def t_quantile(df: Numbers, ci: float) -> np.ndarray:
-    """The two-sided quantile of the t distribution.
-
-    Example:
-        >>> float(t_quantile(np.array(10.0), 0.95).round(3))
-        2.228
-    """
-    return stdtrit(np.asarray(df, dtype=np.float64), (1 + ci) / 2)
-
-
 def wilson_interval(
-    value: Numbers,
-    size: Numbers,
-    df: Numbers,
-    *,
-    ci: float,
-    center: Optional[Numbers] = None,
-    exact_ends: bool = False,
+    value: Numbers, size: Numbers, df: Numbers, *, ci: float, center: Optional[Numbers] = None, exact_ends: bool = False
 ) -> np.ndarray:
-    """Wilson's score interval with an effective sample size and the t quantile.
+    """(2, ...) ends of Wilson's score interval with an effective sample size and the t quantile.
 
     Args:
         value: The observed shares; the interval always contains them. NaN gives NaN.
@@ -161,17 +111,12 @@ def wilson_interval(
         center: The shares without their bias, if the observed ones are biased.
         exact_ends: Widen it to the one-sided limits of Clopper and Pearson at the same level. Without them, coverage
             falls below 87 % where about one success is expected.
-
-    Returns:
-        (2, ...) lower and upper ends.
-
-    Example:
-        >>> wilson_interval(np.array([0.0, 0.5]), np.array([13, 13]), np.array([24, 24]), ci=0.95).round(3).tolist()
-        [[0.0, 0.252], [0.247, 0.748]]
     """
+    from scipy.special import betaincinv, stdtrit  # importing it takes long
+
     value, size = np.asarray(value, dtype=np.float64), np.asarray(size, dtype=np.float64)
     share = np.clip(value if center is None else center, 0.0, 1.0)
-    squared = t_quantile(df, ci) ** 2
+    squared = stdtrit(np.asarray(df, dtype=np.float64), (1 + ci) / 2) ** 2
     middle = (size * share + squared / 2) / (size + squared)
     half = np.sqrt(squared * (size * share * (1 - share) + squared / 4)) / (size + squared)
     low, high = middle - half, middle + half
@@ -187,36 +132,17 @@ def wilson_interval(
 
 
 def ratio_intervals(found: Ratios, *, ci: float) -> np.ndarray:
-    """(2, G) ends of the intervals of proportions.
-
-    Example:
-        >>> image = np.arange(13)
-        >>> found = ratios(image, np.zeros(13, dtype=int), np.zeros(13), np.ones(13), groups=1)
-        >>> ratio_intervals(found, ci=0.95).round(3).tolist()
-        [[0.0], [0.245]]
-    """
+    """(2, G) ends of the intervals of proportions."""
     return wilson_interval(found.value, found.size, found.df, ci=ci, exact_ends=True)
 
 
 def f1_of_jaccard(jaccard: np.ndarray) -> np.ndarray:
-    """F1 = 2J / (1 + J), with J = TP / (TP + FP + FN).
-
-    Example:
-        >>> float(f1_of_jaccard(np.array(0.5)).round(4))
-        0.6667
-    """
+    """F1 = 2J / (1 + J), with J = TP / (TP + FP + FN)."""
     return 2 * jaccard / (1 + jaccard)
 
 
 def mean_interval(found: Ratios, *, ci: float) -> np.ndarray:
-    """(2,) ends of the interval of the mean of proportions over the groups that have one.
-
-    Example:
-        >>> image, group = np.arange(90), np.arange(90) % 3
-        >>> found = ratios(image, group, (image < 60) * 1, np.ones(90), groups=3)
-        >>> mean_interval(found, ci=0.95).round(2).tolist()
-        [0.56, 0.76]
-    """
+    """(2,) ends of the interval of the mean of proportions over the groups that have one."""
     weight = _mean_weights(found)
     if not weight.any():
         return np.full(2, np.nan)
@@ -229,13 +155,7 @@ def mean_f1_interval(jaccard: Ratios, *, ci: float) -> np.ndarray:
     """(2,) ends of the interval of the mean F1 over classes, from J = TP / (TP + FP + FN) of each class.
 
     F1 of few objects is biased downwards, because it is a concave function of J. The bias is estimated by a second
-    difference and taken off the center of the interval.
-
-    Example:
-        >>> image, group = np.arange(90), np.arange(90) % 3
-        >>> found = ratios(image, group, (image < 60) * 1, np.ones(90), groups=3)
-        >>> mean_f1_interval(found, ci=0.95).round(2).tolist()
-        [0.72, 0.86]
+    difference and subtracted from the center of the interval.
     """
     weight = _mean_weights(jaccard)
     if not weight.any():
@@ -252,14 +172,7 @@ def mean_f1_interval(jaccard: Ratios, *, ci: float) -> np.ndarray:
 
 
 def f1_of_means_interval(precision: Ratios, recall: Ratios, *, ci: float) -> np.ndarray:
-    """(2,) ends of the interval of F1 of the mean precision and the mean recall.
-
-    Example:
-        >>> image, group = np.arange(90), np.arange(90) % 3
-        >>> found = ratios(image, group, (image < 60) * 1, np.ones(90), groups=3)
-        >>> f1_of_means_interval(found, found, ci=0.95).round(2).tolist()
-        [0.56, 0.76]
-    """
+    """(2,) ends of the interval of F1 of the mean precision and the mean recall."""
     weights = [_mean_weights(one) for one in (precision, recall)]
     if not weights[0].any() or not weights[1].any():
         return np.full(2, np.nan)
@@ -274,7 +187,7 @@ def f1_of_means_interval(precision: Ratios, recall: Ratios, *, ci: float) -> np.
 
 
 def _least_variance(share: float, *parts: Ratios) -> float:
-    """A quarter of the variance that independent trials have: what is below comes from chance, and may be 0."""
+    """A quarter of the variance of independent trials; a smaller one is due to chance, and may be 0."""
     return share * (1 - share) / (4 * max(float(found.trials.sum()) for found in parts))
 
 
@@ -285,9 +198,9 @@ def _mean_weights(found: Ratios) -> np.ndarray:
 def _variance(parts: Sequence[Tuple[Ratios, np.ndarray]], *, least: float) -> Tuple[float, float]:
     """Variance of the sum of slope x value over the groups of all parts, and its degrees of freedom (Satterthwaite).
 
-    Residuals of one image are added up before they are squared, since classes and rates share images. A group whose
-    residuals are all 0 counts as independent of the other groups, but not of itself in another part. ``least`` remains
-    where the errors of classes cancel out in every image.
+    Residuals of one image are added before they are squared, since classes and rates share images. A group whose
+    residuals are all 0 counts as independent of the other groups, but not of itself in another part. The variance is at
+    least ``least``, because errors of classes may cancel in every image.
     """
     number = max((int(found.image.max()) + 1 for found, _ in parts if len(found.image)), default=0)
     shared = np.zeros(number)

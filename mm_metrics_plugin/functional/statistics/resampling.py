@@ -1,57 +1,41 @@
-"""The figures of a model for many sets of weights of its images: what intervals and tests are made of."""
+"""The metrics of a model for many sets of image weights, for intervals and tests."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import mean_of_defined
-from mm_metrics_plugin.functional.columns import map_in_order
+from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, count_figures
 from mm_metrics_plugin.functional.statistics.ratio_intervals import shrink
 from mm_metrics_plugin.settings import COCO_IOU_THRS
 
-_GROUPS = ("overall", "per_class")
 _WEIGHTS_AT_ONCE = 1 << 20  # images x draws: 8 MB
 
 
-def plain(result: Any) -> Dict[str, Any]:
-    """A result with figures by name, overall and per class, as plain Python values."""
-    groups = {group: {name: one.to_dict() for name, one in getattr(result, group).items()} for group in _GROUPS}
-    return {**vars(result), **groups}
-
-
 class Figures(NamedTuple):
-    """Figures by name: (draws, classes) arrays per class, (draws) arrays over all classes. Undefined ones are NaN."""
+    """Metrics by name: (draws, classes) per class, (draws,) over all classes. Undefined ones are NaN."""
 
     per_class: Dict[str, np.ndarray]
     overall: Dict[str, np.ndarray]
 
     def minus(self, other: Figures) -> Figures:
-        """These less those of ``other``."""
+        """These minus ``other``."""
         return Figures(*({name: part[name] - less[name] for name in part} for part, less in zip(self, other)))
 
     @classmethod
     def concatenate(cls, parts: List[Figures]) -> Figures:
-        """The draws of all parts, one after the other."""
+        """The draws of all parts."""
         return cls(*({name: np.concatenate([part[name] for part in side]) for name in side[0]} for side in zip(*parts)))
 
 
 class WeightedFigures:
-    """Precision, recall, F1 and, of a detector, average precision, of images that have weights.
+    """Precision, recall, F1 and, of a detector, average precision, of weighted images.
 
-    Args:
-        counts: Counted image by image.
-        curves: For average precision; None for a classifier. Keys are ``mAP`` if the curves are those of COCO's ten IoU
-            thresholds, and ``mAP_50``, ``mAP_75`` (or those of their thresholds); per class without the m.
-
-    Example:
-        >>> counts = PerImageCounts.from_labels(np.array([0, 1, 1]), np.array([0, 1, 0]), num_classes=2)
-        >>> figures = WeightedFigures(counts)(np.array([[1, 1], [1, 2], [1, 0]]))
-        >>> figures.overall["micro_f1"].round(4).tolist(), figures.per_class["recall"].tolist()
-        ([0.6667, 1.0], [[1.0, 0.5], [1.0, 1.0]])
+    Keys are ``mAP`` if the curves have COCO's ten IoU thresholds, and ``mAP_50``, ``mAP_75`` (or those of their
+    thresholds); per class without the m. A classifier has no curves.
     """
 
     def __init__(self, counts: PerImageCounts, curves: Optional[RangeCurves] = None) -> None:
@@ -65,7 +49,7 @@ class WeightedFigures:
 
     @property
     def draws_at_once(self) -> int:
-        """How many sets of weights are best given at once."""
+        """How many sets of weights to compute at once."""
         most = max(1, _WEIGHTS_AT_ONCE // max(1, self.num_images, 3 * self.counts.num_classes))
         return min(256, most) if self.curves is None else min(most, self.curves.draws_at_once)
 
@@ -84,7 +68,7 @@ class WeightedFigures:
         return self._by_name(np.swapaxes(self.curves.average_precision(weights), 1, 2))
 
     def optimism(self) -> Dict[str, np.ndarray]:
-        """(classes,) how far average precision overstates that of all possible images, by name."""
+        """(classes,) the optimistic bias of average precision, by name."""
         return {} if self.curves is None else self._by_name(optimism(self.curves))
 
     def _by_name(self, values: np.ndarray) -> Dict[str, np.ndarray]:
@@ -99,19 +83,16 @@ class WeightedFigures:
         return named
 
     def of_all(self) -> Figures:
-        """The figures of the data as they are: one draw, every weight 1."""
+        """The metrics of the data: one draw, every weight 1."""
         return self(np.ones((self.num_images, 1)))
 
 
 def optimism(curves: RangeCurves) -> np.ndarray:
-    """How far average precision overstates that of all possible images.
+    """(thresholds, classes) the optimistic bias of average precision; 0 for classes without true positives.
 
-    The precision at a true positive counts this true positive itself. So it exceeds the precision p among the
-    detections of at least this score, on average by (1 - p) / rank. The mean of this over the ground truths is the
-    bias. p is estimated from the detections before it and, of the first ones, from the average precision.
-
-    Returns:
-        (thresholds, classes); 0 for classes without true positives.
+    The precision at a true positive includes this true positive. So it exceeds the precision p among the detections of
+    at least this score by (1 - p) / rank on average. The mean of this over the ground truths is the bias. p is
+    estimated from the detections before it and, of the first ones, from the average precision.
     """
     num_gts = curves.num_gts()
     rows = []
@@ -124,14 +105,7 @@ def optimism(curves: RangeCurves) -> np.ndarray:
 
 
 def drawn_images(num_images: int, *, draws: int, seed: int, at_once: int) -> Iterator[np.ndarray]:
-    """How often each image is in a sample drawn with replacement, (images, draws) at a time.
-
-    The same draws come whatever ``at_once`` is.
-
-    Example:
-        >>> [part.sum(axis=0).tolist() for part in drawn_images(3, draws=3, seed=0, at_once=2)]
-        [[3, 3], [3]]
-    """
+    """How often each image is in a bootstrap sample, (images, draws) at a time; the same for every ``at_once``."""
     random = np.random.default_rng(seed)
     for start in range(0, draws, at_once):
         number = min(at_once, draws - start)
@@ -140,12 +114,7 @@ def drawn_images(num_images: int, *, draws: int, seed: int, at_once: int) -> Ite
 
 
 def drawn_swaps(num_images: int, *, draws: int, seed: int, at_once: int) -> Iterator[np.ndarray]:
-    """Which images are swapped, (images, draws) of 0 and 1 at a time; the same whatever ``at_once`` is.
-
-    Example:
-        >>> [part.shape for part in drawn_swaps(4, draws=3, seed=0, at_once=2)]
-        [(4, 2), (4, 1)]
-    """
+    """Which images are swapped, (images, draws) of 0 and 1 at a time; the same for every ``at_once``."""
     random = np.random.default_rng(seed)
     for start in range(0, draws, at_once):
         number = min(at_once, draws - start)
@@ -153,5 +122,5 @@ def drawn_swaps(num_images: int, *, draws: int, seed: int, at_once: int) -> Iter
 
 
 def over_draws(function: Callable[[np.ndarray], Figures], weights: Iterator[np.ndarray]) -> Figures:
-    """The figures of all draws, in order, computed on all cores."""
+    """The metrics of all draws, in order, computed on all cores."""
     return Figures.concatenate(list(map_in_order(function, weights)))

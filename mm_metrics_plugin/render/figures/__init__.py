@@ -6,7 +6,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, List, Sequence
 
 from mm_metrics_plugin.functional.classification.calibration_error import CalibrationResult
-from mm_metrics_plugin.functional.classification.matrix_view import MatrixView
+from mm_metrics_plugin.functional.classification.confusion_matrix import MatrixView
 from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves
 from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves
 from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
@@ -32,7 +32,7 @@ def draw_figures(result: Any, classes: Sequence[str]) -> List[Figure]:
 
     Example:
         >>> import numpy as np
-        >>> from mm_metrics_plugin.functional.classification.matrix_view import matrix_view
+        >>> from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_view
         >>> len(draw_figures(matrix_view(np.eye(2, dtype=int), ["cat", "dog"]), ["cat", "dog"]))
         1
     """

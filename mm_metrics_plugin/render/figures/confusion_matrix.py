@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Optional, Sequence, Union
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.detection import confused_block, row_shares
+from mm_metrics_plugin.evaluation.detection import confused_block
+from mm_metrics_plugin.functional.classification.confusion_matrix import row_shares
 from mm_metrics_plugin.render.tables import short_names
 
 if TYPE_CHECKING:

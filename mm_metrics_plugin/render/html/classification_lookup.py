@@ -17,7 +17,7 @@ def classification_page(report: ClassificationReport) -> str:
     import numpy as np
 
     from mm_metrics_plugin.evaluation.samples import confusion_cells, decision_cells
-    from mm_metrics_plugin.functional.classification.downsampling import thinned_curves
+    from mm_metrics_plugin.functional.classification.roc_curves import thinned_curves
     from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
     from mm_metrics_plugin.io.writing import to_json
     from mm_metrics_plugin.render.html import render_page

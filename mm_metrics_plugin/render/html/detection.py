@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.detection import matrix_entries
+from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_entries
 from mm_metrics_plugin.functional.detection.examples import Examples, Members
 from mm_metrics_plugin.render.analysis import KINDS, asked_sections, error_lines, size_range
 from mm_metrics_plugin.render.html import file_entries, grouped_sections, input_settings

@@ -15,7 +15,7 @@ from mm_metrics_plugin.functional.classification.auc import (
     histogram_auc,
     one_vs_one_auc,
     one_vs_rest_auc,
-    score_auc,
+    roc_auc,
 )
 from mm_metrics_plugin.functional.classification.score_bins import bin_scores
 from mm_metrics_plugin.states.scores import ScoreHistogramState
@@ -52,7 +52,7 @@ def test_equals_scikit_learn(seed, digits):
         np.testing.assert_allclose(one_vs_rest_auc([scores], labels, max_fpr=max_fpr), expected, **close)
     for curve, reference in (("roc", roc_auc_score), ("pr", average_precision_score)):
         for average in ("macro", "weighted", "micro"):
-            found = score_auc([scores], labels, average=average, curve=curve).value
+            found = roc_auc([scores], labels, average=average, curve=curve).value
             np.testing.assert_allclose(found, reference(truth, scores, average=average), **close)
 
 
@@ -63,7 +63,7 @@ def test_one_vs_one_equals_scikit_learn(seed, average):
     scores += 0.01  # no row of zeros
     scores /= scores.sum(axis=1, keepdims=True)
     expected = roc_auc_score(labels, scores, multi_class="ovo", average=average)
-    assert score_auc([scores], labels, multi_class="ovo", average=average).value == pytest.approx(expected, abs=1e-12)
+    assert roc_auc([scores], labels, multi_class="ovo", average=average).value == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_class_in_one_vs_one_is_the_mean_of_its_pairs():
@@ -75,7 +75,7 @@ def test_a_class_in_one_vs_one_is_the_mean_of_its_pairs():
             both = np.isin(labels, [one, other])
             values += [roc_auc_score(labels[both] == c, scores[both, c]) for c in (one, other)]
         expected.append(np.mean(values))
-    np.testing.assert_allclose(score_auc([scores], labels, multi_class="ovo").per_class, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(roc_auc([scores], labels, multi_class="ovo").per_class, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("curve, reference", [("roc", roc_auc_score), ("pr", average_precision_score)])
@@ -85,8 +85,8 @@ def test_several_labels_equal_scikit_learn(curve, reference, least):
     scores, _ = problem(1, digits=2)
     truth = np.random.default_rng(1).integers(least, 2, scores.shape)
     expected = [reference(truth[truth[:, c] >= 0, c], scores[truth[:, c] >= 0, c]) for c in range(5)]
-    np.testing.assert_allclose(score_auc([scores], truth, curve=curve).per_class, expected, rtol=0, atol=1e-12)
-    micro = score_auc([scores[:100], scores[100:]], truth, curve=curve, average="micro").value
+    np.testing.assert_allclose(roc_auc([scores], truth, curve=curve).per_class, expected, rtol=0, atol=1e-12)
+    micro = roc_auc([scores[:100], scores[100:]], truth, curve=curve, average="micro").value
     assert micro == pytest.approx(reference(truth[truth >= 0], scores[truth >= 0]), abs=1e-12)
 
 
@@ -95,7 +95,7 @@ def test_labels_that_are_all_alike_have_no_auc(label):
     scores, _ = problem(0)
     truth = np.full(scores.shape, label)
     for average in ("macro", "micro"):
-        assert np.isnan(score_auc([scores], truth, average=average).value)
+        assert np.isnan(roc_auc([scores], truth, average=average).value)
 
 
 def test_more_columns_than_one_tile_and_many_blocks():
@@ -125,13 +125,13 @@ def test_high_auc_with_accuracy_of_a_half_is_normal():
     scores[np.arange(2000), labels ^ 1] += 1
     assert (scores.argmax(axis=1) == labels).mean() == pytest.approx(0.5, abs=0.03)
     # Each class loses half of the comparisons with its twin, one ninth of all others.
-    assert score_auc([scores], labels).value == pytest.approx(1 - 1 / 18, abs=0.01)
+    assert roc_auc([scores], labels).value == pytest.approx(1 - 1 / 18, abs=0.01)
 
 
 def test_absent_classes_are_nan_and_left_out():
     scores, labels = problem(0)
     present = labels != 3
-    result = score_auc([scores[present]], labels[present])
+    result = roc_auc([scores[present]], labels[present])
     assert np.isnan(result.per_class[3])
     assert result.classes_averaged == 4
     assert result.value == np.nanmean(result.per_class)
@@ -142,9 +142,7 @@ def test_the_order_of_samples_does_not_touch_a_digit():
     scores, labels = problem(1)
     order = np.random.default_rng(0).permutation(len(labels))
     for options in ({}, {"curve": "pr"}, {"max_fpr": 0.2}, {"average": "micro"}, {"multi_class": "ovo"}):
-        assert (
-            score_auc([scores], labels, **options).value == score_auc([scores[order]], labels[order], **options).value
-        )
+        assert roc_auc([scores], labels, **options).value == roc_auc([scores[order]], labels[order], **options).value
 
 
 # --- binned ---
@@ -190,7 +188,7 @@ def test_bins_that_part_all_scores_are_exact(average, curve):
     scores, labels = problem(0, digits=1, dtype=np.float64)
     state = ScoreHistogramState(1000).update(scores, labels)
     binned = histogram_auc(state.positives, state.totals, average=average, curve=curve)
-    exact = score_auc([scores], labels, average=average, curve=curve, classwise=True)
+    exact = roc_auc([scores], labels, average=average, curve=curve, classwise=True)
     assert binned.value == pytest.approx(exact.value, abs=1e-12)
     np.testing.assert_allclose(binned.per_class, exact.per_class, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(binned.support, exact.support)
@@ -198,8 +196,8 @@ def test_bins_that_part_all_scores_are_exact(average, curve):
 
 def test_micro_gives_the_classes_if_asked():
     scores, labels = problem(0)
-    assert len(score_auc([scores], labels, average="micro", classwise=False).per_class) == 0
-    per_class = score_auc([scores], labels, average="micro", classwise=True).per_class
+    assert len(roc_auc([scores], labels, average="micro", classwise=False).per_class) == 0
+    per_class = roc_auc([scores], labels, average="micro", classwise=True).per_class
     np.testing.assert_array_equal(per_class, one_vs_rest_auc([scores], labels))
 
 
@@ -215,7 +213,7 @@ def test_4096_bins_are_enough_for_a_thousand_classes(temperature):
     scores /= scores.sum(axis=1, keepdims=True)
     state = ScoreHistogramState(4096).update(scores, labels)
     binned = histogram_auc(state.positives, state.totals)
-    exact = score_auc([scores], labels)
+    exact = roc_auc([scores], labels)
     assert abs(binned.value - exact.value) <= 1e-3
     assert binned.error < 1e-2
     assert (abs(binned.per_class - exact.per_class) <= binned_auc(state.positives, state.totals)[1] + 1e-12).all()

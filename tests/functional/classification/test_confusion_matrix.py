@@ -14,7 +14,11 @@ from sklearn import metrics as sklearn
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import fbeta_of_rates as f_score
-from mm_metrics_plugin.functional.classification.confusion_matrix import class_counts, confusion_report, counts_report
+from mm_metrics_plugin.functional.classification.confusion_matrix import (
+    class_counts,
+    confusion_matrix_report,
+    stat_scores_report,
+)
 
 # A published detection run on 4 classes: counts, and what it printed.
 TP, FP, FN = np.array([73, 352, 403, 195]), np.array([6, 9, 15, 13]), np.array([38, 87, 107, 283])
@@ -29,7 +33,7 @@ def published_matrix():
 
 
 def test_published_detection_numbers():
-    report = confusion_report(published_matrix(), background=True)
+    report = confusion_matrix_report(published_matrix(), background=True)
     assert report.macro.precision == pytest.approx(0.95018367938121, abs=1e-14)
     assert report.macro.recall == pytest.approx(0.664406462586606, abs=1e-14)
     assert report.f_of_means == pytest.approx(0.7820042508816204, abs=1e-14)
@@ -38,18 +42,18 @@ def test_published_detection_numbers():
 
 
 def test_background_is_in_no_mean_but_its_cells_count():
-    report = confusion_report(published_matrix(), background=True)
+    report = confusion_matrix_report(published_matrix(), background=True)
     assert report.micro.precision == TP.sum() / (TP.sum() + FP.sum())
     assert report.micro.recall == TP.sum() / (TP.sum() + FN.sum())
     assert report.balanced_accuracy == report.macro.recall
-    assert confusion_report(published_matrix()).macro.recall < report.macro.recall
+    assert confusion_matrix_report(published_matrix()).macro.recall < report.macro.recall
 
 
 def test_a_class_that_is_never_detected_leaves_the_mean_defined():
     matrix = published_matrix()
     matrix[4, 4] += matrix[:, 0].sum()
     matrix[:, 0] = 0
-    report = confusion_report(matrix, background=True)
+    report = confusion_matrix_report(matrix, background=True)
     assert np.isnan(report.per_class.precision[0])
     assert report.macro.precision == pytest.approx(report.per_class.precision[1:4].mean(), abs=1e-15)
 
@@ -59,11 +63,11 @@ def test_paddlerec_and_mmpretrain_on_their_own_example():
     np.add.at(matrix, ([0, 2, 1, 3], [0, 1, 1, 3]), 1)
     states = np.stack(class_counts(matrix))[[0, 1, 3, 2]].T
     assert states.tolist() == [[1, 0, 3, 0], [1, 1, 2, 0], [0, 0, 3, 1], [1, 0, 3, 0]]
-    paddle = confusion_report(matrix, empty=1)
+    paddle = confusion_matrix_report(matrix, zero_division=1)
     six = [paddle.macro.precision, paddle.macro.recall, paddle.f_of_means]
     six += [paddle.micro.precision, paddle.micro.recall, paddle.micro.f_score]
     assert six == pytest.approx([0.875, 0.75, 0.807692, 0.75, 0.75, 0.75], abs=5e-7)
-    mmpretrain = confusion_report(matrix, empty=0).macro
+    mmpretrain = confusion_matrix_report(matrix, zero_division=0).macro
     found = [mmpretrain.precision, mmpretrain.recall, mmpretrain.f_score]
     assert found == pytest.approx([0.625, 0.75, 0.666667], abs=5e-7)
 
@@ -80,14 +84,14 @@ def test_equals_scikit_learn(matrix, beta):
     labels = np.arange(len(matrix))
     cells = matrix.reshape(-1)
     truth, predicted = np.repeat(labels, len(labels)).repeat(cells), np.tile(labels, len(labels)).repeat(cells)
-    report = confusion_report(matrix, beta=beta)
+    report = confusion_matrix_report(matrix, beta=beta)
     np.testing.assert_array_equal(report.support, np.bincount(truth, minlength=len(labels)))
     np.testing.assert_array_equal(report.predicted, np.bincount(predicted, minlength=len(labels)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for empty in (np.nan, 0, 1):
             options = dict(labels=labels, beta=beta, zero_division=empty)
-            ours = confusion_report(matrix, beta=beta, empty=empty)
+            ours = confusion_matrix_report(matrix, beta=beta, zero_division=empty)
             for average, rates in ((None, ours.per_class), ("macro", ours.macro), ("weighted", ours.weighted)):
                 theirs = sklearn.precision_recall_fscore_support(truth, predicted, average=average, **options)
                 found = np.array([rates.precision, rates.recall, rates.f_score])
@@ -126,12 +130,12 @@ def test_f_of_what_is_undefined_is_undefined():
 
 
 def test_undefined_agreement_is_nan_not_zero():
-    report = confusion_report(np.array([[5, 0], [0, 0]]))
+    report = confusion_matrix_report(np.array([[5, 0], [0, 0]]))
     assert np.isnan([report.mcc, report.kappa, report.kappa_linear, report.kappa_quadratic]).all()
 
 
 def test_samples_without_a_decision_are_missed_and_nobodys_false_positive():
-    report = confusion_report(np.array([[2, 0, 1], [1, 3, 1]]))
+    report = confusion_matrix_report(np.array([[2, 0, 1], [1, 3, 1]]))
     assert (report.tp.tolist(), report.fp.tolist(), report.fn.tolist()) == ([2, 3], [1, 0], [1, 2])
     assert report.accuracy == 5 / 8
     assert np.isnan(report.kappa_linear)
@@ -142,28 +146,28 @@ def test_samples_without_a_decision_are_missed_and_nobodys_false_positive():
 
 def test_counts_of_pixels_do_not_overflow():
     matrix = np.array([[3, 1], [1, 3]], dtype=np.int64)
-    small, large = confusion_report(matrix), confusion_report(matrix * 2**59)
+    small, large = confusion_matrix_report(matrix), confusion_matrix_report(matrix * 2**59)
     assert (large.mcc, large.kappa, large.macro.precision) == (small.mcc, small.kappa, small.macro.precision)
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (3, 2), (4,), (2, 2, 2)])
 def test_what_has_not_the_shape_of_a_confusion_matrix_is_refused(shape):
     with pytest.raises(MetricInputError, match="square"):
-        confusion_report(np.zeros(shape, int))
+        confusion_matrix_report(np.zeros(shape, int))
 
 
 @pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.zeros((2, 2), bool)])
 def test_what_is_no_confusion_matrix_is_refused(matrix):
     with pytest.raises(MetricInputError, match="square"):
-        confusion_report(matrix)
+        confusion_matrix_report(matrix)
 
 
 def test_results_are_plain_values_and_the_input_stays():
     matrix = published_matrix()
     before = matrix.copy()
-    report = confusion_report(matrix, background=True)
+    report = confusion_matrix_report(matrix, background=True)
     np.testing.assert_array_equal(matrix, before)
     assert json.loads(json.dumps(report.to_dict()))["tp"] == [*TP.tolist(), 0]
     assert "macro" in str(report) and "0.9502" in str(report)
-    counts = counts_report(report.tp, report.fp, report.fn, report.tn, background=True)
+    counts = stat_scores_report(report.tp, report.fp, report.fn, report.tn, background=True)
     assert counts.to_dict()["macro"] == report.to_dict()["macro"]

@@ -20,9 +20,10 @@ from mm_metrics_plugin.functional.classification.calibration_error import (
     histogram_calibration,
     log_terms,
 )
-from mm_metrics_plugin.functional.classification.ks import histogram_ks, score_ks
+from mm_metrics_plugin.functional.classification.ks import histogram_ks, ks_statistic
 from mm_metrics_plugin.functional.classification.score_bins import bin_edges, bin_scores
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, label_ranks, top_decisions
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_k_decisions
+from mm_metrics_plugin.functional.ranking import label_ranks
 
 WORKED = [
     ([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 0.5, 0.75),
@@ -39,7 +40,7 @@ WORKED = [
 @pytest.mark.parametrize(("truth", "scores", "ks", "auc"), WORKED)
 def test_worked_numbers(truth, scores, ks, auc):
     blocks, labels = [np.array(scores)[:, None]], np.array(truth)[:, None]
-    assert score_ks(blocks, labels).per_class.tolist() == [ks]
+    assert ks_statistic(blocks, labels).per_class.tolist() == [ks]
     assert one_vs_rest_auc(blocks, labels)[0] == pytest.approx(auc, abs=1e-15)
 
 
@@ -63,7 +64,7 @@ scores_and_truth = st.integers(2, 30).flatmap(
 def test_ks_equals_scipy_and_is_reached_at_its_threshold(problem):
     scores, truth = problem
     positive, negative = scores[truth == 1], scores[truth == 0]
-    result = score_ks([scores], truth)
+    result = ks_statistic([scores], truth)
     if not len(positive) or not len(negative):
         assert np.isnan(result.per_class[0]) and np.isnan(result.thresholds[0])
         return
@@ -81,7 +82,7 @@ def test_the_exact_ks_lies_within_the_error_of_the_binned_one(seed, num_bins):
     cells = bin_scores(scores, num_bins=num_bins)
     totals = np.bincount(cells, minlength=num_bins)[None]
     positives = np.bincount(cells[truth == 1], minlength=num_bins)[None]
-    binned, exact = histogram_ks(positives, totals), score_ks([scores[:, None]], truth[:, None])
+    binned, exact = histogram_ks(positives, totals), ks_statistic([scores[:, None]], truth[:, None])
     rounding = 1e-12
     assert binned.per_class[0] <= exact.per_class[0] + rounding
     assert exact.per_class[0] <= binned.per_class[0] + binned.errors[0] + rounding
@@ -101,9 +102,8 @@ def test_edges_are_the_lowest_scores_of_the_bins(num_bins):
 
 
 def test_ks_results_are_plain_values():
-    result = score_ks([np.array([[0.2], [0.7]])], np.array([[0], [1]]))
+    result = ks_statistic([np.array([[0.2], [0.7]])], np.array([[0], [1]]))
     assert json.loads(json.dumps(result.to_dict()))["per_class"] == [1.0]
-    assert str(result) == "KS 1.000000 over 1 of 1 classes"
 
 
 # --- calibration ------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_ranks_and_top_decisions_follow_a_stable_sort(scores, data):
     k = data.draw(st.integers(1, scores.shape[1]))
     expected = np.zeros(scores.shape, dtype=bool)
     np.put_along_axis(expected, order[:, :k], True, axis=1)
-    np.testing.assert_array_equal(top_decisions(scores, k=k), expected)
+    np.testing.assert_array_equal(top_k_decisions(scores, k=k), expected)
 
 
 def test_a_score_written_like_the_threshold_is_not_above_it():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from mm_metrics_plugin.functional.classification.ks import score_ks
-from mm_metrics_plugin.functional.classification.roc_curves import classification_curves, corner_curve, count_curve
+from mm_metrics_plugin.functional.classification.ks import ks_statistic
+from mm_metrics_plugin.functional.classification.roc_curves import corner_curve, count_curve, roc_curves
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -42,7 +42,7 @@ def test_classification_curves_are_those_of_scikit_learn(digits):
     random = np.random.default_rng(digits)
     labels = random.integers(0, 3, 200)
     scores = np.round(random.random((200, 3)) + np.eye(3)[labels] * 0.3, digits)
-    curves = classification_curves([scores[:90], scores[90:]], labels)
+    curves = roc_curves([scores[:90], scores[90:]], labels)
     for label, curve in enumerate(curves.per_class):
         fpr, tpr, thresholds = metrics.roc_curve(labels == label, scores[:, label], drop_intermediate=False)
         assert np.allclose(curve.false_positive_rate, fpr[1:], rtol=0, atol=1e-15)
@@ -58,14 +58,14 @@ def test_classification_curves_are_those_of_scikit_learn(digits):
             assert curve.specificity_at(floor)[0] == pytest.approx((1 - fpr)[allowed].max(), abs=1e-15)
             value, threshold = curve.sensitivity_at(floor)
             assert np.mean(scores[labels == label, label] >= threshold) == pytest.approx(value, abs=1e-15)
-    ks = score_ks([scores], labels)
+    ks = ks_statistic([scores], labels)
     value, threshold = curves.youden()
     assert np.array_equal(value, ks.per_class) and np.array_equal(threshold, ks.thresholds)
 
 
 def test_a_class_without_samples_has_no_point():
-    curves = classification_curves([np.array([[0.2, 0.8], [0.4, 0.6]])], np.array([1, 1]))
+    curves = roc_curves([np.array([[0.2, 0.8], [0.4, 0.6]])], np.array([1, 1]))
     assert np.isnan(curves.youden()[0]).all() and all(np.isnan(one.sensitivity_at(0.5)[1]) for one in curves.per_class)
-    curve = classification_curves([np.array([[0.1], [0.9]])], np.array([[1], [0]])).per_class[0]
+    curve = roc_curves([np.array([[0.1], [0.9]])], np.array([[1], [0]])).per_class[0]
     assert curve.sensitivity_at(1.0) == (0.0, float("inf"))
     assert curve.specificity_at(0.0) == (1.0, float("inf"))

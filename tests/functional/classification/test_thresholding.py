@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import top_k_accuracy_score
 
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, label_ranks, top_decisions
+from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_k_decisions
+from mm_metrics_plugin.functional.ranking import label_ranks
 
 SHAPES = [(40, 2), (40, 3), (60, 5), (80, 11)]
 
@@ -23,7 +24,7 @@ def test_the_best_k_are_those_of_a_stable_sort(shape, digits):
     for k in range(1, shape[1] + 1):
         expected = np.zeros(shape, dtype=bool)
         np.put_along_axis(expected, order[:, :k], True, axis=1)
-        np.testing.assert_array_equal(top_decisions(scores, k=k).astype(bool), expected, err_msg=f"k = {k}")
+        np.testing.assert_array_equal(top_k_decisions(scores, k=k).astype(bool), expected, err_msg=f"k = {k}")
 
 
 @pytest.mark.parametrize("digits", [1, 6])

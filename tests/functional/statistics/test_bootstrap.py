@@ -7,8 +7,8 @@ import pytest
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.classification.auc import one_vs_rest_auc
-from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_report, counts_report
-from mm_metrics_plugin.functional.classification.delong import auc_intervals, compare_auc
+from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report, stat_scores_report
+from mm_metrics_plugin.functional.classification.delong import delong_ci, delong_test
 from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.statistics.bootstrap import (
@@ -62,7 +62,7 @@ def test_draws_are_those_of_data_put_together_anew():
             [batch.images(image, image + 1) for image, weight in enumerate(column) for _ in range(weight)]
         )
         table = match_table(again, 3)
-        theirs = counts_report(*per_image_counts(table, score_thr=0.3).totals(), np.zeros(3))
+        theirs = stat_scores_report(*per_image_counts(table, score_thr=0.3).totals(), np.zeros(3))
         assert drawn.overall["mean_precision"][draw] == pytest.approx(theirs.macro.precision, abs=1e-12)
         assert drawn.per_class["recall"][draw] == pytest.approx(theirs.per_class.recall, abs=1e-12)
         assert drawn.overall["mAP_50"][draw] == pytest.approx(average_precision(table).to_dict()["mAP_50"], abs=1e-12)
@@ -87,7 +87,7 @@ def test_counts_of_a_classifier():
     counts = PerImageCounts.from_labels(truth, found, num_classes=4)
     matrix = np.zeros((4, 5), dtype=np.int64)
     np.add.at(matrix, (truth, found), 1)
-    theirs = confusion_report(matrix)
+    theirs = confusion_matrix_report(matrix)
     for ours, expected in zip(counts.totals(), (theirs.tp, theirs.fp, theirs.fn)):
         assert np.array_equal(ours, expected)
     many = PerImageCounts.from_decisions(np.array([[1, 0], [-1, 1], [0, 1]]), np.array([[1, 1], [1, 0], [0, 1]]))
@@ -273,12 +273,12 @@ def test_delong_is_its_definition(digits):
     random = np.random.default_rng(digits)
     labels = random.integers(0, 3, 70)
     first, second = (np.round(random.normal(size=(70, 3)) + np.eye(3)[labels], digits) for _ in range(2))
-    ours, both = auc_intervals([first[:30], first[30:]], labels, ci=0.9), compare_auc([first], [second], labels)
+    ours, both = delong_ci([first[:30], first[30:]], labels, ci=0.9), delong_test([first], [second], labels)
     for label in range(3):
         aucs, covariance = direct(first[:, label], second[:, label], labels == label)
         assert ours.per_class.value[label] == pytest.approx(aucs[0], abs=1e-14)
         assert ours.standard_error[label] ** 2 == pytest.approx(covariance[0, 0], abs=1e-15)
-        assert both.difference.value[label] == pytest.approx(aucs[1] - aucs[0], abs=1e-14)
+        assert both.per_class.difference[label] == pytest.approx(aucs[1] - aucs[0], abs=1e-14)
         ends = [getattr(ours.per_class, name)[label] for name in ("value", "low", "high")]
         assert ends == pytest.approx(auc_interval(first[:, label], labels == label, 0.9), abs=1e-12)
     assert ours.per_class.value == pytest.approx(one_vs_rest_auc([first], labels), abs=1e-15)
@@ -289,7 +289,7 @@ def test_the_mean_of_two_classes_of_one_score_is_as_sure_as_either():
     random = np.random.default_rng(4)
     labels = random.integers(0, 2, 90)
     score = random.normal(size=90) + labels
-    result = auc_intervals([np.stack([-score, score], axis=1)], labels)
+    result = delong_ci([np.stack([-score, score], axis=1)], labels)
     assert result.macro_standard_error == pytest.approx(result.standard_error[1], abs=1e-15)
     assert result.macro_standard_error == pytest.approx(result.standard_error[0], abs=1e-15)
 
@@ -298,7 +298,7 @@ def test_separated_classes_have_an_interval_with_a_width():
     for positives, negatives in ((1, 1), (1, 50), (5, 5), (100, 100)):
         labels = np.repeat([1, 0], [positives, negatives])[:, None]
         for scores, value in ((labels + 0.0, 1.0), (-labels + 0.0, 0.0)):
-            result = auc_intervals([scores], labels)
+            result = delong_ci([scores], labels)
             assert result.macro.value == value and result.macro.low <= value <= result.macro.high
             assert 0.01 < result.macro.high - result.macro.low < 0.999
 
@@ -307,11 +307,11 @@ def test_a_class_of_one_sample_does_not_take_the_interval_of_the_mean_away():
     """The mistake this replaces: NaN without a message."""
     random = np.random.default_rng(8)
     labels = np.array([0] * 30 + [1] * 30 + [2])
-    result = auc_intervals([random.random((61, 3)) + np.eye(3)[labels] * 0.5], labels)
+    result = delong_ci([random.random((61, 3)) + np.eye(3)[labels] * 0.5], labels)
     assert not np.isnan(result.per_class.low).any() and (result.per_class.low < result.per_class.high).all()
     assert 0 <= result.macro.low <= result.macro.value <= result.macro.high <= 1
     assert np.isnan(result.standard_error[2]) and not np.isnan(result.macro_standard_error)
-    alone = auc_intervals([random.random((61, 3)) + np.eye(3)[labels] * 0.5], np.where(labels == 2, 1, labels))
+    alone = delong_ci([random.random((61, 3)) + np.eye(3)[labels] * 0.5], np.where(labels == 2, 1, labels))
     assert result.macro.high - result.macro.low > alone.macro.high - alone.macro.low
 
 
@@ -319,25 +319,25 @@ def test_two_classes_are_one_question():
     random = np.random.default_rng(9)
     labels = random.integers(0, 2, 40)
     for score in (random.normal(size=40) + labels, labels + 0.0):
-        result = auc_intervals([np.stack([-score, score], axis=1)], labels)
+        result = delong_ci([np.stack([-score, score], axis=1)], labels)
         assert (result.macro.low, result.macro.high) == (result.per_class.low[0], result.per_class.high[0])
 
 
 def test_undefined_aucs_stay_so():
     scores = np.random.default_rng(0).random((6, 3))
-    result = auc_intervals([scores], np.array([0, 0, 1, 1, 0, 1]))
+    result = delong_ci([scores], np.array([0, 0, 1, 1, 0, 1]))
     assert np.isnan(result.per_class.value[2]) and not np.isnan(result.macro.low)
-    both = compare_auc([scores], [scores], np.array([0, 0, 1, 1, 0, 1]))
-    assert both.macro_p_value == 1 and np.isnan(both.p_value[2]) and both.macro.value == 0
+    both = delong_test([scores], [scores], np.array([0, 0, 1, 1, 0, 1]))
+    assert both.macro.p_value == 1 and np.isnan(both.per_class.p_value[2]) and both.macro.difference == 0
     with pytest.raises(MetricInputError, match="6 rows"):
-        compare_auc([scores], [scores[:5]], np.zeros(6, dtype=int))
+        delong_test([scores], [scores[:5]], np.zeros(6, dtype=int))
 
 
 def test_ignored_samples_do_not_count():
     random = np.random.default_rng(7)
     scores, labels = random.random((40, 1)), random.integers(-1, 2, (40, 1))
     kept = labels[:, 0] >= 0
-    ours, theirs = auc_intervals([scores], labels), auc_intervals([scores[kept]], labels[kept])
+    ours, theirs = delong_ci([scores], labels), delong_ci([scores[kept]], labels[kept])
     assert ours.standard_error == pytest.approx(theirs.standard_error) and ours.macro == theirs.macro
 
 

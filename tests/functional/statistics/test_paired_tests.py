@@ -8,7 +8,7 @@ from scipy import stats
 
 from mm_metrics_plugin.evaluation.comparison import verdict
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.classification.delong import auc_swaps, compare_auc
+from mm_metrics_plugin.functional.classification.delong import auc_swaps, delong_test
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.statistics.paired_tests import (
@@ -62,7 +62,7 @@ def test_equal_classifiers_are_told_apart_as_often_as_said():
     for _ in range(runs):
         common = random.normal(size=(150, 1)) + labels
         first, second = (common + random.normal(size=(150, 1)) for _ in range(2))
-        rejected += compare_auc([first], [second], labels, permutations=199).macro_p_value <= 0.05
+        rejected += delong_test([first], [second], labels, permutations=199).macro.p_value <= 0.05
     assert REJECTED[0] <= rejected / runs <= REJECTED[1], rejected / runs
 
 
@@ -159,10 +159,9 @@ def test_a_difference_is_significant_exactly_where_its_interval_leaves_0_out(lev
             permutations=int(random.choice([1, 19, 39, 99, 199])),
             seed=seed,
         )
-        alone = compare_auc([scores[0]], [scores[1]], truth, ci=level, permutations=99, seed=seed)
-        rows = [(alone.macro.value, alone.macro.low, alone.macro.high, alone.macro_p_value)]
-        rows += zip(alone.difference.value, alone.difference.low, alone.difference.high, alone.p_value)
-        for one in (*result.overall.values(), *result.per_class.values()):
+        alone = delong_test([scores[0]], [scores[1]], truth, ci=level, permutations=99, seed=seed)
+        rows = []
+        for one in (alone.macro, alone.per_class, *result.overall.values(), *result.per_class.values()):
             columns = [np.atleast_1d(part) for part in vars(one).values()]
             _, _, difference, low, high, p_value, low_alone, high_alone, p_alone = columns
             rows += zip(difference, low, high, p_value)
@@ -203,7 +202,7 @@ def test_a_detector_is_significantly_different_exactly_where_its_interval_leaves
 
 def test_family_tests_by_hand():
     permuted = np.array([[1.0, 2.0], [-1.0, 4.0], [3.0, -2.0]]) / 10
-    found = family_tests(np.array([0.3, 0.1]), permuted, ci=0.5)
+    found = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
     # With the observed ones: |0.1, 0.1, 0.3, 0.3| and |0.2, 0.4, 0.2, 0.1|.
     assert found.p_unadjusted.tolist() == [0.5, 1.0]
     assert found.low_unadjusted == pytest.approx([0.3 - 0.1, 0.1 - 0.2])
@@ -214,18 +213,18 @@ def test_family_tests_by_hand():
     assert found.high == pytest.approx(np.minimum(np.array([0.3, 0.1]) + np.maximum(largest[2] * scale, [0, 0.1]), 1))
     # What is undefined when swapped speaks against a difference, and NaN stays.
     permuted[:, 1] = np.nan
-    found = family_tests(np.array([0.3, 0.1]), permuted, ci=0.5)
+    found = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
     assert found.p_value[1] == 1 and (found.low[1], found.high[1]) == (-1, 1)
-    assert np.isnan(family_tests(np.array([np.nan]), permuted[:, :1]).p_value[0])
+    assert np.isnan(family_tests(np.zeros(1), np.array([np.nan]), permuted[:, :1]).p_value[0])
 
 
 def test_four_samples_are_no_proof():
     """The mistake this replaces: p = 0."""
     first, second = np.array([[0.8], [0.7], [0.2], [0.1]]), np.array([[0.1], [0.2], [0.7], [0.8]])
-    result = compare_auc([first], [second], np.array([[0], [0], [1], [1]]), permutations=5000)
-    assert result.macro.value == 1 and result.macro_p_value == pytest.approx(2 / 16, abs=0.02)
+    result = delong_test([first], [second], np.array([[0], [0], [1], [1]]), permutations=5000)
+    assert result.macro.difference == 1 and result.macro.p_value == pytest.approx(2 / 16, abs=0.02)
     assert result.macro.low <= 0 <= result.macro.high
-    assert result.p_value[0] == pytest.approx(result.macro_p_value)
+    assert result.per_class.p_value[0] == pytest.approx(result.macro.p_value)
 
 
 def test_the_p_value_of_an_auc_is_scipys():
@@ -246,9 +245,9 @@ def test_the_p_value_of_an_auc_is_scipys():
         n_resamples=4000, vectorized=True, random_state=0,
     )  # fmt: skip
     assert theirs.statistic == pytest.approx(roc_auc_score(labels, scores[1]) - roc_auc_score(labels, scores[0]))
-    ours = compare_auc([scores[0][:, None]], [scores[1][:, None]], labels[:, None], permutations=20000)
-    assert [ours.macro.value, ours.difference.value[0]] == pytest.approx([theirs.statistic] * 2)
-    assert ours.macro_p_value == pytest.approx(theirs.pvalue, abs=0.03)
+    ours = delong_test([scores[0][:, None]], [scores[1][:, None]], labels[:, None], permutations=20000)
+    assert [ours.macro.difference, ours.per_class.difference[0]] == pytest.approx([theirs.statistic] * 2)
+    assert ours.macro.p_value == pytest.approx(theirs.pvalue, abs=0.03)
 
 
 def test_swapping_ranks_is_adding_signs():
@@ -277,9 +276,11 @@ def test_many_samples_are_swapped_as_few_are():
     labels = (random.random(1500) < 0.3).astype(int)[:, None]
     common = random.normal(size=(1500, 1)) + labels
     first, second = (common + random.normal(size=(1500, 1)) for _ in range(2))
-    result = compare_auc([first], [second + 0.1 * labels], labels)
-    assert result.p_value[0] == pytest.approx(result.macro_p_value, abs=0.03)  # the mean is summed over all samples
-    assert result.difference.high[0] == pytest.approx(result.macro.high, abs=0.003)
+    result = delong_test([first], [second + 0.1 * labels], labels)
+    assert result.per_class.p_value[0] == pytest.approx(
+        result.macro.p_value, abs=0.03
+    )  # the mean is summed over all samples
+    assert result.per_class.high[0] == pytest.approx(result.macro.high, abs=0.003)
 
 
 def test_the_images_that_changed_most_come_first():

@@ -1,4 +1,4 @@
-"""What a detection or a ground truth looks like: the interface of every geometry."""
+"""The interface of every geometry (boxes; later masks, rotated boxes, key points)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,9 @@ class Edges(NamedTuple):
 
 
 class Geometry(Protocol):
-    """Shapes, one per row. Matching reads nothing but this interface.
+    """Shapes, one per row. Matching uses only this interface."""
 
-    Attributes:
-        prefiltered: Whether shapes overlap only where their bounding boxes meet. Then only such pairs are given to
-            :meth:`overlaps`.
-    """
-
-    prefiltered: bool
+    prefiltered: bool  # whether shapes overlap only where their bounding boxes meet; others are not computed
 
     def __len__(self) -> int:
         """How many shapes."""

@@ -1,11 +1,10 @@
-"""Axis-aligned boxes: areas, overlaps in the two arithmetics people compare with, and non-maximum suppression.
+"""Axis-aligned boxes: areas, overlaps in COCO's and mmdet's arithmetic, and non-maximum suppression.
 
-Boxes without a common area, and boxes without an area or with swapped corners, overlap by exactly 0, never NaN.
+Boxes without a common area, without an area or with swapped corners overlap by exactly 0, never NaN.
 
-- COCO's arithmetic: float64, on left, top, width and height. ``pycocotools`` adds the width to the left edge again,
-  which can differ from the right edge it was computed from in the last bit. So do these functions: decisions at a
-  threshold are the same bit by bit.
-- mmdet's arithmetic: float32, on the four edges, with a union of at least 1e-6.
+- COCO: float64, on left, top, width and height. Like ``pycocotools``, the width is added to the left edge again, which
+  can differ from the right edge in the last bit, so decisions at a threshold are identical.
+- mmdet: float32, on the four edges, with a union of at least 1e-6.
 """
 
 from __future__ import annotations
@@ -45,7 +44,8 @@ class Boxes:
         values = floats(array)
         self.array = values.reshape(0, 4) if values.size == 0 else values
         self.box_format = box_format
-        self._columns: Union[Tuple[Edges, np.ndarray], None] = None
+        self._coco: Union[Tuple[Edges, np.ndarray], None] = None
+        self._mmdet: Union[Tuple[np.ndarray, np.ndarray], None] = None
 
     def __len__(self) -> int:
         return len(self.array)
@@ -77,12 +77,7 @@ class Boxes:
         )
 
     def to_format(self, box_format: str) -> np.ndarray:
-        """The (N, 4) array in a format; float64 where it has to be converted.
-
-        Example:
-            >>> Boxes([[10, 20, 30, 50]]).to_format("xywh")
-            array([[10., 20., 20., 30.]])
-        """
+        """The (N, 4) array in a format; float64 where it has to be converted."""
         if box_format == self.box_format:
             return self.array
         result = np.array(self.array, dtype=np.float64)
@@ -105,16 +100,23 @@ class Boxes:
         return self._coco_columns()[0]
 
     def _coco_columns(self) -> Tuple[Edges, np.ndarray]:
-        if self._columns is None:
+        if self._coco is None:
             left, top, width, height = np.array(self.array.T, dtype=np.float64, order="C").reshape(4, -1)
             if self.box_format == "xyxy":
                 width -= left
                 height -= top
-            self._columns = Edges(left, top, left + width, top + height), width * height
-        return self._columns
+            self._coco = Edges(left, top, left + width, top + height), width * height
+        return self._coco
+
+    def _mmdet_columns(self) -> Tuple[np.ndarray, np.ndarray]:
+        """The (4, N) float32 edges, and the areas."""
+        if self._mmdet is None:
+            left, top, right, bottom = edges = np.array(self.to_format("xyxy").T, dtype=np.float32, order="C")
+            self._mmdet = edges, (right - left) * (bottom - top)
+        return self._mmdet
 
     def overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-        """IoU in COCO's arithmetic; see :class:`~mm_metrics_plugin.functional.detection.geometry.Geometry`."""
+        """(P,) IoU in COCO's arithmetic."""
         (left, top, right, bottom), area = self._coco_columns()
         gt, gt_area = gts._coco_columns()
         width = np.minimum(right[rows], gt.right[gt_rows]) - np.maximum(left[rows], gt.left[gt_rows])
@@ -128,23 +130,17 @@ class Boxes:
     def mmdet_overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
         """(P,) float32 IoU in mmdet's arithmetic; NaN where it is beyond float32."""
         with np.errstate(over="ignore", invalid="ignore"):
-            left, top, right, bottom = np.array(self.to_format("xyxy")[rows].T, dtype=np.float32, order="C")
-            gt_edges = np.array(gts.to_format("xyxy")[gt_rows].T, dtype=np.float32, order="C")
-            gt_left, gt_top, gt_right, gt_bottom = gt_edges
+            (edges, areas), (gt_edges, gt_areas) = self._mmdet_columns(), gts._mmdet_columns()
+            left, top, right, bottom = edges[:, rows]
+            gt_left, gt_top, gt_right, gt_bottom = gt_edges[:, gt_rows]
             width = np.maximum(np.minimum(right, gt_right) - np.maximum(left, gt_left), 0)
             height = np.maximum(np.minimum(bottom, gt_bottom) - np.maximum(top, gt_top), 0)
             intersection = width * height
-            areas = (right - left) * (bottom - top) + (gt_right - gt_left) * (gt_bottom - gt_top)
-            return intersection / np.maximum(areas - intersection, _SMALLEST_UNION)
+            return intersection / np.maximum(areas[rows] + gt_areas[gt_rows] - intersection, _SMALLEST_UNION)
 
 
 def floats(values: Any) -> np.ndarray:
-    """float32 and float64 stay as they are; anything else becomes the narrower one of them that holds it.
-
-    Example:
-        >>> floats(np.array([1, 2])).dtype, floats(np.array([0.5], dtype=np.float16)).dtype
-        (dtype('float64'), dtype('float32'))
-    """
+    """float32 and float64 are kept; anything else becomes the narrower one of them that holds it."""
     array = np.asarray(values)
     if array.dtype in (np.float32, np.float64):  # in the byte order of this machine
         return array
@@ -153,7 +149,7 @@ def floats(values: Any) -> np.ndarray:
 
 
 def box_iou(first: Any, second: Any, *, crowd: bool = False) -> np.ndarray:
-    """COCO's overlap of boxes given by their edges, row by row.
+    """COCO's overlap of boxes in xyxy format, row by row.
 
     Args:
         first: (N, 4) detections.
@@ -163,8 +159,6 @@ def box_iou(first: Any, second: Any, *, crowd: bool = False) -> np.ndarray:
     Example:
         >>> box_iou([[0, 0, 2, 2], [0, 0, 2, 2]], [[1, 0, 3, 2], [2, 2, 2, 9]])
         array([0.33333333, 0.        ])
-        >>> box_iou([[0, 0, 2, 2]], [[0, 0, 9, 9]], crowd=True)
-        array([1.])
     """
     boxes = Boxes(first)
     rows = np.arange(len(boxes))
@@ -172,19 +166,16 @@ def box_iou(first: Any, second: Any, *, crowd: bool = False) -> np.ndarray:
 
 
 def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
-    """Non-maximum suppression within groups, with the result of ``mmcv.ops.nms`` on each.
+    """Rows that non-maximum suppression keeps, ascending, with the result of ``mmcv.ops.nms`` on each group.
 
-    The best box of every group is kept and removes the boxes of its group that overlap it by more than the threshold;
-    then the best of those left, and so on, all groups at once.
+    All groups are processed at once: the best box of each is kept and removes those that overlap it by more than the
+    threshold, then the best of the remaining ones, and so on.
 
     Args:
-        boxes: (N, 4) edges.
-        scores: (N,) confidence; equal scores in the order given (mmcv leaves theirs to chance).
+        boxes: (N, 4) in xyxy format.
+        scores: (N,) confidence; equal scores in the given order (mmcv leaves it undefined).
         groups: (N,) integers, such as ``image * num_classes + label``.
         iou_thr: Overlap above which a box is removed.
-
-    Returns:
-        The rows that stay, ascending.
 
     Example:
         >>> boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 9]])
