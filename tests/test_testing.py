@@ -185,6 +185,25 @@ class KeepsAll(Plain):
             super()._flush()
 
 
+class ReplacesInput(Plain):
+    """Puts something else in the caller's place."""
+
+    def read(self, drawn):
+        batch = super().read(drawn)
+        for sample in drawn:
+            sample["value"] = float(sample["value"])
+        return batch
+
+
+class KeepsResults(Plain):
+    """Does not let go after the evaluation."""
+
+    def evaluate(self, size):
+        found = super().evaluate(size)
+        self.results.append(self.empty_state())
+        return found
+
+
 class NoKeys(Plain):
     """Has nothing to say of nothing."""
 
@@ -249,6 +268,9 @@ def test_the_plain_metric_passes():
         (testing.check_reuse, KeepsCounting, "plain in its second evaluation: careless/mean"),
         (testing.check_offline, Shared, "plain evaluated offline: careless/mean"),
         (testing.check_inputs_unchanged, ChangesInput, "plain changed its input"),
+        (testing.check_inputs_unchanged, ReplacesInput, "plain changed its input"),
+        (testing.check_memory, KeepsResults, "plain keeps results after the evaluation"),
+        (testing.check_single_sample, NotPlain, "careless/mean of one sample is a float64"),
         (testing.check_memory, KeepsAll, "plain keeps 3 results"),
         (testing.check_empty, NoKeys, "plain gives no key for an empty data set"),
         (testing.check_single_sample, CountsEmptyBatches, "plain of one sample after an empty batch: careless/mean"),
@@ -276,6 +298,11 @@ def test_other_keys_and_other_orders_of_keys_are_found():
     for found in (1.0 + 1e-9, float("nan")):
         with pytest.raises(AssertionError, match="values: a is"):
             testing.assert_same({"a": found}, {"a": 1.0}, 1e-12, "values")
+
+
+def test_an_error_of_a_process_is_raised():
+    with pytest.raises(RuntimeError, match=r"(?s)rank 0 failed:.*invalid literal"):
+        testing.run_processes(1, int, ["no number"])
 
 
 def test_processes_import_the_modules_of_the_caller(tmp_path):

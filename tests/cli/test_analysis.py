@@ -154,6 +154,7 @@ def test_detections_beyond_max_dets_are_told(tmp_path, capsys):
         assert main([*command, "--format", "json", "--max-dets", "240"]) == 0
         text, said = capsys.readouterr()
         assert said == "" and json.loads(text)["settings"]["max_dets"] == 240
+    assert LIMIT in " ".join(files.printed("detection", truth, results, "--verbose").split())
 
 
 # --- classifiers ------------------------------------------------------------------------------------------------------

@@ -219,6 +219,16 @@ def test_names_from_a_config(tmp_path):
     assert json.loads(succeeded(done))["classes"] == sorted(NAMES)
 
 
+@pytest.mark.parametrize(
+    ("options", "word"), [(["--cfg-options", "a=1"], "--cfg-options"), (["--config", "x.py"], "x.py")]
+)
+def test_bad_options(options, word, tmp_path, capsys):
+    path = str(files.write_pickle(tmp_path / "results.pkl", files.samples()))
+    assert main(["classification", path, *options]) == 2
+    out, said = capsys.readouterr()
+    assert out == "" and said.count("\n") == 1 and word in said
+
+
 def test_names_are_numbers_by_default_and_no_torch_is_imported(tmp_path):
     files.write_pickle(tmp_path / "results.pkl", files.samples())
     code = """

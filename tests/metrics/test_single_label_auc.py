@@ -35,6 +35,11 @@ def test_equal_class_names_stay_apart():
     assert [key.split("/", 1)[1] for key in evaluate(metric, SAMPLES)] == ["auc/a_0", "auc/a_1", "auc/b", "auc/c"]
 
 
+def test_intervals_without_a_mean_are_those_of_the_classes():
+    found = evaluate(SingleLabelAUC(average=None, classwise=True, ci=0.9), SAMPLES)
+    assert "single-label/auc_low/0" in found and "single-label/auc_low" not in found
+
+
 def test_prefix():
     assert list(evaluate(SingleLabelAUC(prefix="mine"), SAMPLES)) == ["mine/auc", "mine/classes_averaged"]
 
@@ -78,6 +83,11 @@ def test_slide_steps_zero_means_all_batches():
 
 
 # --- refusals ---
+
+
+def test_a_sample_has_one_label():
+    with pytest.raises(MetricInputError, match=r"'gt_label' of sample 0 must be one label \(found 2 values\)"):
+        evaluate(SingleLabelAUC(), [dict(s, gt_label=torch.tensor([0, 1])) for s in SAMPLES])
 
 
 def test_binned_scores_must_be_probabilities():

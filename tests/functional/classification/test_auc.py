@@ -182,6 +182,19 @@ def test_the_certificate_always_holds(rows, num_bins, curve):
     assert 0 <= value <= 1 + 1e-12
 
 
+@pytest.mark.parametrize("curve, reference", [("roc", roc_auc_score), ("pr", average_precision_score)])
+def test_the_bound_is_reached_by_the_best_or_the_worst_order_in_every_bin(curve, reference):
+    for seed in range(20):
+        positives, negatives = np.random.default_rng(seed).integers(0, 4, (2, 5)) + 1
+        bins = np.concatenate([np.repeat(np.arange(5), positives), np.repeat(np.arange(5), negatives)])
+        truth = np.arange(len(bins)) < positives.sum()
+        best = bins + 0.5 * truth
+        worst = bins + np.where(truth, np.arange(len(bins)) / 100, 0.99)
+        value, bound = binned_auc(positives, positives + negatives, curve=curve)
+        assert value == pytest.approx(reference(truth, bins))
+        assert bound == pytest.approx(max(reference(truth, best) - value, value - reference(truth, worst)))
+
+
 @pytest.mark.parametrize("average", ["macro", "weighted", "micro"])
 @pytest.mark.parametrize("curve", ["roc", "pr"])
 def test_bins_that_part_all_scores_are_exact(average, curve):
