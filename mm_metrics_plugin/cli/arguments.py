@@ -6,13 +6,19 @@ import argparse
 import os
 import sys
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.settings import DETECTION_SCORE_THR, MULTI_LABEL_SCORE_THR
+from mm_metrics_plugin.settings import (
+    DETECTION_SCORE_THR,
+    MULTI_LABEL_SCORE_THR,
+    ClassificationSettings,
+    ComparisonSettings,
+    DetectionSettings,
+)
 
 INSIDE = "-"  # the ground truth is inside the results
 FORMATS = ("text", "json", "csv", "md")
@@ -39,10 +45,22 @@ class Parser(argparse.ArgumentParser):
             if namespace.out_dir is not None:
                 self.error(f"OUT_DIR is given twice: {namespace.out_dir} and --out {namespace.out}")
             namespace.out_dir = namespace.out
+        self._check_options(namespace)
         missing = _missing_input(namespace)
         if missing is not None:
             self.error(f"{missing}: does not exist{classes_hint(namespace)}")
         return namespace, rest
+
+    def _check_options(self, namespace: argparse.Namespace) -> None:
+        """Let the settings check the values of their options, before anything is read."""
+        defaults: Any = (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings()))
+        for default in defaults:
+            for name, value in given_options(namespace, default).items():
+                try:
+                    replace(default, **{name: tuple(value) if isinstance(value, list) else value})
+                except (ValueError, TypeError) as error:
+                    if value is not None:
+                        self.error(f"argument --{name.replace('_', '-')}: {error}")
 
     def error(self, message: str) -> NoReturn:
         """Say it and leave with exit code 2."""
@@ -309,8 +327,12 @@ def add_interval_arguments(
             type=int,
             help="bootstrap resamples over images, for average precision (default: 1000)",
         )
+    else:  # accepted, as by `mm-metrics detection`
+        group.add_argument("--resamples", dest="unused_resamples", type=int, help=argparse.SUPPRESS)
     if drawn:
         add_option(group, "--seed", type=int, help=f"random seed of the {drawn} (default: 0)")
+    else:
+        group.add_argument("--seed", dest="unused_seed", type=int, help=argparse.SUPPRESS)
     return group
 
 
