@@ -265,7 +265,7 @@ def read_shard(path: str) -> Shard:
             raise ValueError("an image has no name")
         unknown = set(arrays) - set(shard.state.reductions)
         if unknown:
-            raise ValueError(f"{min(unknown)!a} is not shard of a state with these settings")
+            raise ValueError(f"{min(unknown)!a} is not part of a state with these settings")
         if shard.image_ids:
             shard = replace(
                 shard,

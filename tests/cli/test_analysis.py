@@ -194,8 +194,8 @@ def test_classifier_thresholds_and_intervals(tmp_path):
     [
         ("--operating-point", "best"),
         ("--operating-point", "precision=2"),
-        ("--size-edges", "5,3"),
-        ("--size-edges", "0"),
+        ("--area-edges", "5,3"),
+        ("--area-edges", "0"),
         ("--ci", "95"),
         ("--max-dets", "0"),
         ("--save-state", "part.pkl"),

@@ -394,7 +394,7 @@ def test_what_cannot_be_compared(folder, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--ci", "1"), ("--ci", "0"), ("--resamples", "0"), ("--seed", "-1"), ("--permutations", "many"), ("--ci", "x")],
+    [("--ci", "1"), ("--ci", "0"), ("--seed", "-1"), ("--permutations", "many"), ("--ci", "x")],
 )
 def test_bad_options(option, value, capsys):
     with pytest.raises(SystemExit) as left:

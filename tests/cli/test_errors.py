@@ -86,7 +86,7 @@ ARGUMENTS = [
     (["detection"], "TRUTH"),
     (["detection", "truth.json"], "RESULTS"),
     (["detection", "truth.json", "results.pkl", "--score-thr", "high"], "--score-thr"),
-    (["detection", "truth.json", "results.pkl", "--tp-iou-thr", "0"], "--tp-iou-thr"),
+    (["detection", "truth.json", "results.pkl", "--tp-iou-thr", "0"], "--iou-thr"),
     (["detection", "truth.json", "results.pkl", "--nms-iou-thr", "2"], "--nms-iou-thr"),
     (["detection", "truth.json", "results.pkl", "--matching", "voc"], "--matching"),
     (["detection", "truth.json", "results.pkl", "--format", "xml"], "--format"),

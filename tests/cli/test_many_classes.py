@@ -15,7 +15,7 @@ from PIL import Image
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.functional.statistics.paired_tests import changed_images
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
-from mm_metrics_plugin.render import figures
+from mm_metrics_plugin.render.figures import confusion_matrix as figures
 from tests.helpers import result_files as files
 
 pytestmark = pytest.mark.usefixtures("shown_warnings")

@@ -127,7 +127,7 @@ def test_several_threads_leave_warnings_as_they_were(folder, monkeypatch):
     run = detection.run
 
     def held(parsed):
-        if parsed.seed == 1:
+        if vars(parsed).get("seed") == 1:
             first_inside.set()
             assert second_done.wait(600)
         run(parsed)

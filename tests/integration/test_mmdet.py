@@ -70,7 +70,7 @@ def test_two_processes_give_the_numbers_of_one(training, tested):
     launched = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
-            *(str(ROOT / "tests" / "integration" / "on_gloo.py"), str(tool("mmdet", "test.py"))),
+            *(str(ROOT / "tests" / "helpers" / "on_gloo.py"), str(tool("mmdet", "test.py"))),
             *(str(config), str(work_dir / "epoch_12.pth"), "--work-dir", str(work_dir / "two"), "--cfg-options"),
             *options,
         ],

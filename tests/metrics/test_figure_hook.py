@@ -401,7 +401,7 @@ class Full(LocalVisBackend):
 
 
 def test_a_metric_that_cannot_say_what_it_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(DetectionPRF, "shown", lambda *_: 1 / 0)
+    monkeypatch.setattr(DetectionPRF, "figures", lambda *_: 1 / 0)
     runner = validator(tmp_path, images(8), CLASSES, [DetectionPRF()], [COARSE])
     assert runner.val()["det/f1"] > 0
     assert logged(tmp_path).count("MetricFigureHook: DetectionPRF has no figures: division by zero") == 1

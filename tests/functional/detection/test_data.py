@@ -99,7 +99,6 @@ def test_blocks_are_whole_images_in_order():
         *(({"operating_point": value}, "operating_point must be like") for value in ("voc", "", 5)),
         *(({name: "x"}, f"{name} must be a finite number") for name in ("nms_iou_thr", "ci", "background_iou_thr")),
         *(({"seed": value}, "seed must be a whole number of at least 0") for value in (-1, 1.5, "x")),
-        ({"matching": "coco"}, "matching must be some of"),
         ({"iou_thrs": "0.5"}, "iou_thrs must be numbers"),
         ({"area_edges": ("5",)}, "area_edges must be a finite number"),
         ({"ci": 1.0}, "ci must be above 0 and below 1"),
