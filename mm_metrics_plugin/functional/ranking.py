@@ -6,6 +6,8 @@ from typing import Tuple
 
 import numpy as np
 
+_ROWS_AT_ONCE = 1024  # compared together, so that the comparison takes little memory beside the scores
+
 
 def count_pairs(positive: np.ndarray, negative: np.ndarray) -> Tuple[int, int]:
     """How many pairs are in the right order, and how many are not; a tie is not."""
@@ -25,11 +27,15 @@ def pos_neg_ratio(right: int, wrong: int) -> float:
 
 def label_ranks(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """(samples,) how many classes rank before the true one: higher scores, and equal scores of a lower index."""
-    own = scores[np.arange(len(labels)), labels][:, None]
-    ranks = (scores > own).view(np.uint8).sum(axis=1, dtype=np.int64)
-    tied = scores == own
-    if np.count_nonzero(tied) > len(labels):  # more than the true classes themselves
-        ranks += np.count_nonzero(tied & (np.arange(scores.shape[1]) < labels[:, None]), axis=1)
+    ranks = np.zeros(len(labels), dtype=np.int64)
+    for start in range(0, len(labels), _ROWS_AT_ONCE):
+        block = slice(start, start + _ROWS_AT_ONCE)
+        rows, true = scores[block], labels[block]
+        own = rows[np.arange(len(true)), true][:, None]
+        ranks[block] = np.count_nonzero(rows > own, axis=1)
+        tied = rows == own
+        if np.count_nonzero(tied) > len(true):  # more than the true classes themselves
+            ranks[block] += np.count_nonzero(tied & (np.arange(scores.shape[1]) < true[:, None]), axis=1)
     return ranks
 
 
