@@ -104,7 +104,9 @@ class MetricCase:
         return self.samples(np.random.default_rng(seed), count)
 
 
-def evaluate(metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, size: int | None = None) -> Dict[str, float]:
+def evaluate(
+    metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, size: int | None = None
+) -> Dict[str, float]:
     """The numbers of the samples, in batches; without warnings of undefined ones."""
     with warnings.catch_warnings(), python_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)

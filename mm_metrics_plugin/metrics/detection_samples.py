@@ -9,7 +9,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.resize_check import overlaps_by_scale
+from mm_metrics_plugin.functional.detection.matching import overlaps_by_scale
 from mm_metrics_plugin.metrics.sample_fields import (
     Sample,
     SampleName,

@@ -6,7 +6,7 @@ from typing import Any
 
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.functional.regression import LARGEST_VALUE
+from mm_metrics_plugin.functional.regression import MAX_VALUE
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.sample_fields import Samples, flat_fields
 from mm_metrics_plugin.settings import require
@@ -64,7 +64,7 @@ class RegressionError(StreamingMetric):
 
     def read(self, samples: Samples) -> Batch:
         """Predictions and targets of a batch."""
-        return flat_fields(samples, self.fields, self.sample_names(samples), largest=LARGEST_VALUE)
+        return flat_fields(samples, self.fields, self.sample_names(samples), largest=MAX_VALUE)
 
     def compute(self, state: RegressionState) -> dict[str, float]:
         """All errors by key."""
