@@ -249,7 +249,7 @@ def _expected_square(truth: Sequence[int], predicted: Sequence[int]) -> int:
 class Confusion(Result):
     """How often ground truths of one class were predicted as another."""
 
-    truth: str
+    ground_truth: str
     prediction: str
     count: int
 

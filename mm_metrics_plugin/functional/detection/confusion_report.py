@@ -75,7 +75,7 @@ def protocol_report(
     matrix: np.ndarray,
     *,
     classes: Sequence[str],
-    objects: np.ndarray,
+    ground_truths: np.ndarray,
     detections: np.ndarray,
     counts: Mapping[str, int],
     background_types: np.ndarray,
@@ -83,7 +83,7 @@ def protocol_report(
 ) -> ProtocolReport:
     """The numbers of a confusion matrix (C + 1, C + 1) with background, under the matching rule ``protocol``.
 
-    ``objects`` and ``detections`` (C,) are those used; ``background_types`` (3, C) is the background row by type.
+    ``ground_truths`` and ``detections`` (C,) are those used; ``background_types`` (3, C) is the background row by type.
     """
     result = confusion_matrix_report(matrix, background=True, zero_division=zero_division)
     rates = result.per_class
@@ -94,7 +94,7 @@ def protocol_report(
         result=result,
         columns={
             "name": list(classes),
-            "objects": np.asarray(objects),
+            "ground_truths": np.asarray(ground_truths),
             "detections": np.asarray(detections),
             "tp": result.tp[:-1],
             "fp": result.fp[:-1],

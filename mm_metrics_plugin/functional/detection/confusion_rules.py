@@ -134,9 +134,9 @@ class RuleCounts:
     matrix: np.ndarray  # (C + 1, C + 1) int64; rows ground truth, columns prediction, background last
     background_types: np.ndarray  # (3, C) int64, the background row by ``BACKGROUND_TYPES``
     detections: np.ndarray  # (C,) detections used
-    objects: np.ndarray  # (C,) ground truths used
+    ground_truths: np.ndarray  # (C,) ground truths used
     detections_ignored: int  # detections that match only a crowd
-    objects_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
+    ground_truths_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
     duplicates: int = 0  # duplicates that ``mmdet`` counts as TP; 0 under the other rules
 
 
