@@ -14,8 +14,7 @@ from mm_metrics_plugin.evaluation.loading import DetectionInput, results_entry
 from mm_metrics_plugin.evaluation.report import SCHEMA_VERSION, Progress, Report, input_entry, is_path
 from mm_metrics_plugin.evaluation.run_sets import ClassifierRuns, DetectorRuns, RunSet
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison, changed_images
-from mm_metrics_plugin.functional.statistics.permutation import significant
+from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison, changed_images, significant
 from mm_metrics_plugin.io.classification_results import ClassificationResults, classification_from_samples
 from mm_metrics_plugin.io.files import PathLike, trim_memory
 from mm_metrics_plugin.io.results import DetectionResults, results_from_images

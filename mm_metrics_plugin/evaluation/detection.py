@@ -11,7 +11,7 @@ import numpy as np
 from mm_metrics_plugin.evaluation.report import GALLERY, SCHEMA_VERSION, Progress, Report, is_path
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional._arrays import divide
-from mm_metrics_plugin.functional.detection.confusion_report import BACKGROUND_NAME, ProtocolReport, protocol_report
+from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_NAME, ProtocolReport, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.settings import DetectionSettings, with_options
 

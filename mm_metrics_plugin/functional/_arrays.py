@@ -142,6 +142,24 @@ def fbeta_of_rates(precision: np.ndarray, recall: np.ndarray, beta: float = 1.0)
     return np.where(weighted == 0, 0.0, divide((1 + beta**2) * precision * recall, weighted))
 
 
+def rates_from_counts(
+    tp: np.ndarray, fp: np.ndarray, fn: np.ndarray
+) -> Tuple[Dict[str, np.ndarray], Dict[str, np.ndarray]]:
+    """The rates of counts (…, classes): per class, and over all classes. Undefined ones are NaN."""
+    per_class = {"precision": divide(tp, tp + fp), "recall": divide(tp, tp + fn), "f1": fbeta_score(tp, fp, fn)}
+    precision, recall = mean_of_defined(per_class["precision"]), mean_of_defined(per_class["recall"])
+    pooled = [part.sum(axis=-1) for part in (tp, fp, fn)]
+    return per_class, {
+        "mean_precision": precision,
+        "mean_recall": recall,
+        "f1_of_means": fbeta_of_rates(precision, recall),
+        "macro_f1": mean_of_defined(per_class["f1"]),
+        "micro_precision": divide(pooled[0], pooled[0] + pooled[1]),
+        "micro_recall": divide(pooled[0], pooled[0] + pooled[2]),
+        "micro_f1": fbeta_score(*pooled),
+    }
+
+
 def worst_first(
     group: np.ndarray, badness: np.ndarray, *ties: np.ndarray, per_group: int = 50, most: int = 20_000
 ) -> Tuple[np.ndarray, int]:

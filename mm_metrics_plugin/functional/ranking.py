@@ -47,3 +47,18 @@ def recall_at_k(scores: np.ndarray, labels: np.ndarray, *, k: int) -> float:
         0.5
     """
     return float(np.mean(label_ranks(scores, labels) < k)) if len(labels) else float("nan")
+
+
+def top_k_decisions(scores: np.ndarray, *, k: int) -> np.ndarray:
+    """Whether each class is among the k best of its sample; of equal scores the lower index is better.
+
+    Example:
+        >>> top_k_decisions(np.array([[0.1, 0.4, 0.4, 0.4]]), k=2).tolist()
+        [[False, True, True, False]]
+    """
+    place = scores.shape[1] - k
+    last = np.partition(scores, place, axis=1)[:, place, None]
+    above = scores > last
+    tied = scores == last
+    room = k - np.count_nonzero(above, axis=1)[:, None]
+    return above | (tied & (np.cumsum(tied, axis=1) <= room))

@@ -42,7 +42,7 @@ from mm_metrics_plugin.render.tables import TITLES, cell, class_table, false_pos
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
     from mm_metrics_plugin.evaluation.detection import DetectionReport
-    from mm_metrics_plugin.functional.detection.confusion_report import ProtocolReport
+    from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport
     from mm_metrics_plugin.render.sections import Section
 
 WIDTH = 120  # where the output is no terminal

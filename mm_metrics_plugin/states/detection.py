@@ -14,14 +14,8 @@ from mm_metrics_plugin.functional._arrays import map_in_order, stable_order
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, RuleCounts
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.examples import Examples, ImageBoxes, Members, WorstImages
-from mm_metrics_plugin.functional.detection.matching import (
-    BatchCounts,
-    ImageMatches,
-    MatchDetails,
-    MatchTable,
-    match_images,
-    report_grid,
-)
+from mm_metrics_plugin.functional.detection.match_table import MatchDetails, MatchTable, report_grid
+from mm_metrics_plugin.functional.detection.matching import BatchCounts, ImageMatches, match_images
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import CONCAT, SUM, Batch, RowBuffer, State, StateGroup
 from mm_metrics_plugin.states.counts import ConfusionState

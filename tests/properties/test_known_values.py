@@ -29,8 +29,9 @@ from mm_metrics_plugin import (
     SingleLabelPRF,
     StreamingMetric,
 )
-from mm_metrics_plugin.functional.classification.auc import binned_auc, histogram_auc, roc_auc
-from mm_metrics_plugin.functional.classification.ks import histogram_ks, ks_statistic
+from mm_metrics_plugin.functional.classification.auc import roc_auc
+from mm_metrics_plugin.functional.classification.histograms import binned_auc, histogram_auc, histogram_ks
+from mm_metrics_plugin.functional.classification.roc_curves import ks_statistic
 from mm_metrics_plugin.states.scores import ScoreHistogramState
 from tests.helpers.checks import check_certificate, check_inputs_kept, numbers
 from tests.helpers.strategies import rolls, scored_labels_of, shared_by

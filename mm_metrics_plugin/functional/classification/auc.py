@@ -167,35 +167,6 @@ def one_vs_one_auc(blocks: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarr
     return np.stack(map_columns(row, blocks))
 
 
-def binned_auc(positives: np.ndarray, totals: np.ndarray, *, curve: str = "roc") -> Tuple[np.ndarray, np.ndarray]:
-    """The AUC from histograms (..., bins), ascending scores, and a bound on its distance from the exact one.
-
-    Within a bin, positives and negatives count as tied. The bound is the distance to the best and the worst order
-    inside every bin. NaN where undefined.
-    """
-    positives = np.asarray(positives, dtype=np.int64)
-    negatives = np.asarray(totals, dtype=np.int64) - positives
-    num_positives, num_negatives = positives.sum(axis=-1), negatives.sum(axis=-1)
-    # Counts of strictly higher bins.
-    above = num_positives[..., None] - np.cumsum(positives, axis=-1)
-    if curve == "roc":
-        pairs = num_positives.astype(np.float64) * num_negatives
-        twice = (negatives.astype(np.float64) * (2 * above + positives)).sum(axis=-1)
-        tied = (positives.astype(np.float64) * negatives).sum(axis=-1)
-        return divide(twice, 2 * pairs), divide(tied, 2 * pairs)
-    false_above = num_negatives[..., None] - np.cumsum(negatives, axis=-1)
-    found = above + positives
-    wrong = false_above + negatives
-    value = divide(np.nansum(positives * divide(found, found + wrong), axis=-1), num_positives)
-    best = divide(np.nansum(positives * divide(found, found + false_above), axis=-1), num_positives)
-    from scipy.special import digamma  # importing it takes long
-
-    # The worst order puts a bin's negatives first: the i-th positive is then at (above+i) of (above+i+wrong).
-    harmonic = digamma(found + wrong + 1.0) - digamma(above + wrong + 1.0)
-    worst = divide((positives - wrong * harmonic).sum(axis=-1), num_positives)
-    return value, np.maximum(np.maximum(best - value, value - worst), 0.0)
-
-
 @dataclass(frozen=True)
 class AUCResult(Result):
     """An AUC and the values per class."""
@@ -252,28 +223,11 @@ def roc_auc(
         per_class = one_vs_rest_auc(blocks, labels, curve=curve, max_fpr=max_fpr) if classwise else np.array([])
         return AUCResult(micro_auc(blocks, labels, curve=curve, max_fpr=max_fpr), per_class, support)
     per_class = one_vs_rest_auc(blocks, labels, curve=curve, max_fpr=max_fpr)
-    return AUCResult(_average(per_class, support, average, absent), per_class, support)
+    return AUCResult(average_over_classes(per_class, support, average, absent), per_class, support)
 
 
-def histogram_auc(
-    positives: np.ndarray,
-    totals: np.ndarray,
-    *,
-    average: Optional[str] = "macro",
-    curve: str = "roc",
-    absent: str = "skip",
-) -> AUCResult:
-    """The AUC of histograms (classes, bins), with a bound on its error. Options as in :func:`roc_auc`."""
-    support = positives.sum(axis=-1)
-    per_class, bounds = binned_auc(positives, totals, curve=curve)
-    if average == "micro":
-        pooled, bound = binned_auc(positives.sum(axis=0), totals.sum(axis=0), curve=curve)
-        return AUCResult(float(pooled), per_class, support, float(bound))
-    value = _average(per_class, support, average, absent)
-    return AUCResult(value, per_class, support, _average(bounds, support, average, absent))
-
-
-def _average(values: np.ndarray, support: np.ndarray, average: Optional[str], absent: str) -> float:
+def average_over_classes(values: np.ndarray, support: np.ndarray, average: Optional[str], absent: str) -> float:
+    """The macro or weighted mean of one value per class; NaN without an average."""
     if average is None:
         return float("nan")
     return mean_over_classes(values, weights=support if average == "weighted" else None, absent=absent)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, divide
-from mm_metrics_plugin.functional.classification.score_bins import bin_edges
+from mm_metrics_plugin.functional.classification.histograms import bin_edges
 
 BINNINGS = ("equal-width", "equal-mass")
 
@@ -58,7 +58,7 @@ def calibration_error(
 def histogram_calibration(
     positives: np.ndarray, totals: np.ndarray, *, num_bins: int = 15, binning: str = "equal-width"
 ) -> CalibrationResult:
-    """:func:`calibration_error` from the right decisions and all decisions in the cells of ``score_bins``, with bounds.
+    """:func:`calibration_error` from the right decisions and all decisions in the cells of a histogram, with bounds.
 
     The edges of the bins are moved to the nearest ones of the histogram, and a confidence on an edge belongs to the
     upper bin. Each confidence counts as the middle of its cell.

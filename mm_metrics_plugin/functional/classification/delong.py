@@ -33,9 +33,8 @@ from mm_metrics_plugin.functional._arrays import (
     score_blocks,
 )
 from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval
-from mm_metrics_plugin.functional.statistics.permutation import Difference, family_tests
+from mm_metrics_plugin.functional.statistics.paired_tests import Difference, family_tests, swap_draws
 from mm_metrics_plugin.functional.statistics.ratio_intervals import wilson_interval
-from mm_metrics_plugin.functional.statistics.resampling import drawn_swaps
 from mm_metrics_plugin.settings import PERMUTATIONS, require_ci
 
 if TYPE_CHECKING:
@@ -245,7 +244,7 @@ class AUCSwaps(NamedTuple):
         With the same seed, the same samples are swapped as for counts.
         """
         means, classes = [], []
-        for swap in drawn_swaps(len(self.mean), draws=permutations, seed=seed, at_once=at_once):
+        for swap in swap_draws(len(self.mean), draws=permutations, seed=seed, at_once=at_once):
             sign = 1 - 2 * swap
             means.append(self.mean @ sign)
             classes.append((self.coefficients @ sign).T)

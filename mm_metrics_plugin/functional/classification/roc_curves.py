@@ -7,10 +7,9 @@ from typing import Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import Result, Scores, score_blocks
+from mm_metrics_plugin.functional._arrays import Result, Scores, mean_over_classes, score_blocks
 from mm_metrics_plugin.functional._count_curve import CountCurve, thin_curve
-from mm_metrics_plugin.functional.classification.auc import map_classes, roc_points
-from mm_metrics_plugin.functional.classification.score_bins import bin_edges
+from mm_metrics_plugin.functional.classification.auc import class_support, map_classes, roc_points
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,17 +58,6 @@ def corner_curve(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
     return CountCurve(thresholds, tp, fp, len(positives), len(ranked) - len(positives))
 
 
-def histogram_curves(positives: np.ndarray, totals: np.ndarray) -> ClassificationCurves:
-    """The exact curves at the lowest score of every bin of histograms (classes, bins) of ``score_bins``."""
-    edges = bin_edges(totals.shape[1])
-    curves = []
-    for mine, everything in zip(positives[:, ::-1], totals[:, ::-1]):
-        used = np.flatnonzero(everything)
-        tp, kept = np.cumsum(mine)[used], np.cumsum(everything)[used]
-        curves.append(CountCurve(edges[::-1][used], tp, kept - tp, int(mine.sum()), int(everything.sum() - mine.sum())))
-    return ClassificationCurves(tuple(curves))
-
-
 def thinned_curves(scores: np.ndarray, labels: np.ndarray, *, most: int = 200) -> ClassificationCurves:
     """The curves of each class against the rest, with about ``most`` points each."""
 
@@ -77,3 +65,38 @@ def thinned_curves(scores: np.ndarray, labels: np.ndarray, *, most: int = 200) -
         return thin_curve(count_curve(ranked, positives), most=most)
 
     return ClassificationCurves(tuple(map_classes(thinned, [scores], labels)))
+
+
+@dataclass(frozen=True)
+class KSResult(Result):
+    """The KS statistic of every class, and the threshold that reaches it."""
+
+    per_class: np.ndarray  # the largest TPR - FPR of each class; NaN for one without positives or without negatives
+    thresholds: np.ndarray  # the highest score at which it is reached
+    support: np.ndarray  # how many samples each class has
+    errors: np.ndarray  # how far above ``per_class`` the exact values may lie; 0 for exact values
+
+    @property
+    def classes_averaged(self) -> int:
+        """How many classes have a value."""
+        return int((~np.isnan(self.per_class)).sum())
+
+    def mean(self, *, absent: str = "skip") -> float:
+        """The mean over the classes, with the rule for those that have no value."""
+        return mean_over_classes(self.per_class, absent=absent)
+
+
+def ks_statistic(scores: Scores, labels: np.ndarray) -> KSResult:
+    """The exact KS statistic of every class against the rest.
+
+    Args:
+        scores: (rows, classes), or a list of consecutive blocks of rows.
+        labels: The class of each row, or (rows, classes) of 1, 0 and -1; samples with -1 are ignored.
+
+    Example:
+        >>> result = ks_statistic(np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]]))
+        >>> result.per_class.tolist(), result.thresholds.tolist()
+        ([0.5], [0.8])
+    """
+    best, thresholds = roc_curves(scores, labels).youden()
+    return KSResult(best, thresholds, class_support(labels, len(best)), np.zeros(len(best)))

@@ -9,8 +9,8 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import stable_order
-from mm_metrics_plugin.functional._score_precision import PRECISIONS, precision_of, reach
 from mm_metrics_plugin.functional.detection.geometry.boxes import LARGEST_COORDINATE, Boxes, floats, nms
+from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
 
 _R = TypeVar("_R", bound="_Instances")
 
@@ -127,7 +127,7 @@ class Detections(_Instances):
     geometry: Any  # the shapes; an (N, 4) array becomes ``Boxes`` in xyxy format
     scores: np.ndarray  # (N,) confidence; float32 and float64 are kept
     labels: np.ndarray  # (N,) class index
-    # (N,) code of the precision of each score (``_score_precision``); None: that of the dtype
+    # (N,) code of the precision of each score (``thresholding.PRECISIONS``); None: that of the dtype
     precision: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:

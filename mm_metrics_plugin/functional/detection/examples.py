@@ -21,7 +21,7 @@ from mm_metrics_plugin.functional.detection.confusion_rules import (
     OneToOne,
 )
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.match_grid import NO_GT
+from mm_metrics_plugin.functional.detection.match_table import NO_GT
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
 from mm_metrics_plugin.settings import MATCHING_RULES
 

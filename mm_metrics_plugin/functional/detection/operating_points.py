@@ -14,7 +14,7 @@ import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, mean_of_defined, stable_order
 from mm_metrics_plugin.functional._count_curve import CountCurve
-from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.pr_curves import RankedScores
 from mm_metrics_plugin.settings import OperatingRule, require
 

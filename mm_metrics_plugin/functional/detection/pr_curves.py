@@ -13,10 +13,10 @@ import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, mean_of_defined
 from mm_metrics_plugin.functional._count_curve import CountCurve
-from mm_metrics_plugin.functional._score_precision import precision_of, round_thresholds
 from mm_metrics_plugin.functional.classification.confusion_matrix import stat_scores_report
-from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
-from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.thresholding import precision_of, round_thresholds
 from mm_metrics_plugin.settings import COCO_MAX_DETS
 
 

@@ -24,18 +24,17 @@ Reference: D. Bolya, S. Foley, J. Hays, J. Hoffman, TIDE (ECCV 2020).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, group_starts, stable_order
 from mm_metrics_plugin.functional.detection import confusion_rules as outcomes
 from mm_metrics_plugin.functional.detection._assignment import assign
+from mm_metrics_plugin.functional.detection.ap_curves import interpolated_ap
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
-
-if TYPE_CHECKING:
-    from mm_metrics_plugin.functional.detection.matching import MatchTable
 
 ERROR_TYPES = ("classification", "localization", "both", "duplicate", "background", "missed")
 CLASSIFICATION, LOCALIZATION, BOTH, DUPLICATE, BACKGROUND = range(5)
@@ -148,8 +147,6 @@ class TideErrors(Result):
 
 def _average_precision(label: np.ndarray, is_tp: np.ndarray, num_gts: np.ndarray) -> np.ndarray:
     """(classes,) AP of detections that are sorted by class and descending score."""
-    from mm_metrics_plugin.functional.detection.average_precision import interpolated_ap
-
     class_starts = np.searchsorted(label, np.arange(len(num_gts) + 1))
     hits = np.flatnonzero(is_tp)
     starts = np.searchsorted(hits, class_starts)

@@ -8,14 +8,20 @@ the center. If the data are too few for an interval, its ends are NaN and ``reas
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result
-from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
-from mm_metrics_plugin.functional.detection.matching import MatchTable
-from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
+from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.statistics.per_image_counts import (
+    MetricValues,
+    PerImageCounts,
+    WeightedMetrics,
+    map_draws,
+    per_image_counts,
+)
 from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     Numbers,
     Ratios,
@@ -28,7 +34,6 @@ from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     shrink,
     wilson_interval,
 )
-from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_images, over_draws
 from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, require_ci, whole_number
 
 UNDEFINED, TOO_FEW_OBJECTS, TOO_FEW_IMAGES = "undefined", "too few objects", "too few images"
@@ -151,8 +156,34 @@ def _count_intervals(
     return per_class, overall
 
 
+def bootstrap_draws(num_images: int, *, draws: int, seed: int, at_once: int) -> Iterator[np.ndarray]:
+    """How often each image is in a bootstrap sample, (images, draws) at a time; the same for every ``at_once``."""
+    random = np.random.default_rng(seed)
+    for start in range(0, draws, at_once):
+        number = min(at_once, draws - start)
+        parts = [np.bincount(random.integers(0, num_images, num_images), minlength=num_images) for _ in range(number)]
+        yield np.stack(parts, axis=1)
+
+
+def ap_bias(curves: RangeCurves) -> np.ndarray:
+    """(thresholds, classes) the optimistic bias of average precision; 0 for classes without true positives.
+
+    The precision at a true positive includes this true positive. So it exceeds the precision p among the detections of
+    at least this score by (1 - p) / rank on average. The mean of this over the ground truths is the bias. p is
+    estimated from the detections before it and, of the first ones, from the average precision.
+    """
+    num_gts = curves.num_gts()
+    rows = []
+    for value, hits in zip(curves.average_precision()[..., 0], curves.hit_counts()):
+        prior = (1 + shrink(value, np.where(np.isnan(value), 0.0, num_gts))) / 2
+        precision = (hits.tp - 1 + prior[hits.label]) / hits.seen
+        excess = np.bincount(hits.label, weights=(1 - precision) / hits.seen, minlength=len(num_gts))
+        rows.append(excess / np.maximum(num_gts, 1))
+    return np.stack(rows)
+
+
 def _average_precision_intervals(
-    figures: WeightedFigures, curves: RangeCurves, *, ci: float, resamples: int, seed: int
+    figures: WeightedMetrics, curves: RangeCurves, *, ci: float, resamples: int, seed: int
 ) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
     """Per class and overall. The variance is that of the resamples, but at least that of as many Bernoulli trials.
 
@@ -167,19 +198,20 @@ def _average_precision_intervals(
     )
     images = len(np.unique(image))
 
-    def resampled(weights: np.ndarray) -> Figures:
-        return Figures(figures.average_precisions(weights), {})
+    def resampled(weights: np.ndarray) -> MetricValues:
+        return MetricValues(figures.average_precisions(weights), {})
 
-    observed, optimism = figures.average_precisions(np.ones((number, 1))), figures.optimism()
-    draws = over_draws(
-        resampled, drawn_images(number, draws=resamples, seed=seed, at_once=figures.draws_at_once)
+    observed = figures.average_precisions(np.ones((number, 1)))
+    biases = figures.ap_by_name(ap_bias(curves))
+    draws = map_draws(
+        resampled, bootstrap_draws(number, draws=resamples, seed=seed, at_once=figures.draws_at_once)
     ).per_class
     per_class, overall = {}, {}
     for name, (value,) in observed.items():
         defined = ~np.isnan(value)
         drawn = np.where(np.isnan(draws[name]), value, draws[name])[:, defined]
         several = number / max(number - 1, 1)
-        known, bias, size = value[defined], optimism[name][defined], objects[defined]
+        known, bias, size = value[defined], biases[name][defined], objects[defined]
         shrunken = shrink(known, size)
         floor = shrunken * (1 - shrunken) / size
         variance = several * drawn.var(axis=0)
@@ -209,7 +241,7 @@ def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df:
     return wilson_interval(value, share * (1 - share) / variance, df, ci=ci, center=value - bias)
 
 
-def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
+def bootstrap(figures: WeightedMetrics, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
     """Confidence intervals of all metrics. Options as in :func:`bootstrap_ci`."""
     require_ci(ci)
     whole_number("resamples", resamples, least=1, most=MOST_RESAMPLES)
@@ -224,7 +256,7 @@ def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 10
 
 def bootstrap_counts(counts: PerImageCounts, *, ci: float = 0.95) -> Intervals:
     """Confidence intervals of precision, recall and F1, per class, mean and micro. They need no resamples."""
-    return bootstrap(WeightedFigures(counts), ci=ci)
+    return bootstrap(WeightedMetrics(counts), ci=ci)
 
 
 def bootstrap_ci(
@@ -263,4 +295,4 @@ def bootstrap_ci(
     """
     counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr)
     curves = RangeCurves(table, "all", max_dets, ap_iou_thrs(table, iou_thrs)) if average_precision else None
-    return bootstrap(WeightedFigures(counts, curves), ci=ci, resamples=resamples, seed=seed)
+    return bootstrap(WeightedMetrics(counts, curves), ci=ci, resamples=resamples, seed=seed)

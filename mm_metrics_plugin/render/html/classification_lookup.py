@@ -18,7 +18,7 @@ def classification_page(report: ClassificationReport) -> str:
 
     from mm_metrics_plugin.evaluation.samples import confusion_cells, decision_cells
     from mm_metrics_plugin.functional.classification.roc_curves import thinned_curves
-    from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
+    from mm_metrics_plugin.functional.thresholding import hard_decisions
     from mm_metrics_plugin.io.writing import to_json
     from mm_metrics_plugin.render.html import render_page
     from mm_metrics_plugin.render.html.classification import page_context, page_data

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from mm_metrics_plugin.functional.classification.ks import ks_statistic
-from mm_metrics_plugin.functional.classification.roc_curves import corner_curve, count_curve, roc_curves
+from mm_metrics_plugin.functional.classification.roc_curves import corner_curve, count_curve, ks_statistic, roc_curves
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.functional.detection import pairs
-from mm_metrics_plugin.functional.detection.average_precision import (
-    RangeCurves,
-    ap_iou_thrs,
-    average_precision,
-    results_by_size,
-)
+from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
@@ -197,7 +193,7 @@ def test_some_iou_thresholds_equal_those_of_all():
 
 
 def test_classes_in_several_chunks_equal_one_chunk(monkeypatch):
-    from mm_metrics_plugin.functional.detection import average_precision as module
+    from mm_metrics_plugin.functional.detection import ap_curves as module
 
     batch, num_classes = next(found for found in map(random_batch, range(20)) if found[1] == 3)
     weights = np.random.default_rng(0).integers(0, 3, (batch.num_images, 7))

@@ -8,7 +8,7 @@ import pytest
 from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections
 from mm_metrics_plugin.functional.detection import examples
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
-from mm_metrics_plugin.functional.detection.confusion_report import FALSE_POSITIVES, protocol_report
+from mm_metrics_plugin.functional.detection.confusion_rules import FALSE_POSITIVES, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.pr_curves import threshold_sweep

@@ -7,12 +7,13 @@ bfloat16), and samples of one data set may differ in precision, so each score ca
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 import numpy as np
 
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")
 FLOAT64, FLOAT32, FLOAT16, BFLOAT16 = range(len(PRECISIONS))
+NO_DECISION = -1
 
 _BFLOAT16_BITS = 8  # of the significand, the hidden one included
 _BFLOAT16_LEAST = -133  # exponent of the least subnormal number
@@ -55,3 +56,23 @@ def reach(scores: np.ndarray, threshold: float, precision: Optional[np.ndarray] 
     """Whether each score is at least the threshold, compared in the precision of the score."""
     limits = limits_for(scores, threshold, precision)
     return scores >= limits.reshape(-1, *[1] * (scores.ndim - 1))
+
+
+def hard_decisions(
+    scores: np.ndarray, *, thresholds: Sequence[float], precision: Optional[np.ndarray] = None
+) -> np.ndarray:
+    """(samples, thresholds) the best class of every sample, or -1 where its score is not above the threshold.
+
+    Args:
+        scores: (samples, classes). Of equal scores the first class is the best.
+        thresholds: They are rounded to the scores' precision, so that a float32 score written as 0.3 is not above 0.3.
+        precision: The code of each sample's precision (``PRECISIONS``); None: that of the dtype of the scores.
+
+    Example:
+        >>> hard_decisions(np.array([[0.2, 0.8], [0.55, 0.45]]), thresholds=[0.5, 0.6]).tolist()
+        [[1, 1], [0, -1]]
+    """
+    best = scores.argmax(axis=1)
+    height = scores[np.arange(len(best)), best]
+    above = height[:, None] > limits_for(scores, list(thresholds), precision)
+    return np.where(above, best[:, None], NO_DECISION)
