@@ -12,7 +12,7 @@ MIM = ("tools", "configs", "demo")
 
 
 def description():
-    """Return the README without the links and images that are relative to the repository, as PyPI cannot resolve them."""
+    """Return the README without relative links and images, which PyPI cannot resolve."""
     text = (HERE / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"^!\[[^\]]*\]\((?!https?:)[^)]*\)\n\n", "", text, flags=re.MULTILINE)
     return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)

@@ -1,4 +1,4 @@
-"""The maths: NumPy arrays in, NumPy arrays or small result objects out. No torch, no mmengine.
+"""The math: NumPy arrays in, NumPy arrays or small result objects out. No torch, no mmengine.
 
 The names below are public; everything else may change. SciPy is imported by the functions that need it.
 """

@@ -166,19 +166,19 @@ def _intervals(
     intervals: Any, classes: Sequence[str], names: Sequence[str], title: str, *, samples: bool = False
 ) -> List[Section]:
     from mm_metrics_plugin.functional.statistics.bootstrap import (  # imports SciPy
-        LEAST_IMAGES,
-        LEAST_IMAGES_F1_AP,
-        LEAST_OBJECTS,
+        MIN_IMAGES,
+        MIN_IMAGES_F1_AP,
+        MIN_OBJECTS,
     )
 
     resamples = (
         f"; average precision from {intervals.resamples:,} bootstrap resamples over images, seed {intervals.seed}"
     )
     few = (
-        f"too few samples: fewer than {LEAST_OBJECTS} for a proportion, {LEAST_IMAGES_F1_AP} for F1 and means"
+        f"too few samples: fewer than {MIN_OBJECTS} for a proportion, {MIN_IMAGES_F1_AP} for F1 and means"
         if samples
-        else f"too few: a proportion of fewer than {LEAST_OBJECTS} objects or detections or in fewer than "
-        f"{LEAST_IMAGES} images; F1, average precision and means with fewer than {LEAST_IMAGES_F1_AP} images"
+        else f"too few: a proportion of fewer than {MIN_OBJECTS} objects or detections or in fewer than "
+        f"{MIN_IMAGES} images; F1, average precision and means with fewer than {MIN_IMAGES_F1_AP} images"
     )
     lines = [
         f"confidence level {100 * intervals.ci:g} %; Wilson score intervals with the effective number of "

@@ -121,7 +121,7 @@ def check_rates(found):
 
 # --- classes and scores -----------------------------------------------------------------------------------------------
 
-# Distances between classes are part of these: with other neighbours they are others.
+# Distances between classes are part of these: with other neighbors they are others.
 _ORDINAL = ("kappa_linear", "kappa_quadratic")
 
 

@@ -77,7 +77,7 @@ def region(label, right, random):
     return dict(x=torch.tensor(truth if right else ~truth).float(), y=torch.tensor(truth).float())
 
 
-def labelled(label, right, random):
+def labeled(label, right, random):
     truth = np.full((1, 2, 3), label)
     predicted = truth if right else (truth + 1) % CLASSES
     return dict(pred_sem_seg=dict(data=torch.tensor(predicted)), gt_sem_seg=dict(data=torch.tensor(truth)))
@@ -123,8 +123,8 @@ KNOWN = [
     Known(MultiLabelAUC, dict(average="micro"), several, {"auc": 1.0}, {"auc": 0.0}),
     Known(MultiLabelPRF, {}, several, {**ONE, "accuracy": 1.0}, {**ZERO, "accuracy": 0.0}),
     Known(RegressionError, {}, predicted_numbers, {**NOTHING, "r2": 1.0}, dict(mse=1.0, mae=1.0, max_error=1.0)),
-    Known(MeanIoU, dict(num_classes=CLASSES), labelled, dict(mIoU=1.0, aAcc=1.0, mAcc=1.0), dict(mIoU=0.0, aAcc=0.0)),
-    Known(DiceScore, dict(num_classes=CLASSES, empty="skip"), labelled, dict(mDice=1.0), dict(mDice=0.0)),
+    Known(MeanIoU, dict(num_classes=CLASSES), labeled, dict(mIoU=1.0, aAcc=1.0, mAcc=1.0), dict(mIoU=0.0, aAcc=0.0)),
+    Known(DiceScore, dict(num_classes=CLASSES, empty="skip"), labeled, dict(mDice=1.0), dict(mDice=0.0)),
     Known(
         DiceScore, dict(mode="soft", prediction_field="x", target_field="y"), region, dict(mDice=1.0), dict(mDice=0.0)
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
@@ -22,9 +22,9 @@ _SHORT = {"small": "s", "medium": "m", "large": "l"}
 class AveragePrecision:
     """COCO's average precision and recall. Undefined values are NaN."""
 
-    iou_thrs: Tuple[float, ...]
-    areas: Tuple[str, ...]  # names of the area ranges; the first is that of the headline numbers
-    max_dets: Tuple[int, ...]  # detections per class and image, the best first; average precision uses the last number
+    iou_thrs: tuple[float, ...]
+    areas: tuple[str, ...]  # names of the area ranges; the first is that of the headline numbers
+    max_dets: tuple[int, ...]  # detections per class and image, the best first; average precision uses the last number
     ap: np.ndarray  # (areas, thresholds, classes) average precision
     recall: np.ndarray  # (areas, max_dets, thresholds, classes) recall reached
     num_gts: np.ndarray  # (areas, classes) ground truths that count
@@ -39,7 +39,7 @@ class AveragePrecision:
         near = np.flatnonzero(np.isclose(self.iou_thrs, iou_thr, rtol=0, atol=1e-9))
         return self.ap[0, near[0]] if len(near) else np.full(self.ap.shape[-1], np.nan)
 
-    def to_dict(self) -> Dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """COCO's numbers, named as mmdet names them."""
         most, ranges = self.max_dets[-1], list(enumerate(self.areas))[1:]
         values = {"mAP": self.per_class, "mAP_50": self.at_iou(0.5), "mAP_75": self.at_iou(0.75)}
@@ -61,8 +61,8 @@ def average_precision(
     table: MatchTable,
     *,
     max_dets: int = COCO_MAX_DETS,
-    iou_thrs: Optional[Sequence[float]] = None,
-    weights: Optional[np.ndarray] = None,
+    iou_thrs: Sequence[float] | None = None,
+    weights: np.ndarray | None = None,
 ) -> AveragePrecision:
     """COCO's average precision and recall. The numbers equal those of ``pycocotools``; NaN where it prints -1.
 
@@ -87,7 +87,7 @@ def average_precision(
     numbers = tuple(sorted({1, max_dets} | ({10} if max_dets > 10 else set())))
     columns = None if weights is None else np.asarray(weights)[:, None]
 
-    def of_range(area: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def of_range(area: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         curves = RangeCurves(table, area, max_dets, thresholds)
         recall = np.stack([curves.recall(number, weights) for number in numbers])
         return curves.average_precision(columns)[..., 0], recall, curves.num_gts(weights)
@@ -109,7 +109,7 @@ class SizeReport(Result):
     AP.
     """
 
-    ranges: Dict[str, Tuple[float, float]]  # least and greatest area; the first is ``all``, any area for the counts
+    ranges: dict[str, tuple[float, float]]  # least and greatest area; the first is ``all``, any area for the counts
     max_dets: int  # number of detections per class and image that average precision uses
     iou_thr: float  # least overlap of a match that counts for precision and recall
     score_thr: float  # least score of a detection that counts for precision and recall
@@ -119,10 +119,10 @@ class SizeReport(Result):
     average_precision: np.ndarray  # (ranges, classes) over the IoU thresholds of average precision
     average_precision_50: np.ndarray  # (ranges, classes) at IoU 0.5
 
-    def figures(self) -> Dict[str, Dict[str, float]]:
+    def figures(self) -> dict[str, dict[str, float]]:
         """By range: ground truths, TP, FP, the means over classes, and the mAPs."""
         _, overall = rates_from_counts(self.tp, self.fp, self.ground_truths - self.tp)
-        columns: Dict[str, np.ndarray] = {
+        columns: dict[str, np.ndarray] = {
             "ground_truths": self.ground_truths.sum(axis=1),
             "tp": self.tp.sum(axis=1),
             "fp": self.fp.sum(axis=1),
@@ -135,7 +135,7 @@ class SizeReport(Result):
             for index, name in enumerate(self.ranges)
         }
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
         return {"overall": self.figures(), **super().to_dict()}
 
@@ -156,7 +156,7 @@ def results_by_size(
     iou_thr: float = 0.5,
     score_thr: float = 0.3,
     max_dets: int = COCO_MAX_DETS,
-    iou_thrs: Optional[Sequence[float]] = None,
+    iou_thrs: Sequence[float] | None = None,
 ) -> SizeReport:
     """Precision and recall at a score threshold, and average precision, by the area of the ground truths.
 
