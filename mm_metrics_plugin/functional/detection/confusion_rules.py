@@ -144,9 +144,9 @@ class RuleCounts:
     matrix: np.ndarray  # (C + 1, C + 1) int64; rows ground truth, columns prediction, background last
     background_types: np.ndarray  # (3, C) int64, the background row by ``BACKGROUND_TYPES``
     detections: np.ndarray  # (C,) detections used
-    objects: np.ndarray  # (C,) ground truths used
+    ground_truths: np.ndarray  # (C,) ground truths used
     detections_ignored: int  # detections that match only a crowd
-    objects_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
+    ground_truths_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
     duplicates: int = 0  # duplicates that ``mmdet`` counts as TP; 0 under the other rules
 
 
@@ -230,7 +230,7 @@ def protocol_report(
     matrix: np.ndarray,
     *,
     classes: Sequence[str],
-    objects: np.ndarray,
+    ground_truths: np.ndarray,
     detections: np.ndarray,
     counts: Mapping[str, int],
     background_types: np.ndarray,
@@ -238,7 +238,7 @@ def protocol_report(
 ) -> ProtocolReport:
     """The numbers of a confusion matrix (C + 1, C + 1) with background, under the matching rule ``protocol``.
 
-    ``objects`` and ``detections`` (C,) are those used; ``background_types`` (3, C) is the background row by type.
+    ``ground_truths`` and ``detections`` (C,) are those used; ``background_types`` (3, C) is the background row by type.
     """
     result = confusion_matrix_report(matrix, background=True, zero_division=zero_division)
     rates = result.per_class
@@ -249,7 +249,7 @@ def protocol_report(
         result=result,
         columns={
             "name": list(classes),
-            "objects": np.asarray(objects),
+            "ground_truths": np.asarray(ground_truths),
             "detections": np.asarray(detections),
             "tp": result.tp[:-1],
             "fp": result.fp[:-1],

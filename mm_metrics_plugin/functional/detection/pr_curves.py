@@ -145,7 +145,7 @@ class ThresholdSweep(Result):
     """TP and FP of every class at every score threshold, under ``coco``."""
 
     thresholds: np.ndarray  # (points,) ascending
-    objects: np.ndarray  # (classes,) ground truths
+    ground_truths: np.ndarray  # (classes,) ground truths
     tp: np.ndarray  # (classes, points) true positives at or above each threshold
     fp: np.ndarray  # (classes, points) false positives
     best: float  # the threshold at which the micro F1 is greatest; NaN without true positives
@@ -153,7 +153,7 @@ class ThresholdSweep(Result):
 
     def means(self) -> dict[str, np.ndarray]:
         """(points,) each: the means over classes, by their names in the JSON report."""
-        fn = self.objects[:, None] - self.tp
+        fn = self.ground_truths[:, None] - self.tp
         reports = [stat_scores_report(*counts, np.zeros_like(counts[0])) for counts in zip(self.tp.T, self.fp.T, fn.T)]
         return {
             "mean_precision": np.array([one.macro.precision for one in reports]),
@@ -175,7 +175,7 @@ def threshold_sweep(curves: DetectionCurves, *, also: Sequence[float] = ()) -> T
     tp, fp = _counts_at(curves.ranked, thresholds)
     return ThresholdSweep(
         thresholds=thresholds,
-        objects=np.array([curve.positives for curve in curves.per_class], dtype=np.int64),
+        ground_truths=np.array([curve.positives for curve in curves.per_class], dtype=np.int64),
         tp=tp,
         fp=fp,
         best=best,
