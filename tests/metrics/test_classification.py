@@ -67,15 +67,6 @@ def test_paddlerec_six_and_states():
     assert states == [[1, 0, 3, 0], [1, 1, 2, 0], [0, 0, 3, 1], [1, 0, 3, 0]]
 
 
-def test_mmpretrain_convention_on_its_own_example():
-    found = evaluate(SingleLabelPRF(num_classes=4, convention="mmpretrain"), decided([0, 1, 1, 3], [0, 2, 1, 3]))
-    values = [found[f"single-label-prf/{key}"] for key in ("precision", "recall", "f1")]
-    assert values == pytest.approx([0.625, 0.75, 0.666667], abs=5e-7)
-    assert next(iter(found)) == "single-label-prf/f1"
-    theirs = SingleLabelMetric.calculate([0, 1, 1, 3], [0, 2, 1, 3], num_classes=4)
-    assert values == pytest.approx([float(value) / 100 for value in theirs[:3]], abs=1e-6)
-
-
 def test_mmpretrain_convention_has_its_threshold_at_zero():
     samples = [dict(pred_score=torch.tensor(s), gt_label=torch.tensor([0])) for s in ([-1.0, -2.0], [2.0, 1.0])]
     scores = torch.stack([sample["pred_score"] for sample in samples])
@@ -91,18 +82,6 @@ def test_empty_data_is_undefined_whatever_the_convention():
         with pytest.warns(UndefinedMetricWarning, match="no samples"):
             found = metric.evaluate(0)
         assert all(map(math.isnan, found.values()))
-
-
-def test_undefined_classes_are_named_and_counted():
-    metric = SingleLabelPRF(num_classes=4)
-    metric.dataset_meta = {"classes": ["a", "b", "c", "d"]}
-    metric.process(None, decided([0, 1, 1, 1], [0, 2, 1, 1]))
-    with pytest.warns(UndefinedMetricWarning) as caught:
-        found = metric.evaluate(4)
-    messages = [str(warning.message) for warning in caught]
-    assert any("recall is undefined for d:" in message for message in messages)
-    assert any("precision is undefined for c, d:" in message for message in messages)
-    assert (found["single-label-prf/classes_present"], found["single-label-prf/classes_predicted"]) == (3, 2)
 
 
 def test_mmpretrain_samples_work_as_they_come():
@@ -152,31 +131,6 @@ def test_certain_and_wrong_is_infinitely_unlikely():
     assert evaluate(CalibrationError(), samples)["single-label/nll"] == math.inf
     floored = evaluate(CalibrationError(floor=1e-7), samples)["single-label/nll"]
     assert floored == pytest.approx(-math.log(1e-7) / 2)
-
-
-@pytest.mark.parametrize(
-    ("build", "words"),
-    [
-        (lambda: SingleLabelPRF(average="mean"), "'macro', 'micro', 'weighted'"),
-        (lambda: SingleLabelPRF(convention="sklearn"), "'default', 'mmpretrain', 'paddlerec'"),
-        (lambda: SingleLabelPRF(beta=0), "beta"),
-        (lambda: SingleLabelPRF(topk=0), "topk"),
-        (lambda: SingleLabelPRF(thrs=()), "thrs"),
-        (lambda: SingleLabelPRF(thrs=(0.301, 0.302)), "two digits"),
-        (lambda: SingleLabelAUC(thrs=(0.301, 0.302)), "two digits"),
-        (lambda: SingleLabelKS(positive_label=1, classwise=True), "positive_label"),
-        (lambda: SingleLabelKS(num_thresholds=1), "num_thresholds"),
-        (lambda: RecallAtK(topk=()), "topk"),
-        (lambda: CalibrationError(binning="quantile"), "'equal-width', 'equal-mass'"),
-        (lambda: CalibrationError(num_bins=0), "num_bins"),
-        (lambda: CalibrationError(floor=1), "floor"),
-        (lambda: MultiLabelPRF(thr=0.5, topk=1), "thr and topk"),
-        (lambda: MultiLabelAUC(curve="pr", max_fpr=0.5), "max_fpr"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(build, words):
-    with pytest.raises(ValueError, match=words):
-        build()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from mmengine.registry import METRICS
 
 from mm_metrics_plugin import FieldMean, FieldSum, PosNegRatio, RegressionError, UndefinedMetricWarning
 from mm_metrics_plugin.testing import evaluate, guessed_rule
@@ -60,14 +59,3 @@ def test_running_values_are_correctly_rounded():
     samples = [dict(loss=value) for value in values]
     assert evaluate(FieldSum(field="loss"), samples, batch_size=2) == {"field/sum": math.fsum(values)}
     assert evaluate(FieldMean(field="loss"), samples, batch_size=1) == {"field/mean": math.fsum(values) / 5}
-
-
-@pytest.mark.parametrize("options", [dict(key="loss_cls"), dict(key="mean", prefix="time"), dict(prefix="loss")])
-def test_keys_that_mmengine_would_smooth_are_refused(options):
-    with pytest.raises(ValueError, match="'loss' or 'time'"):
-        METRICS.build(dict(type="FieldMean", field="loss", **options))
-
-
-def test_a_floor_below_zero_is_refused():
-    with pytest.raises(ValueError, match="percentage_floor"):
-        RegressionError(percentage_floor=-1.0)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from mmengine.evaluator import Evaluator
-from mmengine.registry import METRICS
 from mmengine.structures import PixelData
 from mmseg.evaluation import IoUMetric
 from mmseg.structures import SegDataSample
@@ -242,31 +241,6 @@ def test_nothing_but_ignored_pixels_is_undefined():
         metric.process(None, [label_sample([255, 255], [0, 1])])
         found = metric.evaluate(1)
     assert all(np.isnan(found[f"sem-seg/{key}"]) for key in ("mIoU", "aAcc", "mAcc"))
-
-
-def test_the_number_of_classes_must_be_known():
-    with pytest.raises(MetricInputError, match="num_classes"):
-        evaluate(MeanIoU(), [label_sample([0], [0])])
-    with pytest.raises(MetricInputError, match="num_classes"):
-        evaluate(soft(activation="softmax"), [dict(x=np.zeros(2), y=np.zeros(2))])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        dict(mode="medium"),
-        dict(over="batch"),
-        dict(activation="relu", mode="soft"),
-        dict(activation="softmax"),
-        dict(threshold=0.5),
-        dict(empty="one"),
-        dict(convention="keras"),
-        dict(convention="mindspore", classwise=True),
-    ],
-)
-def test_options_that_make_no_sense(options):
-    with pytest.raises(ValueError, match=r"must be|go with|has no"):
-        METRICS.build(dict(type="DiceScore", **options))
 
 
 def test_targets_may_be_one_hot_maps():

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import roc_auc_score
 
 from mm_metrics_plugin import MetricInputError, SingleLabelAUC, UndefinedMetricWarning
 from mm_metrics_plugin.testing import evaluate
-from tests.helpers.cases_single_label import NAMES, labels_of, one_hot, scores_of, single_label
+from tests.helpers.cases_single_label import NAMES, single_label
 
 SAMPLES = single_label(np.random.default_rng(0), 50)
 
@@ -29,19 +28,9 @@ def test_headline_comes_first_and_classes_are_named():
     assert keys == [f"single-label/{key}" for key in named]
 
 
-def test_equal_class_names_stay_apart():
-    metric = SingleLabelAUC(average=None)
-    metric.dataset_meta = {"classes": ["a", "a", "b", "c"]}
-    assert [key.split("/", 1)[1] for key in evaluate(metric, SAMPLES)] == ["auc/a_0", "auc/a_1", "auc/b", "auc/c"]
-
-
 def test_intervals_without_a_mean_are_those_of_the_classes():
     found = evaluate(SingleLabelAUC(average=None, classwise=True, ci=0.9), SAMPLES)
     assert "single-label/auc_low/0" in found and "single-label/auc_low" not in found
-
-
-def test_prefix():
-    assert list(evaluate(SingleLabelAUC(prefix="mine"), SAMPLES)) == ["mine/auc", "mine/classes_averaged"]
 
 
 def test_scores_that_require_gradients():
@@ -57,17 +46,6 @@ WITHOUT_LAST = [sample for sample in SAMPLES if int(sample["gt_label"]) != 3]
 def feed(metric, samples):
     metric.process(None, samples)
     return metric.evaluate(len(samples))
-
-
-def test_absent_class_is_skipped_counted_and_announced_once():
-    metric = SingleLabelAUC()
-    metric.dataset_meta = {"classes": NAMES}
-    with pytest.warns(UndefinedMetricWarning, match="AUC is undefined for fish"):
-        found = feed(metric, WITHOUT_LAST)
-    truth, scores = one_hot(labels_of(WITHOUT_LAST))[:, :3], scores_of(WITHOUT_LAST)[:, :3]
-    assert found["single-label/auc"] == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
-    assert found["single-label/classes_averaged"] == 3.0
-    feed(metric, WITHOUT_LAST)  # a second warning would be an error here
 
 
 def test_absent_nan_and_error():
@@ -93,25 +71,3 @@ def test_a_sample_has_one_label():
 def test_binned_scores_must_be_probabilities():
     with pytest.raises(MetricInputError, match=r"'pred_score' of sample 2 must lie in 0 to 1 for num_thresholds"):
         evaluate(SingleLabelAUC(num_thresholds=10), changed(2, pred_score=torch.tensor([0.1, 3.0, 0.2, 0.3])))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"average": "mean"},
-        {"curve": "det"},
-        {"multi_class": "all"},
-        {"absent": "zero"},
-        {"multi_class": "ovo", "average": "micro"},
-        {"multi_class": "ovo", "curve": "pr"},
-        {"max_fpr": 0.0},
-        {"max_fpr": 0.5, "curve": "pr"},
-        {"num_thresholds": 1},
-        {"num_thresholds": 10, "thrs": 0.5},
-        {"num_thresholds": 10, "max_fpr": 0.5},
-        {"thrs": 0.5, "slide_steps": 1},
-    ],
-)
-def test_options_that_do_not_go_together(options):
-    with pytest.raises(ValueError, match=next(iter(options))):
-        SingleLabelAUC(**options)

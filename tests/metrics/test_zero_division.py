@@ -145,20 +145,6 @@ def test_several_labels_as_mmpretrain():
         assert [100 * found[key] for key in keys] == pytest.approx([float(one) for one in expected[:3]], abs=1e-4)
 
 
-@pytest.mark.parametrize("build", [SingleLabelPRF, MultiLabelPRF, DetectionPRF])
-def test_other_values_are_refused(build):
-    for value in ("warn", 0.5, None):
-        with pytest.raises(ValueError, match="zero_division must be one of 'skip', 0, 1"):
-            build(zero_division=value)
-
-
-def test_options_that_do_not_go_together():
-    with pytest.raises(ValueError, match="zero_division goes with convention='default'"):
-        SingleLabelPRF(convention="paddlerec", zero_division=0)
-    with pytest.raises(ValueError, match="ci goes with zero_division='skip'"):
-        DetectionPRF(ci=0.95, zero_division=0)
-
-
 @pytest.mark.parametrize(
     ("metric", "samples", "told"),
     [
