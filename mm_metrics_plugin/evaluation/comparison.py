@@ -120,7 +120,7 @@ class Versus:
             "second": self.second,
             "overall": [_plain(row, ("class_name",)) for row in rows if row.class_name is None],
             "per_class": [_plain(row) for row in rows if row.class_name is not None],
-            "images_right": dict(self.disagreements.agreement),
+            "images_without_errors": dict(self.disagreements.agreement),
             "changed_images": [
                 {**one.to_dict(), "image": name, **classes} for one, name, classes in self.changed_entries()
             ],
@@ -230,7 +230,7 @@ def compare_runs(
     )
     inputs: Dict[str, Any] = {"runs": [input_entry(run) for run in runs]}
     if not source.is_inside:
-        inputs["truth"] = source.ground_truth_entry()
+        inputs["ground_truth"] = source.ground_truth_entry()
     progress.step("reading")
     results = [_read(run, trust, options.get("task")) for run in runs]
     kinds = {isinstance(one, ClassificationResults) for one in results}

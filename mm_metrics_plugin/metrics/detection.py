@@ -451,7 +451,7 @@ class DetectionPRF(StreamingMetric):
             self.matching,
             result.matrix,
             classes=names,
-            objects=result.support[:-1],
+            ground_truths=result.support[:-1],
             detections=result.predicted[:-1],
             counts={**state.tally, **rule.tally},
             background_types=rule.false_positives,

@@ -6,7 +6,7 @@ matched or sorted again for other weights, so the bootstrap and slices of a data
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class RangeCurves:
     """
 
     def __init__(
-        self, table: MatchTable, area: str, max_dets: Optional[int], iou_thrs: Optional[Sequence[float]] = None
+        self, table: MatchTable, area: str, max_dets: int | None, iou_thrs: Sequence[float] | None = None
     ) -> None:
         order, self._rank = table.ranked
         if max_dets is not None and table.most_detections > max_dets:
@@ -107,7 +107,7 @@ class RangeCurves:
         self.class_starts = np.searchsorted(self.label, np.arange(table.num_classes + 1))
         self.counts = ignored != every_threshold  # rows that some threshold counts
         partly = np.flatnonzero(self.counts & (ignored != 0))
-        self.thresholds: List[_Threshold] = []
+        self.thresholds: list[_Threshold] = []
         for bit in bits:
             mine = np.flatnonzero(tp[self.hits] & bit)
             rows = self.hits[mine]
@@ -124,20 +124,20 @@ class RangeCurves:
                     after_ignored=np.flatnonzero(before > skipped_starts[self.label[rows]]),
                 )
             )
-        self._incidence: Optional[Tuple[csr_matrix, csr_matrix]] = None
+        self._incidence: tuple[csr_matrix, csr_matrix] | None = None
 
     @property
     def draws_at_once(self) -> int:
         """How many sets of weights are best given at once."""
         return max(1, min(48, _CELLS_OF_ALL_CLASSES // max(1, len(self.hits))))
 
-    def average_precision(self, weights: Optional[np.ndarray] = None) -> np.ndarray:
+    def average_precision(self, weights: np.ndarray | None = None) -> np.ndarray:
         """(thresholds, classes, D) AP with weights (images, D), whole numbers; by default all 1, with D = 1."""
         if weights is None:
             return self._plain()
         return self._weighted(np.ascontiguousarray(weights, dtype=np.float64))
 
-    def recall(self, max_dets: int, weights: Optional[np.ndarray] = None) -> np.ndarray:
+    def recall(self, max_dets: int, weights: np.ndarray | None = None) -> np.ndarray:
         """(thresholds, classes) recall of the best ``max_dets`` of each class and image, with weights (images,)."""
         num_gts = self.num_gts(weights)
         within = self._rank[self.hits] < max_dets
@@ -150,7 +150,7 @@ class RangeCurves:
             found.append(np.bincount(label[mine], weights=of_hits, minlength=self.table.num_classes))
         return np.where(num_gts > 0, np.stack(found) / np.maximum(num_gts, 1), np.nan)
 
-    def num_gts(self, weights: Optional[np.ndarray] = None) -> np.ndarray:
+    def num_gts(self, weights: np.ndarray | None = None) -> np.ndarray:
         """(classes,) weight of the ground truths that count in the area range."""
         if weights is None:
             return self.table.num_gts(self.area)
@@ -210,7 +210,7 @@ class RangeCurves:
                 result[index, first:last] = interpolated_ap(tp, tp_and_fp, starts, num_gts[first:last])
         return result
 
-    def _make_incidence(self) -> Tuple[csr_matrix, csr_matrix]:
+    def _make_incidence(self) -> tuple[csr_matrix, csr_matrix]:
         """(hits, images): rows that count and come before a hit of their class, by hit; (classes, images): gts."""
         num_hits, table = len(self.hits), self.table
         rows = np.flatnonzero(self.counts)
@@ -224,7 +224,7 @@ class RangeCurves:
             _ones(table.gt_label[counts], table.gt_image[counts], (table.num_classes, table.num_images)),
         )
 
-    def _class_chunks(self, hit_starts: np.ndarray, width: int) -> Iterator[Tuple[int, int]]:
+    def _class_chunks(self, hit_starts: np.ndarray, width: int) -> Iterator[tuple[int, int]]:
         """Runs of classes whose TP times weights fit the cache."""
         first, most = 0, max(1, _CELLS_AT_ONCE // width)
         while first < self.table.num_classes:
@@ -246,7 +246,7 @@ def _ones(rows: np.ndarray, columns: np.ndarray, shape: Sequence[int]) -> csr_ma
     return csr_matrix((np.ones(len(rows)), (rows, columns)), shape=tuple(shape))
 
 
-def ap_iou_thrs(table: MatchTable, iou_thrs: Optional[Sequence[float]] = None) -> Tuple[float, ...]:
+def ap_iou_thrs(table: MatchTable, iou_thrs: Sequence[float] | None = None) -> tuple[float, ...]:
     """The IoU thresholds of AP: those given, else COCO's ten if the table has them, else all of the table."""
     if iou_thrs is not None:
         return tuple(float(value) for value in iou_thrs)

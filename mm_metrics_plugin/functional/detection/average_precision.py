@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
@@ -22,9 +22,9 @@ _SHORT = {"small": "s", "medium": "m", "large": "l"}
 class AveragePrecision:
     """COCO's average precision and recall. Undefined values are NaN."""
 
-    iou_thrs: Tuple[float, ...]
-    areas: Tuple[str, ...]  # names of the area ranges; the first is that of the headline numbers
-    max_dets: Tuple[int, ...]  # detections per class and image, the best first; average precision uses the last number
+    iou_thrs: tuple[float, ...]
+    areas: tuple[str, ...]  # names of the area ranges; the first is that of the headline numbers
+    max_dets: tuple[int, ...]  # detections per class and image, the best first; average precision uses the last number
     ap: np.ndarray  # (areas, thresholds, classes) average precision
     recall: np.ndarray  # (areas, max_dets, thresholds, classes) recall reached
     num_gts: np.ndarray  # (areas, classes) ground truths that count
@@ -39,7 +39,7 @@ class AveragePrecision:
         near = np.flatnonzero(np.isclose(self.iou_thrs, iou_thr, rtol=0, atol=1e-9))
         return self.ap[0, near[0]] if len(near) else np.full(self.ap.shape[-1], np.nan)
 
-    def to_dict(self) -> Dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """COCO's numbers, named as mmdet names them."""
         most, ranges = self.max_dets[-1], list(enumerate(self.areas))[1:]
         values = {"mAP": self.per_class, "mAP_50": self.at_iou(0.5), "mAP_75": self.at_iou(0.75)}
@@ -61,8 +61,8 @@ def average_precision(
     table: MatchTable,
     *,
     max_dets: int = COCO_MAX_DETS,
-    iou_thrs: Optional[Sequence[float]] = None,
-    weights: Optional[np.ndarray] = None,
+    iou_thrs: Sequence[float] | None = None,
+    weights: np.ndarray | None = None,
 ) -> AveragePrecision:
     """COCO's average precision and recall. The numbers equal those of ``pycocotools``; NaN where it prints -1.
 
@@ -87,7 +87,7 @@ def average_precision(
     numbers = tuple(sorted({1, max_dets} | ({10} if max_dets > 10 else set())))
     columns = None if weights is None else np.asarray(weights)[:, None]
 
-    def of_range(area: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def of_range(area: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         curves = RangeCurves(table, area, max_dets, thresholds)
         recall = np.stack([curves.recall(number, weights) for number in numbers])
         return curves.average_precision(columns)[..., 0], recall, curves.num_gts(weights)
@@ -109,21 +109,21 @@ class SizeReport(Result):
     AP.
     """
 
-    ranges: Dict[str, Tuple[float, float]]  # least and greatest area; the first is ``all``, any area for the counts
+    ranges: dict[str, tuple[float, float]]  # least and greatest area; the first is ``all``, any area for the counts
     max_dets: int  # number of detections per class and image that average precision uses
     iou_thr: float  # least overlap of a match that counts for precision and recall
     score_thr: float  # least score of a detection that counts for precision and recall
-    objects: np.ndarray  # (ranges, classes) ground truths
+    ground_truths: np.ndarray  # (ranges, classes) ground truths
     tp: np.ndarray  # (ranges, classes) true positives
     fp: np.ndarray  # (ranges, classes) false positives
     average_precision: np.ndarray  # (ranges, classes) over the IoU thresholds of average precision
     average_precision_50: np.ndarray  # (ranges, classes) at IoU 0.5
 
-    def figures(self) -> Dict[str, Dict[str, float]]:
+    def figures(self) -> dict[str, dict[str, float]]:
         """By range: ground truths, TP, FP, the means over classes, and the mAPs."""
-        _, overall = rates_from_counts(self.tp, self.fp, self.objects - self.tp)
-        columns: Dict[str, np.ndarray] = {
-            "objects": self.objects.sum(axis=1),
+        _, overall = rates_from_counts(self.tp, self.fp, self.ground_truths - self.tp)
+        columns: dict[str, np.ndarray] = {
+            "ground_truths": self.ground_truths.sum(axis=1),
             "tp": self.tp.sum(axis=1),
             "fp": self.fp.sum(axis=1),
             **overall,
@@ -135,15 +135,15 @@ class SizeReport(Result):
             for index, name in enumerate(self.ranges)
         }
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
         return {"overall": self.figures(), **super().to_dict()}
 
     def __str__(self) -> str:
-        lines = [f"{'':<16}{'objects':>9}{'precision':>11}{'recall':>9}{'mAP':>9}{'mAP_50':>9}"]
+        lines = [f"{'':<16}{'gts':>9}{'precision':>11}{'recall':>9}{'mAP':>9}{'mAP_50':>9}"]
         for name, row in self.figures().items():
             lines.append(
-                f"{name:<16}{row['objects']:>9}{row['mean_precision']:>11.4f}{row['mean_recall']:>9.4f}"
+                f"{name:<16}{row['ground_truths']:>9}{row['mean_precision']:>11.4f}{row['mean_recall']:>9.4f}"
                 f"{row['mAP']:>9.4f}{row['mAP_50']:>9.4f}"
             )
         return "\n".join(lines)
@@ -156,7 +156,7 @@ def results_by_size(
     iou_thr: float = 0.5,
     score_thr: float = 0.3,
     max_dets: int = COCO_MAX_DETS,
-    iou_thrs: Optional[Sequence[float]] = None,
+    iou_thrs: Sequence[float] | None = None,
 ) -> SizeReport:
     """Precision and recall at a score threshold, and average precision, by the area of the ground truths.
 
@@ -173,7 +173,7 @@ def results_by_size(
         >>> ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [100, 100, 300, 300]], [0, 0])
         >>> batch = DetectionBatch(Detections([0], [[100, 100, 300, 290]], [0.9], [0]), ground_truths, 1)
         >>> print(results_by_size(match_images(batch, num_classes=1, table="ap").table))
-                          objects  precision   recall      mAP   mAP_50
+                              gts  precision   recall      mAP   mAP_50
         all                     2     1.0000   0.5000   0.5050   0.5050
         small                   1        nan   0.0000   0.0000   0.0000
         medium                  0        nan      nan      nan      nan
@@ -200,7 +200,7 @@ def results_by_size(
         max_dets=max_dets,
         iou_thr=float(iou_thr),
         score_thr=float(score_thr),
-        objects=np.stack(num_gts),
+        ground_truths=np.stack(num_gts),
         tp=np.stack(tp),
         fp=np.stack(fp),
         average_precision=ap.mean(axis=1),

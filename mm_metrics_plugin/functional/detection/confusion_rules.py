@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
 )
 from mm_metrics_plugin.functional.detection._assignment import assign
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.match_table import LARGEST_IOU_THR, NO_GT
+from mm_metrics_plugin.functional.detection.match_table import MAX_IOU_THR, NO_GT
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
 
 # What became of a detection at the score and IoU threshold, and of a ground truth. A detection without a match is a
@@ -62,7 +62,7 @@ def match_coco(
     gt = np.where(used, own_class_gt, NO_GT)
     is_free = ~ground_truths.crowd
     is_free[gt[gt >= 0]] = False
-    near = pairs.select(np.flatnonzero(pairs.overlap >= min(iou_thr, LARGEST_IOU_THR)))
+    near = pairs.select(np.flatnonzero(pairs.overlap >= min(iou_thr, MAX_IOU_THR)))
     leftover = near.select(np.flatnonzero((used & (gt < 0))[near.det] & is_free[near.gt])).by_preference()
     _assign_gts(gt, leftover, ground_truths)
     return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
@@ -73,7 +73,7 @@ def match_agnostic(
 ) -> OneToOne:
     """One to one by descending overlap, whatever the class, as supervision and ultralytics do; crowds come last."""
     used = detections.reach(score_thr)
-    near = pairs.select(np.flatnonzero((pairs.overlap >= min(iou_thr, LARGEST_IOU_THR)) & used[pairs.det]))
+    near = pairs.select(np.flatnonzero((pairs.overlap >= min(iou_thr, MAX_IOU_THR)) & used[pairs.det]))
     on_crowd = ground_truths.crowd[near.gt]
     # All crowds after all others: a crowd only takes what is left, and of two with equal overlap the later one.
     near = near.select(np.lexsort((np.where(on_crowd, -near.gt, near.gt), near.det, -near.overlap, on_crowd)))
@@ -113,7 +113,7 @@ def mmdet_matrix(
     *,
     iou_thr: float,
     score_thr: float,
-) -> Tuple[np.ndarray, int]:
+) -> tuple[np.ndarray, int]:
     """The matrix of mmdet's ``confusion_matrix.py``, and how many duplicates it counts as TP.
 
     Every overlapping pair counts. A detection without any is background; a ground truth without a detection of its
@@ -144,9 +144,9 @@ class RuleCounts:
     matrix: np.ndarray  # (C + 1, C + 1) int64; rows ground truth, columns prediction, background last
     background_types: np.ndarray  # (3, C) int64, the background row by ``BACKGROUND_TYPES``
     detections: np.ndarray  # (C,) detections used
-    objects: np.ndarray  # (C,) ground truths used
+    ground_truths: np.ndarray  # (C,) ground truths used
     detections_ignored: int  # detections that match only a crowd
-    objects_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
+    ground_truths_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
     duplicates: int = 0  # duplicates that ``mmdet`` counts as TP; 0 under the other rules
 
 
@@ -184,10 +184,10 @@ class ProtocolReport:
     result: ConfusionResult  # the confusion matrix, background last, and the rates that follow from it
     columns: Mapping[str, Any]  # the table per class by column; ``FALSE_POSITIVES`` add up to ``fp``
     counts: Mapping[str, int]  # what was used, ignored and counted again
-    confusions: Tuple[Confusion, ...]  # the most frequent confusions between two classes, the greatest first
+    confusions: tuple[Confusion, ...]  # the most frequent confusions between two classes, the greatest first
 
     @property
-    def means(self) -> Dict[str, float]:
+    def means(self) -> dict[str, float]:
         """The means over classes, by their names in the JSON report."""
         result = self.result
         return {
@@ -198,17 +198,17 @@ class ProtocolReport:
         }
 
     @property
-    def micro(self) -> Dict[str, float]:
+    def micro(self) -> dict[str, float]:
         """The rates of the pooled counts of all classes."""
         micro = self.result.micro
         return {"precision": micro.precision, "recall": micro.recall, "f1": micro.f_score}
 
     @property
-    def classes_averaged(self) -> Dict[str, int]:
+    def classes_averaged(self) -> dict[str, int]:
         """How many classes have a value."""
         return {key: int(np.count_nonzero(~np.isnan(self.columns[key]))) for key in ("precision", "recall", "f1")}
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
         names = list(self.columns)
         rows = zip(
@@ -230,7 +230,7 @@ def protocol_report(
     matrix: np.ndarray,
     *,
     classes: Sequence[str],
-    objects: np.ndarray,
+    ground_truths: np.ndarray,
     detections: np.ndarray,
     counts: Mapping[str, int],
     background_types: np.ndarray,
@@ -238,7 +238,7 @@ def protocol_report(
 ) -> ProtocolReport:
     """The numbers of a confusion matrix (C + 1, C + 1) with background, under the matching rule ``protocol``.
 
-    ``objects`` and ``detections`` (C,) are those used; ``background_types`` (3, C) is the background row by type.
+    ``ground_truths`` and ``detections`` (C,) are those used; ``background_types`` (3, C) is the background row by type.
     """
     result = confusion_matrix_report(matrix, background=True, zero_division=zero_division)
     rates = result.per_class
@@ -249,7 +249,7 @@ def protocol_report(
         result=result,
         columns={
             "name": list(classes),
-            "objects": np.asarray(objects),
+            "ground_truths": np.asarray(ground_truths),
             "detections": np.asarray(detections),
             "tp": result.tp[:-1],
             "fp": result.fp[:-1],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from mm_metrics_plugin.settings import (
 DEFAULT_SETTINGS = DetectionSettings()
 
 ANY_AREA = AreaRange("any", -np.inf, np.inf)
-LARGEST_IOU_THR = 1 - 1e-10  # pycocotools' limit, so that identical boxes reach a threshold of 1
+MAX_IOU_THR = 1 - 1e-10  # pycocotools' limit, so that identical boxes reach a threshold of 1
 NO_GT = -1
 
 
@@ -37,8 +37,8 @@ class MatchGrid:
     ascending, at most 64; the area ranges have different names.
     """
 
-    iou_thrs: Tuple[float, ...] = COCO_IOU_THRS
-    area_ranges: Tuple[AreaRange, ...] = COCO_AREA_RANGES
+    iou_thrs: tuple[float, ...] = COCO_IOU_THRS
+    area_ranges: tuple[AreaRange, ...] = COCO_AREA_RANGES
 
     def __len__(self) -> int:
         return len(self.iou_thrs) * len(self.area_ranges)
@@ -52,7 +52,7 @@ class MatchGrid:
     def _ranges_per_word(self) -> int:
         return 64 // len(self.iou_thrs)
 
-    def _place(self, area: str) -> Tuple[int, int]:
+    def _place(self, area: str) -> tuple[int, int]:
         """The word of an area range, and its lowest bit."""
         areas = [one.name for one in self.area_ranges]
         if area not in areas:
@@ -60,7 +60,7 @@ class MatchGrid:
         word, place = divmod(areas.index(area), self._ranges_per_word)
         return word, place * len(self.iou_thrs)
 
-    def bit(self, area: str, iou_thr: float) -> Tuple[int, np.uint64]:
+    def bit(self, area: str, iou_thr: float) -> tuple[int, np.uint64]:
         """The word and the bit of one setting."""
         distance = np.abs(np.array(self.iou_thrs) - iou_thr)
         nearest = int(np.argmin(distance))
@@ -93,7 +93,7 @@ class MatchGrid:
 
     def reached(self, overlap: np.ndarray) -> np.ndarray:
         """(N,) bits, of any word, of the settings whose IoU threshold the overlap reaches."""
-        thresholds = np.minimum(self.iou_thrs, LARGEST_IOU_THR)
+        thresholds = np.minimum(self.iou_thrs, MAX_IOU_THR)
         table = np.zeros(len(thresholds) + 1, dtype=np.uint64)
         for index in range(len(thresholds)):
             for place in range(self._ranges_per_word):
@@ -134,7 +134,7 @@ def match_grid(
     ground_truths: GroundTruths,
     grid: MatchGrid,
     *,
-    gt_at: Tuple[str, float],
+    gt_at: tuple[str, float],
 ) -> GridMatches:
     """COCO's matching within classes for all IoU thresholds and area ranges at once.
 
@@ -216,11 +216,11 @@ class MatchTable:
     gt_image: np.ndarray  # (M,) int32, ascending
     gt_label: np.ndarray  # (M,) like ``label``
     gt_counts: np.ndarray  # (M, words) uint64, bits of the settings under which the ground truth counts; 0 for crowds
-    precision: Optional[np.ndarray] = None  # (N,) uint8, precision of each score; None: that of the dtype
-    details: Optional[MatchDetails] = None  # what the full report needs besides; None if only AP and counts are wanted
+    precision: np.ndarray | None = None  # (N,) uint8, precision of each score; None: that of the dtype
+    details: MatchDetails | None = None  # what the full report needs besides; None if only AP and counts are wanted
     settings: DetectionSettings = DEFAULT_SETTINGS  # what it was matched with
 
-    def flags(self, iou_thr: float, area: str = "any") -> Tuple[np.ndarray, np.ndarray]:
+    def flags(self, iou_thr: float, area: str = "any") -> tuple[np.ndarray, np.ndarray]:
         """Which detections are TP, and which are TP or FP."""
         counts = ~self.grid.at(self.ignored, area, iou_thr)
         return counts & self.grid.at(self.matched, area, iou_thr), counts
@@ -248,7 +248,7 @@ class MatchTable:
         return int(self.ranked.rank.max(initial=-1)) + 1
 
     @cached_property
-    def ap_values(self) -> Dict[Any, np.ndarray]:
+    def ap_values(self) -> dict[Any, np.ndarray]:
         """(thresholds, classes) AP by area range, max_dets and IoU thresholds, as far as it was computed."""
         return {}
 

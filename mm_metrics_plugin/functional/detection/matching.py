@@ -6,7 +6,7 @@ Ties: score descending, then image order, then detection order.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.match_table import (
     ANY_AREA,
     DEFAULT_SETTINGS,
-    LARGEST_IOU_THR,
+    MAX_IOU_THR,
     NO_GT,
     GridMatches,
     MatchDetails,
@@ -47,10 +47,10 @@ from mm_metrics_plugin.settings import DetectionSettings
 class ImageMatches:
     """The result of :func:`match_images`."""
 
-    rules: Dict[str, RuleCounts]  # by name of the rule
+    rules: dict[str, RuleCounts]  # by name of the rule
     counts: BatchCounts  # what is the same under every rule
-    table: Optional[MatchTable]  # every detection and ground truth; None if only the confusion matrices are wanted
-    examples: Optional[Examples] = None  # if they are wanted
+    table: MatchTable | None  # every detection and ground truth; None if only the confusion matrices are wanted
+    examples: Examples | None = None  # if they are wanted
 
 
 class BatchCounts(NamedTuple):
@@ -60,9 +60,9 @@ class BatchCounts(NamedTuple):
     detections: int
     detections_below_threshold: int
     detections_without_area: int
-    objects: int
+    ground_truths: int
     crowds: int
-    objects_without_area: int
+    ground_truths_without_area: int
 
 
 _NOTHING = np.empty(0, dtype=np.int32)
@@ -75,8 +75,8 @@ def match_images(
     *,
     num_classes: int,
     table: str = "full",
-    worst_images: Optional[int] = None,
-    names: Optional[Sequence[Any]] = None,
+    worst_images: int | None = None,
+    names: Sequence[Any] | None = None,
 ) -> ImageMatches:
     """Matches detections to ground truths under every rule of the settings, from one list of overlapping pairs.
 
@@ -129,7 +129,7 @@ def match_images(
     pairs = find_pairs(
         detections,
         ground_truths,
-        min_overlap=min(lowest, LARGEST_IOU_THR) if worst_images is None else 0.0,  # examples show any overlap
+        min_overlap=min(lowest, MAX_IOU_THR) if worst_images is None else 0.0,  # examples show any overlap
         coco=not matrix_only or settings.matching != ("mmdet",),
         mmdet="mmdet" in settings.matching,
         names=names,
@@ -139,8 +139,8 @@ def match_images(
     if not matrix_only or "coco" in settings.matching:
         found = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
         coco = match_coco(pairs, detections, ground_truths, found.gt, **thresholds)
-    rules: Dict[str, RuleCounts] = {}
-    matches_of: Dict[str, Any] = {}
+    rules: dict[str, RuleCounts] = {}
+    matches_of: dict[str, Any] = {}
     for rule in settings.matching:
         if rule == "mmdet":
             matrix, duplicates = mmdet_matrix(pairs, detections, ground_truths, num_classes, **thresholds)
@@ -220,7 +220,7 @@ def _details(
     )
 
 
-def _shown_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def _shown_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The matched ground truth of each detection, else the one with the highest overlap; and that overlap."""
     best = pairs.by_preference(crowd)
     starts = group_starts(best.det)
@@ -233,7 +233,7 @@ def _shown_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> Tuple[n
     return shown, overlap
 
 
-def _position_in_image(image: np.ndarray, order: Optional[np.ndarray]) -> np.ndarray:
+def _position_in_image(image: np.ndarray, order: np.ndarray | None) -> np.ndarray:
     """The position of each row in its image before it was sorted by ``order``."""
     if order is None:
         return position_in_group(image).astype(np.int32)
@@ -251,7 +251,7 @@ def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.append(values, np.int32(NO_GT))[rows].astype(np.int32)
 
 
-def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_classes: int) -> Tuple[int, int]:
+def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_classes: int) -> tuple[int, int]:
     """How many detections match a ground truth, and how many if the ground truths are scaled back first.
 
     ``scale_factors`` (images, 2) are the width and height factors by which the images were resized.

@@ -8,7 +8,7 @@ the center. If the data are too few for an interval, its ends are NaN and ``reas
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
@@ -34,13 +34,13 @@ from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     shrink,
     wilson_interval,
 )
-from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, require_ci, whole_number
+from mm_metrics_plugin.settings import COCO_MAX_DETS, MAX_RESAMPLES, require_ci, require_int
 
 UNDEFINED, TOO_FEW_OBJECTS, TOO_FEW_IMAGES = "undefined", "too few objects", "too few images"
 TOO_FEW = (TOO_FEW_OBJECTS, TOO_FEW_IMAGES)
-LEAST_OBJECTS = 10  # of a proportion: objects for recall, detections for precision
-LEAST_IMAGES = 5  # that have them
-LEAST_IMAGES_F1_AP = 30  # of F1, of average precision and of means over classes
+MIN_OBJECTS = 10  # of a proportion: objects for recall, detections for precision
+MIN_IMAGES = 5  # that have them
+MIN_IMAGES_F1_AP = 30  # of F1, of average precision and of means over classes
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Interval(Result):
     high: Any  # upper end; NaN where there is no interval
     reason: Any = ""  # why there is no interval: undefined, too few objects or images; else empty
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values; the reason is None where there is an interval."""
         reasons = np.broadcast_to(np.asarray(self.reason, dtype=object), np.shape(self.value)).tolist()
         reason: Any = [one or None for one in reasons] if np.ndim(self.value) else str(self.reason) or None
@@ -77,11 +77,11 @@ class Intervals(Result):
     ci: float  # confidence level
     resamples: int  # bootstrap resamples over images that the intervals of average precision are made of; 0 without it
     seed: int  # of the resamples
-    overall: Dict[str, Interval]  # by name, over all classes
-    per_class: Dict[str, Interval]  # by name, arrays with one value per class; NaN where a class has none
+    overall: dict[str, Interval]  # by name, over all classes
+    per_class: dict[str, Interval]  # by name, arrays with one value per class; NaN where a class has none
 
 
-def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) -> Interval:
+def _interval(value: Numbers, ends: np.ndarray, *rules: tuple[str, np.ndarray]) -> Interval:
     """An interval, or the reason why there is none: the first rule that holds."""
     value = np.asarray(value, dtype=np.float64)
     reason = np.full(value.shape, "", dtype="<U16")
@@ -93,7 +93,7 @@ def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) 
     return Interval(float(value), float(low), float(high), str(reason))
 
 
-def _only(per_class: Interval, defined: np.ndarray) -> Optional[Interval]:
+def _only(per_class: Interval, defined: np.ndarray) -> Interval | None:
     """The interval of the mean over one class: that of the class. None if several classes have a value."""
     return per_class.at(int(np.argmax(defined))) if defined.sum() == 1 else None
 
@@ -102,8 +102,8 @@ def _proportions(found: Ratios, ci: float) -> Interval:
     return _interval(
         found.value,
         ratio_intervals(found, ci=ci),
-        (TOO_FEW_OBJECTS, found.trials < LEAST_OBJECTS),
-        (TOO_FEW_IMAGES, found.images < LEAST_IMAGES),
+        (TOO_FEW_OBJECTS, found.trials < MIN_OBJECTS),
+        (TOO_FEW_IMAGES, found.images < MIN_IMAGES),
     )
 
 
@@ -117,12 +117,12 @@ def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float 
 
 def _f1(jaccard: Ratios, ci: float) -> Interval:
     ends = f1_of_jaccard(ratio_intervals(jaccard, ci=ci))
-    return _interval(f1_of_jaccard(jaccard.value), ends, (TOO_FEW_IMAGES, jaccard.images < LEAST_IMAGES_F1_AP))
+    return _interval(f1_of_jaccard(jaccard.value), ends, (TOO_FEW_IMAGES, jaccard.images < MIN_IMAGES_F1_AP))
 
 
 def _count_intervals(
-    counts: PerImageCounts, value: Dict[str, np.ndarray], ci: float
-) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
+    counts: PerImageCounts, value: dict[str, np.ndarray], ci: float
+) -> tuple[dict[str, Interval], dict[str, Interval]]:
     """Per class and overall: precision, recall, F1, their means and the pooled rates; ``value`` are the estimates."""
     tp, fp, fn = counts.counts
     precision, recall, jaccard = (
@@ -140,7 +140,7 @@ def _count_intervals(
     }
     overall = {}
     for name, (ends, name_of_class, defined, part) in means.items():
-        few = np.array(len(np.unique(part.image)) < LEAST_IMAGES_F1_AP)
+        few = np.array(len(np.unique(part.image)) < MIN_IMAGES_F1_AP)
         only = _only(per_class[name_of_class], defined)
         overall[name] = only or _interval(value[name], ends, (TOO_FEW_IMAGES, few))
     images, zeros = np.arange(counts.num_images), np.zeros(counts.num_images, dtype=np.int64)
@@ -184,7 +184,7 @@ def ap_bias(curves: RangeCurves) -> np.ndarray:
 
 def _average_precision_intervals(
     figures: WeightedMetrics, curves: RangeCurves, *, ci: float, resamples: int, seed: int
-) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
+) -> tuple[dict[str, Interval], dict[str, Interval]]:
     """Per class and overall. The variance is that of the resamples, but at least that of as many Bernoulli trials.
 
     A class without ground truths in a resample keeps its observed value, so the mean is always over the same classes.
@@ -219,7 +219,7 @@ def _average_precision_intervals(
         rows[:, defined] = _biased(
             known, bias, np.maximum(variance, floor), shrunken, 1 / (size + 1), with_objects[defined], ci
         )
-        per_class[name] = _interval(value, rows, (TOO_FEW_IMAGES, with_objects < LEAST_IMAGES_F1_AP))
+        per_class[name] = _interval(value, rows, (TOO_FEW_IMAGES, with_objects < MIN_IMAGES_F1_AP))
         classes = max(1, len(known))
         total = several * drawn.mean(axis=1).var() if len(known) else 0.0
         total += np.maximum(floor - variance, 0.0).sum() / classes**2
@@ -230,7 +230,7 @@ def _average_precision_intervals(
             else np.full(2, np.nan)
         )
         overall[f"m{name}"] = _only(per_class[name], defined) or _interval(
-            mean, ends, (TOO_FEW_IMAGES, np.array(images < LEAST_IMAGES_F1_AP))
+            mean, ends, (TOO_FEW_IMAGES, np.array(images < MIN_IMAGES_F1_AP))
         )
     return per_class, overall
 
@@ -244,7 +244,7 @@ def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df:
 def bootstrap(figures: WeightedMetrics, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
     """Confidence intervals of all metrics. Options as in :func:`bootstrap_ci`."""
     require_ci(ci)
-    whole_number("resamples", resamples, least=1, most=MOST_RESAMPLES)
+    require_int("resamples", resamples, low=1, high=MAX_RESAMPLES)
     value = {name: one[0] for name, one in figures.of_all().overall.items()}
     per_class, overall = _count_intervals(figures.counts, value, ci)
     if figures.curves is not None:
@@ -266,7 +266,7 @@ def bootstrap_ci(
     iou_thr: float = 0.5,
     average_precision: bool = True,
     max_dets: int = COCO_MAX_DETS,
-    iou_thrs: Optional[Sequence[float]] = None,
+    iou_thrs: Sequence[float] | None = None,
     ci: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,

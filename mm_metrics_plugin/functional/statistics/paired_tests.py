@@ -8,7 +8,7 @@ tests; the classes of a metric are another.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from mm_metrics_plugin.functional.statistics.per_image_counts import (
     map_draws,
     per_image_counts,
 )
-from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, PERMUTATIONS, require_ci, whole_number
+from mm_metrics_plugin.settings import COCO_MAX_DETS, MAX_RESAMPLES, PERMUTATIONS, require_ci, require_int
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.classification.delong import AUCSwaps
@@ -60,7 +60,7 @@ class Difference(Result):
         return f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}], p = {self.p_value:.3g}"
 
 
-def significant(p_value: Union[float, np.ndarray], *, ci: float) -> np.ndarray:
+def significant(p_value: float | np.ndarray, *, ci: float) -> np.ndarray:
     """Whether p <= 1 - ci."""
     return np.asarray(p_value) <= 1 - ci + _ROUNDING
 
@@ -94,7 +94,7 @@ def family_tests(first: np.ndarray, second: np.ndarray, permuted: np.ndarray, *,
 
 def _interval_and_p_value(
     observed: np.ndarray, statistic: np.ndarray, permuted: np.ndarray, identity: np.ndarray, unit: np.ndarray, ci: float
-) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Low, high and p-value. ``identity`` is the statistic of the observed arrangement, one of the permutations."""
     number = len(permuted) + 1
     count = 1 + (permuted >= statistic).sum(axis=0)
@@ -122,8 +122,8 @@ class Comparison(Result):
     ci: float  # confidence level; the significance level is 1 - ci
     permutations: int  # how many times runs were swapped
     seed: int  # of the permutations
-    overall: Dict[str, Difference]  # By name, over all classes. They are one family of tests.
-    per_class: Dict[str, Difference]  # by name, one value per class: a family of tests
+    overall: dict[str, Difference]  # By name, over all classes. They are one family of tests.
+    per_class: dict[str, Difference]  # by name, one value per class: a family of tests
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<16}{value}" for name, value in self.overall.items())
@@ -139,7 +139,7 @@ class ChangedImage(Result):
     fn: int
 
 
-def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int = 20) -> Tuple[ChangedImage, ...]:
+def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int = 20) -> tuple[ChangedImage, ...]:
     """The images on which two runs differ most: by TP, then FP, gained or lost."""
     _check_pair(first, second)
     # Cells (image and class) first, so that a class gained does not hide another one lost on the same image.
@@ -154,7 +154,7 @@ def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int =
     )
 
 
-def _changed_cells(first: PerImageCounts, second: PerImageCounts) -> Tuple[np.ndarray, np.ndarray]:
+def _changed_cells(first: PerImageCounts, second: PerImageCounts) -> tuple[np.ndarray, np.ndarray]:
     """Images (E,) and second minus first (3, E) of every image and class with counts in either run.
 
     All images times all classes would be gigabytes for 1,000 classes.
@@ -219,9 +219,9 @@ def compare_counts(
     first: PerImageCounts,
     second: PerImageCounts,
     *,
-    auc: Optional[AUCSwaps] = None,
+    auc: AUCSwaps | None = None,
     ci: float = 0.95,
-    permutations: Optional[int] = None,
+    permutations: int | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Compares the precision, recall and F1 of two runs, and the ``auc`` of the same samples if it is given.
@@ -240,9 +240,9 @@ def paired_permutation_test(
     iou_thr: float = 0.5,
     average_precision: bool = True,
     max_dets: int = COCO_MAX_DETS,
-    iou_thrs: Optional[Sequence[float]] = None,
+    iou_thrs: Sequence[float] | None = None,
     ci: float = 0.95,
-    permutations: Optional[int] = None,
+    permutations: int | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Compares two detectors on the same images: precision, recall and F1 at a score threshold, and average precision.
@@ -291,16 +291,16 @@ def paired_permutation_test(
 def _compare(
     first: PerImageCounts,
     second: PerImageCounts,
-    curves: Optional[Tuple[RangeCurves, ...]],
-    auc: Optional[AUCSwaps],
+    curves: tuple[RangeCurves, ...] | None,
+    auc: AUCSwaps | None,
     *,
     ci: float,
-    permutations: Optional[int],
+    permutations: int | None,
     seed: int,
 ) -> Comparison:
     require_ci(ci)
     permutations = PERMUTATIONS if permutations is None else permutations
-    whole_number("permutations", permutations, least=1, most=MOST_RESAMPLES)
+    require_int("permutations", permutations, low=1, high=MAX_RESAMPLES)
     before, after, both = (
         WeightedMetrics(counts, curve)
         for counts, curve in zip((first, second, _side_by_side(first, second)), curves or [None] * 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class PerImageCounts:
     counts: np.ndarray  # (3, E) true positives, false positives, false negatives
 
     @classmethod
-    def from_events(cls, *events: Tuple[np.ndarray, np.ndarray], num_images: int, num_classes: int) -> PerImageCounts:
+    def from_events(cls, *events: tuple[np.ndarray, np.ndarray], num_images: int, num_classes: int) -> PerImageCounts:
         """Counts the images and classes of the true positives, the false positives and the false negatives."""
         cells = [np.asarray(image, dtype=np.int64) * num_classes + label for image, label in events]
         known, place = np.unique(np.concatenate(cells), return_inverse=True)
@@ -75,7 +75,7 @@ class PerImageCounts:
             shape=(3 * self.num_classes, self.num_images),
         )
 
-    def totals(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(classes,) true positives, false positives and false negatives."""
         sums = [np.bincount(self.label, weights=part, minlength=self.num_classes) for part in self.counts]
         tp, fp, fn = (part.astype(np.int64) for part in sums)
@@ -117,15 +117,15 @@ def per_image_counts(table: MatchTable, *, score_thr: float, iou_thr: float = 0.
 class MetricValues(NamedTuple):
     """Metrics by name: (draws, classes) per class, (draws,) over all classes. Undefined ones are NaN."""
 
-    per_class: Dict[str, np.ndarray]
-    overall: Dict[str, np.ndarray]
+    per_class: dict[str, np.ndarray]
+    overall: dict[str, np.ndarray]
 
     def minus(self, other: MetricValues) -> MetricValues:
         """These minus ``other``."""
         return MetricValues(*({name: part[name] - less[name] for name in part} for part, less in zip(self, other)))
 
     @classmethod
-    def concatenate(cls, parts: List[MetricValues]) -> MetricValues:
+    def concatenate(cls, parts: list[MetricValues]) -> MetricValues:
         """The draws of all parts."""
         return cls(*({name: np.concatenate([part[name] for part in side]) for name in side[0]} for side in zip(*parts)))
 
@@ -137,7 +137,7 @@ class WeightedMetrics:
     thresholds); per class without the m. A classifier has no curves.
     """
 
-    def __init__(self, counts: PerImageCounts, curves: Optional[RangeCurves] = None) -> None:
+    def __init__(self, counts: PerImageCounts, curves: RangeCurves | None = None) -> None:
         self.counts, self.curves = counts, curves
         self._matrix = counts.matrix()
 
@@ -160,13 +160,13 @@ class WeightedMetrics:
             per_class[name], overall[f"m{name}"] = value, mean_of_defined(value)
         return MetricValues(per_class, overall)
 
-    def average_precisions(self, weights: np.ndarray) -> Dict[str, np.ndarray]:
+    def average_precisions(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """(draws, classes) arrays of average precision by name; none for a classifier."""
         if self.curves is None:
             return {}
         return self.ap_by_name(np.swapaxes(self.curves.average_precision(weights), 1, 2))
 
-    def ap_by_name(self, values: np.ndarray) -> Dict[str, np.ndarray]:
+    def ap_by_name(self, values: np.ndarray) -> dict[str, np.ndarray]:
         """Values (thresholds, ...) by the name of the average precision: their mean, and those of single thresholds."""
         thresholds = () if self.curves is None else self.curves.iou_thrs
         complete = len(thresholds) == 10 and np.allclose(thresholds, COCO_IOU_THRS, rtol=0, atol=1e-9)

@@ -35,7 +35,7 @@ def classification_page(report: ClassificationReport) -> str:
         cells = decision_cells(scores, truth, decisions, most=MOST_LISTED)
         true_score = None
     points = max(40, min(200, MOST_POINTS // len(report.classes)))
-    curves = thinned_curves(scores, truth, most=points)
+    curves = thinned_curves(scores, truth, max_points=points)
     data = page_data(report, cells=cells, true_score=true_score, curves=curves, sample_names=sample_names(results))
     return render_page("classification.html", data=to_json(data, compact=True), **page_context(report))
 
