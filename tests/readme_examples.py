@@ -28,8 +28,9 @@ def commands(text):
 def run(words, folder):
     print("+", *words, flush=True)
     program = shutil.which(words[0], path=os.path.dirname(sys.executable)) or sys.executable
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    subprocess.run([program, *words[1:]], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([program, *words[1:]], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    message = done.stderr.decode("utf-8", "replace")
+    assert done.returncode == 0 and "Traceback" not in message, message
 
 
 def main():
