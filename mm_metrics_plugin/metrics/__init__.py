@@ -1,5 +1,7 @@
 """The metrics and hooks that mmengine can build from a config. Importing this package registers them."""
 
+from typing import TYPE_CHECKING
+
 from mm_metrics_plugin import _METRIC_NAMES
 from mm_metrics_plugin.metrics.aggregation import FieldMean as FieldMean
 from mm_metrics_plugin.metrics.aggregation import FieldSum as FieldSum
@@ -19,4 +21,5 @@ from mm_metrics_plugin.metrics.regression import RegressionError as RegressionEr
 from mm_metrics_plugin.metrics.segmentation import DiceScore as DiceScore
 from mm_metrics_plugin.metrics.segmentation import MeanIoU as MeanIoU
 
-__all__ = list(_METRIC_NAMES)
+if not TYPE_CHECKING:  # type checkers read the imports above
+    __all__ = list(_METRIC_NAMES)
