@@ -80,7 +80,7 @@ def test_the_command_is_installed():
 # --- the files that would be published --------------------------------------------------------------------------------
 
 PARTS = ("mm_metrics_command", "mm_metrics_plugin", "requirements", "tools", "configs", "demo", "docs")
-FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "Makefile", "mkdocs.yml")
+FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "Makefile")
 
 
 def run(*arguments, cwd):

@@ -1,4 +1,4 @@
-"""How each input of docs/bad_input.md is tried: by what is wrong and who is given it, as the page says it."""
+"""How each input of docs/en/reference/errors.md is tried: by what is wrong and who is given it, as the page says it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every row of docs/bad_input.md is true, and every input tried here is a row of it."""
+"""Every row of invalid input in docs/en/reference/errors.md is true, and every input tried here is a row of it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from tests.helpers.bad_input_rows import RUNS
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "bad_input.md"
-LINES = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-ROWS = [re.split(r" (?<!\\)\| ", line[2:].rstrip(" |")) for line in LINES][1:]
+PAGE = Path(__file__).parent.parent.parent / "docs" / "en" / "reference" / "errors.md"
+TABLE = PAGE.read_text(encoding="utf-8").split("\n| input | where | what happens |\n")[1].split("\n\n")[0]
+ROWS = [re.split(r" (?<!\\)\| ", line[2:].rstrip(" |")) for line in TABLE.splitlines()[1:]]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[1].split('`')[1]}: {row[0]}")
