@@ -9,10 +9,11 @@ import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.functional._arrays import ABSENT_RULES
-from mm_metrics_plugin.functional.classification.auc import CURVES, AUCResult, histogram_auc, roc_auc
+from mm_metrics_plugin.functional.classification.auc import CURVES, AUCResult, roc_auc
 from mm_metrics_plugin.functional.classification.delong import delong_ci
-from mm_metrics_plugin.functional.classification.roc_curves import histogram_curves, roc_curves
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
+from mm_metrics_plugin.functional.classification.histograms import histogram_auc, histogram_curves
+from mm_metrics_plugin.functional.classification.roc_curves import roc_curves
+from mm_metrics_plugin.functional.thresholding import hard_decisions
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.classification_base import (
     MultiLabelMetricBase,

@@ -20,12 +20,12 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
     matrix_view,
 )
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
-from mm_metrics_plugin.functional.detection.confusion_report import BACKGROUND_NAME, protocol_report
+from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_NAME, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
-from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.detection.matching import overlaps_by_scale
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
-from mm_metrics_plugin.functional.detection.resize_check import overlaps_by_scale
 from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW, bootstrap_ci
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
@@ -451,7 +451,7 @@ class DetectionPRF(StreamingMetric):
             self.matching,
             result.matrix,
             classes=names,
-            objects=result.support[:-1],
+            ground_truths=result.support[:-1],
             detections=result.predicted[:-1],
             counts={**state.tally, **rule.tally},
             background_types=rule.false_positives,

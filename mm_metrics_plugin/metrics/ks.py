@@ -9,7 +9,8 @@ from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
-from mm_metrics_plugin.functional.classification.ks import KSResult, histogram_ks, ks_statistic
+from mm_metrics_plugin.functional.classification.histograms import histogram_ks
+from mm_metrics_plugin.functional.classification.roc_curves import KSResult, ks_statistic
 from mm_metrics_plugin.metrics.classification_base import SingleLabelMetricBase, check_num_thresholds
 from mm_metrics_plugin.metrics.log import class_values
 from mm_metrics_plugin.settings import require, require_choice

@@ -10,7 +10,6 @@ from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import divide
-from mm_metrics_plugin.functional._score_precision import limits_for, reach
 from mm_metrics_plugin.functional.classification.confusion_matrix import (
     ConfusionResult,
     CountsResult,
@@ -20,8 +19,8 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
     matrix_view,
     stat_scores_report,
 )
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_k_decisions
-from mm_metrics_plugin.functional.ranking import label_ranks
+from mm_metrics_plugin.functional.ranking import label_ranks, top_k_decisions
+from mm_metrics_plugin.functional.thresholding import hard_decisions, limits_for, reach
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.classification_base import MultiLabelMetricBase, ScoredMetricBase, SingleLabelMetricBase
 from mm_metrics_plugin.metrics.log import class_values, threshold_suffixes

@@ -6,7 +6,7 @@ from typing import Mapping, Sequence
 
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.functional.regression import LARGEST_VALUE
+from mm_metrics_plugin.functional.regression import MAX_VALUE
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.sample_fields import flat_fields
 from mm_metrics_plugin.settings import require
@@ -62,7 +62,7 @@ class RegressionError(StreamingMetric):
 
     def read(self, samples: Sequence[Mapping]) -> Batch:
         """The numbers of a batch."""
-        return flat_fields(samples, self.fields, self.namer(samples), largest=LARGEST_VALUE)
+        return flat_fields(samples, self.fields, self.namer(samples), largest=MAX_VALUE)
 
     def compute(self, state: RegressionState) -> dict[str, float]:  # type: ignore[override]
         """All errors by key."""

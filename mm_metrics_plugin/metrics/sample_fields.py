@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._exact_sum import LARGEST, split_values
-from mm_metrics_plugin.functional._score_precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, precision_of
+from mm_metrics_plugin.functional._exact_sum import MAX_SUMMAND, split_values
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.thresholding import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, precision_of
 from mm_metrics_plugin.states.base import FlatBatch
 
 # The name in messages of the sample at an index of the batch.
@@ -293,7 +293,7 @@ def flat_fields(
     fields: Sequence[str],
     name: SampleName,
     *,
-    largest: float = LARGEST,
+    largest: float = MAX_SUMMAND,
     keep_rest: bool = False,
 ) -> FlatBatch:
     """The values of several fields as float64 columns; every sample is converted by itself.

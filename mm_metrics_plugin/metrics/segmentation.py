@@ -11,7 +11,6 @@ from scipy.special import expit, softmax
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
-from mm_metrics_plugin.functional._score_precision import FLOAT64, round_thresholds
 from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_view
 from mm_metrics_plugin.functional.segmentation import (
     count_label_pairs,
@@ -21,6 +20,7 @@ from mm_metrics_plugin.functional.segmentation import (
     soft_label_overlap,
     soft_overlap,
 )
+from mm_metrics_plugin.functional.thresholding import FLOAT64, round_thresholds
 from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric, check_num_classes
 from mm_metrics_plugin.metrics.log import class_values
 from mm_metrics_plugin.metrics.sample_fields import field_values, plain_value, score_precision, squeezed_shape, to_host

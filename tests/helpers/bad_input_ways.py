@@ -182,7 +182,7 @@ def inverted_files(folder):
     swap = found(bboxes=lambda boxes: boxes[:, [2, 3, 0, 1]])
     plain = reported("detection", *detection_files(folder))
     report = reported("detection", *detection_files(folder, annotated(bbox=[5, 5, -3, -3]), swap))
-    assert sum(report["counts"]["objects"]["dropped"].values()) == 1
+    assert sum(report["counts"]["ground_truths"]["dropped"].values()) == 1
     assert report["counts"]["detections"]["used"] == plain["counts"]["detections"]["used"]
     assert sum(row["tp"] for row in report["protocols"]["coco"]["per_class"]) < sum(
         row["tp"] for row in plain["protocols"]["coco"]["per_class"]
@@ -250,7 +250,7 @@ def coco_results_of_nothing(folder):
     truth, _ = detection_files(folder)
     report = reported("detection", truth, files.write_json(folder / "results.json", []))
     rows = report["protocols"]["coco"]["per_class"]
-    assert sum(row["fn"] for row in rows) == sum(row["objects"] for row in rows) > 0
+    assert sum(row["fn"] for row in rows) == sum(row["ground_truths"] for row in rows) > 0
     assert all(row["precision"] is None for row in rows)
 
 

@@ -217,7 +217,7 @@ def test_boxes_without_area_match_nothing_and_are_counted():
     made.process(None, [sample])
     made._flush()
     tally = made.results[0].tally
-    assert tally["detections_without_area"] == tally["objects_without_area"] == 2
+    assert tally["detections_without_area"] == tally["ground_truths_without_area"] == 2
     found = made.evaluate(1)
     assert (found["det/tp"], found["det/fp"], found["det/fn"]) == (0, 2, 2)
 

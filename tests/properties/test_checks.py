@@ -148,7 +148,7 @@ def test_faulty_metrics_are_found():
         lambda: checks.check_certificate(0.5, 0.7, 0.1),
         lambda: checks.check_inputs_kept(lambda scores: scores.sort(), [np.array([2.0, 1.0])]),
         lambda: checks.check_same_figures({"class/f1": np.array([0.5])}, {"class/f1": np.array([np.nan])}, "other"),
-        lambda: checks.check_confusion(np.array([[1, 0], [0, 3]]), objects=[1], detections=[1], tp=[1]),
+        lambda: checks.check_confusion(np.array([[1, 0], [0, 3]]), ground_truths=[1], detections=[1], tp=[1]),
         lambda: checks.check_agreement({"f1": np.array([0.5])}, {"f1": [np.nextafter(0.5, 1)]}, "log and table"),
     ],
 )

@@ -166,10 +166,10 @@ def test_everything_is_counted_once(roll):
             np.testing.assert_array_equal(counts.detections, used)
             assert found.counts.detections_below_threshold == np.count_nonzero(outcome == BELOW_THRESHOLD)
         objects = np.bincount(gts.labels[~gts.crowd], minlength=problem.num_classes)
-        check_confusion(counts.matrix, objects=objects, detections=counts.detections, tp=tp)
+        check_confusion(counts.matrix, ground_truths=objects, detections=counts.detections, tp=tp)
         dropped = found.counts.detections_below_threshold + counts.detections_ignored
         assert counts.detections.sum() + dropped == len(dets)
-        assert counts.objects.sum() + counts.objects_ignored == len(gts)
+        assert counts.ground_truths.sum() + counts.ground_truths_ignored == len(gts)
         members = found_pairs(problem, rule)
         assert len(set(members)) == len(members)  # no ground truth twice
 
