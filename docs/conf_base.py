@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,15 @@ def _on_source_read(app: Any, name: str, source: list[str]) -> None:
     source[0] = replace_repository_links(source[0], str(page.parent.relative_to(ROOT)))
 
 
+def _import_lazy_names(app: Any) -> None:
+    """Import the names that packages export by ``__getattr__``: autodoc looks at what a module has already."""
+    for package in ("evaluation", "render"):
+        module = import_module(f"mm_metrics_plugin.{package}")
+        vars(module).update({name: getattr(module, name) for name in module.__all__})
+
+
 def setup(app: Any) -> None:
     """Connect the functions above to Sphinx."""
+    app.connect("builder-inited", _import_lazy_names)
     app.add_search_language(BigramSearch)
     app.connect("source-read", _on_source_read)

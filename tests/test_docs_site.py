@@ -96,5 +96,5 @@ def test_links_to_files_of_the_repository_become_paths():
         "[configs/digits.py](../../../configs/digits.py), [a script](../../../demo/shapes.py), [p](auc.md), ![i](x.png)"
     )
     assert conf_base.replace_repository_links(text, "docs/en/tutorials") == (
-        "`configs/digits.py`, x (`demo/shapes.py`), [p](auc.md), ![i](i.png)"
+        "`configs/digits.py`, a script (`demo/shapes.py`), [p](auc.md), ![i](x.png)"
     )

@@ -31,7 +31,7 @@ def test_files_and_targets_that_documents_name_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
-        for name in re.findall(r"\b(?:tests|configs|benchmarks|demo|tools)/[\w/]+\.py\b", text):
+        for name in re.findall(r"\b(?:tests|configs|benchmarks|demo)/[\w/]+\.py\b", text):
             assert (ROOT / name).exists() or name.startswith("configs/my_"), f"{document.name} names {name}"
         for name in re.findall(r"python -m benchmarks (\w+)", text):
             assert (ROOT / "benchmarks" / f"bench_{name}.py").exists(), f"{document.name} names {name}"
