@@ -20,7 +20,6 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 COMMAND = "python -m docs.generate"
 PART = re.compile(r"(?<=<!-- generated: )([^>]+)( -->\n).*?(?=<!-- end of generated text -->)", re.DOTALL)
-ERRORS = DOCS / "en" / "reference" / "errors.md"
 
 
 def pages() -> dict[Path, str]:
@@ -34,7 +33,7 @@ def pages() -> dict[Path, str]:
 
 
 def _part(name: str, *arguments: str) -> str:
-    return {"help": help_text, "metrics": metric_table}[name](*arguments) + "\n"
+    return {"help": help_text, "metrics": metric_table, "invalid-input": invalid_input_table}[name](*arguments) + "\n"
 
 
 def metric_table() -> str:
@@ -64,23 +63,21 @@ def help_text(subcommand: str) -> str:
     return f"<!-- not run: made from the parser of the command -->\n```text\n{text}```"
 
 
-def errors_page() -> str:
-    """The page of errors, with today's messages in the rows of invalid input; tests/integration/test_bad_input.py."""
-    from tests.helpers.bad_input_rows import RUNS
+def invalid_input_table(of: str) -> str:
+    """The message for each invalid input that tests/integration/test_bad_input.py tries, ``of`` metrics or commands."""
+    from tests.integration import test_bad_input as tests
 
-    lines = ERRORS.read_text(encoding="utf-8").splitlines()
-    for at, line in enumerate(lines):
-        cells = re.split(r" (?<!\\)\| ", line[2:].rstrip(" |"))
-        if tuple(cells[:2]) in RUNS and re.fullmatch("`[^`]+`", cells[2]):
-            with tempfile.TemporaryDirectory() as folder:
-                message = str(RUNS[cells[0], cells[1]](Path(folder))).replace("|", "\\|")
-            lines[at] = f"| {cells[0]} | {cells[1]} | `{message}` |"
-    return "\n".join(lines) + "\n"
+    rows = ["| input | message |", "|---|---|"]
+    for what, run, _ in {"metrics": tests.METRICS, "commands": tests.COMMANDS}[of]:
+        with tempfile.TemporaryDirectory() as folder:
+            message = run(Path(folder)).replace("|", "\\|")
+        rows.append(f"| {what} | `{message}` |")
+    return "\n".join(dict.fromkeys(rows))
 
 
 def main() -> int:
     """Write the pages that are out of date, and print their names."""
-    for path, text in {**pages(), ERRORS: errors_page()}.items():
+    for path, text in pages().items():
         if path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")

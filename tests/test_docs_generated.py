@@ -16,4 +16,4 @@ def test_a_generated_page_is_up_to_date(path):
 
 
 def test_every_page_with_repeated_text_is_generated():
-    assert {path.name for path in PAGES} == {"command.md", "metrics.md"}
+    assert {path.name for path in PAGES} == {"command.md", "errors.md", "metrics.md"}
