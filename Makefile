@@ -10,9 +10,9 @@ PYTHON := $(if $(filter 3.11,$(call version,python3)),python3,$(if $(call versio
 endif
 
 # Checked before anything is installed. torchvision, which mmdet and mmpretrain import, has no wheel for Python 3.12.
-ON_3_11 := test test-forks test-versions coverage campaign lint bench lock
-ON_ANY  := demo docs docs-pages
-ENVIRONMENT := $(wildcard $(if $(filter test-forks,$(MAKECMDGOALS)),$(FORKS),$(VENV))/bin/python)
+ON_3_11 := test forks slow coverage mutation lint format bench lock
+ON_ANY  := demo docs docs-pages dist
+ENVIRONMENT := $(wildcard $(if $(filter forks,$(MAKECMDGOALS)),$(FORKS),$(VENV))/bin/python)
 FOUND   := $(call version,$(or $(ENVIRONMENT),$(PYTHON)))
 needs    = $(error make $(1) needs Python $(2), but $(or $(ENVIRONMENT),$(PYTHON)) is $(or $(FOUND),not there): \
 install Python 3.11 and run $(if $(ENVIRONMENT),make clean and )make $(1) PYTHON=/path/to/python3.11)
@@ -31,7 +31,7 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mm_metrics_plugin
 WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-cp$(subst .,,$(FOUND))
 JOBS   := $(shell nproc 2>/dev/null || echo 2)
 
-# Tests on all cores; those of one file stay together, as what they set up is shared.
+# Tests on all cores; those of one file stay together, as they share their fixtures.
 SIDE_BY_SIDE := --numprocesses $(JOBS) --dist loadfile
 
 # The maintained forks keep the import names, so they live in an environment of their own.
@@ -40,7 +40,7 @@ FORK_PIP   := $(FORKS)/bin/python -m pip --disable-pip-version-check --quiet
 FORK_RUNTIME = $(shell grep -hv '^mmengine\|^\#' requirements/runtime.txt requirements/report.txt | sed 's/.*/"&"/')
 FORK_WHEELS = $(subst mmcv-$(MMCV),onedl-mmcv-$(FORK_MMCV),$(WHEELS))
 
-.PHONY: help demo test docs docs-pages coverage mutation lint bench lock clean
+.PHONY: help demo test slow forks docs docs-pages coverage mutation lint format bench dist lock clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -49,6 +49,13 @@ demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC 
 
 test: $(VENV)/.tests $(VENV)/.docs browser ## install the OpenMMLab stack (compiles mmcv once) and run the whole suite
 	$(RUN) -m pytest $(SIDE_BY_SIDE)
+
+slow: $(VENV)/.tests ## run the long tests: memory, damaged files, killed processes, 10,000 examples per property (1 hour)
+	$(RUN) -m pytest -m slow
+	$(RUN) -m pytest tests/properties --hypothesis-profile slow $(SIDE_BY_SIDE)
+
+forks: $(FORKS)/.stack ## run the integration tests on the maintained forks of OpenMMLab (compiles their mmcv once)
+	$(FORKS)/bin/python -m pytest tests/integration
 
 .PHONY: browser
 browser: # for the tests of the HTML pages; without one they are skipped, or fail where CI=true
@@ -76,13 +83,32 @@ mutation: $(VENV)/.mutation ## change the kernels of AUC and matching one operat
 	$(RUN) -m mutmut export-cicd-stats
 	@cat mutants/mutmut-cicd-stats.json
 
-lint: $(VENV)/.tests ## ruff and mypy
+# The checks of .pre-commit-config.yaml, on all files; a test compares the two.
+FILES  = $(wildcard $(shell git ls-files --cached --others --exclude-standard))
+TEXT   = $(shell git grep --untracked -Il "")
+CODE   = $(filter-out %.md %.json,$(TEXT))
+lint: $(VENV)/.dev ## check all files: ruff, mypy, codespell, large files, white space
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	@$(RUN) -m codespell_lib $(TEXT)
+	@$(RUN) -m pre_commit_hooks.check_added_large_files --enforce-all --maxkb=2000 $(FILES)
+	@$(RUN) -m pre_commit_hooks.check_merge_conflict --assume-in-merge $(TEXT)
+	@$(RUN) -m pre_commit_hooks.end_of_file_fixer $(CODE)
+	@$(RUN) -m pre_commit_hooks.trailing_whitespace_fixer $(CODE)
+
+format: $(VENV)/.dev ## format the code, and fix what ruff can
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
 
 bench: $(VENV)/.bench ## measure beside the peers, in one run, as ratios
 	$(RUN) -m benchmarks
+
+dist: $(VENV)/.dev ## build the sdist and the wheel into dist/ and check them
+	rm -rf dist
+	$(RUN) -m build --outdir dist .
+	$(RUN) -m twine check --strict dist/*
+	$(if $(TAG),test -e dist/mm_metrics_plugin-$(TAG:v%=%).tar.gz # the tag is the version with a v)
 
 lock: $(VENV)/.bench ## write the installed versions to requirements/lock.txt, the set the tests run on
 	(echo "# The versions everything was tested with, on Python 3.11; written by make lock."; echo "setuptools<81"; \
@@ -118,7 +144,12 @@ $(VENV)/.stack: $(VENV)/.demo $(WHEELS)/.built requirements/stack.txt
 	@$(LOCKED) --requirement requirements/stack.txt
 	@touch $@
 
-$(VENV)/.tests: $(VENV)/.stack requirements/tests.txt
+$(VENV)/.dev: $(VENV)/.demo requirements/dev.txt
+	@echo "Installing the linters and the build tools ..."
+	@$(LOCKED) --requirement requirements/dev.txt
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.stack $(VENV)/.dev requirements/tests.txt
 	@echo "Installing the test tools ..."
 	@$(LOCKED) --requirement requirements/tests.txt
 	@touch $@

@@ -1,19 +1,17 @@
-"""Checks in several environments: ``nox --list`` shows them; a session without its Python is skipped.
-
-``lint``, ``tests``, ``docs`` and ``slow`` run in the environment that nox is installed in, which ``make`` sets up.
-"""
+"""Checks in several versions of Python: ``nox --list`` shows them; a session without its Python is skipped."""
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["lint", "tests", "docs"]
-nox.options.error_on_missing_interpreters = False
+nox.options.sessions = ["without_stack"]
 nox.options.default_venv_backend = "venv"  # virtualenv no longer supports Python 3.8
 
 HERE = [sys.executable, "-m"]
+PYTHONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"]
 # The Python, and the packages that write the files of tests/golden with it.
 WRITERS = [
     ("3.8", "torch==1.13.1", "numpy==1.20.3"),
@@ -36,54 +34,40 @@ def requirements(*names):
 
 
 @nox.session(python=False)
-def lint(session):
-    """Run ruff and mypy."""
-    session.run(*HERE, "ruff", "check", ".")
-    session.run(*HERE, "ruff", "format", "--check", ".")
-    session.run(*HERE, "mypy")
-
-
-@nox.session(python=False)
-def tests(session):
-    """Run the suite on all cores; the tests of one file stay together, as they share their fixtures."""
-    session.run(*HERE, "pytest", "--numprocesses", "auto", "--dist", "loadfile", *session.posargs)
-
-
-@nox.session(python=False)
-def slow(session):
-    """Run the tests marked slow, then every property with 10,000 new examples."""
-    session.run(*HERE, "pytest", "-m", "slow", *session.posargs)
-    profile = ["--hypothesis-profile", "slow", "--numprocesses", "auto"]
-    session.run(*HERE, "pytest", "tests/properties", *profile, *session.posargs)
-
-
-@nox.session(python=False)
 def docs(session):
     """Build the site, warnings as errors."""
     session.run(*HERE, "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
-@nox.session(python=["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"])
+@nox.session(python=PYTHONS)
 def without_stack(session):
     """Run tests and examples that need no torch: on Python 3.8 with the oldest packages, else with the newest."""
     needed = [line for line in requirements("runtime", "report") if not line.startswith("mmengine")]
     if session.python == "3.8":
         pinned = [line.replace(">=", "==") for line in needed]
-        session.install(*pinned, *TOOLS[:-1], "scikit-learn==1.0")
+        session.install("--prefer-binary", *pinned, *TOOLS[:-1], "scikit-learn==1.0")
     else:
         session.install("--upgrade", *(re.split("[>=]", line)[0] for line in needed), *TOOLS)
     folders = [f"{root}/{layer}" for root in ("tests", "mm_metrics_plugin") for layer in LAYERS]
-    # Without pyproject.toml: its filter for warnings imports the package with torch.
-    options = ["-c", "/dev/null", "--rootdir", ".", "-q", "-p", "no:cacheprovider", "-p", "tests.without_stack"]
-    options += ["-m", "not slow", "--doctest-modules", "-o", "doctest_optionflags=NORMALIZE_WHITESPACE ELLIPSIS"]
+    # Not pyproject.toml: its filter for warnings imports the package with torch.
+    config = Path(session.create_tmp(), "pytest.ini")
+    config.write_text("[pytest]\ndoctest_optionflags = NORMALIZE_WHITESPACE ELLIPSIS\n", encoding="utf-8")
+    options = ["-c", str(config), "--rootdir", ".", "-q", "-p", "no:cacheprovider", "-p", "tests.without_stack"]
+    options += ["-m", "not slow", "--doctest-modules"]
     session.run("python", "-m", "pytest", *options, *folders, *session.posargs)
 
 
-@nox.session(python=False)
-def forks(session):
-    """Run the integration tests on the maintained forks of OpenMMLab; compiles their mmcv once."""
-    session.run("make", ".venv-forks/.stack", external=True)
-    session.run(".venv-forks/bin/python", "-m", "pytest", "tests/integration", *session.posargs, external=True)
+@nox.session(python=PYTHONS)
+def wheel(session):
+    """Install the wheel (of the folder given after ``--``) into a clean environment and run the README's examples."""
+    folder = Path(*session.posargs or [session.create_tmp(), "dist"])
+    if not session.posargs:
+        for stale in (folder, Path("build", "lib")):
+            shutil.rmtree(stale, ignore_errors=True)
+        session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), ".")
+    (built,) = folder.glob("*.whl")
+    session.install("--prefer-binary", f"{built}[report]")
+    session.run("python", "-m", "tests.readme_examples")
 
 
 @nox.session(python=["3.8", "3.11", "3.13"])

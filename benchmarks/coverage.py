@@ -12,12 +12,17 @@ import numpy as np
 from scipy.stats import norm
 
 from mm_metrics_plugin.functional.classification.delong import delong_ci
-from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
+from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.matching import MatchTable, match_images
-from mm_metrics_plugin.functional.statistics.bootstrap import Interval, bootstrap_ci, bootstrap_counts
-from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
-from mm_metrics_plugin.functional.statistics.resampling import WeightedFigures, drawn_images, over_draws
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.functional.statistics.bootstrap import Interval, bootstrap_ci, bootstrap_counts, bootstrap_draws
+from mm_metrics_plugin.functional.statistics.per_image_counts import (
+    PerImageCounts,
+    WeightedMetrics,
+    map_draws,
+    per_image_counts,
+)
 from mm_metrics_plugin.settings import DetectionSettings
 
 Random = np.random.Generator
@@ -257,8 +262,8 @@ def _true_ap(setting: Classes, random: Random, images: int) -> np.ndarray:
 
 
 def _basic(table: MatchTable, one: Interval, resamples: int, seed: int) -> np.ndarray:
-    figures = WeightedFigures(per_image_counts(table, score_thr=0.3), RangeCurves(table, "all", 100))
-    draws = over_draws(figures, drawn_images(table.num_images, draws=resamples, seed=seed, at_once=64))
+    figures = WeightedMetrics(per_image_counts(table, score_thr=0.3), RangeCurves(table, "all", 100))
+    draws = map_draws(figures, bootstrap_draws(table.num_images, draws=resamples, seed=seed, at_once=64))
     low, high = np.quantile(draws.overall["mAP_50"], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return np.clip([2 * one.value - high, 2 * one.value - low], 0, 1)
 

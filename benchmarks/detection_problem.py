@@ -34,8 +34,8 @@ def make_problem(
     counts = np.minimum(random.geometric(1 / (objects_per_image + 1), num_images) - 1, 60)
     object_image = np.repeat(np.arange(num_images), counts)
     total = len(object_image)
-    favourites = random.integers(0, num_classes, (num_images, 3))
-    object_labels = favourites[object_image, random.choice(3, total, p=[0.6, 0.25, 0.15])]
+    favorites = random.integers(0, num_classes, (num_images, 3))
+    object_labels = favorites[object_image, random.choice(3, total, p=[0.6, 0.25, 0.15])]
     object_boxes = _boxes(random, total)
     crowd = random.random(total) < 0.01
 

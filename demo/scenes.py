@@ -1,4 +1,4 @@
-"""Draws pictures with several shapes on each, labelled in three ways: for classes, for tasks and for pixels.
+"""Draws pictures with several shapes on each, labeled in three ways: for classes, for tasks and for pixels.
 
     python -m demo.scenes data/scenes
 

@@ -1,30 +1,27 @@
-"""Everything this package raises or warns on its own account."""
+"""Exceptions and warnings of this package."""
 
 from __future__ import annotations
 
 
 class MetricInputError(ValueError):
-    """A sample holds something no metric can be computed from.
-
-    The message names the sample or image, the field, what was expected and what was found.
-    """
+    """A sample or image is invalid. The message names it, the field, the expected and the actual value."""
 
 
 class ResultFileError(ValueError):
-    """A file is damaged or is not of the expected kind. The message names the file and the place in it."""
+    """A file is damaged or of another kind than expected. The message names the file and the position in it."""
 
 
 class ClassNamesError(ResultFileError):
-    """The class names that were given are not those of a file, or are too few or too many for it."""
+    """The given class names do not match those of a file, or their number is wrong."""
 
 
 class UnsafePickleError(ResultFileError):
-    """A pickle asks for something that reading data never needs. Nothing of it was run."""
+    """A pickle contains a name or opcode that data does not need. Nothing of it was executed."""
 
 
 class MetricWarning(UserWarning):
-    """Something a user of this package should know. Inside a Runner it is a line of mmengine's log instead."""
+    """A warning for users of this package. Inside a Runner it is logged by mmengine instead."""
 
 
 class UndefinedMetricWarning(MetricWarning):
-    """A value has no definition on this data (such as the AUC of a class without samples) and is NaN."""
+    """A value is undefined on this data, such as the AUC of a class without samples, and is NaN."""

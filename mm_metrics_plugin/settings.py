@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
-from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Iterable, Mapping, Sequence, TypeVar
 
 # The floats of numpy.linspace(0.5, 0.95, 10), which pycocotools uses.
-COCO_IOU_THRS: Tuple[float, ...] = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.8999999999999999, 0.95)
-COCO_AREA_EDGES: Tuple[float, ...] = (32.0**2, 96.0**2)
+COCO_IOU_THRS: tuple[float, ...] = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.8999999999999999, 0.95)
+COCO_AREA_EDGES: tuple[float, ...] = (32.0**2, 96.0**2)
 COCO_MAX_DETS = 100
-LARGEST_AREA = 1e10
-MOST_AREA_EDGES = 100
-MOST_RESAMPLES = 1_000_000
+MAX_AREA = 1e10
+MAX_AREA_EDGES = 100
+MAX_RESAMPLES = 1_000_000
 MATCHING_RULES = ("coco", "mmdet", "agnostic")
 TASKS = ("single-label", "multi-label")
 PERMUTATIONS = 2000
@@ -28,25 +28,21 @@ def require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def require_ci(ci: Optional[float]) -> None:
+def require_ci(ci: float | None) -> None:
     """Raises a ValueError unless a confidence level is above 0 and below 1, or None."""
     require(ci is None or 0 < ci < 1, f"ci must be above 0 and below 1 (found {ci})")
 
 
-def whole_number(name: str, value: Any, *, least: int, most: Optional[int] = None) -> int:
-    """An option as an int.
+def require_int(name: str, value: Any, *, low: int, high: int | None = None) -> int:
+    """The value as an int.
 
     Raises:
         ValueError: It is not a whole number, or out of range.
-
-    Example:
-        >>> whole_number("resamples", 1000, least=1)
-        1000
     """
-    limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    good = whole and least <= value and (most is None or value <= most)
-    require(good, f"{name} must be a whole number {limits} (found {value!r})")
+    limits = f"of at least {low}" if high is None else f"from {low} to {high}"
+    valid = isinstance(value, Integral) and not isinstance(value, bool)
+    valid = valid and low <= value and (high is None or value <= high)
+    require(valid, f"{name} must be a whole number {limits} (found {value!r})")
     return int(value)
 
 
@@ -55,44 +51,33 @@ def require_choice(option: str, value: Any, choices: Sequence[Any]) -> None:
     require(value in choices, f"{option} must be one of {', '.join(map(repr, choices))} (found {value!r})")
 
 
-def _ascending(values: Sequence[float]) -> bool:
-    return all(low < high for low, high in zip(values, values[1:]))
-
-
 @dataclass(frozen=True)
 class AreaRange:
-    """Areas of ground truths in square pixels, both ends included, as COCO has it.
-
-    Example:
-        >>> AreaRange("small", 0.0, 1024.0).high
-        1024.0
-    """
+    """Areas of ground truths in square pixels, both ends included, as in COCO."""
 
     name: str
     low: float
     high: float
 
 
-def area_ranges(edges: Sequence[float] = COCO_AREA_EDGES) -> Tuple[AreaRange, ...]:
+def area_ranges(edges: Sequence[float] = COCO_AREA_EDGES) -> tuple[AreaRange, ...]:
     """All areas, and the ranges between edges; ``small``, ``medium`` and ``large`` are COCO's.
 
     Example:
         >>> [one.name for one in area_ranges()], [one.name for one in area_ranges([100])]
         (['all', 'small', 'medium', 'large'], ['all', 'area_0_100', 'area_100_up'])
     """
-    ends = [0.0, *(float(edge) for edge in edges), LARGEST_AREA]
-    require(
-        _ascending(ends),
-        f"area edges must be positive and ascending (found {list(edges)})",
-    )
-    if len(ends) == 2:
-        return (AreaRange("all", *ends),)
+    ends = [0.0, *(float(edge) for edge in edges), MAX_AREA]
     pairs = list(zip(ends, ends[1:]))
+    require(all(low < high for low, high in pairs), f"area edges must be positive and ascending (found {list(edges)})")
+    every = AreaRange("all", 0.0, MAX_AREA)
+    if len(pairs) == 1:
+        return (every,)
     names = ["small", "medium", "large"]
     if tuple(ends[1:-1]) != COCO_AREA_EDGES:
-        shown = [f"{end:g}" if float(f"{end:g}") == end else repr(end) for end in ends]  # different for every edge
-        names = [f"area_{low}_{high}" for low, high in zip(shown, shown[1:-1])] + [f"area_{shown[-2]}_up"]
-    return (AreaRange("all", 0.0, LARGEST_AREA), *(AreaRange(name, *pair) for name, pair in zip(names, pairs)))
+        texts = [f"{end:g}" if float(f"{end:g}") == end else repr(end) for end in ends]  # unique for every edge
+        names = [f"area_{low}_{high}" for low, high in zip(texts, texts[1:-1])] + [f"area_{texts[-2]}_up"]
+    return (every, *(AreaRange(name, *pair) for name, pair in zip(names, pairs)))
 
 
 COCO_AREA_RANGES = area_ranges()
@@ -103,19 +88,19 @@ class DetectionSettings:
     """Options of the evaluation of detectors.
 
     Attributes:
-        score_thr: Least score of a detection that is counted. Average precision and the error types use all scores.
-        iou_thr: Least overlap of a match.
-        nms_iou_thr: Non-maximum suppression within each class before anything else; None: none.
-        matching: The matching rules whose confusion matrices are counted.
+        score_thr: Score threshold of precision and recall. Average precision and TIDE use detections of all scores.
+        iou_thr: IoU threshold of a match.
+        nms_iou_thr: IoU threshold of non-maximum suppression within each class, applied first. None disables it.
+        matching: Matching rules of the confusion matrices.
         iou_thrs: IoU thresholds of average precision.
-        area_edges: Areas between the ranges of the results by object size.
-        background_iou_thr: Overlap up to which a detection is on background, as in TIDE.
-        max_dets: Number of detections per class and image that average precision uses. Nothing else is limited.
-        matrix_only: Leave out everything but the confusion matrices.
-        operating_point: Rule of the best score threshold, such as ``'f1'``; None: none is looked for.
-        ci: Confidence level of the intervals; None: none are computed.
-        resamples: Bootstrap resamples over images.
-        seed: Of the resamples and the folds.
+        area_edges: Boundaries between the area ranges of the results by object size.
+        background_iou_thr: TIDE's background threshold: detections that overlap no more are background errors.
+        max_dets: Maximum number of detections per class and image for average precision only.
+        matrix_only: Compute the confusion matrices only.
+        operating_point: Rule that selects the best score threshold, such as ``'f1'``. None disables it.
+        ci: Confidence level of the intervals. None disables them.
+        resamples: Number of bootstrap resamples over images.
+        seed: Random seed of the resamples and the folds.
 
     Example:
         >>> DetectionSettings(iou_thr=2)
@@ -125,15 +110,15 @@ class DetectionSettings:
 
     score_thr: float = DETECTION_SCORE_THR
     iou_thr: float = 0.5
-    nms_iou_thr: Optional[float] = None
-    matching: Tuple[str, ...] = ("coco",)
-    iou_thrs: Tuple[float, ...] = COCO_IOU_THRS
-    area_edges: Tuple[float, ...] = COCO_AREA_EDGES
+    nms_iou_thr: float | None = None
+    matching: tuple[str, ...] = ("coco",)
+    iou_thrs: tuple[float, ...] = COCO_IOU_THRS
+    area_edges: tuple[float, ...] = COCO_AREA_EDGES
     background_iou_thr: float = 0.1
     max_dets: int = COCO_MAX_DETS
     matrix_only: bool = False
-    operating_point: Optional[str] = None
-    ci: Optional[float] = None
+    operating_point: str | None = None
+    ci: float | None = None
     resamples: int = 1000
     seed: int = 0
 
@@ -145,9 +130,9 @@ class DetectionSettings:
             self._set(name, None if value is None else _number(name, value))
         for name in ("iou_thrs", "area_edges"):
             self._set(name, _numbers(name, getattr(self, name)))
-        self._set("max_dets", whole_number("max_dets", self.max_dets, least=1))
-        self._set("resamples", whole_number("resamples", self.resamples, least=1, most=MOST_RESAMPLES))
-        self._set("seed", whole_number("seed", self.seed, least=0))
+        self._set("max_dets", require_int("max_dets", self.max_dets, low=1))
+        self._set("resamples", require_int("resamples", self.resamples, low=1, high=MAX_RESAMPLES))
+        self._set("seed", require_int("seed", self.seed, low=0))
         require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {self.iou_thr:g})")
         require(
             self.nms_iou_thr is None or 0 <= self.nms_iou_thr <= 1,
@@ -159,16 +144,14 @@ class DetectionSettings:
             f"matching must be some of {', '.join(MATCHING_RULES)}, each once (found {self.matching!r})",
         )
         self._set("matching", tuple(rules))
-        thresholds = list(self.iou_thrs)
+        thrs = list(self.iou_thrs)
         require(
-            0 < len(thresholds) < 64
-            and thresholds == sorted(set(thresholds))
-            and 0 < thresholds[0] <= thresholds[-1] <= 1,
-            f"iou_thrs must be ascending, above 0 and at most 1 (found {thresholds})",
+            0 < len(thrs) < 64 and thrs == sorted(set(thrs)) and 0 < thrs[0] <= thrs[-1] <= 1,
+            f"iou_thrs must be ascending, above 0 and at most 1 (found {thrs})",
         )
         require(
-            len(self.area_edges) <= MOST_AREA_EDGES,
-            f"area_edges must be at most {MOST_AREA_EDGES} areas (found {len(self.area_edges)})",
+            len(self.area_edges) <= MAX_AREA_EDGES,
+            f"area_edges must be at most {MAX_AREA_EDGES} areas (found {len(self.area_edges)})",
         )
         area_ranges(self.area_edges)
         require(
@@ -184,11 +167,11 @@ class DetectionSettings:
         object.__setattr__(self, name, value)
 
     def truncation_message(self, most_detections: int, *, option: str = "--max-dets") -> str:
-        """A sentence if average precision leaves detections out, else "".
+        """A message if average precision leaves detections out, else an empty string.
 
         Args:
-            most_detections: The largest number of detections of one class in one image.
-            option: The option that changes it.
+            most_detections: Maximum number of detections of one class in one image.
+            option: Name of the option that raises the limit.
 
         Example:
             >>> DetectionSettings().truncation_message(240)
@@ -203,19 +186,14 @@ class DetectionSettings:
             f"does; change it with {option}"
         )
 
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as plain Python values."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> DetectionSettings:
-        """The settings that :meth:`to_dict` wrote.
-
-        Example:
-            >>> DetectionSettings.from_dict(DetectionSettings(score_thr=0.5).to_dict()).score_thr
-            0.5
-        """
-        names = {one.name for one in fields(cls)}
+        """The inverse of :meth:`to_dict`."""
+        names = {field.name for field in fields(cls)}
         require(
             set(values) == names, f"settings must be {', '.join(sorted(names))} (found {', '.join(sorted(values))})"
         )
@@ -228,12 +206,12 @@ class ClassificationSettings:
     """Options of the evaluation of classifiers.
 
     Attributes:
-        task: ``'single-label'`` or ``'multi-label'``; None: inferred from the results.
+        task: ``'single-label'`` or ``'multi-label'``. None infers it from the results.
         task_reason: What the task was inferred from.
         score_thr: Score threshold of a multi-label task, 0.5 by default. A single-label task has none.
-        at_specificity: Sensitivity is given at this specificity.
-        at_sensitivity: Specificity is given at this sensitivity.
-        ci: Confidence level of the intervals; None: none are computed.
+        at_specificity: Specificity at which sensitivity is reported.
+        at_sensitivity: Sensitivity at which specificity is reported.
+        ci: Confidence level of the intervals. None disables them.
 
     Example:
         >>> ClassificationSettings(at_specificity=2)
@@ -241,12 +219,12 @@ class ClassificationSettings:
         ValueError: at_specificity must be from 0 to 1 (found 2)
     """
 
-    task: Optional[str] = None
+    task: str | None = None
     task_reason: str = ""
-    score_thr: Optional[float] = None
+    score_thr: float | None = None
     at_specificity: float = 0.95
     at_sensitivity: float = 0.95
-    ci: Optional[float] = None
+    ci: float | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -257,8 +235,8 @@ class ClassificationSettings:
             require(0 <= value <= 1, f"{name} must be from 0 to 1 (found {value})")
         require_ci(self.ci)
 
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as plain Python values."""
         return dict(vars(self))
 
 
@@ -270,16 +248,16 @@ class ComparisonSettings:
         detection: Options of detectors; None for classifiers.
         classification: Options of classifiers; None for detectors.
         ci: Confidence level of the intervals of differences; the significance level is 1 - ci.
-        permutations: How many times runs are swapped.
-        seed: Of the permutations.
+        permutations: Number of permutations of the paired permutation test.
+        seed: Random seed of the permutations.
 
     Example:
         >>> ComparisonSettings(DetectionSettings(), permutations=500).to_dict()["permutations"]
         500
     """
 
-    detection: Optional[DetectionSettings] = None
-    classification: Optional[ClassificationSettings] = None
+    detection: DetectionSettings | None = None
+    classification: ClassificationSettings | None = None
     ci: float = 0.95
     permutations: int = PERMUTATIONS
     seed: int = 0
@@ -289,10 +267,10 @@ class ComparisonSettings:
             (self.detection is None) != (self.classification is None), "runs must be either detectors or classifiers"
         )
         require_ci(self.ci)
-        whole_number("permutations", self.permutations, least=1, most=MOST_RESAMPLES)
+        require_int("permutations", self.permutations, low=1, high=MAX_RESAMPLES)
 
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values."""
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as plain Python values."""
         own = {"ci": self.ci, "permutations": self.permutations, "seed": self.seed}
         if self.detection is not None:
             names = ("score_thr", "iou_thr", "nms_iou_thr", "max_dets")
@@ -303,11 +281,11 @@ class ComparisonSettings:
 
 @dataclass(frozen=True)
 class OperatingRule:
-    """What makes a score threshold the best: the greatest F-score, or the other rate where one has a floor.
+    """How the best score threshold is selected: by F-score, or by one rate subject to a minimum of the other.
 
     Attributes:
-        kind: ``'f'``, ``'precision'`` or ``'recall'``.
-        value: Beta, or the floor.
+        kind: ``'f'`` for the F-score; ``'precision'`` or ``'recall'`` for a minimum of that rate.
+        value: Beta of the F-score, or the minimum.
 
     Example:
         >>> print(OperatingRule.parse("f2"), "|", OperatingRule.parse("precision=0.9"))
@@ -319,16 +297,16 @@ class OperatingRule:
 
     @classmethod
     def parse(cls, text: str) -> OperatingRule:
-        """Reads ``f1``, ``f2``, ``f0.5``, ``precision=0.9`` or ``recall=0.95``.
+        """Parses ``f1``, ``f2``, ``f0.5``, ``precision=0.9`` or ``recall=0.95``.
 
         Raises:
-            ValueError: It is none of these.
+            ValueError: The text is none of these.
         """
-        kind, _, floor = str(text).strip().lower().partition("=")
+        kind, _, minimum = str(text).strip().lower().partition("=")
         try:
-            if kind in ("precision", "recall") and 0 < float(floor) <= 1:
-                return cls(kind, float(floor))
-            if kind.startswith("f") and not floor and 0 < float(kind[1:]) < float("inf"):
+            if kind in ("precision", "recall") and 0 < float(minimum) <= 1:
+                return cls(kind, float(minimum))
+            if kind.startswith("f") and not minimum and 0 < float(kind[1:]) < float("inf"):
                 return cls("f", float(kind[1:]))
         except ValueError:
             pass
@@ -336,7 +314,7 @@ class OperatingRule:
 
     @property
     def beta(self) -> float:
-        """Of the F-score that is reported: 1 unless another one is maximized."""
+        """Beta of the reported F-score: 1 unless another one is maximized."""
         return self.value if self.kind == "f" else 1.0
 
     def __str__(self) -> str:
@@ -371,12 +349,12 @@ def with_options(settings: _S, options: Mapping[str, Any]) -> _S:
 
 
 def _number(name: str, value: Any) -> float:
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    require(number and abs(value) < float("inf"), f"{name} must be a finite number (found {value!r})")
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    require(is_number and abs(value) < float("inf"), f"{name} must be a finite number (found {value!r})")
     return float(value)
 
 
-def _numbers(name: str, values: Any) -> Tuple[float, ...]:
+def _numbers(name: str, values: Any) -> tuple[float, ...]:
     require(
         isinstance(values, Iterable) and not isinstance(values, (str, bytes)),
         f"{name} must be numbers (found {values!r})",

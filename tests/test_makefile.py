@@ -1,4 +1,4 @@
-"""``make`` checks the version of Python before it installs anything."""
+"""``make`` checks the version of Python before it installs anything, and lints as the pre-commit hooks do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+import yaml
 
 from tests.helpers.result_files import ROOT
 
@@ -75,3 +76,11 @@ def test_the_version_that_is_given_is_checked_too(make):
 
 def test_help_needs_no_version(make):
     assert make("help").returncode == 0
+
+
+def test_lint_runs_the_checks_of_the_pre_commit_hooks(make):
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    hooks = [hook["entry"].replace(" --force-exclude", "") for repo in config["repos"] for hook in repo["hooks"]]
+    done = make("lint", python3="3.11")  # not in a Git repository, so that no file names follow
+    commands = [line.strip() for line in done.stdout.splitlines() if line.startswith(".venv/bin/python -m ")]
+    assert [line.rstrip(" .") for line in commands if " -m pip " not in line] == hooks

@@ -78,7 +78,7 @@ def auc_without_torch():
     """The state and the function, as a process without torch uses them."""
     sys.modules["torch"] = None  # as if it were not installed
     from benchmarks.timing import peak_bytes
-    from mm_metrics_plugin.functional.classification.auc import histogram_auc
+    from mm_metrics_plugin.functional.classification.histograms import histogram_auc
     from mm_metrics_plugin.states.scores import ScoreHistogramState
 
     state = ScoreHistogramState(4096)

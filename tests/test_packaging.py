@@ -51,9 +51,7 @@ def imported_distributions(*paths):
 
 
 def test_every_declared_dependency_is_imported_and_every_import_declared():
-    extras = {"mmdet", "mmpretrain", "mmsegmentation"}  # as setup.py names them
-    text = (ROOT / "setup.py").read_text()
-    assert all(f'"{name}>=' in text for name in extras)
+    extras = declared("mmdet", "mmpretrain", "mmseg")
     # torch is the user's own: mmengine needs it without declaring it, and neither do we.
     found = imported_distributions(*(ROOT / "mm_metrics_plugin").rglob("*.py"))
     # pandas is for to_dataframe() only, which says how to install it.
@@ -72,6 +70,11 @@ def test_the_version_stands_in_one_place():
     assert distribution("mm_metrics_plugin").version == mm_metrics_plugin.__version__
 
 
+def test_every_version_of_python_in_the_classifiers_is_tested():
+    classifiers = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
+    assert classifiers and set(classifiers) <= set(re.findall(r'"(3\.\d+)"', (ROOT / "noxfile.py").read_text()))
+
+
 def test_the_command_is_installed():
     (entry,) = [e for e in distribution("mm_metrics_plugin").entry_points if e.name == "mm-metrics"]
     assert entry.value == "mm_metrics_command:main"
@@ -80,7 +83,7 @@ def test_the_command_is_installed():
 # --- the files that would be published --------------------------------------------------------------------------------
 
 PARTS = ("mm_metrics_command", "mm_metrics_plugin", "requirements", "tools", "configs", "demo", "docs")
-FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "Makefile", "mkdocs.yml")
+FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "Makefile", "model-index.yml")
 
 
 def run(*arguments, cwd):
@@ -187,6 +190,14 @@ def test_mim_finds_the_tools(clean, tmp_path):
     inputs = (mim / "demo" / "detections" / "annotations.json", mim / "demo" / "detections" / "results.pkl")
     printed = run(clean / "bin" / "python", mim / "tools" / "detection_report.py", *inputs, cwd=tmp_path)
     assert printed.startswith("300 images")
+
+
+def test_mim_lists_the_package(clean):
+    # `mim list` looks for the index in the first package of top_level.txt, `mim search` in the package of that name.
+    (site,) = clean.glob("lib/python*/site-packages")
+    (names,) = site.glob("mm_metrics_plugin-*.dist-info/top_level.txt")
+    for package in (names.read_text().split()[0], "mm_metrics_plugin"):
+        assert (site / package / ".mim" / "model-index.yml").read_bytes() == (ROOT / "model-index.yml").read_bytes()
 
 
 def test_torch_is_really_not_there(clean, tmp_path):

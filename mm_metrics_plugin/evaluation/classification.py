@@ -38,12 +38,7 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
     top_confusions,
 )
 from mm_metrics_plugin.functional.classification.delong import AUCIntervals, delong_ci
-from mm_metrics_plugin.functional.classification.roc_curves import (
-    ClassificationCurves,
-    corner_curve,
-    roc_curves,
-)
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
+from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves, corner_curve, roc_curves
 from mm_metrics_plugin.functional.ranking import label_ranks
 from mm_metrics_plugin.functional.statistics.bootstrap import (
     TOO_FEW,
@@ -53,6 +48,7 @@ from mm_metrics_plugin.functional.statistics.bootstrap import (
     proportion_interval,
 )
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
+from mm_metrics_plugin.functional.thresholding import hard_decisions
 from mm_metrics_plugin.io.class_order import describe_orders
 from mm_metrics_plugin.io.classification_results import (
     ClassificationResults,

@@ -14,8 +14,7 @@ from mm_metrics_plugin.evaluation.loading import DetectionInput, results_entry
 from mm_metrics_plugin.evaluation.report import SCHEMA_VERSION, Progress, Report, input_entry, is_path
 from mm_metrics_plugin.evaluation.run_sets import ClassifierRuns, DetectorRuns, RunSet
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison, changed_images
-from mm_metrics_plugin.functional.statistics.permutation import significant
+from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison, changed_images, significant
 from mm_metrics_plugin.io.classification_results import ClassificationResults, classification_from_samples
 from mm_metrics_plugin.io.files import PathLike, trim_memory
 from mm_metrics_plugin.io.results import DetectionResults, results_from_images
@@ -121,7 +120,7 @@ class Versus:
             "second": self.second,
             "overall": [_plain(row, ("class_name",)) for row in rows if row.class_name is None],
             "per_class": [_plain(row) for row in rows if row.class_name is not None],
-            "images_right": dict(self.disagreements.agreement),
+            "images_without_errors": dict(self.disagreements.agreement),
             "changed_images": [
                 {**one.to_dict(), "image": name, **classes} for one, name, classes in self.changed_entries()
             ],
@@ -231,7 +230,7 @@ def compare_runs(
     )
     inputs: Dict[str, Any] = {"runs": [input_entry(run) for run in runs]}
     if not source.is_inside:
-        inputs["truth"] = source.ground_truth_entry()
+        inputs["ground_truth"] = source.ground_truth_entry()
     progress.step("reading")
     results = [_read(run, trust, options.get("task")) for run in runs]
     kinds = {isinstance(one, ClassificationResults) for one in results}

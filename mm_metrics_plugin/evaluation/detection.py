@@ -11,7 +11,7 @@ import numpy as np
 from mm_metrics_plugin.evaluation.report import GALLERY, SCHEMA_VERSION, Progress, Report, is_path
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional._arrays import divide
-from mm_metrics_plugin.functional.detection.confusion_report import BACKGROUND_NAME, ProtocolReport, protocol_report
+from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_NAME, ProtocolReport, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.settings import DetectionSettings, with_options
 
@@ -104,22 +104,22 @@ def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
     counts, lines = report.counts, []
     if report.protocol == "mmdet":
         lines += [
-            f"mmdet counts {counts['duplicates']} duplicates as right: detections of the right class on an object that "
-            "has one already",
-            f"mmdet counts {counts['objects_counted_again']} objects too many: each once for every detection on it, "
-            "and once more as missed if none of them is of its class",
-            f"mmdet counts {counts['detections_counted_again']} detections too many: each once for every object it "
-            "lies on",
+            f"mmdet counts {counts['duplicates']} duplicates as TP: further detections of the right class that overlap "
+            "a matched ground truth",
+            f"mmdet counts {counts['ground_truths_counted_again']} ground truths too many: each once per overlapping "
+            "detection, and once more as FN if none of these has its class",
+            f"mmdet counts {counts['detections_counted_again']} detections too many: each once per ground truth "
+            "that it overlaps",
         ]
         if counts.get("crowds") and "coco" not in beside:  # which says so itself
-            lines.append(f"mmdet counts {counts['crowds']} crowd regions as ordinary objects; coco ignores them")
-    elif counts.get("objects_ignored"):
+            lines.append(f"mmdet counts {counts['crowds']} crowd regions as ordinary ground truths; coco ignores them")
+    elif counts.get("ground_truths_ignored"):
         lines.append(
-            f"{report.protocol} ignores {counts['objects_ignored']} crowd regions and {counts['detections_ignored']} "
-            "detections that match only crowd regions; mmdet counts them as ordinary"
+            f"{report.protocol} ignores {counts['ground_truths_ignored']} crowd regions and "
+            f"{counts['detections_ignored']} detections that match only crowd regions; mmdet counts them"
         )
     if report.protocol == "agnostic":
-        lines.append(f"agnostic pairs by overlap alone: {_between_classes(report)} pairs are of two different classes")
+        lines.append(f"agnostic matches by IoU alone: {_between_classes(report)} matches are between two classes")
     return lines
 
 
@@ -247,8 +247,11 @@ def report_of(shard: Shard) -> DetectionReport:
     counted, protocols = state.tally, []
     for name in settings.matching:
         rule = state.rule(name)
-        objects, detections = rule.used_per_class
-        counts = {**rule.tally, **{key: counted[key] for key in ("detections_without_area", "objects_without_area")}}
+        ground_truths, detections = rule.used_per_class
+        counts = {
+            **rule.tally,
+            **{key: counted[key] for key in ("detections_without_area", "ground_truths_without_area")},
+        }
         if name == "mmdet":
             counts["crowds"] = counted["crowds"]
         protocols.append(
@@ -256,7 +259,7 @@ def report_of(shard: Shard) -> DetectionReport:
                 name,
                 rule.matrix,
                 classes=shard.classes,
-                objects=objects,
+                ground_truths=ground_truths,
                 detections=detections,
                 counts=counts,
                 background_types=rule.false_positives,

@@ -14,7 +14,7 @@ from mm_metrics_plugin.functional.detection.average_precision import (
     average_precision,
     results_by_size,
 )
-from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.operating_points import OperatingPoint, OperatingPoints, operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves, precision_recall_curves
 from mm_metrics_plugin.functional.detection.tide import TideErrors, errors_at_threshold, tide_errors
@@ -79,7 +79,7 @@ class DetectionAnalysis:
             "rule": str(points.rule),
             "threshold": points.overall.threshold,
             "per_class": dict(zip(unique_names(self.classes), (point.threshold for point in points.per_class))),
-            "chosen_on_the_same_data": {
+            "in_sample": {
                 "overall": points.overall.to_dict(),
                 "per_class": _by_class(self.classes, points.per_class),
             },

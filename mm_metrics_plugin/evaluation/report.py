@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 GALLERY = 48  # worst images that a page shows
 IN_MEMORY = "in memory"
 _BLOCK = 8 << 20  # bytes

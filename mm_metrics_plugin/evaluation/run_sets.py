@@ -12,12 +12,11 @@ from mm_metrics_plugin.evaluation.joining import Joined, classes_from_labels, in
 from mm_metrics_plugin.evaluation.loading import DetectionInput, ground_truth_inside
 from mm_metrics_plugin.evaluation.report import Progress, common_folder
 from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError
-from mm_metrics_plugin.functional._score_precision import reach
 from mm_metrics_plugin.functional.classification.delong import auc_swaps
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
-from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.paired_tests import Comparison, compare_counts, paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
+from mm_metrics_plugin.functional.thresholding import hard_decisions, reach
 from mm_metrics_plugin.io.classification_results import ClassificationResults
 from mm_metrics_plugin.io.ground_truth import listing
 from mm_metrics_plugin.io.results import DetectionResults

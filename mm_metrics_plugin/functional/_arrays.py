@@ -1,18 +1,18 @@
-"""Array helpers that several modules share: orders, groups, means, F-scores, and work on all cores."""
+"""Shared array helpers: sorting, groups, means, rates from counts, and parallel maps."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar, Union
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 
 ABSENT_RULES = ("skip", "nan", "error")
-# 16 float32 are one cache line: a narrower tile would read every line of the matrix more than once.
+# 16 float32 are one cache line; a narrower tile would read every line of the matrix more than once.
 TILE_WIDTH = 16
 # Rows transposed at once: their cache lines (64 bytes each) must still be cached for the next column.
 TILE_ROWS = 512
@@ -23,10 +23,10 @@ Scores = Union[np.ndarray, Sequence[np.ndarray]]  # (rows, classes), or consecut
 
 
 class Result:
-    """Base of result dataclasses. As text, a result is the list of its numbers."""
+    """Base class of result dataclasses."""
 
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values; arrays become lists."""
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain Python values; arrays become lists."""
         return {name: _to_plain(value) for name, value in vars(self).items()}
 
     def __str__(self) -> str:
@@ -38,9 +38,9 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, Result):
         return value.to_dict()
     if isinstance(value, dict):
-        return {key: _to_plain(part) for key, part in value.items()}
+        return {key: _to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_to_plain(part) for part in value]
+        return [_to_plain(item) for item in value]
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
@@ -54,12 +54,8 @@ def divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     return result
 
 
-def mean_over_classes(values: np.ndarray, *, weights: Optional[np.ndarray] = None, absent: str = "skip") -> float:
-    """The mean of one value per class, of which NaN means undefined.
-
-    ``absent='skip'`` takes the mean over the defined classes, ``'nan'`` makes it NaN if a class is undefined,
-    ``'error'`` raises.
-    """
+def mean_over_classes(values: np.ndarray, *, weights: np.ndarray | None = None, absent: str = "skip") -> float:
+    """The mean over classes. Undefined (NaN) classes are skipped, make the mean NaN, or raise, as ``absent`` says."""
     defined = ~np.isnan(values)
     if absent == "error" and not defined.all():
         undefined = ", ".join(str(index) for index in np.flatnonzero(~defined)[:10])
@@ -69,19 +65,17 @@ def mean_over_classes(values: np.ndarray, *, weights: Optional[np.ndarray] = Non
         )
     if not defined.any() or (absent == "nan" and not defined.all()):
         return float("nan")
-    used = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
-    total = used[defined].sum()
-    return float((values[defined] * used[defined]).sum() / total) if total > 0 else float("nan")
+    kept = np.ones(int(defined.sum())) if weights is None else np.asarray(weights, dtype=np.float64)[defined]
+    return float((values[defined] * kept).sum() / kept.sum()) if kept.sum() > 0 else float("nan")
 
 
 def stable_order(*keys: np.ndarray) -> np.ndarray:
-    """Rows by the first key ascending, then the second, and so on; equal rows keep their order.
+    """Indices that sort rows by the first key, then the second, and so on; a stable sort of keys without NaN.
 
-    Keys are integer, bool or float arrays without NaN. They are sorted 16 bits at a time, from the last key to the
-    first, because NumPy's stable sort of 16 bits is a radix sort.
+    Keys are sorted 16 bits at a time, from the last key to the first: NumPy's stable sort of 16 bits is a radix sort.
     """
     order = None
-    for key in reversed(keys):  # the last key decides least
+    for key in reversed(keys):
         code = _sortable(np.asarray(key))
         bits = int(code.max()).bit_length() if len(code) else 0
         for shift in range(0, bits, 16):
@@ -92,14 +86,14 @@ def stable_order(*keys: np.ndarray) -> np.ndarray:
 
 
 def _sortable(key: np.ndarray) -> np.ndarray:
-    """Unsigned integers from 0 on that sort as the key does."""
+    """Unsigned integers from 0 that sort in the order of the key."""
     if key.dtype.kind == "b" or not len(key):
         return key.astype(np.uint8)
     if key.dtype.kind == "f":
         unsigned = np.dtype(f"u{key.dtype.itemsize}")
         sign = unsigned.type(1) << unsigned.type(8 * unsigned.itemsize - 1)
-        # Flip all bits of negative numbers and the sign of the others: then the bits sort as the numbers do.
-        bits = (key + key.dtype.type(0)).view(unsigned)  # -0.0 and 0.0 become one
+        # With all bits of negative numbers and the sign of the others flipped, the bits sort like the numbers.
+        bits = (key + key.dtype.type(0)).view(unsigned)  # -0.0 becomes 0.0
         bits ^= np.where(bits >= sign, ~unsigned.type(0), sign)
         bits -= bits.min()
         return bits
@@ -107,26 +101,26 @@ def _sortable(key: np.ndarray) -> np.ndarray:
 
 
 def group_starts(groups: np.ndarray) -> np.ndarray:
-    """Rows where a new value begins in a sorted array."""
+    """Indices at which a new value begins in a sorted array."""
     if not len(groups):
         return np.empty(0, dtype=np.int64)
     return np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
 
 
 def position_in_group(groups: np.ndarray) -> np.ndarray:
-    """How many rows of the same group come before each row of a sorted array."""
+    """The position of each row within its group; groups are sorted."""
     starts = group_starts(groups)
     return np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
 
 
 def mean_of_defined(values: np.ndarray) -> np.ndarray:
-    """The mean over the last axis of the values that are not NaN; NaN if there are none."""
+    """The mean over the last axis without NaN; NaN if all values are NaN."""
     defined = ~np.isnan(values)
     return divide(np.where(defined, values, 0).sum(axis=-1), defined.sum(axis=-1))
 
 
 def fbeta_score(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, beta: float = 1.0) -> np.ndarray:
-    """The F-score of counts; NaN where all three are 0.
+    """The F-beta score of counts; NaN where all three are 0.
 
     Example:
         >>> fbeta_score(np.array([2, 0]), np.array([1, 0]), np.array([1, 0]))
@@ -137,18 +131,36 @@ def fbeta_score(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, beta: float = 1.
 
 
 def fbeta_of_rates(precision: np.ndarray, recall: np.ndarray, beta: float = 1.0) -> np.ndarray:
-    """The F-score of precisions and recalls, such as means over classes; 0 where both are 0."""
+    """The F-beta score of precision and recall, such as means over classes; 0 where both are 0."""
     weighted = beta**2 * precision + recall
     return np.where(weighted == 0, 0.0, divide((1 + beta**2) * precision * recall, weighted))
 
 
+def rates_from_counts(
+    tp: np.ndarray, fp: np.ndarray, fn: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Precision, recall and F1 of counts (..., classes): per class, and macro and micro averages; NaN if undefined."""
+    per_class = {"precision": divide(tp, tp + fp), "recall": divide(tp, tp + fn), "f1": fbeta_score(tp, fp, fn)}
+    precision, recall = mean_of_defined(per_class["precision"]), mean_of_defined(per_class["recall"])
+    pooled = [counts.sum(axis=-1) for counts in (tp, fp, fn)]
+    return per_class, {
+        "mean_precision": precision,
+        "mean_recall": recall,
+        "f1_of_means": fbeta_of_rates(precision, recall),
+        "macro_f1": mean_of_defined(per_class["f1"]),
+        "micro_precision": divide(pooled[0], pooled[0] + pooled[1]),
+        "micro_recall": divide(pooled[0], pooled[0] + pooled[2]),
+        "micro_f1": fbeta_score(*pooled),
+    }
+
+
 def worst_first(
     group: np.ndarray, badness: np.ndarray, *ties: np.ndarray, per_group: int = 50, most: int = 20_000
-) -> Tuple[np.ndarray, int]:
-    """Rows sorted by group, in each group the worst first, and how many rows of a group were kept.
+) -> tuple[np.ndarray, int]:
+    """Indices of the worst rows of each group, and the maximum number of rows per group.
 
-    The greatest badness is the worst; of equal ones, the smaller of ``ties`` comes first. A group keeps ``per_group``
-    rows, fewer if all groups together would have more than ``most``, but at least one.
+    Rows are sorted by group, descending badness, and ascending ``ties``. The maximum is ``per_group``, or less (but at
+    least 1) if all groups together had more than ``most`` rows.
     """
     counts = np.unique(group, return_counts=True)[1]
     limit = per_group
@@ -159,12 +171,12 @@ def worst_first(
 
 
 def score_blocks(scores: Scores) -> Sequence[np.ndarray]:
-    """Scores as blocks of rows."""
+    """Scores as a list of blocks of rows."""
     return [scores] if isinstance(scores, np.ndarray) else scores
 
 
 def working_dtype(blocks: Sequence[np.ndarray]) -> np.dtype:
-    """The dtype that holds every block exactly and that NumPy sorts fast: float32 or float64."""
+    """float32 if it holds every block exactly, else float64."""
     widest = np.result_type(*(block.dtype for block in blocks))
     return np.dtype(np.float32) if widest in (np.float16, np.float32) else np.dtype(np.float64)
 
@@ -175,27 +187,27 @@ def _tile(blocks: Sequence[np.ndarray], start: int, stop: int, dtype: np.dtype) 
     row = 0
     for block in blocks:
         for first in range(0, len(block), TILE_ROWS):
-            part = block[first : first + TILE_ROWS, start:stop]
-            tile[:, row : row + len(part)] = part.T
-            row += len(part)
+            rows = block[first : first + TILE_ROWS, start:stop]
+            tile[:, row : row + len(rows)] = rows.T
+            row += len(rows)
     return tile
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Number of CPU cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def map_in_order(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
-    """``function(item)`` of every item, in order, on all cores; few items and results are in memory at a time."""
+    """Like ``map``, on all cores; only a few items and results are in memory at a time."""
     cores = usable_cores()
     if cores == 1:
         yield from map(function, items)
         return
     with ThreadPoolExecutor(cores) as pool:
-        waiting: Deque[Future[_R]] = deque()
+        waiting: deque[Future[_R]] = deque()
         for item in items:
             waiting.append(pool.submit(function, item))
             if len(waiting) > cores:
@@ -204,27 +216,23 @@ def map_in_order(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[
             yield waiting.popleft().result()
 
 
-def map_columns(function: Callable[[int, np.ndarray], _R], blocks: Sequence[np.ndarray]) -> List[_R]:
-    """``function(index, column)`` of every column of a matrix given as blocks of rows, in order, on all cores.
-
-    The column is a copy that the function may sort in place.
-    """
+def map_columns(function: Callable[[int, np.ndarray], _R], blocks: Sequence[np.ndarray]) -> list[_R]:
+    """``function(index, column)`` of every column of stacked blocks, on all cores; the column is a copy."""
     width = blocks[0].shape[1]
     dtype = working_dtype(blocks)
 
-    def work(bounds: Tuple[int, int]) -> List[_R]:
-        tile = _tile(blocks, bounds[0], bounds[1], dtype)
-        return [function(bounds[0] + offset, column) for offset, column in enumerate(tile)]
+    def work(start: int) -> list[_R]:
+        tile = _tile(blocks, start, min(start + TILE_WIDTH, width), dtype)
+        return [function(start + offset, column) for offset, column in enumerate(tile)]
 
     if width <= TILE_WIDTH:
-        return work((0, width))
-    tiles = [(start, min(start + TILE_WIDTH, width)) for start in range(0, width, TILE_WIDTH)]
+        return work(0)
     with ThreadPoolExecutor(usable_cores()) as pool:
-        return [value for values in pool.map(work, tiles) for value in values]
+        return [value for values in pool.map(work, range(0, width, TILE_WIDTH)) for value in values]
 
 
-def unique_names(names: Sequence[str]) -> List[str]:
-    """The names, with the index of the class appended to those that occur more than once, until they are unique."""
+def unique_names(names: Sequence[str]) -> list[str]:
+    """The names, made unique by appending the class index to duplicates."""
     counts = Counter(names)
     taken = set(names)
     result = []

@@ -1,30 +1,29 @@
-"""Sums of floats without rounding, so that no order, batch or process can change a digit.
+"""Exact sums of floats, independent of order, batches and processes.
 
-Every finite float64 is a multiple of 2^-1074, so a sum is a long integer. It is kept in limbs of 32 bits in int64, and
-limbs of several batches or processes can be added.
+Every finite float64 is a multiple of 2^-1074, so a sum is a long integer. It is stored as limbs of 32 bits in int64, so
+limbs of batches and processes can be added.
 """
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Iterator, List, Tuple
+from typing import Iterator
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 
-# Nothing larger may be summed: there must be room above for the sums.
-LARGEST = 1e300
+# Largest absolute value that may be summed.
+MAX_SUMMAND = 1e300
 # 1074 bits below the point, 1024 above, 64 for the number of values.
 LIMBS = 68
 _POINT = 1074
-# Values that are split together; their sums and the bits that are cut off stay in the processor's cache.
-_BLOCK = 1 << 14
+_BLOCK = 1 << 14  # values that are split together and stay in the cache
 
 
 def exact_limbs(values: np.ndarray) -> np.ndarray:
-    """The exact sums over the first axis, as limbs: int64 of the shape of one row with a last axis of ``LIMBS``."""
+    """Exact sums over the first axis, as int64 limbs along a new last axis of length ``LIMBS``."""
     values = np.asarray(values, dtype=np.float64)
     columns = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=np.int64)))
     totals = [0] * columns.shape[1]
@@ -39,18 +38,18 @@ def exact_limbs(values: np.ndarray) -> np.ndarray:
 
 
 def _exact_parts(rest: np.ndarray) -> Iterator[np.ndarray]:
-    """Sums of the columns' leading bits, then of the bits after them, until none are left; each sum is exact.
+    """Exact sums of the leading bits of the columns, then of the remaining bits, until none are left.
 
-    Adding and subtracting a large power of two cuts a value to a multiple of that power's last bit. As many such
-    multiples as there are rows add up without rounding (Rump, Ogita and Oishi, SIAM J. Sci. Comput. 31, 2008).
+    Adding and subtracting a large power of two truncates a value to a multiple of that power's last bit. Sums of such
+    multiples need no rounding (Rump, Ogita and Oishi, SIAM J. Sci. Comput. 31, 2008).
     """
     room = (len(rest) + 2).bit_length()
     while rest.size:
         largest = np.abs(rest).max()
         if largest == 0:
             return
-        if not largest <= LARGEST:
-            raise MetricInputError(f"values to be summed must be at most {LARGEST:g} in size (found {largest})")
+        if not largest <= MAX_SUMMAND:
+            raise MetricInputError(f"values to be summed must be at most {MAX_SUMMAND:g} in size (found {largest})")
         cut = np.ldexp(1.0, int(np.frexp(largest)[1]) + room)
         leading = rest + cut
         leading -= cut
@@ -63,8 +62,8 @@ def _to_limbs(total: int) -> np.ndarray:
     return limbs if total >= 0 else -limbs
 
 
-def split_values(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Numbers of any dtype as float64, and the rounding error of each: the two sum to the exact number.
+def split_values(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of any dtype as float64, and the rounding error of each.
 
     Example:
         >>> rounded, rest = split_values(np.array([2**60 + 1, -3]))
@@ -86,15 +85,15 @@ def split_values(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def fraction_to_float(value: Fraction) -> float:
-    """The float64 nearest to a fraction; infinite beyond the range of float64."""
+    """The nearest float64; infinite beyond its range."""
     try:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
 
 
-def limbs_to_fractions(limbs: np.ndarray) -> List[Fraction]:
-    """The exact sums of limbs; ``float()`` of one is correctly rounded."""
+def limbs_to_fractions(limbs: np.ndarray) -> list[Fraction]:
+    """The sums that limbs stand for, as exact fractions."""
     rows = np.asarray(limbs).reshape(-1, LIMBS)
     return [
         Fraction(sum(int(row[index]) << (32 * int(index)) for index in np.flatnonzero(row)), 1 << _POINT)
@@ -102,7 +101,7 @@ def limbs_to_fractions(limbs: np.ndarray) -> List[Fraction]:
     ]
 
 
-def exact_square(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def exact_square(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Squares of values that are 0 or between 1e-140 and 1e150, and their rounding errors (Veltkamp and Dekker)."""
     square = values * values
     scaled = values * 134217729.0  # 2^27 + 1 leaves 26 bits in the upper half

@@ -1,55 +1,50 @@
-"""Errors of predicted numbers, computed without rounding until the end."""
+"""Regression errors from exact sums."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result
 from mm_metrics_plugin.functional._exact_sum import (
-    LARGEST,
     LIMBS,
+    MAX_SUMMAND,
     exact_limbs,
     exact_square,
     fraction_to_float,
     limbs_to_fractions,
 )
 
-# Squares of larger numbers could not be summed.
-LARGEST_VALUE = 1e149
-# Squares of smaller numbers would lose digits, or be 0: such numbers are multiplied by a power of two first.
-_SMALLEST_SQUARED = 1e-140
+MAX_VALUE = 1e149  # squares of larger numbers cannot be summed
+_MIN_SQUARED = 1e-140  # smaller numbers are scaled by a power of two before they are squared, to keep all digits
 _SCALE_BITS = 600
 NUM_SUMS = 7  # of :func:`regression_sums`
 
 
 @dataclass(frozen=True)
 class RegressionResult(Result):
-    """The errors of some predictions; NaN where undefined."""
+    """Regression errors; NaN where undefined."""
 
     mse: float  # mean squared error
-    rmse: float  # its root
+    rmse: float  # root mean squared error
     mae: float  # mean absolute error
-    percentage_error: float  # mean of the absolute error as a fraction of the target, over the targets that are not 0
+    percentage_error: float  # mean absolute percentage error as a fraction, over targets that are not 0
     r2: float  # coefficient of determination; NaN if all targets are equal, -inf below the range of float64
-    max_error: float  # the largest absolute error
-    count: int  # how many values were compared
-    zero_targets: int  # how many of them have no percentage error
+    max_error: float  # maximum absolute error
+    count: int  # number of values
+    zero_targets: int  # number of values without a percentage error
 
 
 def regression_sums(
     predicted: np.ndarray, target: np.ndarray, *, percentage_floor: float = 0.0
-) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sums that determine all errors; arguments as in :func:`regression_error`.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The sufficient statistics of :func:`regression_error`: limbs and counts, merged by sum; maxima, merged by max.
 
-    Returns the limbs of the sums of squared errors, absolute errors, percentage errors, targets, squared targets, and
-    of the squares of errors and targets below 1e-140, times 2^1200; the number of values and of those without a
-    percentage error; the largest error and percentage error. Merging adds the first two and takes the maximum of the
-    third.
+    The limbs are of the sums of squared errors, absolute errors, percentage errors, targets, squared targets, and of
+    the squares of errors and targets below 1e-140, times 2^1200.
     """
     predicted = np.asarray(predicted, dtype=np.float64).reshape(-1)
     target = np.asarray(target, dtype=np.float64).reshape(-1)
@@ -60,9 +55,9 @@ def regression_sums(
         percentage = np.divide(error, base, out=np.zeros_like(error), where=defined)
     (regular_error, tiny_error), (regular_target, tiny_target) = _by_size(error), _by_size(target)
     square, rest = exact_square(regular_target)
-    percentages = np.where(percentage <= LARGEST, percentage, 0)  # one that overflows is infinite, and so is the mean
+    percentages = np.where(percentage <= MAX_SUMMAND, percentage, 0)  # the mean is infinite if one overflows
     limbs = np.zeros((NUM_SUMS, LIMBS), dtype=np.int64)
-    limbs[:5] = [exact_limbs(one) for one in (regular_error * regular_error, error, percentages, target, square)]
+    limbs[:5] = [exact_limbs(terms) for terms in (regular_error * regular_error, error, percentages, target, square)]
     if rest.any():
         limbs[4] += exact_limbs(rest)
     for row, tiny in ((5, tiny_error), (6, tiny_target)):
@@ -73,26 +68,26 @@ def regression_sums(
     return limbs, counts, np.array(largest)
 
 
-def _by_size(values: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """The values with 0 for those whose squares would lose digits, and those values times 2^600."""
+def _by_size(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values with tiny ones set to 0, and the tiny values times 2^600."""
     size = np.abs(values)
-    tiny = (size < _SMALLEST_SQUARED) & (size > 0)
+    tiny = (size < _MIN_SQUARED) & (size > 0)
     if not tiny.any():
         return values, values[:0]
     return np.where(tiny, 0.0, values), np.ldexp(values[tiny], _SCALE_BITS)
 
 
 def _root(value: Fraction) -> float:
-    """The square root, also of a value that is too small for float64."""
+    """The square root of a fraction, also below the range of float64."""
     if not value:
         return 0.0
-    # A power of 4 brings the value near 1, where it has all its digits.
+    # A power of 4 scales the value to near 1, where float64 has full precision.
     half = (value.denominator.bit_length() - value.numerator.bit_length()) // 2
     return math.ldexp(math.sqrt(float(value * Fraction(4) ** half)), -half)
 
 
 def regression_result(limbs: np.ndarray, counts: np.ndarray, largest: np.ndarray) -> RegressionResult:
-    """The errors from the sums of :func:`regression_sums`."""
+    """The errors from the statistics of :func:`regression_sums`."""
     count, zero_targets = (int(number) for number in counts)
     if not count:
         nan = math.nan
@@ -100,11 +95,11 @@ def regression_result(limbs: np.ndarray, counts: np.ndarray, largest: np.ndarray
     squared, absolute, percentage, target, target_squared, tiny_squared, tiny_target_squared = limbs_to_fractions(limbs)
     squared += tiny_squared / 4**_SCALE_BITS
     target_squared += tiny_target_squared / 4**_SCALE_BITS
-    # Rational arithmetic: sums of squares as large as the squared mean cancel here without losing a digit.
+    # Exact rational arithmetic avoids cancellation here.
     spread = target_squared - target * target / count
     mse = float(squared / count)
     mean_percentage = float(percentage / (count - zero_targets)) if count > zero_targets else math.nan
-    if largest[1] > LARGEST:
+    if largest[1] > MAX_SUMMAND:
         mean_percentage = math.inf
     return RegressionResult(
         mse=mse,
@@ -119,13 +114,13 @@ def regression_result(limbs: np.ndarray, counts: np.ndarray, largest: np.ndarray
 
 
 def regression_error(predicted: np.ndarray, target: np.ndarray, *, percentage_floor: float = 0.0) -> RegressionResult:
-    """Errors of predictions. Means and sums are rounded once, at the end.
+    """Regression errors. Sums are exact and rounded once.
 
     Args:
-        predicted: Numbers of at most 1e149 in size, in any shape.
-        target: The true numbers, in the same shape.
-        percentage_floor: Smaller targets count as this large in the percentage error. With 0, targets of 0 are left out
-            and counted. Keras takes 1e-7, scikit-learn 2.2e-16.
+        predicted: Predictions of any shape, at most 1e149 in absolute value.
+        target: Targets of the same shape.
+        percentage_floor: Minimum absolute target in the percentage error (Keras: 1e-7, scikit-learn: 2.2e-16). With 0,
+            targets of 0 are left out and counted.
 
     Example:
         >>> print(regression_error(np.array([2.5, 0.0, 2.0, 8.0]), np.array([3.0, -0.5, 2.0, 7.0])))

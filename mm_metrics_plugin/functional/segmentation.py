@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Tuple
 
 import numpy as np
 
@@ -13,22 +12,22 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import class_c
 
 @dataclass(frozen=True)
 class IoUResult(Result):
-    """IoU and accuracy from a confusion matrix of pixels; NaN for classes without pixels."""
+    """IoU and accuracy of a pixel confusion matrix; NaN for classes without pixels."""
 
-    mean_iou: float  # the mean IoU of the classes that occur in truth or prediction
-    pixel_accuracy: float  # the share of pixels that are right
-    mean_accuracy: float  # the mean of ``accuracy`` over the classes of the ground truth
-    iou: np.ndarray  # intersection over union, one value a class
-    accuracy: np.ndarray  # the share of its pixels that are right, one value a class
-    classes_averaged: int  # over how many classes ``mean_iou`` is the mean
+    mean_iou: float  # mean IoU over the classes that occur in ground truth or prediction
+    pixel_accuracy: float  # fraction of correct pixels
+    mean_accuracy: float  # mean of ``accuracy`` over the classes of the ground truth
+    iou: np.ndarray  # (classes,) intersection over union
+    accuracy: np.ndarray  # (classes,) fraction of correct pixels of each class
+    classes_averaged: int  # number of classes in ``mean_iou``
 
 
 def mean_iou_report(matrix: np.ndarray, *, absent: str = "skip") -> IoUResult:
-    """Intersection over union and accuracy of each class, and their means.
+    """IoU and accuracy per class, and their means.
 
     Args:
         matrix: Pixel counts (classes, classes): rows ground truth, columns prediction.
-        absent: How a class in neither ground truth nor prediction counts in the mean IoU: ``'skip'``, ``'nan'`` or
+        absent: Treatment of classes in neither ground truth nor prediction: ``'skip'``, ``'nan'`` (the mean is NaN) or
             ``'error'``.
 
     Example:
@@ -49,42 +48,42 @@ def mean_iou_report(matrix: np.ndarray, *, absent: str = "skip") -> IoUResult:
     )
 
 
-def count_label_pairs(truth: np.ndarray, predicted: np.ndarray, *, num_classes: int) -> np.ndarray:
-    """(classes + 1, classes + 1) how often each true label meets each predicted one; last are labels of no class."""
+def count_label_pairs(target: np.ndarray, predicted: np.ndarray, *, num_classes: int) -> np.ndarray:
+    """Confusion matrix (classes + 1, classes + 1) of labels; the last row and column are labels out of range."""
     width = num_classes + 1
-    cells = _clipped(truth, num_classes)
+    cells = _clipped(target, num_classes)
     cells *= width
     cells += _clipped(predicted, num_classes)
     return np.bincount(cells, minlength=width * width).reshape(width, width)
 
 
 def _clipped(labels: np.ndarray, limit: int) -> np.ndarray:
-    """Labels as int64, with ``limit`` for everything that is not between 0 and the limit."""
+    """Labels as int64; those out of range become ``limit``."""
     labels = np.asarray(labels).reshape(-1)
-    # Read without sign, a negative number is a large one: a single comparison clips both ends.
+    # As unsigned integers, negative numbers are large, so one comparison clips both ends.
     unsigned = labels.view(np.dtype(f"u{labels.dtype.itemsize}").newbyteorder(labels.dtype.byteorder))
     clipped = np.empty(labels.shape, dtype=np.int64)
     np.minimum(unsigned, min(limit, (1 << 8 * labels.dtype.itemsize) - 1), out=clipped, casting="unsafe")
     return clipped
 
 
-def label_overlap(matrix: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Intersection, and size of ground truth plus prediction, of each class of a confusion matrix of pixels."""
+def label_overlap(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Per class of a pixel confusion matrix: intersection, and pixels of ground truth plus prediction."""
     return matrix.diagonal(), matrix.sum(axis=0) + matrix.sum(axis=1)
 
 
 def soft_overlap(
-    predicted: np.ndarray, target: np.ndarray, *, ignored: Optional[np.ndarray] = None
-) -> Tuple[np.ndarray, np.ndarray]:
-    """The sums of products, and of squares, of each row of scores and targets (classes, values), in float64."""
+    predicted: np.ndarray, target: np.ndarray, *, ignored: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of products and of squares over the rows of scores and targets (classes, values)."""
     if ignored is not None and ignored.any():
         predicted, target = np.where(ignored, 0, predicted), np.where(ignored, 0, target)
     return _row_products(predicted, target), _row_products(predicted, predicted) + _row_products(target, target)
 
 
 def soft_label_overlap(
-    predicted: np.ndarray, labels: np.ndarray, *, ignore_index: Optional[int] = None
-) -> Tuple[np.ndarray, np.ndarray]:
+    predicted: np.ndarray, labels: np.ndarray, *, ignore_index: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """:func:`soft_overlap` with targets of 1 for the true class and 0 for the others."""
     if ignore_index is not None:
         kept = labels != ignore_index
@@ -97,20 +96,21 @@ def soft_label_overlap(
 
 
 def _row_products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    # einsum turns to float64 piece by piece: nothing of the arrays' size is made.
-    return np.einsum("ij,ij->i", left, right, dtype=np.float64, casting="unsafe")
+    # einsum converts to float64 in small buffers, without a copy of the arrays.
+    products: np.ndarray = np.einsum("ij,ij->i", left, right, dtype=np.float64, casting="unsafe")
+    return products
 
 
 def dice_score(
     intersection: np.ndarray, sizes: np.ndarray, *, smooth: float = 0.0, zero_division: float = 1.0
 ) -> np.ndarray:
-    """2 · intersection / (sizes + smooth).
+    """Dice: 2 · intersection / (sizes + smooth).
 
     Args:
-        intersection: Sums of products, or common pixels.
-        sizes: Sums of squares, or pixels, of ground truth plus prediction.
+        intersection: Number of common pixels, or sum of products of scores and targets.
+        sizes: Number of pixels, or sum of squares, of ground truth plus prediction.
         smooth: Added to the denominator.
-        zero_division: The value where both are empty, whatever ``smooth`` is.
+        zero_division: Value where ground truth and prediction are both empty, for any ``smooth``.
 
     Example:
         >>> dice_score(np.array([1.4, 0.0]), np.array([4.56, 0.0]), smooth=1e-5).round(7).tolist()

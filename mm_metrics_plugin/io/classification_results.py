@@ -10,7 +10,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional._score_precision import reach
+from mm_metrics_plugin.functional.thresholding import reach
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.files import PathLike, trim_memory
 from mm_metrics_plugin.io.results import text_or_nothing
@@ -40,7 +40,7 @@ class ClassificationResults:
         tally (Tally): Samples read, used and dropped.
         task_reason (str): Why the results are taken as single-label or multi-label.
         precision (np.ndarray): (samples,) code of the precision in which the scores of each sample were written (see
-            ``functional.score_precision``).
+            ``functional.thresholding``).
     """
 
     source: str

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.functional._score_precision import BFLOAT16, precision_of
+from mm_metrics_plugin.functional.thresholding import BFLOAT16, precision_of
 
 
 class BFloat16Array(np.ndarray):
@@ -88,10 +88,10 @@ def written_bytes(array: np.ndarray) -> int:
 
 
 def score_precision(array: np.ndarray) -> int:
-    """The code of the precision in which scores were written (see ``functional.score_precision``).
+    """The code of the precision in which scores were written (see ``functional.thresholding``).
 
     Example:
-        >>> from mm_metrics_plugin.functional._score_precision import PRECISIONS
+        >>> from mm_metrics_plugin.functional.thresholding import PRECISIONS
         >>> PRECISIONS[score_precision(np.zeros(2, dtype=np.float16))]
         'float16'
     """

@@ -81,8 +81,8 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
 
 
 def _sizes(analysis: DetectionAnalysis) -> Section:
-    keys = ("objects", "tp", "fp", "mean_precision", "mean_recall", "mAP", "mAP_50")
-    header = ["area", "objects", "TP", "FP", "macro precision", "macro recall", "mAP", "mAP_50"]
+    keys = ("ground_truths", "tp", "fp", "mean_precision", "mean_recall", "mAP", "mAP_50")
+    header = ["area", "GTs", "TP", "FP", "macro precision", "macro recall", "mAP", "mAP_50"]
     figures, ranges = analysis.sizes.figures(), analysis.sizes.ranges
     rows = [[size_range(name, *ranges[name]), *(row[key] for key in keys)] for name, row in figures.items()]
     lines = [
@@ -132,7 +132,7 @@ def error_lines(analysis: DetectionAnalysis) -> List[str]:
     return [
         f"score >= {analysis.score_thr:g}: counted as the confusion matrix of coco; the errors of "
         f"detections add up to FP ({overall['fp']:,}), missed objects and confusions in the matrix to FN "
-        f"({overall['objects'] - overall['tp']:,})",
+        f"({overall['ground_truths'] - overall['tp']:,})",
         "in terms of the false positives by type: classification = confusion + confusion with a matched object; "
         "localization + both + background = background",
         f"all detections: TIDE's counts of all {errors.detections:,} detections, whatever their score, without a limit "
@@ -166,19 +166,19 @@ def _intervals(
     intervals: Any, classes: Sequence[str], names: Sequence[str], title: str, *, samples: bool = False
 ) -> List[Section]:
     from mm_metrics_plugin.functional.statistics.bootstrap import (  # imports SciPy
-        LEAST_IMAGES,
-        LEAST_IMAGES_F1_AP,
-        LEAST_OBJECTS,
+        MIN_IMAGES,
+        MIN_IMAGES_F1_AP,
+        MIN_OBJECTS,
     )
 
     resamples = (
         f"; average precision from {intervals.resamples:,} bootstrap resamples over images, seed {intervals.seed}"
     )
     few = (
-        f"too few samples: fewer than {LEAST_OBJECTS} for a proportion, {LEAST_IMAGES_F1_AP} for F1 and means"
+        f"too few samples: fewer than {MIN_OBJECTS} for a proportion, {MIN_IMAGES_F1_AP} for F1 and means"
         if samples
-        else f"too few: a proportion of fewer than {LEAST_OBJECTS} objects or detections or in fewer than "
-        f"{LEAST_IMAGES} images; F1, average precision and means with fewer than {LEAST_IMAGES_F1_AP} images"
+        else f"too few: a proportion of fewer than {MIN_OBJECTS} objects or detections or in fewer than "
+        f"{MIN_IMAGES} images; F1, average precision and means with fewer than {MIN_IMAGES_F1_AP} images"
     )
     lines = [
         f"confidence level {100 * intervals.ci:g} %; Wilson score intervals with the effective number of "

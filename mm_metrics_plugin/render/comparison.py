@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
 
-from mm_metrics_plugin.functional.statistics.permutation import significant
+from mm_metrics_plugin.functional.statistics.paired_tests import significant
 from mm_metrics_plugin.render.sections import Section, sections_markdown
 from mm_metrics_plugin.render.sentences import class_order_lines, joined_by_lines, mask_lines, task_lines
 from mm_metrics_plugin.render.tables import Table, printable

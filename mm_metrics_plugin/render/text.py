@@ -42,7 +42,7 @@ from mm_metrics_plugin.render.tables import TITLES, cell, class_table, false_pos
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
     from mm_metrics_plugin.evaluation.detection import DetectionReport
-    from mm_metrics_plugin.functional.detection.confusion_report import ProtocolReport
+    from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport
     from mm_metrics_plugin.render.sections import Section
 
 WIDTH = 120  # where the output is no terminal
@@ -51,7 +51,7 @@ LEAST_NAME = 16  # columns that names have, even if the table is then wider than
 LONGEST_CELL = 28  # columns of any other cell; class names in it go over several lines
 GAP = 2  # between columns
 MOST_CLASSES = 20  # of a table that fits one screen
-MOST_CONFUSIONS = 5
+MAX_CONFUSIONS = 5
 MOST_ROWS = 40
 MORE = {  # what may be suggested at the end of a report, by argument
     "--verbose": "--verbose (object sizes, false positives by type, mmdet's counting and why it differs)",
@@ -246,7 +246,7 @@ def _print_protocol(report: DetectionReport, one: ProtocolReport, printer: _Prin
     printer.lines(ignored_lines(one.counts))
     if "AP" in columns and report.analysis is not None:
         printer.lines(max_dets_lines(report.analysis.max_dets, report.analysis.most_detections))
-    _print_confusions(printer, confusion_lines(one.confusions), None if verbose else MOST_CONFUSIONS)
+    _print_confusions(printer, confusion_lines(one.confusions), None if verbose else MAX_CONFUSIONS)
     if verbose and one.protocol != "mmdet":  # which has no match that could be taken already
         printer.heading(f"False positives by type ({one.protocol})")
         printer.table(*false_positive_table(one.columns))
@@ -264,7 +264,7 @@ def _mean_rows(report: DetectionReport, one: ProtocolReport, columns: Mapping[st
     if report.analysis is not None:
         macro["AP"] = report.analysis.average_precision.to_dict()["mAP"]
     pooled: Dict[str, Any] = {
-        "objects": int(sum(columns["objects"])),
+        "ground_truths": int(sum(columns["ground_truths"])),
         "tp": int(sums.tp[:-1].sum()),
         "fp": int(sums.fp[:-1].sum()),
         "fn": int(sums.fn[:-1].sum()),
@@ -299,7 +299,7 @@ def _print_classification(report: ClassificationReport, printer: _Printer, verbo
     printer.table(header, rows)
     printer.lines(note)
     printer.lines(averaged_line(report.classes_averaged, len(report.classes)))
-    _print_confusions(printer, confusion_lines(report.confusions), None if verbose else MOST_CONFUSIONS)
+    _print_confusions(printer, confusion_lines(report.confusions), None if verbose else MAX_CONFUSIONS)
     printer.heading("Means (macro: over classes; micro: pooled)")
     printer.table(["", "value"], list(mean_rows(report.means, report.micro).items()))
     printer.sections(classification_sections(report), most=None if verbose else MOST_CLASSES)

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from mm_metrics_plugin.functional._score_precision import PRECISIONS
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, MISSED, TP
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import BOX_KINDS, Examples
-from mm_metrics_plugin.functional.detection.matching import MatchTable, match_images, report_grid
+from mm_metrics_plugin.functional.detection.match_table import MatchTable, report_grid
+from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.tide import FIXED, ON_CROWD, TRUE_POSITIVE
+from mm_metrics_plugin.functional.thresholding import PRECISIONS
 from mm_metrics_plugin.settings import MATCHING_RULES, require
 from mm_metrics_plugin.states.detection import (
     IMAGE_COLUMNS,
@@ -168,7 +169,7 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
     counts = {
         "detections": len(table.score),
         "detections_below_threshold": int(len(reached) - reached.sum()),
-        "objects": len(table.gt_label),
+        "ground_truths": len(table.gt_label),
         "crowds": int((~table.gt_counts.any(axis=1)).sum()),
     }
     for name, count in counts.items():

@@ -6,7 +6,7 @@ from collections import deque
 
 import numpy as np
 
-from mm_metrics_plugin.functional.classification.score_bins import bin_scores
+from mm_metrics_plugin.functional.classification.histograms import bin_scores
 from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State, StateGroup
 from mm_metrics_plugin.states.sums import ExactSumState
 

@@ -222,7 +222,7 @@ def test_every_flag_sets_the_field_of_its_name():
 
 @pytest.mark.parametrize("subcommand", ["detection", "compare"])
 def test_an_image_with_too_many_overlapping_pairs_ends_in_one_line(subcommand, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(pairs, "MOST_PAIRS", 30)
+    monkeypatch.setattr(pairs, "MAX_PAIRS", 30)
     image, places = np.repeat(np.arange(3), 6), np.arange(18) * 20.0
     places[12:] = 0  # the boxes of the third image, whose id is 3, lie on each other
     boxes = np.stack([places, places, places + 10, places + 10], axis=1)

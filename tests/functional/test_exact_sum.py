@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm_metrics_plugin import MetricInputError
-from mm_metrics_plugin.functional._exact_sum import LARGEST, exact_limbs, exact_square, limbs_to_fractions
+from mm_metrics_plugin.functional._exact_sum import MAX_SUMMAND, exact_limbs, exact_square, limbs_to_fractions
 
-floats = st.floats(min_value=-LARGEST, max_value=LARGEST)
+floats = st.floats(min_value=-MAX_SUMMAND, max_value=MAX_SUMMAND)
 
 
 @given(st.lists(floats, max_size=40), st.integers(0, 40))

@@ -29,7 +29,7 @@ from mm_metrics_plugin import (
     SingleLabelKS,
     SingleLabelPRF,
 )
-from mm_metrics_plugin.functional.classification.score_bins import bin_edges
+from mm_metrics_plugin.functional.classification.histograms import bin_edges
 from mm_metrics_plugin.testing import InvalidInput, MetricCase
 from tests.helpers.cases_single_label import (
     INVALID,

@@ -117,7 +117,7 @@ def samples_of(roll, case, *, rows_differ=False):
     return samples if form == "numpy" else _map_tensors(samples, torch.clone)  # arrays are read-only
 
 
-# The samples are drawn from these many data sets of so many samples: making new ones takes longer than the checks.
+# The samples are drawn from these many datasets of so many samples: making new ones takes longer than the checks.
 DRAWS, SAMPLES_DRAWN = 128, 16
 
 
@@ -232,11 +232,11 @@ def cut_at(samples, cuts):
 
 @dataclass(frozen=True)
 class ScoreMap:
-    """A strictly growing map of the scores of a data set, exact in their precision.
+    """A strictly growing map of the scores of a dataset, exact in their precision.
 
     Attributes:
         kind: ``'scaled'`` by a power of two; ``'ranks'``, whole numbers; ``'negative'``, whole numbers below 0;
-            ``'neighbours'``, floats with no other between them.
+            ``'neighbors'``, floats with no other between them.
         exponent: Of the power of two.
     """
 
@@ -248,7 +248,7 @@ class ScoreMap:
         if self.kind == "scaled":
             return values * values.dtype.type(2.0**self.exponent)
         places = np.searchsorted(known, values)
-        if self.kind == "neighbours":
+        if self.kind == "neighbors":
             steps = np.full(len(known), 0.5, dtype=known.dtype)
             for index in range(1, len(steps)):
                 steps[index] = np.nextafter(steps[index - 1], known.dtype.type(1))
@@ -258,7 +258,7 @@ class ScoreMap:
 
 def score_map_of(roll):
     """One of them."""
-    return ScoreMap(roll.one_of(["ranks", "scaled", "negative", "neighbours"]), roll.one_of([1, -1, 2, -2, 3, -3]))
+    return ScoreMap(roll.one_of(["ranks", "scaled", "negative", "neighbors"]), roll.one_of([1, -1, 2, -2, 3, -3]))
 
 
 @dataclass(frozen=True)

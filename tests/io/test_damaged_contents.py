@@ -52,11 +52,11 @@ TRUTH = {
     ],
 }
 FOUND = [{"image_id": n % 3, "category_id": 1, "bbox": [1, 2, 3, 4], "score": 0.5} for n in range(6)]
-LABELLED = [{"bbox": [1.0, 2.0, 3.0, 4.0], "bbox_label": 1, "ignore_flag": 0}]
+LABELED = [{"bbox": [1.0, 2.0, 3.0, 4.0], "bbox_label": 1, "ignore_flag": 0}]
 PICKLES = {
     "mmdet": images(),
     "mmyolo": images(gt_instances=instances(), ignored_instances=instances(1)),
-    "openimages": images(instances=LABELLED),
+    "openimages": images(instances=LABELED),
     "mmdet 2": [[np.ones((2, 5), np.float32)] * 3] * 3,
     "mmpretrain": [{"pred_score": torch.ones(4), "pred_label": torch.ones(1).long(), "gt_label": torch.ones(1).long()}]
     * 3,

@@ -11,7 +11,7 @@ import torch
 
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional._score_precision import PRECISIONS
+from mm_metrics_plugin.functional.thresholding import PRECISIONS
 from mm_metrics_plugin.io.classification_results import classification_from_samples, read_classification
 from mm_metrics_plugin.io.results import read_results, results_from_images
 from mm_metrics_plugin.io.safe_pickle import loads, tensors

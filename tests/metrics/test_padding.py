@@ -87,7 +87,7 @@ def test_padding_of_nameless_samples_is_left_out_and_told():
 @pytest.mark.parametrize(
     ("shares", "size", "counted", "words"),
     [
-        # A sampler that deals neighbours and pads at the end of the last process.
+        # A sampler that deals neighbors and pads at the end of the last process.
         ([[0, 1, 2], [3, 4, 5], [6, 0, 1]], 7, "2211111", "the last sample of process 1 (img_id 5) does not repeat"),
         # A batch sampler that reorders the samples of a process: its padding does not come last.
         ([[0, 2, 4], [0, 1, 3]], 5, "21111", "the last sample of process 1 (img_id 3) does not repeat"),

@@ -12,10 +12,11 @@ from hypothesis import given
 from mm_metrics_plugin import DetectionPRF, MultiLabelPRF, SingleLabelAUC, SingleLabelKS, SingleLabelPRF
 from mm_metrics_plugin.evaluation import evaluate_detection
 from mm_metrics_plugin.evaluation.classification import ClassificationReport, class_thresholds
+from mm_metrics_plugin.functional._arrays import rates_from_counts
 from mm_metrics_plugin.functional.classification.auc import roc_auc
 from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report, stat_scores_report
 from mm_metrics_plugin.functional.classification.roc_curves import roc_curves
-from mm_metrics_plugin.functional.statistics.per_image_counts import count_figures, per_image_counts
+from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.tables import curve_rows
 from mm_metrics_plugin.settings import MATCHING_RULES, ClassificationSettings
@@ -69,7 +70,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
         matrix = np.array(said["confusion_matrix"])
         tp = matrix.diagonal()[:-1]
         fp, fn = matrix.sum(axis=0)[:-1] - tp, matrix.sum(axis=1)[:-1] - tp
-        rates, means = count_figures(tp, fp, fn)
+        rates, means = rates_from_counts(tp, fp, fn)
         check_agreement({**rates, "tp": tp, "fp": fp, "fn": fn}, table, "table and matrix")
         overall = {name: float(means[name]) for name in ("mean_precision", "mean_recall", "f1_of_means", "macro_f1")}
         micro = {f"micro_{name}": value for name, value in said["micro"].items()}
@@ -108,7 +109,7 @@ def check_grid(analysis, matches):
     size = len(analysis.curves.confidence)
     for place in (0, size // 2, size - 1):
         confidence = analysis.curves.confidence[place]
-        rates, means = count_figures(*per_image_counts(matches, score_thr=confidence).totals())
+        rates, means = rates_from_counts(*per_image_counts(matches, score_thr=confidence).totals())
         for index, name in enumerate((*analysis.classes, "")):
             row = dict(zip(header, rows[index * size + place]))
             assert (row["class"], row["confidence"]) == (name, confidence)

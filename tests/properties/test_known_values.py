@@ -29,8 +29,9 @@ from mm_metrics_plugin import (
     SingleLabelPRF,
     StreamingMetric,
 )
-from mm_metrics_plugin.functional.classification.auc import binned_auc, histogram_auc, roc_auc
-from mm_metrics_plugin.functional.classification.ks import histogram_ks, ks_statistic
+from mm_metrics_plugin.functional.classification.auc import roc_auc
+from mm_metrics_plugin.functional.classification.histograms import binned_auc, histogram_auc, histogram_ks
+from mm_metrics_plugin.functional.classification.roc_curves import ks_statistic
 from mm_metrics_plugin.states.scores import ScoreHistogramState
 from tests.helpers.checks import check_certificate, check_inputs_kept, numbers
 from tests.helpers.strategies import rolls, scored_labels_of, shared_by
@@ -76,7 +77,7 @@ def region(label, right, random):
     return dict(x=torch.tensor(truth if right else ~truth).float(), y=torch.tensor(truth).float())
 
 
-def labelled(label, right, random):
+def labeled(label, right, random):
     truth = np.full((1, 2, 3), label)
     predicted = truth if right else (truth + 1) % CLASSES
     return dict(pred_sem_seg=dict(data=torch.tensor(predicted)), gt_sem_seg=dict(data=torch.tensor(truth)))
@@ -122,8 +123,8 @@ KNOWN = [
     Known(MultiLabelAUC, dict(average="micro"), several, {"auc": 1.0}, {"auc": 0.0}),
     Known(MultiLabelPRF, {}, several, {**ONE, "accuracy": 1.0}, {**ZERO, "accuracy": 0.0}),
     Known(RegressionError, {}, predicted_numbers, {**NOTHING, "r2": 1.0}, dict(mse=1.0, mae=1.0, max_error=1.0)),
-    Known(MeanIoU, dict(num_classes=CLASSES), labelled, dict(mIoU=1.0, aAcc=1.0, mAcc=1.0), dict(mIoU=0.0, aAcc=0.0)),
-    Known(DiceScore, dict(num_classes=CLASSES, empty="skip"), labelled, dict(mDice=1.0), dict(mDice=0.0)),
+    Known(MeanIoU, dict(num_classes=CLASSES), labeled, dict(mIoU=1.0, aAcc=1.0, mAcc=1.0), dict(mIoU=0.0, aAcc=0.0)),
+    Known(DiceScore, dict(num_classes=CLASSES, empty="skip"), labeled, dict(mDice=1.0), dict(mDice=0.0)),
     Known(
         DiceScore, dict(mode="soft", prediction_field="x", target_field="y"), region, dict(mDice=1.0), dict(mDice=0.0)
     ),

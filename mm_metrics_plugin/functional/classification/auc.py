@@ -1,13 +1,13 @@
-"""Area under the ROC or the precision-recall curve, exact or from histograms.
+"""Exact area under the ROC or the precision-recall curve.
 
-Exact values come from mid-ranks: sort a column once, find the positives in it by binary search, and add integers. This
-is many times as fast as scikit-learn and gives the same digits in any order of the samples.
+The AUC is computed from mid-ranks: each column is sorted once, and the positives are located by binary search. The sums
+are of integers, so the order of the samples does not change the result.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Sequence, Tuple, TypeVar
+from typing import Callable, Sequence, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mm_metrics_plugin.functional._arrays import (
     Scores,
     divide,
     map_columns,
+    mean_of_defined,
     mean_over_classes,
     score_blocks,
     working_dtype,
@@ -27,12 +28,12 @@ _R = TypeVar("_R")
 
 
 def _roc_auc(ranked: np.ndarray, positives: np.ndarray) -> float:
-    """Mid-rank AUC of sorted scores and the sorted scores of the positives among them."""
+    """Mid-rank AUC of the sorted scores of all samples and of the positives."""
     num_positives = len(positives)
     num_negatives = len(ranked) - num_positives
     if not num_positives or not num_negatives:
         return float("nan")
-    # left + right + 1 is twice the mid-rank: integers, so the order of the samples cannot matter.
+    # left + right + 1 is twice the mid-rank.
     left = np.searchsorted(ranked, positives, side="left")
     right = np.searchsorted(ranked, positives, side="right")
     twice_ranks = int(left.sum()) + int(right.sum()) + num_positives
@@ -40,19 +41,16 @@ def _roc_auc(ranked: np.ndarray, positives: np.ndarray) -> float:
 
 
 def _average_precision(ranked: np.ndarray, positives: np.ndarray) -> float:
-    """Mean over the positives of the precision at their score; equal scores count together."""
+    """Mean over the positives of the precision at their score; ties are one threshold."""
     if not len(positives):
         return float("nan")
-    found = len(positives) - np.searchsorted(positives, positives, side="left")
-    taken = len(ranked) - np.searchsorted(ranked, positives, side="left")
-    return float(np.mean(found / taken))
+    tp = len(positives) - np.searchsorted(positives, positives, side="left")
+    predicted = len(ranked) - np.searchsorted(ranked, positives, side="left")
+    return float(np.mean(tp / predicted))
 
 
-def roc_points(ranked: np.ndarray, positives: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct scores in descending order, and how many negatives and positives score at least as much.
-
-    ``ranked`` are all scores, ``positives`` those of the positives, both ascending.
-    """
+def roc_points(ranked: np.ndarray, positives: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Thresholds (distinct scores, descending), FP and TP, from the ascending scores of all samples and positives."""
     first = np.ones(len(ranked), dtype=bool)
     np.not_equal(ranked[1:], ranked[:-1], out=first[1:])
     starts = np.flatnonzero(first)[::-1]
@@ -62,7 +60,7 @@ def roc_points(ranked: np.ndarray, positives: np.ndarray) -> Tuple[np.ndarray, n
 
 
 def _partial_auc(ranked: np.ndarray, positives: np.ndarray, max_fpr: float) -> float:
-    """McClish's standardized area up to ``max_fpr``: 0.5 for chance, 1 for perfect."""
+    """McClish's standardized partial AUC up to ``max_fpr``: 0.5 for chance, 1 for a perfect ranking."""
     num_positives = len(positives)
     num_negatives = len(ranked) - num_positives
     if not num_positives or not num_negatives:
@@ -78,7 +76,7 @@ def _partial_auc(ranked: np.ndarray, positives: np.ndarray, max_fpr: float) -> f
     return 0.5 * (1 + (area - chance) / (max_fpr - chance))
 
 
-def _measure(curve: str, max_fpr: Optional[float]) -> Callable[[np.ndarray, np.ndarray], float]:
+def _area_function(curve: str, max_fpr: float | None) -> Callable[[np.ndarray, np.ndarray], float]:
     if curve == "pr":
         return _average_precision
     if max_fpr is None or max_fpr == 1:
@@ -86,38 +84,35 @@ def _measure(curve: str, max_fpr: Optional[float]) -> Callable[[np.ndarray, np.n
     return lambda ranked, positives: _partial_auc(ranked, positives, max_fpr)
 
 
-def _members(labels: np.ndarray, num_classes: int) -> List[np.ndarray]:
-    """The samples of each class."""
+def _members(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
+    """Indices of the samples of each class."""
     order = np.argsort(labels, kind="stable")
     return np.split(order, np.cumsum(np.bincount(labels, minlength=num_classes))[:-1])
 
 
 def class_support(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """How many samples each class has."""
+    """Number of samples of each class."""
     if labels.ndim == 2:
-        return np.count_nonzero(labels == 1, axis=0)
+        support: np.ndarray = np.count_nonzero(labels == 1, axis=0)
+        return support
     return np.bincount(labels, minlength=num_classes)
 
 
 def map_classes(
     function: Callable[[np.ndarray, np.ndarray], _R], blocks: Sequence[np.ndarray], labels: np.ndarray
-) -> List[_R]:
-    """``function(ranked, positives)`` of every class: the scores of all samples and of the positives, both ascending.
-
-    Arguments as in :func:`roc_auc`.
-    """
+) -> list[_R]:
+    """``function(ranked, positives)`` of every class: the ascending scores of all samples and of the positives."""
     if labels.ndim == 2:
-        truth = np.ascontiguousarray(labels.T)
-        members = [np.flatnonzero(row == 1) for row in truth]
-        # Checked once: most data ignore nothing, and then no column is copied.
-        ignoring = bool((truth < 0).any())
+        targets = np.ascontiguousarray(labels.T)
+        members = [np.flatnonzero(row == 1) for row in targets]
+        has_ignored = bool((targets < 0).any())  # if not, no column is copied
     else:
-        members, ignoring = _members(labels, blocks[0].shape[1]), False
+        members, has_ignored = _members(labels, blocks[0].shape[1]), False
 
     def value(index: int, column: np.ndarray) -> _R:
         positives = np.sort(column[members[index]])
-        if ignoring:
-            column = column[truth[index] >= 0]
+        if has_ignored:
+            column = column[targets[index] >= 0]
         column.sort()
         return function(column, positives)
 
@@ -125,19 +120,16 @@ def map_classes(
 
 
 def one_vs_rest_auc(
-    blocks: Sequence[np.ndarray], labels: np.ndarray, *, curve: str = "roc", max_fpr: Optional[float] = None
+    blocks: Sequence[np.ndarray], labels: np.ndarray, *, curve: str = "roc", max_fpr: float | None = None
 ) -> np.ndarray:
-    """The AUC of every class against the rest; NaN without positives (or, for ``'roc'``, negatives).
-
-    Arguments as in :func:`roc_auc`.
-    """
-    return np.array(map_classes(_measure(curve, max_fpr), blocks, labels), dtype=np.float64)
+    """The one-vs-rest AUC of every class; NaN without positives (or, for ``'roc'``, negatives)."""
+    return np.array(map_classes(_area_function(curve, max_fpr), blocks, labels), dtype=np.float64)
 
 
 def micro_auc(
-    blocks: Sequence[np.ndarray], labels: np.ndarray, *, curve: str = "roc", max_fpr: Optional[float] = None
+    blocks: Sequence[np.ndarray], labels: np.ndarray, *, curve: str = "roc", max_fpr: float | None = None
 ) -> float:
-    """The AUC of all (sample, class) decisions pooled."""
+    """The AUC of all (sample, class) pairs pooled."""
     dtype = working_dtype(blocks)
     ranked = np.concatenate([block.ravel() for block in blocks]).astype(dtype, copy=False)
     if labels.ndim == 2:
@@ -146,18 +138,18 @@ def micro_auc(
     else:
         positives = ranked[np.arange(len(labels)) * blocks[0].shape[1] + labels]
     ranked.sort()
-    return _measure(curve, max_fpr)(ranked, np.sort(positives))
+    return _area_function(curve, max_fpr)(ranked, np.sort(positives))
 
 
 def one_vs_one_auc(blocks: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
-    """(classes, classes) AUC of class a's score (row) between the samples of a and b (column); NaN if undefined."""
+    """(classes, classes) AUC of the score of class a (row) on the samples of a and b (column); NaN if undefined."""
     num_classes = blocks[0].shape[1]
     members = _members(labels, num_classes)
     support = np.bincount(labels, minlength=num_classes)
 
     def row(index: int, column: np.ndarray) -> np.ndarray:
         positives = np.sort(column[members[index]])
-        # Twice the positives above each sample, a tie counting half: integers below 2^53, so the sums are exact.
+        # Twice the number of positives above each sample, ties counting half: integers, so the sums are exact.
         below = np.searchsorted(positives, column, side="left") + np.searchsorted(positives, column, side="right")
         twice = np.bincount(labels, weights=2 * len(positives) - below, minlength=num_classes)
         values = divide(twice, 2 * support * len(positives))
@@ -167,47 +159,18 @@ def one_vs_one_auc(blocks: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarr
     return np.stack(map_columns(row, blocks))
 
 
-def binned_auc(positives: np.ndarray, totals: np.ndarray, *, curve: str = "roc") -> Tuple[np.ndarray, np.ndarray]:
-    """The AUC from histograms (..., bins), ascending scores, and a bound on its distance from the exact one.
-
-    Within a bin, positives and negatives count as tied. The bound is the distance to the best and the worst order
-    inside every bin. NaN where undefined.
-    """
-    positives = np.asarray(positives, dtype=np.int64)
-    negatives = np.asarray(totals, dtype=np.int64) - positives
-    num_positives, num_negatives = positives.sum(axis=-1), negatives.sum(axis=-1)
-    # Counts of strictly higher bins.
-    above = num_positives[..., None] - np.cumsum(positives, axis=-1)
-    if curve == "roc":
-        pairs = num_positives.astype(np.float64) * num_negatives
-        twice = (negatives.astype(np.float64) * (2 * above + positives)).sum(axis=-1)
-        tied = (positives.astype(np.float64) * negatives).sum(axis=-1)
-        return divide(twice, 2 * pairs), divide(tied, 2 * pairs)
-    false_above = num_negatives[..., None] - np.cumsum(negatives, axis=-1)
-    found = above + positives
-    wrong = false_above + negatives
-    value = divide(np.nansum(positives * divide(found, found + wrong), axis=-1), num_positives)
-    best = divide(np.nansum(positives * divide(found, found + false_above), axis=-1), num_positives)
-    from scipy.special import digamma  # importing it takes long
-
-    # The worst order puts a bin's negatives first: the i-th positive is then at (above+i) of (above+i+wrong).
-    harmonic = digamma(found + wrong + 1.0) - digamma(above + wrong + 1.0)
-    worst = divide((positives - wrong * harmonic).sum(axis=-1), num_positives)
-    return value, np.maximum(np.maximum(best - value, value - worst), 0.0)
-
-
 @dataclass(frozen=True)
 class AUCResult(Result):
     """An AUC and the values per class."""
 
-    value: float  # the average asked for; NaN for ``average=None``
-    per_class: np.ndarray  # one value per class, NaN where undefined; empty where only a micro average was asked for
-    support: np.ndarray  # how many samples each class has
-    error: float = 0.0  # bound on the distance of ``value`` from the exact one; 0 for exact values
+    value: float  # the average; NaN for ``average=None``
+    per_class: np.ndarray  # NaN where undefined; empty if not computed
+    support: np.ndarray  # number of samples of each class
+    error: float = 0.0  # bound on the error of ``value`` if it is from histograms
 
     @property
     def classes_averaged(self) -> int:
-        """How many classes have a value."""
+        """Number of classes with a defined value."""
         return int((~np.isnan(self.per_class)).sum())
 
 
@@ -215,24 +178,24 @@ def roc_auc(
     scores: Scores,
     labels: np.ndarray,
     *,
-    average: Optional[str] = "macro",
+    average: str | None = "macro",
     curve: str = "roc",
     multi_class: str = "ovr",
-    max_fpr: Optional[float] = None,
+    max_fpr: float | None = None,
     absent: str = "skip",
     classwise: bool = True,
 ) -> AUCResult:
-    """The exact AUC of scores.
+    """The area under the ROC or precision-recall curve.
 
     Args:
-        scores: (rows, classes), or a list of consecutive blocks of rows.
-        labels: The class of each row, or (rows, classes) of 1, 0 and -1; samples with -1 are ignored.
+        scores: (samples, classes), or a list of consecutive blocks of rows.
+        labels: Class of each sample, or (samples, classes) of 1, 0 and -1 (ignored).
         average: ``'macro'``, ``'weighted'`` (by support), ``'micro'`` or None.
         curve: ``'roc'``, or ``'pr'`` for average precision.
-        multi_class: ``'ovr'``, each class against the rest, or ``'ovo'``, every pair of classes.
-        max_fpr: Standardized partial area up to this false positive rate.
-        absent: How classes without a value count: ``'skip'``, ``'nan'`` or ``'error'``.
-        classwise: Compute values per class where the average does not need them.
+        multi_class: ``'ovr'`` (one-vs-rest) or ``'ovo'`` (one-vs-one).
+        max_fpr: Compute the standardized partial AUC up to this false positive rate.
+        absent: Treatment of undefined classes in the mean: ``'skip'``, ``'nan'`` or ``'error'``.
+        classwise: Also compute the values per class for the micro average.
 
     Example:
         >>> scores = np.array([[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
@@ -243,37 +206,20 @@ def roc_auc(
     support = class_support(labels, blocks[0].shape[1])
     if multi_class == "ovo":
         pairs = one_vs_one_auc(blocks, labels)
-        both = (pairs + pairs.T) / 2
+        symmetric = (pairs + pairs.T) / 2
         first, second = np.triu_indices(len(pairs), k=1)
-        values, weights = both[first, second], support[first] + support[second] if average == "weighted" else None
-        per_class = divide(np.nansum(both, axis=1), (~np.isnan(both)).sum(axis=1))
-        return AUCResult(mean_over_classes(values, weights=weights, absent=absent), per_class, support)
+        weights = support[first] + support[second] if average == "weighted" else None
+        value = mean_over_classes(symmetric[first, second], weights=weights, absent=absent)
+        return AUCResult(value, mean_of_defined(symmetric), support)
     if average == "micro":
         per_class = one_vs_rest_auc(blocks, labels, curve=curve, max_fpr=max_fpr) if classwise else np.array([])
         return AUCResult(micro_auc(blocks, labels, curve=curve, max_fpr=max_fpr), per_class, support)
     per_class = one_vs_rest_auc(blocks, labels, curve=curve, max_fpr=max_fpr)
-    return AUCResult(_average(per_class, support, average, absent), per_class, support)
+    return AUCResult(average_over_classes(per_class, support, average, absent), per_class, support)
 
 
-def histogram_auc(
-    positives: np.ndarray,
-    totals: np.ndarray,
-    *,
-    average: Optional[str] = "macro",
-    curve: str = "roc",
-    absent: str = "skip",
-) -> AUCResult:
-    """The AUC of histograms (classes, bins), with a bound on its error. Options as in :func:`roc_auc`."""
-    support = positives.sum(axis=-1)
-    per_class, bounds = binned_auc(positives, totals, curve=curve)
-    if average == "micro":
-        pooled, bound = binned_auc(positives.sum(axis=0), totals.sum(axis=0), curve=curve)
-        return AUCResult(float(pooled), per_class, support, float(bound))
-    value = _average(per_class, support, average, absent)
-    return AUCResult(value, per_class, support, _average(bounds, support, average, absent))
-
-
-def _average(values: np.ndarray, support: np.ndarray, average: Optional[str], absent: str) -> float:
+def average_over_classes(values: np.ndarray, support: np.ndarray, average: str | None, absent: str) -> float:
+    """The macro or weighted mean; NaN for ``average=None``."""
     if average is None:
         return float("nan")
     return mean_over_classes(values, weights=support if average == "weighted" else None, absent=absent)

@@ -1,23 +1,23 @@
-"""Rates, agreement coefficients and views of a confusion matrix."""
+"""Precision, recall, F-score, MCC and kappa from a confusion matrix, and its most frequent confusions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_of_rates, fbeta_score, mean_over_classes
 
-MOST_CONFUSIONS = 10
+MAX_CONFUSIONS = 10
 NO_DECISION = "no decision"
-MOST_DENSE = 2000  # classes of a matrix that is written cell by cell; of a larger one, only cells that are not 0
+MAX_DENSE_CLASSES = 2000  # larger matrices are written as a list of the cells that are not 0
 
 
 @dataclass(frozen=True)
 class Rates(Result):
-    """Precision, recall, F-score and specificity: one value per class, or one average each."""
+    """Precision, recall, F-score and specificity: arrays with one value per class, or averages."""
 
     precision: Any
     recall: Any
@@ -27,28 +27,28 @@ class Rates(Result):
 
 @dataclass(frozen=True)
 class CountsResult(Result):
-    """Rates from the true and false positives and negatives of each class."""
+    """TP, FP, FN and TN of each class, and the rates that follow."""
 
-    tp: np.ndarray  # true positives; int64 per class, as the next three
-    fp: np.ndarray  # false positives
-    fn: np.ndarray  # false negatives
-    tn: np.ndarray  # true negatives
-    per_class: Rates  # the rates of each class, the background's last where there is one
-    macro: Rates  # means over the classes that have a value
+    tp: np.ndarray  # (classes,) true positives
+    fp: np.ndarray  # (classes,) false positives
+    fn: np.ndarray  # (classes,) false negatives
+    tn: np.ndarray  # (classes,) true negatives
+    per_class: Rates  # rates of each class
+    macro: Rates  # means over the classes with a defined value
     micro: Rates  # rates of the pooled counts
-    weighted: Rates  # means over the classes that have a value, weighted by support
-    f_of_means: float  # the F-score of macro precision and macro recall, which is not the mean of the F-scores
-    background: bool  # whether the last class is the background, which no mean includes
+    weighted: Rates  # means weighted by support
+    f_of_means: float  # F-score of macro precision and macro recall, which is not the mean of the F-scores
+    background: bool  # whether the last class is the background, which is excluded from all averages
 
     @property
     def support(self) -> np.ndarray:
-        """How many samples of each class there are."""
-        return self.tp + self.fn
+        """(classes,) number of samples of each class."""
+        return np.asarray(self.tp + self.fn)
 
     @property
     def predicted(self) -> np.ndarray:
-        """How many samples were given to each class."""
-        return self.tp + self.fp
+        """(classes,) number of samples predicted as each class."""
+        return np.asarray(self.tp + self.fp)
 
     def __str__(self) -> str:
         lines = [f"{'':<10}{'precision':>10}{'recall':>10}{'F':>10}{'specificity':>13}"]
@@ -62,15 +62,15 @@ class CountsResult(Result):
 
 @dataclass(frozen=True)
 class ConfusionResult(CountsResult):
-    """Rates and agreement coefficients from a confusion matrix."""
+    """Rates and agreement coefficients of a confusion matrix."""
 
-    matrix: np.ndarray  # the matrix itself: rows truth, columns prediction
-    accuracy: float  # the share of the diagonal
-    balanced_accuracy: float  # the mean recall of the classes that have samples, whatever ``zero_division`` is
-    mcc: float  # Matthews' correlation coefficient for any number of classes
+    matrix: np.ndarray  # rows ground truth, columns prediction
+    accuracy: float
+    balanced_accuracy: float  # mean recall of the classes with samples, for any ``zero_division``
+    mcc: float  # Matthews correlation coefficient
     kappa: float  # Cohen's kappa
-    kappa_linear: float  # Cohen's kappa with disagreement weighted by the distance of the classes
-    kappa_quadratic: float  # the same with the squared distance
+    kappa_linear: float  # Cohen's kappa with linear weights
+    kappa_quadratic: float  # Cohen's kappa with quadratic weights
 
     def __str__(self) -> str:
         return (
@@ -93,8 +93,8 @@ def _rates(counts: Sequence[np.ndarray], beta: float, zero_division: float) -> R
     )
 
 
-def _each(rates: Rates, weights: Any, used: slice) -> Rates:
-    return Rates(*(mean_over_classes(values[used], weights=weights) for values in vars(rates).values()))
+def _average(rates: Rates, weights: Any, classes: slice) -> Rates:
+    return Rates(*(mean_over_classes(values[classes], weights=weights) for values in vars(rates).values()))
 
 
 def stat_scores_report(
@@ -107,17 +107,17 @@ def stat_scores_report(
     zero_division: float = float("nan"),
     background: bool = False,
 ) -> CountsResult:
-    """Rates from counts, one per class.
+    """Precision, recall, F-score and specificity from counts per class.
 
     Args:
         tp: True positives.
         fp: False positives.
         fn: False negatives.
         tn: True negatives.
-        beta: How many times as much recall weighs as precision in the F-score.
-        zero_division: The value of a rate whose denominator is 0. NaN leaves the class out of the means; mmpretrain
-            takes 0, PaddleRec 1.
-        background: Whether the last class is the background, which no mean includes.
+        beta: Weight of recall relative to precision in the F-score.
+        zero_division: Value of a rate whose denominator is 0. NaN excludes the class from the averages; mmpretrain uses
+            0, PaddleRec 1.
+        background: Whether the last class is the background, which is excluded from all averages.
 
     Example:
         >>> counts = np.array([1, 1, 0, 1]), np.array([0, 1, 0, 0]), np.array([0, 0, 1, 0]), np.array([3, 2, 3, 3])
@@ -125,10 +125,10 @@ def stat_scores_report(
         [0.625, 0.875]
     """
     tp, fp, fn, tn = counts = [np.asarray(count, dtype=np.int64) for count in (tp, fp, fn, tn)]
-    used = slice(None, -1) if background else slice(None)
+    classes = slice(None, -1) if background else slice(None)
     per_class = _rates(counts, beta, zero_division)
-    pooled = _rates([count[used].sum() for count in counts], beta, zero_division)
-    macro = _each(per_class, None, used)
+    pooled = _rates([count[classes].sum() for count in counts], beta, zero_division)
+    macro = _average(per_class, None, classes)
     return CountsResult(
         tp,
         fp,
@@ -137,14 +137,14 @@ def stat_scores_report(
         per_class=per_class,
         macro=macro,
         micro=Rates(*(float(value) for value in vars(pooled).values())),
-        weighted=_each(per_class, (tp + fn)[used], used),
+        weighted=_average(per_class, (tp + fn)[classes], classes),
         f_of_means=float(fbeta_of_rates(macro.precision, macro.recall, beta)),
         background=background,
     )
 
 
-def class_counts(matrix: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """True positives, false positives, false negatives and true negatives of each class."""
+def class_counts(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """TP, FP, FN and TN of each class."""
     matrix = np.asarray(matrix)
     if matrix.ndim != 2 or matrix.shape[1] - matrix.shape[0] not in (0, 1) or matrix.dtype.kind not in "iu":
         raise MetricInputError(
@@ -163,19 +163,15 @@ def confusion_matrix_report(
 ) -> ConfusionResult:
     """Rates and agreement coefficients of a confusion matrix.
 
-    Cells of the background count as false positives and false negatives of the other classes, but its own rates are in
-    no mean. Accuracy, MCC and kappa use the whole matrix. Samples without a decision are one more predicted class; the
-    weighted kappas are then undefined.
-
     Args:
-        matrix: Integers (classes, classes): rows ground truth, columns prediction. One more column, at the end, counts
-            samples without a decision: false negatives that are nobody's false positive.
-        beta: As in :func:`stat_scores_report`, as are the next two.
-        zero_division: The value of a rate whose denominator is 0.
-        background: Whether the last class is the background.
+        matrix: Integers (classes, classes): rows ground truth, columns prediction. An additional last column counts
+            samples without a decision, which are FN but not FP. The weighted kappas are then undefined.
+        beta: As in :func:`stat_scores_report`.
+        zero_division: As in :func:`stat_scores_report`.
+        background: As in :func:`stat_scores_report`. Accuracy, MCC and kappa use the whole matrix.
 
     Raises:
-        MetricInputError: The matrix has another shape, or no integers.
+        MetricInputError: The matrix has another shape or dtype.
 
     Example:
         >>> result = confusion_matrix_report(np.array([[2, 1], [0, 3]]))
@@ -191,31 +187,30 @@ def confusion_matrix_report(
     counts = class_counts(matrix)
     matrix = np.asarray(matrix).astype(np.int64, copy=False)
     tp, _, fn, _ = counts
-    used = slice(None, -1) if background else slice(None)
+    classes = slice(None, -1) if background else slice(None)
     return ConfusionResult(
         **vars(stat_scores_report(*counts, beta=beta, zero_division=zero_division, background=background)),
         matrix=matrix,
         accuracy=float(divide(tp.sum(), matrix.sum())),
-        balanced_accuracy=mean_over_classes(divide(tp, tp + fn)[used]),
+        balanced_accuracy=mean_over_classes(divide(tp, tp + fn)[classes]),
         **_agreement(matrix),
     )
 
 
-def _agreement(matrix: np.ndarray) -> Dict[str, Any]:
-    """MCC and the kappas; NaN where all of the ground truth or all predictions are of one class."""
-    # Python's integers have no largest one (products of pixel counts pass 2^63), and make every value exact but for
-    # its last rounding.
-    truth, predicted = [int(n) for n in matrix.sum(axis=1)], [int(n) for n in matrix.sum(axis=0)]
-    total = sum(truth)
-    chance = sum(a * b for a, b in zip(truth, predicted))
+def _agreement(matrix: np.ndarray) -> dict[str, Any]:
+    """MCC and the kappas; NaN where all ground truths or all predictions are of one class."""
+    # Python integers do not overflow; products of pixel counts exceed int64.
+    target, predicted = [int(n) for n in matrix.sum(axis=1)], [int(n) for n in matrix.sum(axis=0)]
+    total = sum(target)
+    chance = sum(a * b for a, b in zip(target, predicted))
     covariance = int(matrix.trace()) * total - chance
-    spread = (total**2 - sum(n * n for n in truth)) * (total**2 - sum(n * n for n in predicted))
+    spread = (total**2 - sum(n * n for n in target)) * (total**2 - sum(n * n for n in predicted))
     linear = quadratic = float("nan")
-    if sum(predicted[len(truth) :]) == 0:
+    if sum(predicted[len(target) :]) == 0:
         rows, columns = np.nonzero(matrix)
         distance, cells = np.abs(rows - columns), matrix[rows, columns]
-        linear = _weighted_kappa(int((distance * cells).sum()) * total, _expected_distance(truth, predicted))
-        quadratic = _weighted_kappa(int((distance**2 * cells).sum()) * total, _expected_square(truth, predicted))
+        linear = _weighted_kappa(int((distance * cells).sum()) * total, _expected_distance(target, predicted))
+        quadratic = _weighted_kappa(int((distance**2 * cells).sum()) * total, _expected_square(target, predicted))
     return dict(
         mcc=covariance / spread**0.5 if spread > 0 else float("nan"),
         kappa=covariance / (total**2 - chance) if total**2 > chance else float("nan"),
@@ -224,54 +219,54 @@ def _agreement(matrix: np.ndarray) -> Dict[str, Any]:
     )
 
 
-def _weighted_kappa(found: int, expected: int) -> float:
-    return (expected - found) / expected if expected else float("nan")
+def _weighted_kappa(observed: int, expected: int) -> float:
+    return (expected - observed) / expected if expected else float("nan")
 
 
-def _expected_distance(truth: Sequence[int], predicted: Sequence[int]) -> int:
-    """The sum of ``|i - j| * truth[i] * predicted[j]``: how many pairs each step from a class to the next separates."""
-    total, left, right, result = sum(truth), 0, 0, 0
-    for a, b in zip(truth, predicted):
+def _expected_distance(target: Sequence[int], predicted: Sequence[int]) -> int:
+    """The sum of ``|i - j| * target[i] * predicted[j]``."""
+    total, left, right, result = sum(target), 0, 0, 0
+    for a, b in zip(target, predicted):
         left, right = left + a, right + b
         result += left * (total - right) + right * (total - left)
     return result
 
 
-def _expected_square(truth: Sequence[int], predicted: Sequence[int]) -> int:
-    """The sum of ``(i - j)**2 * truth[i] * predicted[j]``."""
-    total = sum(truth)
-    squares = sum(i * i * (a + b) for i, (a, b) in enumerate(zip(truth, predicted)))
-    means = sum(i * a for i, a in enumerate(truth)) * sum(i * b for i, b in enumerate(predicted))
-    return total * squares - 2 * means
+def _expected_square(target: Sequence[int], predicted: Sequence[int]) -> int:
+    """The sum of ``(i - j)**2 * target[i] * predicted[j]``."""
+    squares = sum(i * i * (a + b) for i, (a, b) in enumerate(zip(target, predicted)))
+    products = sum(i * a for i, a in enumerate(target)) * sum(i * b for i, b in enumerate(predicted))
+    return sum(target) * squares - 2 * products
 
 
 @dataclass(frozen=True)
 class Confusion(Result):
-    """How often ground truths of one class were predicted as another."""
+    """Number of ground truths of one class that were predicted as another."""
 
-    truth: str
+    ground_truth: str
     prediction: str
     count: int
 
 
 def row_shares(matrix: np.ndarray) -> np.ndarray:
-    """Every row divided by its sum; a row of zeros stays 0."""
-    return np.nan_to_num(divide(matrix, matrix.sum(axis=1, keepdims=True)))
+    """The matrix normalized by row; a row of zeros stays 0."""
+    shares: np.ndarray = np.nan_to_num(divide(matrix, matrix.sum(axis=1, keepdims=True)))
+    return shares
 
 
-def top_confusions(matrix: np.ndarray, classes: Sequence[str], *, most: int = MOST_CONFUSIONS) -> Tuple[Confusion, ...]:
-    """The greatest cells off the diagonal; equal ones in the order of rows and columns."""
+def top_confusions(matrix: np.ndarray, classes: Sequence[str], *, most: int = MAX_CONFUSIONS) -> tuple[Confusion, ...]:
+    """The largest cells off the diagonal; ties in the order of rows and columns."""
     rows, columns = np.nonzero(matrix)
-    off = rows != columns
-    rows, columns = rows[off], columns[off]
-    found = np.asarray(matrix)[rows, columns]
-    order = np.argsort(-found, kind="stable")[:most]
-    cells = zip(rows[order].tolist(), columns[order].tolist(), found[order].tolist())
+    off_diagonal = rows != columns
+    rows, columns = rows[off_diagonal], columns[off_diagonal]
+    counts = np.asarray(matrix)[rows, columns]
+    order = np.argsort(-counts, kind="stable")[:most]
+    cells = zip(rows[order].tolist(), columns[order].tolist(), counts[order].tolist())
     return tuple(Confusion(classes[row], classes[column], int(count)) for row, column, count in cells)
 
 
-def matrix_entries(matrix: np.ndarray, *, most: int = MOST_DENSE) -> Dict[str, Any]:
-    """A confusion matrix for JSON: all cells, or with more than ``most`` rows the cells that are not 0."""
+def matrix_entries(matrix: np.ndarray, *, most: int = MAX_DENSE_CLASSES) -> dict[str, Any]:
+    """A confusion matrix for JSON: dense, or with more than ``most`` rows a list of the cells that are not 0."""
     if len(matrix) <= most:
         return {"confusion_matrix": matrix.tolist(), "confusion_cells": None}
     rows, columns = np.nonzero(matrix)
@@ -281,16 +276,16 @@ def matrix_entries(matrix: np.ndarray, *, most: int = MOST_DENSE) -> Dict[str, A
 
 @dataclass(frozen=True, eq=False)
 class MatrixView(Result):
-    """A square confusion matrix with names, as counts and as shares."""
+    """A square confusion matrix with class names."""
 
-    labels: Tuple[str, ...]  # names of the rows and columns
-    matrix: np.ndarray  # counts; rows truth, columns prediction
-    shares: np.ndarray  # the same with every row divided by its sum
-    title: str  # what was counted
+    labels: tuple[str, ...]  # names of the rows and columns
+    matrix: np.ndarray  # counts; rows ground truth, columns prediction
+    shares: np.ndarray  # normalized by row
+    title: str
 
 
 def matrix_view(matrix: np.ndarray, labels: Sequence[str], *, title: str = "") -> MatrixView:
-    """Makes a confusion matrix square: samples without a decision (one more column) become a class if there are any."""
+    """A square view: samples without a decision (an additional column) become a class if there are any."""
     matrix = np.asarray(matrix)
     size = len(matrix)
     if not matrix[:, size:].any():

@@ -19,7 +19,7 @@ A. Bandos, H. Rockette, D. Gur, Statistics in Medicine 24 (2005) for the permuta
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -33,9 +33,8 @@ from mm_metrics_plugin.functional._arrays import (
     score_blocks,
 )
 from mm_metrics_plugin.functional.statistics.bootstrap import UNDEFINED, Interval
-from mm_metrics_plugin.functional.statistics.permutation import Difference, family_tests
+from mm_metrics_plugin.functional.statistics.paired_tests import Difference, family_tests, swap_draws
 from mm_metrics_plugin.functional.statistics.ratio_intervals import wilson_interval
-from mm_metrics_plugin.functional.statistics.resampling import drawn_swaps
 from mm_metrics_plugin.settings import PERMUTATIONS, require_ci
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class AUCIntervals(Result):
     standard_error: np.ndarray  # (classes,) DeLong's; NaN with a single positive or negative
     macro_standard_error: float  # of the mean
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
         return {
             "ci": self.ci,
@@ -81,7 +80,7 @@ class AUCComparison(Result):
         return f"macro AUC {self.macro}"
 
 
-def _influence(column: np.ndarray, truth: np.ndarray) -> Tuple[float, np.ndarray, int]:
+def _influence(column: np.ndarray, truth: np.ndarray) -> tuple[float, np.ndarray, int]:
     """The AUC, the contribution of each sample (squares sum to DeLong's variance), and how many are out of order.
 
     A single positive (or negative) contributes nothing. Out of order are positives below a negative or negatives above
@@ -122,7 +121,7 @@ def _truth(labels: np.ndarray, label: int) -> np.ndarray:
     return labels[:, label] if labels.ndim == 2 else labels == label
 
 
-def _slices(blocks: Sequence[np.ndarray], start: int) -> List[np.ndarray]:
+def _slices(blocks: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
     return [block[:, start : start + _COLUMNS_AT_ONCE] for block in blocks]
 
 
@@ -159,7 +158,7 @@ def delong_ci(scores: Scores, labels: np.ndarray, *, ci: float = 0.95) -> AUCInt
     variance = np.full(width, np.nan)
     for start in range(0, width, _COLUMNS_AT_ONCE):
 
-        def work(index: int, column: np.ndarray, start: int = start) -> Tuple[float, np.ndarray, int]:
+        def work(index: int, column: np.ndarray, start: int = start) -> tuple[float, np.ndarray, int]:
             return _influence(column, _truth(labels, start + index))
 
         for label, (auc, influence, disorder) in enumerate(map_columns(work, _slices(blocks, start)), start):
@@ -239,13 +238,13 @@ class AUCSwaps(NamedTuple):
     rest: np.ndarray  # (classes,) root of the sum of squares of the others
     mean: np.ndarray  # (samples,) coefficients of the mean over classes
 
-    def permuted(self, *, permutations: int, seed: int, at_once: int = 64) -> Tuple[np.ndarray, np.ndarray]:
+    def permuted(self, *, permutations: int, seed: int, at_once: int = 64) -> tuple[np.ndarray, np.ndarray]:
         """The difference of the means (permutations,) and of each class (permutations, classes) with runs swapped.
 
         With the same seed, the same samples are swapped as for counts.
         """
         means, classes = [], []
-        for swap in drawn_swaps(len(self.mean), draws=permutations, seed=seed, at_once=at_once):
+        for swap in swap_draws(len(self.mean), draws=permutations, seed=seed, at_once=at_once):
             sign = 1 - 2 * swap
             means.append(self.mean @ sign)
             classes.append((self.coefficients @ sign).T)
@@ -262,7 +261,7 @@ def auc_swaps(first: Scores, second: Scores, labels: np.ndarray) -> AUCSwaps:
     width = _check_shapes([first, second], labels)
     values, rest = np.full((2, width), np.nan), np.zeros(width)
     total = np.zeros(len(labels))
-    kept: List[Tuple[np.ndarray, np.ndarray]] = []
+    kept: list[tuple[np.ndarray, np.ndarray]] = []
     for start in range(0, width, _COLUMNS_AT_ONCE):
 
         def ranks(index: int, column: np.ndarray, start: int = start) -> np.ndarray:
@@ -310,7 +309,7 @@ def _table(ranks: np.ndarray, size: int) -> np.ndarray:
     return 2 * np.cumsum(counts) - counts
 
 
-def _swap_coefficients(first: np.ndarray, second: np.ndarray, positive: np.ndarray) -> Tuple[Tuple[float, float], Any]:
+def _swap_coefficients(first: np.ndarray, second: np.ndarray, positive: np.ndarray) -> tuple[tuple[float, float], Any]:
     """The AUCs of the ranks of two models, and the coefficient of every sample."""
     result = np.zeros(len(positive))
     number = int(positive.sum())

@@ -1,37 +1,35 @@
-"""ROC and precision-recall curves of classifiers over all thresholds, not interpolated."""
+"""ROC and precision-recall curves of classifiers, and the Kolmogorov-Smirnov statistic."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import Result, Scores, score_blocks
+from mm_metrics_plugin.functional._arrays import Result, Scores, mean_over_classes, score_blocks
 from mm_metrics_plugin.functional._count_curve import CountCurve, thin_curve
-from mm_metrics_plugin.functional.classification.auc import map_classes, roc_points
-from mm_metrics_plugin.functional.classification.score_bins import bin_edges
+from mm_metrics_plugin.functional.classification.auc import class_support, map_classes, roc_points
 
 
 @dataclass(frozen=True, eq=False)
 class ClassificationCurves(Result):
-    """The curves of a classifier, each class against the rest."""
+    """The one-vs-rest curves of a classifier."""
 
-    per_class: Tuple[CountCurve, ...]  # one curve a class
+    per_class: tuple[CountCurve, ...]
 
-    def youden(self) -> Tuple[np.ndarray, np.ndarray]:
-        """The greatest sensitivity + specificity - 1 of each class, and the thresholds."""
+    def youden(self) -> tuple[np.ndarray, np.ndarray]:
+        """The maximum Youden index of each class, and its threshold."""
         pairs = [curve.youden() for curve in self.per_class]
         values, thresholds = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         return values, thresholds
 
 
 def roc_curves(scores: Scores, labels: np.ndarray) -> ClassificationCurves:
-    """ROC and precision-recall curves of each class against the rest.
+    """One-vs-rest ROC and precision-recall curves over all thresholds, not interpolated.
 
     Args:
-        scores: (rows, classes), or a list of consecutive blocks of rows.
-        labels: The class of each row, or (rows, classes) of 1, 0 and -1; samples with -1 are ignored.
+        scores: As in :func:`roc_auc`.
+        labels: As in :func:`roc_auc`.
 
     Example:
         >>> curves = roc_curves(np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]]))
@@ -42,16 +40,15 @@ def roc_curves(scores: Scores, labels: np.ndarray) -> ClassificationCurves:
 
 
 def count_curve(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
-    """The curve of one class; the scores of all samples and of the positives are ascending."""
+    """The curve of one class, from the ascending scores of all samples and of the positives."""
     thresholds, fp, tp = roc_points(ranked, positives)
     return CountCurve(thresholds, tp, fp, len(positives), len(ranked) - len(positives))
 
 
 def corner_curve(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
-    """The points of :func:`count_curve` at the scores of positives, and the first point.
+    """The points of :func:`count_curve` at which the true positives change, and the first point.
 
-    Only there the true positives change, so ``youden``, ``sensitivity_at`` and ``specificity_at`` of this curve are
-    those of the whole one, in a fraction of the time.
+    They determine ``youden``, ``sensitivity_at`` and ``specificity_at``, in a fraction of the time.
     """
     thresholds = np.unique(np.append(positives, ranked[-1:]))[::-1]
     tp = len(positives) - np.searchsorted(positives, thresholds, side="left")
@@ -59,21 +56,45 @@ def corner_curve(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
     return CountCurve(thresholds, tp, fp, len(positives), len(ranked) - len(positives))
 
 
-def histogram_curves(positives: np.ndarray, totals: np.ndarray) -> ClassificationCurves:
-    """The exact curves at the lowest score of every bin of histograms (classes, bins) of ``score_bins``."""
-    edges = bin_edges(totals.shape[1])
-    curves = []
-    for mine, everything in zip(positives[:, ::-1], totals[:, ::-1]):
-        used = np.flatnonzero(everything)
-        tp, kept = np.cumsum(mine)[used], np.cumsum(everything)[used]
-        curves.append(CountCurve(edges[::-1][used], tp, kept - tp, int(mine.sum()), int(everything.sum() - mine.sum())))
-    return ClassificationCurves(tuple(curves))
-
-
-def thinned_curves(scores: np.ndarray, labels: np.ndarray, *, most: int = 200) -> ClassificationCurves:
-    """The curves of each class against the rest, with about ``most`` points each."""
+def thinned_curves(scores: np.ndarray, labels: np.ndarray, *, max_points: int = 200) -> ClassificationCurves:
+    """One-vs-rest curves of about ``max_points`` points each."""
 
     def thinned(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
-        return thin_curve(count_curve(ranked, positives), most=most)
+        return thin_curve(count_curve(ranked, positives), max_points=max_points)
 
     return ClassificationCurves(tuple(map_classes(thinned, [scores], labels)))
+
+
+@dataclass(frozen=True)
+class KSResult(Result):
+    """The KS statistic of every class, and its threshold."""
+
+    per_class: np.ndarray  # maximum of TPR - FPR; NaN without positives or without negatives
+    thresholds: np.ndarray  # highest threshold that reaches it
+    support: np.ndarray  # number of samples of each class
+    errors: np.ndarray  # bounds on the error if it is from histograms; 0 for exact values
+
+    @property
+    def classes_averaged(self) -> int:
+        """Number of classes with a defined value."""
+        return int((~np.isnan(self.per_class)).sum())
+
+    def mean(self, *, absent: str = "skip") -> float:
+        """The mean over classes; ``absent`` as in :func:`roc_auc`."""
+        return mean_over_classes(self.per_class, absent=absent)
+
+
+def ks_statistic(scores: Scores, labels: np.ndarray) -> KSResult:
+    """The one-vs-rest Kolmogorov-Smirnov statistic: the maximum distance of the score distributions.
+
+    Args:
+        scores: As in :func:`roc_auc`.
+        labels: As in :func:`roc_auc`.
+
+    Example:
+        >>> result = ks_statistic(np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]]))
+        >>> result.per_class.tolist(), result.thresholds.tolist()
+        ([0.5], [0.8])
+    """
+    values, thresholds = roc_curves(scores, labels).youden()
+    return KSResult(values, thresholds, class_support(labels, len(values)), np.zeros(len(values)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Tuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,12 +67,12 @@ def assign(det: np.ndarray, gt: np.ndarray, bits: np.ndarray, *, num_dets: int, 
 
 def _assign_one_by_one(
     det: np.ndarray, gt: np.ndarray, bits: np.ndarray, num_dets: int, shared: np.ndarray
-) -> Tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the pairs that are assigned, and the settings of each; all are free at first."""
     det_free, gt_free = [-1] * num_dets, [-1] * len(shared)
     is_shared = shared.tolist()
-    rows: List[int] = []
-    gained: List[int] = []
+    rows: list[int] = []
+    gained: list[int] = []
     for start in range(0, len(det), _PAIRS_AT_ONCE):
         block = slice(start, start + _PAIRS_AT_ONCE)
         columns = zip(det[block].tolist(), gt[block].tolist(), bits[block].tolist())

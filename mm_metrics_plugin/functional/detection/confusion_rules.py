@@ -11,13 +11,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Tuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from mm_metrics_plugin.functional.classification.confusion_matrix import (
+    Confusion,
+    ConfusionResult,
+    confusion_matrix_report,
+    matrix_entries,
+    top_confusions,
+)
 from mm_metrics_plugin.functional.detection._assignment import assign
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.match_grid import LARGEST_IOU_THR, NO_GT
+from mm_metrics_plugin.functional.detection.match_table import MAX_IOU_THR, NO_GT
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
 
 # What became of a detection at the score and IoU threshold, and of a ground truth. A detection without a match is a
@@ -25,6 +32,9 @@ from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
 # matched object if one of another class does, else background.
 TP, CONFUSION, CONFUSION_MATCHED, DUPLICATE, BACKGROUND, IGNORED, BELOW_THRESHOLD, MISSED = range(8)
 BACKGROUND_TYPES = {"confusion_matched": CONFUSION_MATCHED, "duplicate": DUPLICATE, "background": BACKGROUND}
+BACKGROUND_NAME = "background"
+# Columns of the table per class that add up to FP: confusions in the matrix, and the types of its background row.
+FALSE_POSITIVES = ("fp_confusion", *(f"fp_{name}" for name in BACKGROUND_TYPES))
 
 
 class OneToOne(NamedTuple):
@@ -52,7 +62,7 @@ def match_coco(
     gt = np.where(used, own_class_gt, NO_GT)
     is_free = ~ground_truths.crowd
     is_free[gt[gt >= 0]] = False
-    near = pairs.select(np.flatnonzero(pairs.overlap >= min(iou_thr, LARGEST_IOU_THR)))
+    near = pairs.select(np.flatnonzero(pairs.overlap >= min(iou_thr, MAX_IOU_THR)))
     leftover = near.select(np.flatnonzero((used & (gt < 0))[near.det] & is_free[near.gt])).by_preference()
     _assign_gts(gt, leftover, ground_truths)
     return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
@@ -63,7 +73,7 @@ def match_agnostic(
 ) -> OneToOne:
     """One to one by descending overlap, whatever the class, as supervision and ultralytics do; crowds come last."""
     used = detections.reach(score_thr)
-    near = pairs.select(np.flatnonzero((pairs.overlap >= min(iou_thr, LARGEST_IOU_THR)) & used[pairs.det]))
+    near = pairs.select(np.flatnonzero((pairs.overlap >= min(iou_thr, MAX_IOU_THR)) & used[pairs.det]))
     on_crowd = ground_truths.crowd[near.gt]
     # All crowds after all others: a crowd only takes what is left, and of two with equal overlap the later one.
     near = near.select(np.lexsort((np.where(on_crowd, -near.gt, near.gt), near.det, -near.overlap, on_crowd)))
@@ -103,7 +113,7 @@ def mmdet_matrix(
     *,
     iou_thr: float,
     score_thr: float,
-) -> Tuple[np.ndarray, int]:
+) -> tuple[np.ndarray, int]:
     """The matrix of mmdet's ``confusion_matrix.py``, and how many duplicates it counts as TP.
 
     Every overlapping pair counts. A detection without any is background; a ground truth without a detection of its
@@ -134,9 +144,9 @@ class RuleCounts:
     matrix: np.ndarray  # (C + 1, C + 1) int64; rows ground truth, columns prediction, background last
     background_types: np.ndarray  # (3, C) int64, the background row by ``BACKGROUND_TYPES``
     detections: np.ndarray  # (C,) detections used
-    objects: np.ndarray  # (C,) ground truths used
+    ground_truths: np.ndarray  # (C,) ground truths used
     detections_ignored: int  # detections that match only a crowd
-    objects_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
+    ground_truths_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
     duplicates: int = 0  # duplicates that ``mmdet`` counts as TP; 0 under the other rules
 
 
@@ -163,4 +173,92 @@ def one_to_one_counts(
         np.bincount(ground_truths.labels[~ground_truths.crowd], minlength=num_classes),
         int(np.count_nonzero(matches.outcome == IGNORED)),
         int(np.count_nonzero(ground_truths.crowd)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ProtocolReport:
+    """The confusion matrix of one matching rule, and the numbers that follow from it."""
+
+    protocol: str  # its name
+    result: ConfusionResult  # the confusion matrix, background last, and the rates that follow from it
+    columns: Mapping[str, Any]  # the table per class by column; ``FALSE_POSITIVES`` add up to ``fp``
+    counts: Mapping[str, int]  # what was used, ignored and counted again
+    confusions: tuple[Confusion, ...]  # the most frequent confusions between two classes, the greatest first
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The means over classes, by their names in the JSON report."""
+        result = self.result
+        return {
+            "mean_precision": result.macro.precision,
+            "mean_recall": result.macro.recall,
+            "f1_of_means": result.f_of_means,
+            "macro_f1": result.macro.f_score,
+        }
+
+    @property
+    def micro(self) -> dict[str, float]:
+        """The rates of the pooled counts of all classes."""
+        micro = self.result.micro
+        return {"precision": micro.precision, "recall": micro.recall, "f1": micro.f_score}
+
+    @property
+    def classes_averaged(self) -> dict[str, int]:
+        """How many classes have a value."""
+        return {key: int(np.count_nonzero(~np.isnan(self.columns[key]))) for key in ("precision", "recall", "f1")}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain Python values."""
+        names = list(self.columns)
+        rows = zip(
+            *(column if isinstance(column, list) else np.asarray(column).tolist() for column in self.columns.values())
+        )
+        return {
+            **matrix_entries(self.result.matrix),
+            "per_class": [dict(zip(names, row)) for row in rows],
+            **self.means,
+            "micro": self.micro,
+            "classes_averaged": self.classes_averaged,
+            "top_confusions": [one.to_dict() for one in self.confusions],
+            "counts": dict(self.counts),
+        }
+
+
+def protocol_report(
+    protocol: str,
+    matrix: np.ndarray,
+    *,
+    classes: Sequence[str],
+    ground_truths: np.ndarray,
+    detections: np.ndarray,
+    counts: Mapping[str, int],
+    background_types: np.ndarray,
+    zero_division: float = float("nan"),
+) -> ProtocolReport:
+    """The numbers of a confusion matrix (C + 1, C + 1) with background, under the matching rule ``protocol``.
+
+    ``ground_truths`` and ``detections`` (C,) are those used; ``background_types`` (3, C) is the background row by type.
+    """
+    result = confusion_matrix_report(matrix, background=True, zero_division=zero_division)
+    rates = result.per_class
+    inner = result.matrix[:-1, :-1]
+    false_positives = [inner.sum(axis=0) - inner.diagonal(), *np.asarray(background_types)]
+    return ProtocolReport(
+        protocol=protocol,
+        result=result,
+        columns={
+            "name": list(classes),
+            "ground_truths": np.asarray(ground_truths),
+            "detections": np.asarray(detections),
+            "tp": result.tp[:-1],
+            "fp": result.fp[:-1],
+            "fn": result.fn[:-1],
+            "precision": rates.precision[:-1],
+            "recall": rates.recall[:-1],
+            "f1": rates.f_score[:-1],
+            **dict(zip(FALSE_POSITIVES, false_positives)),
+        },
+        counts=counts,
+        confusions=top_confusions(result.matrix[:-1, :-1], classes),
     )

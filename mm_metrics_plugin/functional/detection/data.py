@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Any, Iterator, Sequence, TypeVar
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import stable_order
-from mm_metrics_plugin.functional._score_precision import PRECISIONS, precision_of, reach
-from mm_metrics_plugin.functional.detection.geometry.boxes import LARGEST_COORDINATE, Boxes, floats, nms
+from mm_metrics_plugin.functional.detection.geometry.boxes import MAX_COORDINATE, Boxes, floats, nms
+from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
 
 _R = TypeVar("_R", bound="_Instances")
 
@@ -33,7 +33,7 @@ class _Instances:
         return len(self.image)
 
     @classmethod
-    def empty(cls: Type[_R]) -> _R:
+    def empty(cls: type[_R]) -> _R:
         """No instances."""
         nothing = [np.empty(0)] * (4 if issubclass(cls, Detections) else 3)
         return cls(*nothing)
@@ -45,7 +45,7 @@ class _Instances:
             raise TypeError(f"the geometry must be Boxes (found {type(self.geometry).__name__})")
         return self.geometry
 
-    def columns(self) -> Dict[str, np.ndarray]:
+    def columns(self) -> dict[str, np.ndarray]:
         """The arrays by name, without the geometry."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
@@ -72,7 +72,7 @@ class _Instances:
             **{name: np.concatenate([part.columns()[name] for part in parts]) for name in names},
         )
 
-    def check(self, *, num_classes: int, names: Optional[Sequence[Any]] = None) -> None:
+    def check(self, *, num_classes: int, names: Sequence[Any] | None = None) -> None:
         """Raises MetricInputError unless every metric can be computed; ``names`` of the images are for the message."""
         prefix, labels = self.field_prefix, self.labels
 
@@ -96,9 +96,9 @@ class _Instances:
             fail("boxes", bad[0], _limit(bad[1]), bad[1])
         for name, column in self.columns().items():
             if column.dtype.kind == "f" and name != "labels":
-                if float(column.min()) >= -LARGEST_COORDINATE and float(column.max()) <= LARGEST_COORDINATE:
+                if float(column.min()) >= -MAX_COORDINATE and float(column.max()) <= MAX_COORDINATE:
                     continue
-                row = int(np.argmax(~(np.abs(column.astype(np.float64)) <= LARGEST_COORDINATE)))
+                row = int(np.argmax(~(np.abs(column.astype(np.float64)) <= MAX_COORDINATE)))
                 fail(name, row, _limit(float(column[row])), float(column[row]))
         if labels.dtype.kind == "f":
             row = int(np.argmax(labels != np.floor(labels)))
@@ -127,7 +127,7 @@ class Detections(_Instances):
     geometry: Any  # the shapes; an (N, 4) array becomes ``Boxes`` in xyxy format
     scores: np.ndarray  # (N,) confidence; float32 and float64 are kept
     labels: np.ndarray  # (N,) class index
-    # (N,) code of the precision of each score (``_score_precision``); None: that of the dtype
+    # (N,) code of the precision of each score (``thresholding.PRECISIONS``); None: that of the dtype
     precision: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -141,7 +141,7 @@ class Detections(_Instances):
         """(N,) whether each score is at least the threshold, compared in the precision of the score."""
         return reach(self.scores, score_thr, self.precision)
 
-    def score_order(self) -> Optional[np.ndarray]:
+    def score_order(self) -> np.ndarray | None:
         """Rows by image, then descending score, then the given order; None if they are sorted already."""
         image, score = self.image, self.scores
         step = image[1:] - image[:-1]
@@ -165,7 +165,7 @@ class GroundTruths(_Instances):
     labels: np.ndarray  # (M,) class index
     # (M,) makes a detection neither TP nor FP: COCO's ``iscrowd``, VOC's ``difficult``, mmdet's ``ignored_instances``
     crowd: np.ndarray = None  # type: ignore[assignment]
-    area: Optional[np.ndarray] = None  # (M,) annotated area, for small, medium and large; None: that of the shape
+    area: np.ndarray | None = None  # (M,) annotated area, for small, medium and large; None: that of the shape
     field_prefix = "ground-truth "
 
     def __post_init__(self) -> None:
@@ -205,11 +205,11 @@ class DetectionBatch:
         labels: Sequence[Any],
         gt_boxes: Sequence[Any],
         gt_labels: Sequence[Any],
-        gt_crowd: Optional[Sequence[Any]] = None,
-        gt_area: Optional[Sequence[Any]] = None,
+        gt_crowd: Sequence[Any] | None = None,
+        gt_area: Sequence[Any] | None = None,
         box_format: str = "xyxy",
         gt_box_format: str = "xyxy",
-        names: Optional[Sequence[Any]] = None,
+        names: Sequence[Any] | None = None,
     ) -> DetectionBatch:
         """Concatenates per-image arrays; raises MetricInputError where those of an image differ in length."""
         det = _concatenate_fields({"boxes": boxes, "scores": scores, "labels": labels}, "", names)
@@ -237,7 +237,7 @@ class DetectionBatch:
         kept = nms(dets.boxes.to_format("xyxy"), dets.scores, groups, iou_thr=iou_thr)
         return replace(self, detections=dets.take(kept))
 
-    def blocks(self, num_dets: int) -> Iterator[Tuple[int, DetectionBatch]]:
+    def blocks(self, num_dets: int) -> Iterator[tuple[int, DetectionBatch]]:
         """The images in blocks of about ``num_dets`` detections; the first image of each block, and the block."""
         sides = [_sorted_by_image(self.detections), _sorted_by_image(self.ground_truths)]
         bounds = [np.searchsorted(side.image, np.arange(self.num_images + 1)) for side in sides]
@@ -266,7 +266,7 @@ def _sorted_by_image(rows: Any) -> Any:
 
 
 def _limit(value: float) -> str:
-    return f"be at most {LARGEST_COORDINATE:g} in size" if np.isfinite(value) else "be finite"
+    return f"be at most {MAX_COORDINATE:g} in size" if np.isfinite(value) else "be finite"
 
 
 def _whole_numbers(values: Any) -> np.ndarray:
@@ -281,12 +281,12 @@ def _whole_numbers(values: Any) -> np.ndarray:
 
 
 def _concatenate_fields(
-    fields: Dict[str, Sequence[Any]], prefix: str, names: Optional[Sequence[Any]]
-) -> Dict[str, np.ndarray]:
+    fields: dict[str, Sequence[Any]], prefix: str, names: Sequence[Any] | None
+) -> dict[str, np.ndarray]:
     lengths = [len(value) for value in fields["boxes"]]
-    result: Dict[str, np.ndarray] = {"image": np.repeat(np.arange(len(lengths)), lengths)}
+    result: dict[str, np.ndarray] = {"image": np.repeat(np.arange(len(lengths)), lengths)}
     for field, values in fields.items():
-        found: List[int] = [len(value) for value in values]
+        found: list[int] = [len(value) for value in values]
         if len(found) != len(lengths):
             raise MetricInputError(f"'{prefix}{field}' must be given for {len(lengths)} images (found {len(found)})")
         if found != lengths:

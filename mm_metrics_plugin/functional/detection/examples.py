@@ -7,7 +7,7 @@ the worst of all.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -21,12 +21,12 @@ from mm_metrics_plugin.functional.detection.confusion_rules import (
     OneToOne,
 )
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.match_grid import NO_GT
+from mm_metrics_plugin.functional.detection.match_table import NO_GT
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
 from mm_metrics_plugin.settings import MATCHING_RULES
 
 PER_CELL = 50
-MOST_MEMBERS = 48_000  # over all rules
+MAX_MEMBERS = 48_000  # over all rules
 BOX_KINDS = ("TP", "FP", "FN")
 
 
@@ -52,13 +52,13 @@ class Members(NamedTuple):
         return Members(*(column[rows] for column in self))
 
     def worst(self, num_rules: int) -> Members:
-        """The worst of each cell, sorted by rule and cell; ``num_rules`` rules share ``MOST_MEMBERS``."""
-        kept: List[np.ndarray] = [np.empty(0, dtype=np.intp)]
+        """The worst of each cell, sorted by rule and cell; ``num_rules`` rules share ``MAX_MEMBERS``."""
+        kept: list[np.ndarray] = [np.empty(0, dtype=np.intp)]
         for rule in np.unique(self.rule):
             rows = np.flatnonzero(self.rule == rule)
             columns = (self.cell, self.badness, self.image, self.det_index, self.gt_index)
             listed, _ = worst_first(
-                *(column[rows] for column in columns), per_group=PER_CELL, most=MOST_MEMBERS // num_rules
+                *(column[rows] for column in columns), per_group=PER_CELL, most=MAX_MEMBERS // num_rules
             )
             kept.append(rows[listed])
         return self.take(np.concatenate(kept))
@@ -117,7 +117,7 @@ class MatchedImages(NamedTuple):
 
 
 def collect_examples(
-    images: MatchedImages, coco: OneToOne, rules: Dict[str, Any], *, num_classes: int, iou_thr: float, worst_images: int
+    images: MatchedImages, coco: OneToOne, rules: dict[str, Any], *, num_classes: int, iou_thr: float, worst_images: int
 ) -> Examples:
     """The worst members of the cells of every rule, and the worst images with their boxes.
 
@@ -217,7 +217,7 @@ def _members(
 
 def _shown_gts(
     det: np.ndarray, gt: np.ndarray, pairs: OverlapPairs, overlap: np.ndarray, other_class: np.ndarray
-) -> Tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """The ground truth of each row, else the one with the highest overlap; and that overlap, 0 without any."""
     order = np.lexsort((pairs.gt, other_class, -overlap, pairs.det))
     first = order[group_starts(pairs.det[order])]
@@ -255,15 +255,15 @@ def _boxes_of(images: MatchedImages, coco: OneToOne, chosen: np.ndarray) -> Imag
     dets, gts = images.detections, images.ground_truths
     wanted = np.zeros(images.num_images, dtype=bool)
     wanted[chosen] = True
-    masks: Sequence[Tuple[Any, np.ndarray]] = (
+    masks: Sequence[tuple[Any, np.ndarray]] = (
         (dets, coco.outcome == TP),
         (dets, (coco.outcome != TP) & (coco.outcome < IGNORED)),
         (gts, _lost(images, coco)),
     )
-    columns: List[List[np.ndarray]] = []
+    columns: list[list[np.ndarray]] = []
     for kind, (side, mask) in enumerate(masks):
         rows = side.take(np.flatnonzero(mask & wanted[side.image]))
-        scores: Optional[np.ndarray] = getattr(rows, "scores", None)
+        scores: np.ndarray | None = getattr(rows, "scores", None)
         columns.append(
             [
                 rows.image.astype(np.int32),

@@ -6,13 +6,11 @@ Ties: score descending, then image order, then detection order.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
-from mm_metrics_plugin.functional._score_precision import reach
 from mm_metrics_plugin.functional.detection.confusion_rules import (
     CONFUSION,
     IGNORED,
@@ -27,112 +25,32 @@ from mm_metrics_plugin.functional.detection.confusion_rules import (
 )
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import Examples, MatchedImages, collect_examples
-from mm_metrics_plugin.functional.detection.match_grid import (
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
+from mm_metrics_plugin.functional.detection.match_table import (
     ANY_AREA,
-    LARGEST_IOU_THR,
+    DEFAULT_SETTINGS,
+    MAX_IOU_THR,
     NO_GT,
     GridMatches,
+    MatchDetails,
     MatchGrid,
+    MatchTable,
     match_grid,
+    report_grid,
 )
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs, find_pairs
 from mm_metrics_plugin.functional.detection.tide import classify_errors
-from mm_metrics_plugin.settings import COCO_AREA_EDGES, COCO_AREA_RANGES, DetectionSettings, area_ranges
-
-DEFAULT_SETTINGS = DetectionSettings()
-
-
-class RankedRows(NamedTuple):
-    """The rows of a table by class, descending score and image."""
-
-    order: np.ndarray  # (N,) int32 rows of the table
-    rank: np.ndarray  # (N,) how many detections of the same class and image come before each of ``order``
-
-
-@dataclass(frozen=True, eq=False)
-class MatchTable:
-    """Every detection and ground truth of some images, matched.
-
-    Detections of one image are sorted by descending score, ground truths are in the given order. Indices of detections
-    and ground truths are positions inside their image, so tables of different images can be concatenated.
-    """
-
-    grid: MatchGrid  # the settings of the bits
-    num_classes: int  # how many classes
-    num_images: int  # how many images; ``image`` and ``gt_image`` are below it
-    image: np.ndarray  # (N,) int32, ascending
-    label: np.ndarray  # (N,) int16, or int32 where there are more than 32,767 classes
-    score: np.ndarray  # (N,) float32 or float64
-    matched: np.ndarray  # (N, words) uint64, bits of the settings under which the detection is matched
-    ignored: np.ndarray  # (N, words) uint64, bits of the settings under which it is neither TP nor FP
-    gt_image: np.ndarray  # (M,) int32, ascending
-    gt_label: np.ndarray  # (M,) like ``label``
-    gt_counts: np.ndarray  # (M, words) uint64, bits of the settings under which the ground truth counts; 0 for crowds
-    precision: Optional[np.ndarray] = None  # (N,) uint8, precision of each score; None: that of the dtype
-    details: Optional[MatchDetails] = None  # what the full report needs besides; None if only AP and counts are wanted
-    settings: DetectionSettings = DEFAULT_SETTINGS  # what it was matched with
-
-    def flags(self, iou_thr: float, area: str = "any") -> Tuple[np.ndarray, np.ndarray]:
-        """Which detections are TP, and which are TP or FP."""
-        counts = ~self.grid.at(self.ignored, area, iou_thr)
-        return counts & self.grid.at(self.matched, area, iou_thr), counts
-
-    def reach(self, score_thr: float) -> np.ndarray:
-        """(N,) whether each score is at least the threshold, compared in the precision of the score."""
-        return reach(self.score, score_thr, self.precision)
-
-    @cached_property
-    def ranked(self) -> RankedRows:
-        """The rows by class, descending score and image, sorted once for all analyses."""
-        # Rows are by image and descending score, and a stable sort keeps that order among equal keys.
-        by_label = stable_order(self.label).astype(np.int32)
-        group = self.image[by_label]  # neighbors of another class but the same image are two groups
-        starts = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (np.diff(self.label[by_label]) != 0)))
-        rank = np.empty(len(by_label), dtype=np.int32)
-        if len(rank):
-            rank[by_label] = np.arange(len(rank)) - np.repeat(starts, np.diff(np.append(starts, len(rank))))
-        order = stable_order(self.label, -self.score).astype(np.int32)
-        return RankedRows(order, rank[order])
-
-    @property
-    def most_detections(self) -> int:
-        """The largest number of detections of one class in one image."""
-        return int(self.ranked.rank.max(initial=-1)) + 1
-
-    @cached_property
-    def ap_values(self) -> Dict[Any, np.ndarray]:
-        """(thresholds, classes) AP by area range, max_dets and IoU thresholds, as far as it was computed."""
-        return {}
-
-    def num_gts(self, area: str) -> np.ndarray:
-        """(C,) how many ground truths count in an area range."""
-        counts = self.grid.of_range(self.gt_counts, area) != 0
-        return np.bincount(self.gt_label[counts], minlength=self.num_classes)
-
-
-@dataclass(frozen=True, eq=False)
-class MatchDetails:
-    """The outcome of every detection and ground truth at the score and IoU thresholds, and TIDE's errors."""
-
-    det_index: np.ndarray  # (N,) int32, position of the detection in its image as it was given
-    gt_index: np.ndarray  # (N,) int32, its matched or else most overlapping ground truth in the image; -1 without any
-    overlap: np.ndarray  # (N,) float32, overlap with that ground truth
-    outcome: np.ndarray  # (N,) int8, such as ``TP``
-    error_type: np.ndarray  # (N,) int8, see :mod:`~mm_metrics_plugin.functional.detection.tide`
-    error_gt: np.ndarray  # (N,) int32, position of the ground truth that the error points at, or -1
-    gt_area: np.ndarray  # (M,) float64
-    gt_outcome: np.ndarray  # (M,) int8: ``TP``, ``CONFUSION``, ``MISSED`` or ``IGNORED``
-    gt_tide_matched: np.ndarray  # (M,) bool
+from mm_metrics_plugin.settings import DetectionSettings
 
 
 @dataclass(frozen=True, eq=False)
 class ImageMatches:
     """The result of :func:`match_images`."""
 
-    rules: Dict[str, RuleCounts]  # by name of the rule
+    rules: dict[str, RuleCounts]  # by name of the rule
     counts: BatchCounts  # what is the same under every rule
-    table: Optional[MatchTable]  # every detection and ground truth; None if only the confusion matrices are wanted
-    examples: Optional[Examples] = None  # if they are wanted
+    table: MatchTable | None  # every detection and ground truth; None if only the confusion matrices are wanted
+    examples: Examples | None = None  # if they are wanted
 
 
 class BatchCounts(NamedTuple):
@@ -142,9 +60,9 @@ class BatchCounts(NamedTuple):
     detections: int
     detections_below_threshold: int
     detections_without_area: int
-    objects: int
+    ground_truths: int
     crowds: int
-    objects_without_area: int
+    ground_truths_without_area: int
 
 
 _NOTHING = np.empty(0, dtype=np.int32)
@@ -157,8 +75,8 @@ def match_images(
     *,
     num_classes: int,
     table: str = "full",
-    worst_images: Optional[int] = None,
-    names: Optional[Sequence[Any]] = None,
+    worst_images: int | None = None,
+    names: Sequence[Any] | None = None,
 ) -> ImageMatches:
     """Matches detections to ground truths under every rule of the settings, from one list of overlapping pairs.
 
@@ -211,7 +129,7 @@ def match_images(
     pairs = find_pairs(
         detections,
         ground_truths,
-        min_overlap=min(lowest, LARGEST_IOU_THR) if worst_images is None else 0.0,  # examples show any overlap
+        min_overlap=min(lowest, MAX_IOU_THR) if worst_images is None else 0.0,  # examples show any overlap
         coco=not matrix_only or settings.matching != ("mmdet",),
         mmdet="mmdet" in settings.matching,
         names=names,
@@ -221,8 +139,8 @@ def match_images(
     if not matrix_only or "coco" in settings.matching:
         found = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
         coco = match_coco(pairs, detections, ground_truths, found.gt, **thresholds)
-    rules: Dict[str, RuleCounts] = {}
-    matches_of: Dict[str, Any] = {}
+    rules: dict[str, RuleCounts] = {}
+    matches_of: dict[str, Any] = {}
     for rule in settings.matching:
         if rule == "mmdet":
             matrix, duplicates = mmdet_matrix(pairs, detections, ground_truths, num_classes, **thresholds)
@@ -302,7 +220,7 @@ def _details(
     )
 
 
-def _shown_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def _shown_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The matched ground truth of each detection, else the one with the highest overlap; and that overlap."""
     best = pairs.by_preference(crowd)
     starts = group_starts(best.det)
@@ -315,7 +233,7 @@ def _shown_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> Tuple[n
     return shown, overlap
 
 
-def _position_in_image(image: np.ndarray, order: Optional[np.ndarray]) -> np.ndarray:
+def _position_in_image(image: np.ndarray, order: np.ndarray | None) -> np.ndarray:
     """The position of each row in its image before it was sorted by ``order``."""
     if order is None:
         return position_in_group(image).astype(np.int32)
@@ -333,13 +251,21 @@ def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.append(values, np.int32(NO_GT))[rows].astype(np.int32)
 
 
-def report_grid(settings: DetectionSettings) -> MatchGrid:
-    """The grid of a report: the IoU thresholds of AP and of the counts, the area ranges and one without limits."""
-    # COCO's 0.8999999999999999 is not 0.9: all counts at a threshold are at exactly that one.
-    thresholds = tuple(sorted({*settings.iou_thrs, settings.iou_thr}))
-    ranges = (ANY_AREA, *COCO_AREA_RANGES)
-    if settings.area_edges != COCO_AREA_EDGES:
-        ranges += tuple(one for one in area_ranges(settings.area_edges) if one not in ranges)
-    if not settings.area_edges:
-        ranges = ranges[:2]
-    return MatchGrid(thresholds, ranges)
+def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_classes: int) -> tuple[int, int]:
+    """How many detections match a ground truth, and how many if the ground truths are scaled back first.
+
+    ``scale_factors`` (images, 2) are the width and height factors by which the images were resized.
+    """
+    gts = batch.ground_truths
+    scaled = gts.boxes.array / np.tile(scale_factors, 2)[gts.image]
+    settings = DetectionSettings(matching=("agnostic",))
+    as_is, rescaled = (
+        int(
+            match_images(replace(batch, ground_truths=there), settings, num_classes=num_classes, table="none")
+            .rules["agnostic"]
+            .matrix[:-1, :-1]
+            .sum()
+        )
+        for there in (gts, replace(gts, geometry=Boxes(scaled)))
+    )
+    return as_is, rescaled

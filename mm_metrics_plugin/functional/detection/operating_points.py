@@ -8,13 +8,13 @@ threshold of each fold is chosen on all the others, and the counts of all folds 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, NamedTuple, Tuple, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, mean_of_defined, stable_order
 from mm_metrics_plugin.functional._count_curve import CountCurve
-from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.pr_curves import RankedScores
 from mm_metrics_plugin.settings import OperatingRule, require
 
@@ -44,7 +44,7 @@ class OperatingPoint(Result):
         """The F-score of the two."""
         return float(fbeta_score(np.array(self.tp), np.array(self.fp), np.array(self.fn), self.beta))
 
-    def to_dict(self) -> Dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """As plain Python values."""
         names = ("threshold", "precision", "recall", "f_score", "tp", "fp", "fn")
         return {name: getattr(self, name) for name in names}
@@ -64,10 +64,10 @@ class OperatingPoints(Result):
     folds: int  # how many folds the cross-fitted figures are of
     overall: OperatingPoint  # one threshold for all classes, by their pooled counts
     overall_cross_fitted: OperatingPoint  # on images it was not chosen on; the mean of the folds' thresholds
-    per_class: Tuple[OperatingPoint, ...]  # one threshold per class
-    per_class_cross_fitted: Tuple[OperatingPoint, ...]  # the same judged on images they were not chosen on
+    per_class: tuple[OperatingPoint, ...]  # one threshold per class
+    per_class_cross_fitted: tuple[OperatingPoint, ...]  # the same judged on images they were not chosen on
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
         return {**super().to_dict(), "rule": str(self.rule)}
 
@@ -115,7 +115,7 @@ class _Group(NamedTuple):
 
 
 def operating_points(
-    table: MatchTable, *, rule: Union[str, OperatingRule] = "f1", iou_thr: float = 0.5, folds: int = 5, seed: int = 0
+    table: MatchTable, *, rule: str | OperatingRule = "f1", iou_thr: float = 0.5, folds: int = 5, seed: int = 0
 ) -> OperatingPoints:
     """The best threshold for all classes and for each class.
 
@@ -156,7 +156,7 @@ def operating_points(
     )
 
 
-def _groups(table: MatchTable, iou_thr: float, fold: np.ndarray, folds: int) -> Tuple[_Group, List[_Group]]:
+def _groups(table: MatchTable, iou_thr: float, fold: np.ndarray, folds: int) -> tuple[_Group, list[_Group]]:
     """All classes together, and each class."""
     is_tp, is_tp_or_fp = table.flags(iou_thr)
     order = table.ranked.order

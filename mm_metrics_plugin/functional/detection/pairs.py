@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry import Edges
 
-MOST_PAIRS = 1 << 21  # of one image; a whole report with examples takes some 300 bytes for each, 600 MB in all
+MAX_PAIRS = 1 << 21  # of one image; a whole report with examples takes some 300 bytes for each, 600 MB in all
 _CANDIDATES_AT_ONCE = 1 << 16  # a few arrays of this length fit the cache of a core
 
 
@@ -20,14 +20,14 @@ class OverlapPairs(NamedTuple):
     det: np.ndarray  # (P,) int32 rows of the detections, ascending
     gt: np.ndarray  # (P,) int32 rows of the ground truths, ascending within a detection
     overlap: np.ndarray  # (P,) float64, COCO's (of a crowd, the covered share of the detection), or else mmdet's
-    mmdet_overlap: Optional[np.ndarray] = None  # (P,) float32, mmdet's; None unless it was asked for
+    mmdet_overlap: np.ndarray | None = None  # (P,) float32, mmdet's; None unless it was asked for
 
     def select(self, rows: np.ndarray) -> OverlapPairs:
         """The chosen pairs (indices or a mask)."""
         float32 = None if self.mmdet_overlap is None else self.mmdet_overlap[rows]
         return OverlapPairs(self.det[rows], self.gt[rows], self.overlap[rows], float32)
 
-    def by_preference(self, gt_last: Optional[np.ndarray] = None) -> OverlapPairs:
+    def by_preference(self, gt_last: np.ndarray | None = None) -> OverlapPairs:
         """The pairs of each detection by descending overlap; of equal ones the later ground truth first, as in COCO.
 
         The ground truths ``gt_last`` (M,) come after all others whatever their overlap.
@@ -55,7 +55,7 @@ def find_pairs(
     min_overlap: float,
     coco: bool = True,
     mmdet: bool = False,
-    names: Optional[Sequence[Any]] = None,
+    names: Sequence[Any] | None = None,
 ) -> OverlapPairs:
     """The pairs of an image that overlap by at least ``min_overlap``, and at all; both sides are sorted by image.
 
@@ -70,7 +70,7 @@ def find_pairs(
     first, count = _candidate_ranges(ground_truths.image, detections.image)
     rows = np.flatnonzero(count)
     crowd = ground_truths.crowd
-    parts: List[OverlapPairs] = []
+    parts: list[OverlapPairs] = []
     num_pairs = np.zeros(1 + int(detections.image.max(initial=-1)), dtype=np.int64)  # of each image
     shapes, gt_shapes = detections.geometry, ground_truths.geometry
     edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
@@ -83,21 +83,21 @@ def find_pairs(
         pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), overlap, float32)
         parts.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))
         num_pairs += np.bincount(detections.image[parts[-1].det], minlength=len(num_pairs))
-        if num_pairs.max() > MOST_PAIRS:
-            full = int(np.argmax(num_pairs > MOST_PAIRS))
+        if num_pairs.max() > MAX_PAIRS:
+            full = int(np.argmax(num_pairs > MAX_PAIRS))
             image = full if names is None else names[full]
             raise MetricInputError(
-                f"image {image!r} has more than {MOST_PAIRS} pairs of a detection and a ground truth that overlap; "
+                f"image {image!r} has more than {MAX_PAIRS} pairs of a detection and a ground truth that overlap; "
                 "such results are damaged, or need non-maximum suppression (nms_iou_thr)"
             )
     if not parts:
         nothing = np.empty(0, dtype=np.int32)
         return OverlapPairs(nothing, nothing, np.empty(0), np.empty(0, dtype=np.float32) if mmdet else None)
-    columns: List[Any] = [None if column[0] is None else np.concatenate(column) for column in zip(*parts)]
+    columns: list[Any] = [None if column[0] is None else np.concatenate(column) for column in zip(*parts)]
     return OverlapPairs(*columns)
 
 
-def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where the ground truths of each detection's image begin, and their number; images are sorted."""
     images = 1 + max(int(one[-1]) if len(one) else -1 for one in (gt_image, det_image))
     counts = np.bincount(gt_image, minlength=images)
@@ -106,8 +106,8 @@ def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> Tuple[np.n
 
 
 def _candidates(
-    rows: np.ndarray, first: np.ndarray, count: np.ndarray, edges: Optional[Tuple[Edges, Edges]]
-) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+    rows: np.ndarray, first: np.ndarray, count: np.ndarray, edges: tuple[Edges, Edges] | None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Rows of detections and ground truths of one image, a block at a time; with ``edges`` only where boxes meet."""
     ends = np.cumsum(count)
     start, base = 0, 0

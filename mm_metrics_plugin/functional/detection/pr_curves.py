@@ -7,16 +7,16 @@ precision.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, mean_of_defined
 from mm_metrics_plugin.functional._count_curve import CountCurve
-from mm_metrics_plugin.functional._score_precision import precision_of, round_thresholds
 from mm_metrics_plugin.functional.classification.confusion_matrix import stat_scores_report
-from mm_metrics_plugin.functional.detection.average_precision import RangeCurves
-from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.thresholding import precision_of, round_thresholds
 from mm_metrics_plugin.settings import COCO_MAX_DETS
 
 
@@ -26,7 +26,7 @@ class RankedScores:
 
     score: np.ndarray  # (N,) descending
     is_tp: np.ndarray  # (N,) whether each is a true positive
-    precision: Optional[np.ndarray] = None  # (N,) code of the precision of each score; None: that of the dtype
+    precision: np.ndarray | None = None  # (N,) code of the precision of each score; None: that of the dtype
 
     def counts_at(self, thresholds: np.ndarray) -> np.ndarray:
         """(2, points) true and false positives with a score of at least each threshold, in the score's precision."""
@@ -53,14 +53,14 @@ class DetectionCurves:
 
     iou_thr: float  # least overlap of a match
     beta: float  # of the F-scores on the grid
-    per_class: Tuple[CountCurve, ...]  # the exact curve of each class: one point for every distinct score
+    per_class: tuple[CountCurve, ...]  # the exact curve of each class: one point for every distinct score
     average_precision: np.ndarray  # (classes,) COCO's AP at the IoU threshold; NaN without ground truths
     max_dets: int  # The limit of ``average_precision``. The curves are of all detections.
     confidence: np.ndarray  # (points,) a grid of score thresholds, ascending, the same for all classes
     precision: np.ndarray  # (classes, points) at each of these; NaN where no detection is left
     recall: np.ndarray  # (classes, points); NaN for classes without ground truths
     f_score: np.ndarray  # (classes, points)
-    ranked: Tuple[RankedScores, ...]  # the detections of each class, to be counted at other thresholds
+    ranked: tuple[RankedScores, ...]  # the detections of each class, to be counted at other thresholds
 
     @property
     def mean_precision(self) -> np.ndarray:
@@ -132,7 +132,7 @@ def precision_recall_curves(
     )
 
 
-def _counts_at(ranked: Sequence[RankedScores], thresholds: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def _counts_at(ranked: Sequence[RankedScores], thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(classes, points) true and false positives."""
     counts = np.zeros((2, len(ranked), len(thresholds)), dtype=np.int64)
     for index, one in enumerate(ranked):
@@ -145,15 +145,15 @@ class ThresholdSweep(Result):
     """TP and FP of every class at every score threshold, under ``coco``."""
 
     thresholds: np.ndarray  # (points,) ascending
-    objects: np.ndarray  # (classes,) ground truths
+    ground_truths: np.ndarray  # (classes,) ground truths
     tp: np.ndarray  # (classes, points) true positives at or above each threshold
     fp: np.ndarray  # (classes, points) false positives
     best: float  # the threshold at which the micro F1 is greatest; NaN without true positives
     best_per_class: np.ndarray  # (classes,) the same for the F1 of each class
 
-    def means(self) -> Dict[str, np.ndarray]:
+    def means(self) -> dict[str, np.ndarray]:
         """(points,) each: the means over classes, by their names in the JSON report."""
-        fn = self.objects[:, None] - self.tp
+        fn = self.ground_truths[:, None] - self.tp
         reports = [stat_scores_report(*counts, np.zeros_like(counts[0])) for counts in zip(self.tp.T, self.fp.T, fn.T)]
         return {
             "mean_precision": np.array([one.macro.precision for one in reports]),
@@ -162,7 +162,7 @@ class ThresholdSweep(Result):
             "macro_f1": np.array([one.macro.f_score for one in reports]),
         }
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
         return {**super().to_dict(), "means": {name: value.tolist() for name, value in self.means().items()}}
 
@@ -175,7 +175,7 @@ def threshold_sweep(curves: DetectionCurves, *, also: Sequence[float] = ()) -> T
     tp, fp = _counts_at(curves.ranked, thresholds)
     return ThresholdSweep(
         thresholds=thresholds,
-        objects=np.array([curve.positives for curve in curves.per_class], dtype=np.int64),
+        ground_truths=np.array([curve.positives for curve in curves.per_class], dtype=np.int64),
         tp=tp,
         fp=fp,
         best=best,
@@ -194,7 +194,7 @@ def _pooled(curves: Sequence[CountCurve]) -> CountCurve:
     """The curve of the pooled counts of all classes."""
     scores = np.concatenate([curve.thresholds for curve in curves]) if curves else np.empty(0)
     distinct, place = np.unique(-scores, return_inverse=True)
-    sums: List[np.ndarray] = []
+    sums: list[np.ndarray] = []
     for name in ("tp", "fp"):
         steps = [np.diff(getattr(curve, name), prepend=0) for curve in curves]
         each = np.bincount(place.reshape(-1), weights=np.concatenate(steps) if steps else None, minlength=len(distinct))

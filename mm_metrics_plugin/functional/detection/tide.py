@@ -24,18 +24,17 @@ Reference: D. Bolya, S. Foley, J. Hays, J. Hoffman, TIDE (ECCV 2020).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, group_starts, stable_order
 from mm_metrics_plugin.functional.detection import confusion_rules as outcomes
 from mm_metrics_plugin.functional.detection._assignment import assign
+from mm_metrics_plugin.functional.detection.ap_curves import interpolated_ap
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
-
-if TYPE_CHECKING:
-    from mm_metrics_plugin.functional.detection.matching import MatchTable
 
 ERROR_TYPES = ("classification", "localization", "both", "duplicate", "background", "missed")
 CLASSIFICATION, LOCALIZATION, BOTH, DUPLICATE, BACKGROUND = range(5)
@@ -97,7 +96,7 @@ def classify_errors(
     return ErrorRows(error_type, error_gt, gt_matched)
 
 
-def _matches(pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths) -> Tuple[np.ndarray, np.ndarray]:
+def _matches(pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths) -> tuple[np.ndarray, np.ndarray]:
     """Which detections are TP, and which ground truths are matched; of equal overlaps the earlier one first."""
     pairs = pairs.select(np.lexsort((pairs.gt, -pairs.overlap, pairs.det)))
     one = np.ones(len(pairs.det), dtype=np.uint8)
@@ -108,7 +107,7 @@ def _matches(pairs: OverlapPairs, detections: Detections, ground_truths: GroundT
     return result.det_bits.astype(bool), gt_matched
 
 
-def _best(pairs: OverlapPairs, num_dets: int) -> Tuple[np.ndarray, np.ndarray]:
+def _best(pairs: OverlapPairs, num_dets: int) -> tuple[np.ndarray, np.ndarray]:
     """Each detection's greatest overlap and its ground truth (the first of equal ones); 0 and -1 without any."""
     overlap, gt = np.zeros(num_dets), np.full(num_dets, NO_GT, dtype=np.int32)
     starts = group_starts(pairs.det)
@@ -129,27 +128,25 @@ class TideErrors(Result):
     background_iou_thr: float  # overlap up to which a detection is on background
     average_precision: float  # mean over the classes, as they are
     average_precision_per_class: np.ndarray  # (classes,); NaN for classes without ground truths
-    counts: Dict[str, np.ndarray]  # by type, (classes,) of the detection, or of a missed ground truth
-    ignored: Dict[str, np.ndarray]  # by type, (classes,): how many of these are on crowds and count for nothing
-    dap: Dict[str, float]  # by type, the AP gained by fixing all errors of the type; never below 0
-    dap_per_class: Dict[str, np.ndarray]  # by type, (classes,) the AP gained; NaN where undefined
+    counts: dict[str, np.ndarray]  # by type, (classes,) of the detection, or of a missed ground truth
+    ignored: dict[str, np.ndarray]  # by type, (classes,): how many of these are on crowds and count for nothing
+    dap: dict[str, float]  # by type, the AP gained by fixing all errors of the type; never below 0
+    dap_per_class: dict[str, np.ndarray]  # by type, (classes,) the AP gained; NaN where undefined
     dap_false_positives: float  # the AP gained by removing every false positive
     dap_false_negatives: float  # the AP gained by no longer counting the ground truths that no detection is assigned to
 
     @property
-    def totals(self) -> Dict[str, int]:
+    def totals(self) -> dict[str, int]:
         """By type, how many errors of all classes."""
         return {name: int(count.sum()) for name, count in self.counts.items()}
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
         return {"totals": self.totals, **super().to_dict()}
 
 
 def _average_precision(label: np.ndarray, is_tp: np.ndarray, num_gts: np.ndarray) -> np.ndarray:
     """(classes,) AP of detections that are sorted by class and descending score."""
-    from mm_metrics_plugin.functional.detection.average_precision import interpolated_ap
-
     class_starts = np.searchsorted(label, np.arange(len(num_gts) + 1))
     hits = np.flatnonzero(is_tp)
     starts = np.searchsorted(hits, class_starts)
@@ -214,13 +211,13 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
         values = values[~np.isnan(values)]
         return float(values.mean()) if len(values) else float("nan")
 
-    def evaluate(kept: np.ndarray, num_gts: np.ndarray, now_tp: np.ndarray = is_tp) -> Tuple[np.ndarray, float]:
+    def evaluate(kept: np.ndarray, num_gts: np.ndarray, now_tp: np.ndarray = is_tp) -> tuple[np.ndarray, float]:
         """AP per class and its mean, of the rows that are kept."""
         rows = order[kept[order]]
         values = _average_precision(label[rows], now_tp[rows], num_gts)
         return values, mean(values, per_class(label[rows]) > 0, num_gts)
 
-    def evaluate_reclassified(these: np.ndarray) -> Tuple[np.ndarray, float]:
+    def evaluate_reclassified(these: np.ndarray) -> tuple[np.ndarray, float]:
         """The same with classification errors fixed: the best one of each ground truth becomes a TP of its class."""
         moved = np.flatnonzero(these & fixed)
         moved = moved[stable_order(table.gt_label[target[moved]], -table.score[moved])]
@@ -240,7 +237,7 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
     base = _average_precision(label[before], is_tp[before], num_gts)
     base_mean = mean(base, per_class(label[before]) > 0, num_gts)
     order = _order_ties(table.ranked.order, label[table.ranked.order], table.score, is_tp)
-    result: Dict[str, Dict[str, Any]] = {"counts": {}, "ignored": {}, "dap": {}, "dap_per_class": {}}
+    result: dict[str, dict[str, Any]] = {"counts": {}, "ignored": {}, "dap": {}, "dap_per_class": {}}
     for index, name in enumerate(ERROR_TYPES):
         these = kind == index
         if name == "missed":
@@ -273,7 +270,7 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
     )
 
 
-def errors_at_threshold(table: MatchTable) -> Dict[str, np.ndarray]:
+def errors_at_threshold(table: MatchTable) -> dict[str, np.ndarray]:
     """Errors at the score threshold by type, per class; they add up to FP and FN of the ``coco`` confusion matrix.
 
     - ``classification``: confusions in the matrix, and confusions with a matched ground truth;

@@ -8,14 +8,20 @@ the center. If the data are too few for an interval, its ends are NaN and ``reas
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result
-from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
-from mm_metrics_plugin.functional.detection.matching import MatchTable
-from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
+from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.statistics.per_image_counts import (
+    MetricValues,
+    PerImageCounts,
+    WeightedMetrics,
+    map_draws,
+    per_image_counts,
+)
 from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     Numbers,
     Ratios,
@@ -28,14 +34,13 @@ from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     shrink,
     wilson_interval,
 )
-from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_images, over_draws
-from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, require_ci, whole_number
+from mm_metrics_plugin.settings import COCO_MAX_DETS, MAX_RESAMPLES, require_ci, require_int
 
 UNDEFINED, TOO_FEW_OBJECTS, TOO_FEW_IMAGES = "undefined", "too few objects", "too few images"
 TOO_FEW = (TOO_FEW_OBJECTS, TOO_FEW_IMAGES)
-LEAST_OBJECTS = 10  # of a proportion: objects for recall, detections for precision
-LEAST_IMAGES = 5  # that have them
-LEAST_IMAGES_F1_AP = 30  # of F1, of average precision and of means over classes
+MIN_OBJECTS = 10  # of a proportion: objects for recall, detections for precision
+MIN_IMAGES = 5  # that have them
+MIN_IMAGES_F1_AP = 30  # of F1, of average precision and of means over classes
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Interval(Result):
     high: Any  # upper end; NaN where there is no interval
     reason: Any = ""  # why there is no interval: undefined, too few objects or images; else empty
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values; the reason is None where there is an interval."""
         reasons = np.broadcast_to(np.asarray(self.reason, dtype=object), np.shape(self.value)).tolist()
         reason: Any = [one or None for one in reasons] if np.ndim(self.value) else str(self.reason) or None
@@ -72,11 +77,11 @@ class Intervals(Result):
     ci: float  # confidence level
     resamples: int  # bootstrap resamples over images that the intervals of average precision are made of; 0 without it
     seed: int  # of the resamples
-    overall: Dict[str, Interval]  # by name, over all classes
-    per_class: Dict[str, Interval]  # by name, arrays with one value per class; NaN where a class has none
+    overall: dict[str, Interval]  # by name, over all classes
+    per_class: dict[str, Interval]  # by name, arrays with one value per class; NaN where a class has none
 
 
-def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) -> Interval:
+def _interval(value: Numbers, ends: np.ndarray, *rules: tuple[str, np.ndarray]) -> Interval:
     """An interval, or the reason why there is none: the first rule that holds."""
     value = np.asarray(value, dtype=np.float64)
     reason = np.full(value.shape, "", dtype="<U16")
@@ -88,7 +93,7 @@ def _interval(value: Numbers, ends: np.ndarray, *rules: Tuple[str, np.ndarray]) 
     return Interval(float(value), float(low), float(high), str(reason))
 
 
-def _only(per_class: Interval, defined: np.ndarray) -> Optional[Interval]:
+def _only(per_class: Interval, defined: np.ndarray) -> Interval | None:
     """The interval of the mean over one class: that of the class. None if several classes have a value."""
     return per_class.at(int(np.argmax(defined))) if defined.sum() == 1 else None
 
@@ -97,8 +102,8 @@ def _proportions(found: Ratios, ci: float) -> Interval:
     return _interval(
         found.value,
         ratio_intervals(found, ci=ci),
-        (TOO_FEW_OBJECTS, found.trials < LEAST_OBJECTS),
-        (TOO_FEW_IMAGES, found.images < LEAST_IMAGES),
+        (TOO_FEW_OBJECTS, found.trials < MIN_OBJECTS),
+        (TOO_FEW_IMAGES, found.images < MIN_IMAGES),
     )
 
 
@@ -112,12 +117,12 @@ def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float 
 
 def _f1(jaccard: Ratios, ci: float) -> Interval:
     ends = f1_of_jaccard(ratio_intervals(jaccard, ci=ci))
-    return _interval(f1_of_jaccard(jaccard.value), ends, (TOO_FEW_IMAGES, jaccard.images < LEAST_IMAGES_F1_AP))
+    return _interval(f1_of_jaccard(jaccard.value), ends, (TOO_FEW_IMAGES, jaccard.images < MIN_IMAGES_F1_AP))
 
 
 def _count_intervals(
-    counts: PerImageCounts, value: Dict[str, np.ndarray], ci: float
-) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
+    counts: PerImageCounts, value: dict[str, np.ndarray], ci: float
+) -> tuple[dict[str, Interval], dict[str, Interval]]:
     """Per class and overall: precision, recall, F1, their means and the pooled rates; ``value`` are the estimates."""
     tp, fp, fn = counts.counts
     precision, recall, jaccard = (
@@ -135,7 +140,7 @@ def _count_intervals(
     }
     overall = {}
     for name, (ends, name_of_class, defined, part) in means.items():
-        few = np.array(len(np.unique(part.image)) < LEAST_IMAGES_F1_AP)
+        few = np.array(len(np.unique(part.image)) < MIN_IMAGES_F1_AP)
         only = _only(per_class[name_of_class], defined)
         overall[name] = only or _interval(value[name], ends, (TOO_FEW_IMAGES, few))
     images, zeros = np.arange(counts.num_images), np.zeros(counts.num_images, dtype=np.int64)
@@ -151,9 +156,35 @@ def _count_intervals(
     return per_class, overall
 
 
+def bootstrap_draws(num_images: int, *, draws: int, seed: int, at_once: int) -> Iterator[np.ndarray]:
+    """How often each image is in a bootstrap sample, (images, draws) at a time; the same for every ``at_once``."""
+    random = np.random.default_rng(seed)
+    for start in range(0, draws, at_once):
+        number = min(at_once, draws - start)
+        parts = [np.bincount(random.integers(0, num_images, num_images), minlength=num_images) for _ in range(number)]
+        yield np.stack(parts, axis=1)
+
+
+def ap_bias(curves: RangeCurves) -> np.ndarray:
+    """(thresholds, classes) the optimistic bias of average precision; 0 for classes without true positives.
+
+    The precision at a true positive includes this true positive. So it exceeds the precision p among the detections of
+    at least this score by (1 - p) / rank on average. The mean of this over the ground truths is the bias. p is
+    estimated from the detections before it and, of the first ones, from the average precision.
+    """
+    num_gts = curves.num_gts()
+    rows = []
+    for value, hits in zip(curves.average_precision()[..., 0], curves.hit_counts()):
+        prior = (1 + shrink(value, np.where(np.isnan(value), 0.0, num_gts))) / 2
+        precision = (hits.tp - 1 + prior[hits.label]) / hits.seen
+        excess = np.bincount(hits.label, weights=(1 - precision) / hits.seen, minlength=len(num_gts))
+        rows.append(excess / np.maximum(num_gts, 1))
+    return np.stack(rows)
+
+
 def _average_precision_intervals(
-    figures: WeightedFigures, curves: RangeCurves, *, ci: float, resamples: int, seed: int
-) -> Tuple[Dict[str, Interval], Dict[str, Interval]]:
+    figures: WeightedMetrics, curves: RangeCurves, *, ci: float, resamples: int, seed: int
+) -> tuple[dict[str, Interval], dict[str, Interval]]:
     """Per class and overall. The variance is that of the resamples, but at least that of as many Bernoulli trials.
 
     A class without ground truths in a resample keeps its observed value, so the mean is always over the same classes.
@@ -167,19 +198,20 @@ def _average_precision_intervals(
     )
     images = len(np.unique(image))
 
-    def resampled(weights: np.ndarray) -> Figures:
-        return Figures(figures.average_precisions(weights), {})
+    def resampled(weights: np.ndarray) -> MetricValues:
+        return MetricValues(figures.average_precisions(weights), {})
 
-    observed, optimism = figures.average_precisions(np.ones((number, 1))), figures.optimism()
-    draws = over_draws(
-        resampled, drawn_images(number, draws=resamples, seed=seed, at_once=figures.draws_at_once)
+    observed = figures.average_precisions(np.ones((number, 1)))
+    biases = figures.ap_by_name(ap_bias(curves))
+    draws = map_draws(
+        resampled, bootstrap_draws(number, draws=resamples, seed=seed, at_once=figures.draws_at_once)
     ).per_class
     per_class, overall = {}, {}
     for name, (value,) in observed.items():
         defined = ~np.isnan(value)
         drawn = np.where(np.isnan(draws[name]), value, draws[name])[:, defined]
         several = number / max(number - 1, 1)
-        known, bias, size = value[defined], optimism[name][defined], objects[defined]
+        known, bias, size = value[defined], biases[name][defined], objects[defined]
         shrunken = shrink(known, size)
         floor = shrunken * (1 - shrunken) / size
         variance = several * drawn.var(axis=0)
@@ -187,7 +219,7 @@ def _average_precision_intervals(
         rows[:, defined] = _biased(
             known, bias, np.maximum(variance, floor), shrunken, 1 / (size + 1), with_objects[defined], ci
         )
-        per_class[name] = _interval(value, rows, (TOO_FEW_IMAGES, with_objects < LEAST_IMAGES_F1_AP))
+        per_class[name] = _interval(value, rows, (TOO_FEW_IMAGES, with_objects < MIN_IMAGES_F1_AP))
         classes = max(1, len(known))
         total = several * drawn.mean(axis=1).var() if len(known) else 0.0
         total += np.maximum(floor - variance, 0.0).sum() / classes**2
@@ -198,7 +230,7 @@ def _average_precision_intervals(
             else np.full(2, np.nan)
         )
         overall[f"m{name}"] = _only(per_class[name], defined) or _interval(
-            mean, ends, (TOO_FEW_IMAGES, np.array(images < LEAST_IMAGES_F1_AP))
+            mean, ends, (TOO_FEW_IMAGES, np.array(images < MIN_IMAGES_F1_AP))
         )
     return per_class, overall
 
@@ -209,10 +241,10 @@ def _biased(value: Any, bias: Any, variance: Any, shrunken: Any, least: Any, df:
     return wilson_interval(value, share * (1 - share) / variance, df, ci=ci, center=value - bias)
 
 
-def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
+def bootstrap(figures: WeightedMetrics, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
     """Confidence intervals of all metrics. Options as in :func:`bootstrap_ci`."""
     require_ci(ci)
-    whole_number("resamples", resamples, least=1, most=MOST_RESAMPLES)
+    require_int("resamples", resamples, low=1, high=MAX_RESAMPLES)
     value = {name: one[0] for name, one in figures.of_all().overall.items()}
     per_class, overall = _count_intervals(figures.counts, value, ci)
     if figures.curves is not None:
@@ -224,7 +256,7 @@ def bootstrap(figures: WeightedFigures, *, ci: float = 0.95, resamples: int = 10
 
 def bootstrap_counts(counts: PerImageCounts, *, ci: float = 0.95) -> Intervals:
     """Confidence intervals of precision, recall and F1, per class, mean and micro. They need no resamples."""
-    return bootstrap(WeightedFigures(counts), ci=ci)
+    return bootstrap(WeightedMetrics(counts), ci=ci)
 
 
 def bootstrap_ci(
@@ -234,7 +266,7 @@ def bootstrap_ci(
     iou_thr: float = 0.5,
     average_precision: bool = True,
     max_dets: int = COCO_MAX_DETS,
-    iou_thrs: Optional[Sequence[float]] = None,
+    iou_thrs: Sequence[float] | None = None,
     ci: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
@@ -263,4 +295,4 @@ def bootstrap_ci(
     """
     counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr)
     curves = RangeCurves(table, "all", max_dets, ap_iou_thrs(table, iou_thrs)) if average_precision else None
-    return bootstrap(WeightedFigures(counts, curves), ci=ci, resamples=resamples, seed=seed)
+    return bootstrap(WeightedMetrics(counts, curves), ci=ci, resamples=resamples, seed=seed)

@@ -8,19 +8,111 @@ tests; the classes of a metric are another.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, stable_order
-from mm_metrics_plugin.functional.classification.delong import AUCSwaps
-from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, ap_iou_thrs
-from mm_metrics_plugin.functional.detection.matching import MatchTable
-from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
-from mm_metrics_plugin.functional.statistics.permutation import Difference, family_tests
-from mm_metrics_plugin.functional.statistics.resampling import Figures, WeightedFigures, drawn_swaps, over_draws
-from mm_metrics_plugin.settings import COCO_MAX_DETS, MOST_RESAMPLES, PERMUTATIONS, require_ci, whole_number
+from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.statistics.per_image_counts import (
+    MetricValues,
+    PerImageCounts,
+    WeightedMetrics,
+    map_draws,
+    per_image_counts,
+)
+from mm_metrics_plugin.settings import COCO_MAX_DETS, MAX_RESAMPLES, PERMUTATIONS, require_ci, require_int
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.classification.delong import AUCSwaps
+
+_SAME = 1e-12  # differences closer than this are equal: sums in another order
+_ROUNDING = 1e-9  # of 1 - ci
+
+
+@dataclass(frozen=True)
+class Difference(Result):
+    """One metric of two runs, or a family of tests: floats, or arrays with one value per metric or class.
+
+    The adjusted values are for metrics that are tested together, the unadjusted ones for a metric that was chosen
+    before the results were known.
+    """
+
+    first: Any  # of the first run
+    second: Any  # of the second run
+    difference: Any  # second minus first; NaN where undefined
+    low: Any  # lower end of the simultaneous interval; NaN where the runs are identical
+    high: Any  # upper end of the simultaneous interval
+    p_value: Any  # adjusted for the family; never 0
+    low_unadjusted: Any
+    high_unadjusted: Any
+    p_unadjusted: Any
+
+    def at(self, index: int) -> Difference:
+        """One of the family."""
+        return Difference(*(column[index].item() for column in vars(self).values()))
+
+    def __str__(self) -> str:
+        if np.ndim(self.first):
+            return "; ".join(str(self.at(index)) for index in range(len(self.first)))
+        return f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}], p = {self.p_value:.3g}"
+
+
+def significant(p_value: float | np.ndarray, *, ci: float) -> np.ndarray:
+    """Whether p <= 1 - ci."""
+    return np.asarray(p_value) <= 1 - ci + _ROUNDING
+
+
+def family_tests(first: np.ndarray, second: np.ndarray, permuted: np.ndarray, *, ci: float = 0.95) -> Difference:
+    """Tests every difference of a family: (F,) metrics of both runs, NaN where undefined.
+
+    ``permuted`` (permutations, F) has the differences with the runs swapped on some images; undefined ones count as
+    extreme. Intervals lie in -1 to 1. They are NaN, and p is 1, where no permutation changes the metric.
+    """
+    observed = second - first
+    size = np.abs(observed)
+    swapped = np.abs(permuted)
+    swapped = np.where(np.abs(swapped - size) <= _SAME, size, swapped)
+    undefined = np.isnan(swapped)
+    known = np.where(undefined, 0.0, swapped)
+    scale = np.sqrt((np.square(known).sum(axis=0) + np.nan_to_num(size) ** 2) / (len(known) + 1))
+    tested = ~np.isnan(observed) & (scale > _SAME)
+    alone = _interval_and_p_value(observed, size, np.where(undefined, np.inf, swapped), size, np.ones_like(scale), ci)
+    unit = np.where(tested, scale, 1.0)
+    relative = np.where(tested, size, 0.0) / unit
+    largest = (np.where(tested, known, 0.0) / unit).max(axis=1, initial=0.0)
+    extreme, identity = np.where(undefined, np.inf, largest[:, None]), np.full(len(size), relative.max(initial=0.0))
+    together = _interval_and_p_value(observed, relative, extreme, identity, unit, ci)
+    parts = []
+    for low, high, p_value in (together, alone):
+        parts += [np.where(tested, low, np.nan), np.where(tested, high, np.nan)]
+        parts.append(np.where(tested, p_value, np.where(np.isnan(observed), np.nan, 1.0)))
+    return Difference(first, second, observed, *parts)
+
+
+def _interval_and_p_value(
+    observed: np.ndarray, statistic: np.ndarray, permuted: np.ndarray, identity: np.ndarray, unit: np.ndarray, ci: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Low, high and p-value. ``identity`` is the statistic of the observed arrangement, one of the permutations."""
+    number = len(permuted) + 1
+    count = 1 + (permuted >= statistic).sum(axis=0)
+    allowed = min(int(np.floor((1 - ci + _ROUNDING) * number)), number - 1)
+    # At most `allowed` of all arrangements are as extreme exactly if the next largest one is less extreme.
+    every = np.concatenate([permuted, identity[None]])
+    quantile = -np.partition(-every, allowed, axis=0)[allowed] * unit
+    size = np.abs(observed)
+    half = np.where(count <= allowed, np.minimum(quantile, np.nextafter(size, 0.0)), np.maximum(quantile, size))
+    return np.clip(observed - half, -1.0, 1.0), np.clip(observed + half, -1.0, 1.0), count / number
+
+
+def swap_draws(num_images: int, *, draws: int, seed: int, at_once: int) -> Iterator[np.ndarray]:
+    """Which images are swapped, (images, draws) of 0 and 1 at a time; the same for every ``at_once``."""
+    random = np.random.default_rng(seed)
+    for start in range(0, draws, at_once):
+        number = min(at_once, draws - start)
+        yield np.stack([random.random(num_images) < 0.5 for _ in range(number)], axis=1).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +122,8 @@ class Comparison(Result):
     ci: float  # confidence level; the significance level is 1 - ci
     permutations: int  # how many times runs were swapped
     seed: int  # of the permutations
-    overall: Dict[str, Difference]  # By name, over all classes. They are one family of tests.
-    per_class: Dict[str, Difference]  # by name, one value per class: a family of tests
+    overall: dict[str, Difference]  # By name, over all classes. They are one family of tests.
+    per_class: dict[str, Difference]  # by name, one value per class: a family of tests
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<16}{value}" for name, value in self.overall.items())
@@ -47,7 +139,7 @@ class ChangedImage(Result):
     fn: int
 
 
-def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int = 20) -> Tuple[ChangedImage, ...]:
+def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int = 20) -> tuple[ChangedImage, ...]:
     """The images on which two runs differ most: by TP, then FP, gained or lost."""
     _check_pair(first, second)
     # Cells (image and class) first, so that a class gained does not hide another one lost on the same image.
@@ -62,7 +154,7 @@ def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int =
     )
 
 
-def _changed_cells(first: PerImageCounts, second: PerImageCounts) -> Tuple[np.ndarray, np.ndarray]:
+def _changed_cells(first: PerImageCounts, second: PerImageCounts) -> tuple[np.ndarray, np.ndarray]:
     """Images (E,) and second minus first (3, E) of every image and class with counts in either run.
 
     All images times all classes would be gigabytes for 1,000 classes.
@@ -127,9 +219,9 @@ def compare_counts(
     first: PerImageCounts,
     second: PerImageCounts,
     *,
-    auc: Optional[AUCSwaps] = None,
+    auc: AUCSwaps | None = None,
     ci: float = 0.95,
-    permutations: Optional[int] = None,
+    permutations: int | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Compares the precision, recall and F1 of two runs, and the ``auc`` of the same samples if it is given.
@@ -148,9 +240,9 @@ def paired_permutation_test(
     iou_thr: float = 0.5,
     average_precision: bool = True,
     max_dets: int = COCO_MAX_DETS,
-    iou_thrs: Optional[Sequence[float]] = None,
+    iou_thrs: Sequence[float] | None = None,
     ci: float = 0.95,
-    permutations: Optional[int] = None,
+    permutations: int | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Compares two detectors on the same images: precision, recall and F1 at a score threshold, and average precision.
@@ -199,28 +291,28 @@ def paired_permutation_test(
 def _compare(
     first: PerImageCounts,
     second: PerImageCounts,
-    curves: Optional[Tuple[RangeCurves, ...]],
-    auc: Optional[AUCSwaps],
+    curves: tuple[RangeCurves, ...] | None,
+    auc: AUCSwaps | None,
     *,
     ci: float,
-    permutations: Optional[int],
+    permutations: int | None,
     seed: int,
 ) -> Comparison:
     require_ci(ci)
     permutations = PERMUTATIONS if permutations is None else permutations
-    whole_number("permutations", permutations, least=1, most=MOST_RESAMPLES)
+    require_int("permutations", permutations, low=1, high=MAX_RESAMPLES)
     before, after, both = (
-        WeightedFigures(counts, curve)
+        WeightedMetrics(counts, curve)
         for counts, curve in zip((first, second, _side_by_side(first, second)), curves or [None] * 3)
     )
 
-    def swapped(swap: np.ndarray) -> Figures:
+    def swapped(swap: np.ndarray) -> MetricValues:
         stays = 1 - swap
         return both(_interleaved(swap, stays)).minus(both(_interleaved(stays, swap)))
 
     observed = (before.of_all(), after.of_all())
-    permuted = over_draws(
-        swapped, drawn_swaps(first.num_images, draws=permutations, seed=seed, at_once=both.draws_at_once)
+    permuted = map_draws(
+        swapped, swap_draws(first.num_images, draws=permutations, seed=seed, at_once=both.draws_at_once)
     )
     if auc is not None:
         means, classes = auc.permuted(permutations=permutations, seed=seed, at_once=both.draws_at_once)

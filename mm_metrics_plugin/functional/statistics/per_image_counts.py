@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Dict, Tuple
+from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import divide, fbeta_of_rates, fbeta_score, mean_of_defined
-from mm_metrics_plugin.functional.detection.matching import MatchTable
+from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined, rates_from_counts
+from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.settings import COCO_IOU_THRS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+
+_WEIGHTS_AT_ONCE = 1 << 20  # images x draws: 8 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +35,7 @@ class PerImageCounts:
     counts: np.ndarray  # (3, E) true positives, false positives, false negatives
 
     @classmethod
-    def from_events(cls, *events: Tuple[np.ndarray, np.ndarray], num_images: int, num_classes: int) -> PerImageCounts:
+    def from_events(cls, *events: tuple[np.ndarray, np.ndarray], num_images: int, num_classes: int) -> PerImageCounts:
         """Counts the images and classes of the true positives, the false positives and the false negatives."""
         cells = [np.asarray(image, dtype=np.int64) * num_classes + label for image, label in events]
         known, place = np.unique(np.concatenate(cells), return_inverse=True)
@@ -71,7 +75,7 @@ class PerImageCounts:
             shape=(3 * self.num_classes, self.num_images),
         )
 
-    def totals(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(classes,) true positives, false positives and false negatives."""
         sums = [np.bincount(self.label, weights=part, minlength=self.num_classes) for part in self.counts]
         tp, fp, fn = (part.astype(np.int64) for part in sums)
@@ -110,19 +114,74 @@ def per_image_counts(table: MatchTable, *, score_thr: float, iou_thr: float = 0.
     return counts
 
 
-def count_figures(
-    tp: np.ndarray, fp: np.ndarray, fn: np.ndarray
-) -> Tuple[Dict[str, np.ndarray], Dict[str, np.ndarray]]:
-    """The rates of counts (…, classes): per class, and over all classes. Undefined ones are NaN."""
-    per_class = {"precision": divide(tp, tp + fp), "recall": divide(tp, tp + fn), "f1": fbeta_score(tp, fp, fn)}
-    precision, recall = mean_of_defined(per_class["precision"]), mean_of_defined(per_class["recall"])
-    pooled = [part.sum(axis=-1) for part in (tp, fp, fn)]
-    return per_class, {
-        "mean_precision": precision,
-        "mean_recall": recall,
-        "f1_of_means": fbeta_of_rates(precision, recall),
-        "macro_f1": mean_of_defined(per_class["f1"]),
-        "micro_precision": divide(pooled[0], pooled[0] + pooled[1]),
-        "micro_recall": divide(pooled[0], pooled[0] + pooled[2]),
-        "micro_f1": fbeta_score(*pooled),
-    }
+class MetricValues(NamedTuple):
+    """Metrics by name: (draws, classes) per class, (draws,) over all classes. Undefined ones are NaN."""
+
+    per_class: dict[str, np.ndarray]
+    overall: dict[str, np.ndarray]
+
+    def minus(self, other: MetricValues) -> MetricValues:
+        """These minus ``other``."""
+        return MetricValues(*({name: part[name] - less[name] for name in part} for part, less in zip(self, other)))
+
+    @classmethod
+    def concatenate(cls, parts: list[MetricValues]) -> MetricValues:
+        """The draws of all parts."""
+        return cls(*({name: np.concatenate([part[name] for part in side]) for name in side[0]} for side in zip(*parts)))
+
+
+class WeightedMetrics:
+    """Precision, recall, F1 and, of a detector, average precision, of weighted images.
+
+    Keys are ``mAP`` if the curves have COCO's ten IoU thresholds, and ``mAP_50``, ``mAP_75`` (or those of their
+    thresholds); per class without the m. A classifier has no curves.
+    """
+
+    def __init__(self, counts: PerImageCounts, curves: RangeCurves | None = None) -> None:
+        self.counts, self.curves = counts, curves
+        self._matrix = counts.matrix()
+
+    @property
+    def num_images(self) -> int:
+        """How many images there are."""
+        return self.counts.num_images
+
+    @property
+    def draws_at_once(self) -> int:
+        """How many sets of weights to compute at once."""
+        most = max(1, _WEIGHTS_AT_ONCE // max(1, self.num_images, 3 * self.counts.num_classes))
+        return min(256, most) if self.curves is None else min(most, self.curves.draws_at_once)
+
+    def __call__(self, weights: np.ndarray) -> MetricValues:
+        """The figures for weights (images, draws) that are whole numbers."""
+        weights = np.ascontiguousarray(weights, dtype=np.float64)
+        per_class, overall = rates_from_counts(*np.split((self._matrix @ weights).T, 3, axis=1))
+        for name, value in self.average_precisions(weights).items():
+            per_class[name], overall[f"m{name}"] = value, mean_of_defined(value)
+        return MetricValues(per_class, overall)
+
+    def average_precisions(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """(draws, classes) arrays of average precision by name; none for a classifier."""
+        if self.curves is None:
+            return {}
+        return self.ap_by_name(np.swapaxes(self.curves.average_precision(weights), 1, 2))
+
+    def ap_by_name(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        """Values (thresholds, ...) by the name of the average precision: their mean, and those of single thresholds."""
+        thresholds = () if self.curves is None else self.curves.iou_thrs
+        complete = len(thresholds) == 10 and np.allclose(thresholds, COCO_IOU_THRS, rtol=0, atol=1e-9)
+        named = {"AP": values.mean(axis=0)} if complete else {}
+        for threshold, value in zip(thresholds, values):
+            percent = round(100 * threshold)
+            if not complete or percent in (50, 75):
+                named[f"AP_{percent}"] = value
+        return named
+
+    def of_all(self) -> MetricValues:
+        """The metrics of the data: one draw, every weight 1."""
+        return self(np.ones((self.num_images, 1)))
+
+
+def map_draws(function: Callable[[np.ndarray], MetricValues], weights: Iterator[np.ndarray]) -> MetricValues:
+    """The metrics of all draws, in order, computed on all cores."""
+    return MetricValues.concatenate(list(map_in_order(function, weights)))

@@ -15,7 +15,7 @@ docs/compare.md shows the coverage; ``python -m benchmarks coverage`` makes the 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence, Tuple, Union
+from typing import NamedTuple, Sequence, Union
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
     image, group = np.asarray(image)[kept], np.asarray(group)[kept]
     x, n = (np.asarray(part, dtype=np.float64)[kept] for part in (successes, trials))
 
-    def total(weights: Optional[np.ndarray] = None) -> np.ndarray:
+    def total(weights: np.ndarray | None = None) -> np.ndarray:
         return np.bincount(group, weights=weights, minlength=groups).astype(np.float64)
 
     # Sums of whole numbers are exact, so the order of images and processes changes no digit.
@@ -99,7 +99,7 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
 
 
 def wilson_interval(
-    value: Numbers, size: Numbers, df: Numbers, *, ci: float, center: Optional[Numbers] = None, exact_ends: bool = False
+    value: Numbers, size: Numbers, df: Numbers, *, ci: float, center: Numbers | None = None, exact_ends: bool = False
 ) -> np.ndarray:
     """(2, ...) ends of Wilson's score interval with an effective sample size and the t quantile.
 
@@ -195,7 +195,7 @@ def _mean_weights(found: Ratios) -> np.ndarray:
     return found.defined / max(1, int(found.defined.sum()))
 
 
-def _variance(parts: Sequence[Tuple[Ratios, np.ndarray]], *, least: float) -> Tuple[float, float]:
+def _variance(parts: Sequence[tuple[Ratios, np.ndarray]], *, least: float) -> tuple[float, float]:
     """Variance of the sum of slope x value over the groups of all parts, and its degrees of freedom (Satterthwaite).
 
     Residuals of one image are added before they are squared, since classes and rates share images. A group whose

@@ -18,7 +18,7 @@ def classification_page(report: ClassificationReport) -> str:
 
     from mm_metrics_plugin.evaluation.samples import confusion_cells, decision_cells
     from mm_metrics_plugin.functional.classification.roc_curves import thinned_curves
-    from mm_metrics_plugin.functional.classification.thresholding import hard_decisions
+    from mm_metrics_plugin.functional.thresholding import hard_decisions
     from mm_metrics_plugin.io.writing import to_json
     from mm_metrics_plugin.render.html import render_page
     from mm_metrics_plugin.render.html.classification import page_context, page_data
@@ -35,7 +35,7 @@ def classification_page(report: ClassificationReport) -> str:
         cells = decision_cells(scores, truth, decisions, most=MOST_LISTED)
         true_score = None
     points = max(40, min(200, MOST_POINTS // len(report.classes)))
-    curves = thinned_curves(scores, truth, most=points)
+    curves = thinned_curves(scores, truth, max_points=points)
     data = page_data(report, cells=cells, true_score=true_score, curves=curves, sample_names=sample_names(results))
     return render_page("classification.html", data=to_json(data, compact=True), **page_context(report))
 

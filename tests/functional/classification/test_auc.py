@@ -10,14 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from mm_metrics_plugin.functional.classification.auc import (
-    binned_auc,
-    histogram_auc,
-    one_vs_one_auc,
-    one_vs_rest_auc,
-    roc_auc,
-)
-from mm_metrics_plugin.functional.classification.score_bins import bin_scores
+from mm_metrics_plugin.functional.classification.auc import one_vs_one_auc, one_vs_rest_auc, roc_auc
+from mm_metrics_plugin.functional.classification.histograms import bin_scores, binned_auc, histogram_auc
 from mm_metrics_plugin.states.scores import ScoreHistogramState
 
 

@@ -20,10 +20,10 @@ from mm_metrics_plugin.functional.classification.calibration_error import (
     histogram_calibration,
     log_terms,
 )
-from mm_metrics_plugin.functional.classification.ks import histogram_ks, ks_statistic
-from mm_metrics_plugin.functional.classification.score_bins import bin_edges, bin_scores
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_k_decisions
-from mm_metrics_plugin.functional.ranking import label_ranks
+from mm_metrics_plugin.functional.classification.histograms import bin_edges, bin_scores, histogram_ks
+from mm_metrics_plugin.functional.classification.roc_curves import ks_statistic
+from mm_metrics_plugin.functional.ranking import label_ranks, top_k_decisions
+from mm_metrics_plugin.functional.thresholding import hard_decisions
 
 WORKED = [
     ([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 0.5, 0.75),

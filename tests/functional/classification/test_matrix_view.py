@@ -19,7 +19,7 @@ def test_thinned_curves_are_points_of_the_exact_ones():
     labels = random.integers(0, 20, 4000)
     scores = random.random((4000, 20)).astype(np.float32)
     scores[np.arange(4000), labels] += 0.5
-    exact, thin = roc_curves([scores], labels), thinned_curves(scores, labels, most=80)
+    exact, thin = roc_curves([scores], labels), thinned_curves(scores, labels, max_points=80)
     for label, (whole, few) in enumerate(zip(exact.per_class, thin.per_class)):
         points = set(zip(whole.thresholds.tolist(), whole.tp.tolist(), whole.fp.tolist()))
         assert set(zip(few.thresholds.tolist(), few.tp.tolist(), few.fp.tolist())) <= points

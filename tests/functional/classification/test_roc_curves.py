@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from mm_metrics_plugin.functional.classification.ks import ks_statistic
-from mm_metrics_plugin.functional.classification.roc_curves import corner_curve, count_curve, roc_curves
+from mm_metrics_plugin.functional._arrays import divide
+from mm_metrics_plugin.functional.classification.roc_curves import corner_curve, count_curve, ks_statistic, roc_curves
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -19,10 +19,11 @@ def test_the_corners_of_a_curve_have_its_best_thresholds(seed):
     ranked, positives = np.sort(scores), np.sort(scores[own])
     whole, corners = count_curve(ranked, positives), corner_curve(ranked, positives)
     np.testing.assert_array_equal(corners.youden(), whole.youden())
+    specificity = divide(whole.negatives - whole.fp, np.full(len(whole.fp), whole.negatives))
     for level in (0.0, 0.3, 0.5, 0.95, 1.0):
         for name, held, wanted, nothing in (
-            ("sensitivity_at", whole.specificity, whole.recall, (0.0, np.inf)),
-            ("specificity_at", whole.recall, whole.specificity, (1.0, np.inf)),
+            ("sensitivity_at", specificity, whole.recall, (0.0, np.inf)),
+            ("specificity_at", whole.recall, specificity, (1.0, np.inf)),
         ):
             allowed = np.flatnonzero(held >= level)
             if not own.any() or own.all():

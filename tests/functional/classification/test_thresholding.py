@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import top_k_accuracy_score
 
-from mm_metrics_plugin.functional.classification.thresholding import hard_decisions, top_k_decisions
-from mm_metrics_plugin.functional.ranking import label_ranks
+from mm_metrics_plugin.functional.ranking import label_ranks, top_k_decisions
+from mm_metrics_plugin.functional.thresholding import hard_decisions
 
 SHAPES = [(40, 2), (40, 3), (60, 5), (80, 11)]
 

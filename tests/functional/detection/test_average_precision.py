@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.functional.detection import pairs
-from mm_metrics_plugin.functional.detection.average_precision import (
-    RangeCurves,
-    ap_iou_thrs,
-    average_precision,
-    results_by_size,
-)
+from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
@@ -197,7 +193,7 @@ def test_some_iou_thresholds_equal_those_of_all():
 
 
 def test_classes_in_several_chunks_equal_one_chunk(monkeypatch):
-    from mm_metrics_plugin.functional.detection import average_precision as module
+    from mm_metrics_plugin.functional.detection import ap_curves as module
 
     batch, num_classes = next(found for found in map(random_batch, range(20)) if found[1] == 3)
     weights = np.random.default_rng(0).integers(0, 3, (batch.num_images, 7))
@@ -250,8 +246,8 @@ def test_results_by_size_are_those_of_pycocotools(seed):
     assert np.allclose(report.average_precision, theirs.mean(axis=(0, 1)).T, rtol=0, atol=1e-12, equal_nan=True)
     assert np.allclose(report.average_precision_50, theirs[0].mean(axis=0).T, rtol=0, atol=1e-12, equal_nan=True)
     recall = evaluation["recall"][0, :, :, -1].T
-    defined = report.objects > 0
-    assert np.array_equal(np.where(defined, report.tp / np.maximum(report.objects, 1), -1), recall)
+    defined = report.ground_truths > 0
+    assert np.array_equal(np.where(defined, report.tp / np.maximum(report.ground_truths, 1), -1), recall)
 
 
 def test_own_edges_split_the_ground_truths():
@@ -259,7 +255,8 @@ def test_own_edges_split_the_ground_truths():
     edges = (50.5, 120.5, 300.5)
     report = results_by_size(match_table(batch, num_classes, area_edges=edges), area_edges=edges)
     assert (
-        report.objects[0].sum() == report.objects[1:].sum() == len(batch.ground_truths) and len(report.figures()) == 5
+        report.ground_truths[0].sum() == report.ground_truths[1:].sum() == len(batch.ground_truths)
+        and len(report.figures()) == 5
     )
     with pytest.raises(ValueError, match="ascending"):
         results_by_size(match_table(batch, num_classes), area_edges=[100, 50])

@@ -85,7 +85,7 @@ def test_pairs_by_preference_are_in_the_order_of_coco():
 
 @pytest.mark.parametrize("block", [None, 4])
 def test_an_image_with_too_many_overlapping_pairs_is_named(block, monkeypatch):
-    monkeypatch.setattr(pairs, "MOST_PAIRS", 8)
+    monkeypatch.setattr(pairs, "MAX_PAIRS", 8)
     if block:
         monkeypatch.setattr(pairs, "_CANDIDATES_AT_ONCE", block)
     box = [[0, 0, 9, 9]]

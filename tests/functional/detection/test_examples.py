@@ -23,7 +23,7 @@ SETTINGS = DetectionSettings(matching=MATCHING_RULES, score_thr=0.2)
 @pytest.fixture
 def unlimited(monkeypatch):
     monkeypatch.setattr(examples, "PER_CELL", 10**6)
-    monkeypatch.setattr(examples, "MOST_MEMBERS", 10**9)
+    monkeypatch.setattr(examples, "MAX_MEMBERS", 10**9)
 
 
 def found_in(batch, num_classes, worst_images=3, settings=SETTINGS):
@@ -121,7 +121,7 @@ def test_all_cells_together_list_no_more_than_fits(monkeypatch):
     settings = DetectionSettings(score_thr=0.0)
     matrix = found_in(batch, size, settings=settings).rules["coco"].matrix
     for most, expected in ((int(matrix.sum()) // 2, None), (0, np.count_nonzero(matrix))):
-        monkeypatch.setattr(examples, "MOST_MEMBERS", most)
+        monkeypatch.setattr(examples, "MAX_MEMBERS", most)
         listed = len(found_in(batch, size, settings=settings).examples.members.cell)
         assert listed <= most if expected is None else listed == expected  # one of a cell is always listed
 

@@ -9,7 +9,8 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.classification.auc import one_vs_rest_auc
 from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report, stat_scores_report
 from mm_metrics_plugin.functional.classification.delong import delong_ci, delong_test
-from mm_metrics_plugin.functional.detection.average_precision import RangeCurves, average_precision
+from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves
+from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.statistics.bootstrap import (
     TOO_FEW_IMAGES,
@@ -18,9 +19,14 @@ from mm_metrics_plugin.functional.statistics.bootstrap import (
     Interval,
     bootstrap_ci,
     bootstrap_counts,
+    bootstrap_draws,
 )
-from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
-from mm_metrics_plugin.functional.statistics.resampling import WeightedFigures, drawn_images, over_draws
+from mm_metrics_plugin.functional.statistics.per_image_counts import (
+    PerImageCounts,
+    WeightedMetrics,
+    map_draws,
+    per_image_counts,
+)
 from tests.helpers.coco_problems import match_table
 from tests.helpers.detection_problems import everywhere
 from tests.helpers.interval_reference import Ratio, auc_interval, count_intervals, f1_of, shrunken, wilson
@@ -46,7 +52,7 @@ def table_at_50(batch, num_classes):
 
 
 def figures_of(table):
-    return WeightedFigures(per_image_counts(table, score_thr=0.3), RangeCurves(table, "all", 100))
+    return WeightedMetrics(per_image_counts(table, score_thr=0.3), RangeCurves(table, "all", 100))
 
 
 # --- the bootstrap ----------------------------------------------------------------------------------------------------
@@ -55,7 +61,7 @@ def figures_of(table):
 def test_draws_are_those_of_data_put_together_anew():
     batch = everywhere(5, num_images=6)
     figures = figures_of(table_at_50(batch, 3))
-    weights = np.concatenate(list(drawn_images(6, draws=5, seed=3, at_once=2)), axis=1)
+    weights = np.concatenate(list(bootstrap_draws(6, draws=5, seed=3, at_once=2)), axis=1)
     drawn = figures(weights)
     for draw, column in enumerate(weights.T):
         again = DetectionBatch.concatenate(
@@ -71,7 +77,7 @@ def test_draws_are_those_of_data_put_together_anew():
 def test_the_same_seed_gives_the_same_interval_however_it_is_cut():
     figures = figures_of(table_at_50(everywhere(6), 3))
     parts = [
-        over_draws(figures, drawn_images(12, draws=30, seed=9, at_once=at_once)).overall["mAP_50"]
+        map_draws(figures, bootstrap_draws(12, draws=30, seed=9, at_once=at_once)).overall["mAP_50"]
         for at_once in (1, 7, 30)
     ]
     # The same draws; sums may round otherwise.
@@ -132,7 +138,7 @@ ENDS = ("low", "high")
 def test_intervals_of_average_precision_are_the_formulas_written_out():
     table = table_at_50(everywhere(12, num_images=60), 3)
     result = bootstrap_ci(table, ci=0.9, resamples=40, seed=2)
-    draws = over_draws(figures_of(table), drawn_images(60, draws=40, seed=2, at_once=64)).per_class["AP_50"]
+    draws = map_draws(figures_of(table), bootstrap_draws(60, draws=40, seed=2, at_once=64)).per_class["AP_50"]
     value = result.per_class["AP_50"].value
     chosen = table.grid.at(table.gt_counts, "all", 0.5)
     objects = np.bincount(table.gt_label[chosen], minlength=3)

@@ -14,10 +14,11 @@ from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.statistics.paired_tests import (
     changed_images,
     compare_counts,
+    family_tests,
     paired_permutation_test,
+    significant,
 )
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
-from mm_metrics_plugin.functional.statistics.permutation import family_tests, significant
 from tests.functional.statistics.test_bootstrap import simple_run, table_at_50
 from tests.helpers.coco_problems import match_table
 from tests.helpers.detection_problems import everywhere

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, Sequence, TypeVar, Union
+from typing import NamedTuple, Protocol, Sequence, TypeVar
 
 import numpy as np
 
@@ -26,10 +26,10 @@ class Geometry(Protocol):
     def __len__(self) -> int:
         """How many shapes."""
 
-    def check(self) -> Union[str, None]:
+    def check(self) -> str | None:
         """What is wrong with the array as a whole, as the end of a sentence; None if nothing is."""
 
-    def first_invalid(self) -> Union[tuple, None]:
+    def first_invalid(self) -> tuple | None:
         """Row and value of the first coordinate that is not usable; None if all are."""
 
     def take(self: _G, rows: np.ndarray) -> _G:

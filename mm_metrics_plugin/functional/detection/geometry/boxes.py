@@ -9,7 +9,7 @@ Boxes without a common area, without an area or with swapped corners overlap by 
 
 from __future__ import annotations
 
-from typing import Any, Sequence, Tuple, Union
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from mm_metrics_plugin.functional._arrays import group_starts, stable_order
 from mm_metrics_plugin.functional.detection.geometry import Edges
 
 BOX_FORMATS = ("xyxy", "xywh")
-LARGEST_COORDINATE = 1e100  # areas of larger boxes are beyond float64
+MAX_COORDINATE = 1e100  # areas of larger boxes are beyond float64
 _SMALLEST_UNION = np.float32(1e-6)
 
 
@@ -44,25 +44,25 @@ class Boxes:
         values = floats(array)
         self.array = values.reshape(0, 4) if values.size == 0 else values
         self.box_format = box_format
-        self._coco: Union[Tuple[Edges, np.ndarray], None] = None
-        self._mmdet: Union[Tuple[np.ndarray, np.ndarray], None] = None
+        self._coco: tuple[Edges, np.ndarray] | None = None
+        self._mmdet: tuple[np.ndarray, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(self.array)
 
-    def check(self) -> Union[str, None]:
+    def check(self) -> str | None:
         """What is wrong with the shape of the array; None if nothing is."""
         if self.array.ndim != 2 or self.array.shape[1] != 4:
             return f"must have shape (N, 4) (found {self.array.shape})"
         return None
 
-    def first_invalid(self) -> Union[Tuple[int, float], None]:
+    def first_invalid(self) -> tuple[int, float] | None:
         """Row and value of the first coordinate that is NaN, infinite or above 1e100."""
         array = self.array
         # Both ends are inside the bounds unless an element is not, or is NaN: only then look at every element.
-        if not array.size or (float(array.min()) >= -LARGEST_COORDINATE and float(array.max()) <= LARGEST_COORDINATE):
+        if not array.size or (float(array.min()) >= -MAX_COORDINATE and float(array.max()) <= MAX_COORDINATE):
             return None
-        bad = ~(np.abs(array.astype(np.float64)) <= LARGEST_COORDINATE)
+        bad = ~(np.abs(array.astype(np.float64)) <= MAX_COORDINATE)
         row = int(np.argmax(bad.any(axis=1)))
         return row, float(array[row][np.argmax(bad[row])])
 
@@ -99,7 +99,7 @@ class Boxes:
         """The edges as ``pycocotools`` computes them."""
         return self._coco_columns()[0]
 
-    def _coco_columns(self) -> Tuple[Edges, np.ndarray]:
+    def _coco_columns(self) -> tuple[Edges, np.ndarray]:
         if self._coco is None:
             left, top, width, height = np.array(self.array.T, dtype=np.float64, order="C").reshape(4, -1)
             if self.box_format == "xyxy":
@@ -108,7 +108,7 @@ class Boxes:
             self._coco = Edges(left, top, left + width, top + height), width * height
         return self._coco
 
-    def _mmdet_columns(self) -> Tuple[np.ndarray, np.ndarray]:
+    def _mmdet_columns(self) -> tuple[np.ndarray, np.ndarray]:
         """The (4, N) float32 edges, and the areas."""
         if self._mmdet is None:
             left, top, right, bottom = edges = np.array(self.to_format("xyxy").T, dtype=np.float32, order="C")

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Tuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import group_starts
+from mm_metrics_plugin.functional._arrays import group_starts, stable_order
 from mm_metrics_plugin.functional.detection._assignment import assign
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
-from mm_metrics_plugin.settings import COCO_AREA_RANGES, COCO_IOU_THRS, AreaRange
+from mm_metrics_plugin.functional.thresholding import reach
+from mm_metrics_plugin.settings import (
+    COCO_AREA_EDGES,
+    COCO_AREA_RANGES,
+    COCO_IOU_THRS,
+    AreaRange,
+    DetectionSettings,
+    area_ranges,
+)
+
+DEFAULT_SETTINGS = DetectionSettings()
 
 ANY_AREA = AreaRange("any", -np.inf, np.inf)
-LARGEST_IOU_THR = 1 - 1e-10  # pycocotools' limit, so that identical boxes reach a threshold of 1
+MAX_IOU_THR = 1 - 1e-10  # pycocotools' limit, so that identical boxes reach a threshold of 1
 NO_GT = -1
 
 
@@ -26,8 +37,8 @@ class MatchGrid:
     ascending, at most 64; the area ranges have different names.
     """
 
-    iou_thrs: Tuple[float, ...] = COCO_IOU_THRS
-    area_ranges: Tuple[AreaRange, ...] = COCO_AREA_RANGES
+    iou_thrs: tuple[float, ...] = COCO_IOU_THRS
+    area_ranges: tuple[AreaRange, ...] = COCO_AREA_RANGES
 
     def __len__(self) -> int:
         return len(self.iou_thrs) * len(self.area_ranges)
@@ -41,7 +52,7 @@ class MatchGrid:
     def _ranges_per_word(self) -> int:
         return 64 // len(self.iou_thrs)
 
-    def _place(self, area: str) -> Tuple[int, int]:
+    def _place(self, area: str) -> tuple[int, int]:
         """The word of an area range, and its lowest bit."""
         areas = [one.name for one in self.area_ranges]
         if area not in areas:
@@ -49,7 +60,7 @@ class MatchGrid:
         word, place = divmod(areas.index(area), self._ranges_per_word)
         return word, place * len(self.iou_thrs)
 
-    def bit(self, area: str, iou_thr: float) -> Tuple[int, np.uint64]:
+    def bit(self, area: str, iou_thr: float) -> tuple[int, np.uint64]:
         """The word and the bit of one setting."""
         distance = np.abs(np.array(self.iou_thrs) - iou_thr)
         nearest = int(np.argmin(distance))
@@ -82,7 +93,7 @@ class MatchGrid:
 
     def reached(self, overlap: np.ndarray) -> np.ndarray:
         """(N,) bits, of any word, of the settings whose IoU threshold the overlap reaches."""
-        thresholds = np.minimum(self.iou_thrs, LARGEST_IOU_THR)
+        thresholds = np.minimum(self.iou_thrs, MAX_IOU_THR)
         table = np.zeros(len(thresholds) + 1, dtype=np.uint64)
         for index in range(len(thresholds)):
             for place in range(self._ranges_per_word):
@@ -123,7 +134,7 @@ def match_grid(
     ground_truths: GroundTruths,
     grid: MatchGrid,
     *,
-    gt_at: Tuple[str, float],
+    gt_at: tuple[str, float],
 ) -> GridMatches:
     """COCO's matching within classes for all IoU thresholds and area ranges at once.
 
@@ -165,3 +176,98 @@ def match_grid(
             chosen = np.flatnonzero(result.bits & gt_bit)
             gt[det[chosen]] = pair_gt[result.pair[chosen]]
     return GridMatches(matched, ignored, gt)
+
+
+def report_grid(settings: DetectionSettings) -> MatchGrid:
+    """The grid of a report: the IoU thresholds of AP and of the counts, the area ranges and one without limits."""
+    # COCO's 0.8999999999999999 is not 0.9: all counts at a threshold are at exactly that one.
+    thresholds = tuple(sorted({*settings.iou_thrs, settings.iou_thr}))
+    ranges = (ANY_AREA, *COCO_AREA_RANGES)
+    if settings.area_edges != COCO_AREA_EDGES:
+        ranges += tuple(one for one in area_ranges(settings.area_edges) if one not in ranges)
+    if not settings.area_edges:
+        ranges = ranges[:2]
+    return MatchGrid(thresholds, ranges)
+
+
+class RankedRows(NamedTuple):
+    """The rows of a table by class, descending score and image."""
+
+    order: np.ndarray  # (N,) int32 rows of the table
+    rank: np.ndarray  # (N,) how many detections of the same class and image come before each of ``order``
+
+
+@dataclass(frozen=True, eq=False)
+class MatchTable:
+    """Every detection and ground truth of some images, matched.
+
+    Detections of one image are sorted by descending score, ground truths are in the given order. Indices of detections
+    and ground truths are positions inside their image, so tables of different images can be concatenated.
+    """
+
+    grid: MatchGrid  # the settings of the bits
+    num_classes: int  # how many classes
+    num_images: int  # how many images; ``image`` and ``gt_image`` are below it
+    image: np.ndarray  # (N,) int32, ascending
+    label: np.ndarray  # (N,) int16, or int32 where there are more than 32,767 classes
+    score: np.ndarray  # (N,) float32 or float64
+    matched: np.ndarray  # (N, words) uint64, bits of the settings under which the detection is matched
+    ignored: np.ndarray  # (N, words) uint64, bits of the settings under which it is neither TP nor FP
+    gt_image: np.ndarray  # (M,) int32, ascending
+    gt_label: np.ndarray  # (M,) like ``label``
+    gt_counts: np.ndarray  # (M, words) uint64, bits of the settings under which the ground truth counts; 0 for crowds
+    precision: np.ndarray | None = None  # (N,) uint8, precision of each score; None: that of the dtype
+    details: MatchDetails | None = None  # what the full report needs besides; None if only AP and counts are wanted
+    settings: DetectionSettings = DEFAULT_SETTINGS  # what it was matched with
+
+    def flags(self, iou_thr: float, area: str = "any") -> tuple[np.ndarray, np.ndarray]:
+        """Which detections are TP, and which are TP or FP."""
+        counts = ~self.grid.at(self.ignored, area, iou_thr)
+        return counts & self.grid.at(self.matched, area, iou_thr), counts
+
+    def reach(self, score_thr: float) -> np.ndarray:
+        """(N,) whether each score is at least the threshold, compared in the precision of the score."""
+        return reach(self.score, score_thr, self.precision)
+
+    @cached_property
+    def ranked(self) -> RankedRows:
+        """The rows by class, descending score and image, sorted once for all analyses."""
+        # Rows are by image and descending score, and a stable sort keeps that order among equal keys.
+        by_label = stable_order(self.label).astype(np.int32)
+        group = self.image[by_label]  # neighbors of another class but the same image are two groups
+        starts = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (np.diff(self.label[by_label]) != 0)))
+        rank = np.empty(len(by_label), dtype=np.int32)
+        if len(rank):
+            rank[by_label] = np.arange(len(rank)) - np.repeat(starts, np.diff(np.append(starts, len(rank))))
+        order = stable_order(self.label, -self.score).astype(np.int32)
+        return RankedRows(order, rank[order])
+
+    @property
+    def most_detections(self) -> int:
+        """The largest number of detections of one class in one image."""
+        return int(self.ranked.rank.max(initial=-1)) + 1
+
+    @cached_property
+    def ap_values(self) -> dict[Any, np.ndarray]:
+        """(thresholds, classes) AP by area range, max_dets and IoU thresholds, as far as it was computed."""
+        return {}
+
+    def num_gts(self, area: str) -> np.ndarray:
+        """(C,) how many ground truths count in an area range."""
+        counts = self.grid.of_range(self.gt_counts, area) != 0
+        return np.bincount(self.gt_label[counts], minlength=self.num_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchDetails:
+    """The outcome of every detection and ground truth at the score and IoU thresholds, and TIDE's errors."""
+
+    det_index: np.ndarray  # (N,) int32, position of the detection in its image as it was given
+    gt_index: np.ndarray  # (N,) int32, its matched or else most overlapping ground truth in the image; -1 without any
+    overlap: np.ndarray  # (N,) float32, overlap with that ground truth
+    outcome: np.ndarray  # (N,) int8, such as ``TP``
+    error_type: np.ndarray  # (N,) int8, see :mod:`~mm_metrics_plugin.functional.detection.tide`
+    error_gt: np.ndarray  # (N,) int32, position of the ground truth that the error points at, or -1
+    gt_area: np.ndarray  # (M,) float64
+    gt_outcome: np.ndarray  # (M,) int8: ``TP``, ``CONFUSION``, ``MISSED`` or ``IGNORED``
+    gt_tide_matched: np.ndarray  # (M,) bool

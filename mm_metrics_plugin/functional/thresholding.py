@@ -1,18 +1,19 @@
-"""Score thresholds rounded to the precision in which the scores were given.
+"""Score thresholds, compared in the precision of each score.
 
 A score of 0.7 is 0.69921875 in bfloat16 and 0.699999988 in float32. It reaches a threshold of 0.7 in every precision,
 because the threshold is rounded to the same precision first. Scores may be stored in a wider dtype (NumPy has no
-bfloat16), and samples of one data set may differ in precision, so each score carries the code of its precision.
+bfloat16), so the precision of each score is stored as a code, an index into ``PRECISIONS``.
 """
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Sequence
 
 import numpy as np
 
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")
 FLOAT64, FLOAT32, FLOAT16, BFLOAT16 = range(len(PRECISIONS))
+NO_DECISION = -1
 
 _BFLOAT16_BITS = 8  # of the significand, the hidden one included
 _BFLOAT16_LEAST = -133  # exponent of the least subnormal number
@@ -20,13 +21,13 @@ _BFLOAT16_LARGEST = float.fromhex("0x1.fep127")
 
 
 def precision_of(dtype: Any) -> int:
-    """The code of a NumPy dtype; integers and wider floats have that of float64."""
+    """The precision code of a NumPy dtype; float64 for integers and wider floats."""
     dtype = np.dtype(dtype)
     return {2: FLOAT16, 4: FLOAT32}.get(dtype.itemsize, FLOAT64) if dtype.kind == "f" else FLOAT64
 
 
 def round_thresholds(thresholds: Any) -> np.ndarray:
-    """Thresholds rounded to nearest, ties to even, in every precision: float64, one row for each of ``PRECISIONS``."""
+    """Thresholds rounded to each of ``PRECISIONS``, as rows of float64."""
     exact = np.asarray(thresholds, dtype=np.float64)
     with np.errstate(over="ignore"):
         single, half = exact.astype(np.float32), exact.astype(np.float16)
@@ -41,17 +42,37 @@ def _to_bfloat16(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), rounded, values)
 
 
-def limits_for(scores: np.ndarray, thresholds: Any, precision: Optional[np.ndarray] = None) -> np.ndarray:
-    """The thresholds, one or several in one axis, in the precision of each score: (rows) or (rows, thresholds).
+def limits_for(scores: np.ndarray, thresholds: Any, precision: np.ndarray | None = None) -> np.ndarray:
+    """Thresholds in the precision of each row of scores: (rows,) or (rows, thresholds).
 
-    ``precision`` is the code of each row's precision; None: that of the dtype of the scores, and one row.
+    ``precision`` are the codes of the rows. None uses the dtype of the scores, and gives a single row.
     """
     rounded = round_thresholds(thresholds)
     codes = np.array([precision_of(scores.dtype)]) if precision is None else np.asarray(precision)
     return rounded[codes].astype(scores.dtype)
 
 
-def reach(scores: np.ndarray, threshold: float, precision: Optional[np.ndarray] = None) -> np.ndarray:
-    """Whether each score is at least the threshold, compared in the precision of the score."""
+def reach(scores: np.ndarray, threshold: float, precision: np.ndarray | None = None) -> np.ndarray:
+    """Whether each score is at least the threshold, in the precision of the score."""
     limits = limits_for(scores, threshold, precision)
     return scores >= limits.reshape(-1, *[1] * (scores.ndim - 1))
+
+
+def hard_decisions(
+    scores: np.ndarray, *, thresholds: Sequence[float], precision: np.ndarray | None = None
+) -> np.ndarray:
+    """Predicted classes (samples, thresholds): the argmax, or -1 where its score is not above the threshold.
+
+    Args:
+        scores: (samples, classes). Ties go to the lower class index.
+        thresholds: Score thresholds, rounded to the precision of each score.
+        precision: Precision code of each sample. None uses the dtype of the scores.
+
+    Example:
+        >>> hard_decisions(np.array([[0.2, 0.8], [0.55, 0.45]]), thresholds=[0.5, 0.6]).tolist()
+        [[1, 1], [0, -1]]
+    """
+    best = scores.argmax(axis=1)
+    height = scores[np.arange(len(best)), best]
+    above = height[:, None] > limits_for(scores, list(thresholds), precision)
+    return np.where(above, best[:, None], NO_DECISION)
