@@ -400,13 +400,10 @@ class DetectionPRF(StreamingMetric):
 
     def _intervals(self, table: MatchTable | None, names: list[str]) -> dict[str, float]:
         """The ends of the confidence intervals of every rate."""
-        pooled = "micro_" if self.average == "micro" else ""
-        overall = {
-            "f1": "micro_f1" if pooled else "macro_f1",
-            "precision": f"{pooled or 'mean_'}precision",
-            "recall": f"{pooled or 'mean_'}recall",
-            **{key: key for key in _MICRO_RATES},
-        }
+        pooled = "_micro" if self.average == "micro" else ""
+        overall = {key: f"{key}{pooled}" for key in ("f1", "precision", "recall")}
+        overall.update(f1_of_means="f1_of_means", micro_f1="f1_micro")
+        overall.update(micro_precision="precision_micro", micro_recall="recall_micro")
         per_class = {key: key for key in _RATES}
         if self.ap:
             overall.update({key: key for key in _MEAN_AP})
