@@ -108,6 +108,7 @@ dist: $(VENV)/.dev ## build the sdist and the wheel into dist/ and check them
 	rm -rf dist
 	$(RUN) -m build --outdir dist .
 	$(RUN) -m twine check --strict dist/*
+	$(if $(TAG),test -e dist/mm_metrics_plugin-$(TAG:v%=%).tar.gz # the tag is the version with a v)
 
 lock: $(VENV)/.bench ## write the installed versions to requirements/lock.txt, the set the tests run on
 	(echo "# The versions everything was tested with, on Python 3.11; written by make lock."; echo "setuptools<81"; \

@@ -26,14 +26,14 @@ class AngleError(StreamingMetric):
 
     def read(self, samples):
         """The arrays of a batch, one row a sample; a bad sample is named."""
-        names = [self.sample_name(sample, index) for index, sample in enumerate(samples)]
-        predicted, target = stack_fields(samples, ["pred_angle", "gt_angle"], names.__getitem__)
-        check_finite(predicted, "pred_angle", names.__getitem__)
-        check_finite(target, "gt_angle", names.__getitem__)
+        names = self.sample_names(samples)
+        predicted, target = stack_fields(samples, ["pred_angle", "gt_angle"], names)
+        check_finite(predicted, "pred_angle", names)
+        check_finite(target, "gt_angle", names)
         return Batch(angle_between(predicted.astype(float), target.astype(float)).reshape(-1))
 
     def compute(self, state):
         """The numbers by key, from the state of the whole data set."""
         if not state.count:
-            self.warn_undefined("The error", "there were no samples", ["the data set"])
+            self.warn_no_samples("The error")
         return {"degrees": state.means()[0] if state.count else float("nan")}

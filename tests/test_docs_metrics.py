@@ -58,7 +58,7 @@ def test_every_metric_is_documented():
 def test_every_option_is_in_the_docstring(name):
     found = metric_classes()[name]
     (described,) = re.findall(r"\n    Args:\n(.+?)\n\n", found.__doc__, flags=re.DOTALL)
-    assert re.findall(r"^ {8}(\w+): ", described, flags=re.MULTILINE) == list(inspect.signature(found).parameters)
+    assert re.findall(r"^ {8}\**(\w+): ", described, flags=re.MULTILINE) == list(inspect.signature(found).parameters)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -76,7 +76,7 @@ def test_wrong_values_are_found():
 
 
 def test_values_without_samples_are_found():
-    with pytest.raises(AssertionError, match=r"empty data set is 1\.0"):
+    with pytest.raises(AssertionError, match=r"empty dataset is 1\.0"):
         testing.check_empty(careless(fault="empty"))
     with pytest.raises(AssertionError, match="does not warn"):
         testing.check_empty(careless())
@@ -132,7 +132,7 @@ class Plain(Careless):
 
     def compute(self, state):
         if state.total is None:
-            self.warn_undefined("The mean", "there were no samples", ["the data set"])
+            self.warn_undefined("The mean", "there were no samples", ["the dataset"])
         return super().compute(state)
 
 
@@ -247,8 +247,8 @@ class CountsEmptyBatches(Plain):
 class CountsPadding(Plain):
     """Drops nothing, whatever the sampler has repeated."""
 
-    def _local(self, *, drop_last):
-        return super()._local(drop_last=False)
+    def _local_state(self, *, drop_last):
+        return super()._local_state(drop_last=False)
 
 
 def test_the_plain_metric_passes():
@@ -272,7 +272,7 @@ def test_the_plain_metric_passes():
         (testing.check_memory, KeepsResults, "plain keeps results after the evaluation"),
         (testing.check_single_sample, NotPlain, "careless/mean of one sample is a float64"),
         (testing.check_memory, KeepsAll, "plain keeps 3 results"),
-        (testing.check_empty, NoKeys, "plain gives no key for an empty data set"),
+        (testing.check_empty, NoKeys, "plain gives no key for an empty dataset"),
         (testing.check_single_sample, CountsEmptyBatches, "plain of one sample after an empty batch: careless/mean"),
         (testing.check_metric, NotPlain, "careless/mean is a float64"),
     ],

@@ -56,21 +56,21 @@ def test_wider_levels_give_wider_intervals_and_seeds_others(images):
         found = evaluated(DetectionPRF(ap=True, resamples=50, **options), images, CLASSES)
         return found[f"det/{key}_high"] - found[f"det/{key}_low"]
 
-    for key in ("micro_f1", "mAP"):
+    for key in ("f1_micro", "mAP"):
         assert width(key, ci=0.5) < width(key, ci=0.9) < width(key, ci=0.99)
     assert width("mAP", ci=0.9) == width("mAP", ci=0.9, seed=0) != width("mAP", ci=0.9, seed=1)
-    assert width("micro_f1", ci=0.9) == width("micro_f1", ci=0.9, seed=1)  # nothing is drawn at random
+    assert width("f1_micro", ci=0.9) == width("f1_micro", ci=0.9, seed=1)  # nothing is drawn at random
 
 
 def test_too_few_images_give_nan_and_one_warning():
     samples = detections(np.random.default_rng(0), 20)
     metric = DetectionPRF(ap=True, classwise=True, ci=0.95, resamples=20)
-    with pytest.warns(UndefinedMetricWarning, match="confidence interval is undefined for .*too few images or objects"):
+    with pytest.warns(UndefinedMetricWarning, match="confidence interval is undefined for f1, precision"):
         found = evaluated(metric, samples, CLASSES)
     for key in ("f1", "precision", "mAP", "mAP_50"):
         assert math.isnan(found[f"det/{key}_low"]) and math.isnan(found[f"det/{key}_high"])
         assert not math.isnan(found[f"det/{key}"])
-    assert found["det/micro_recall_low"] < found["det/micro_recall"] < found["det/micro_recall_high"]
+    assert found["det/recall_micro_low"] < found["det/recall_micro"] < found["det/recall_micro_high"]
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def large_counts(_):
     metric.process(None, values(1))
     metric.results[0].add("count", np.int64(2**53 + 1 if get_rank() else 2**24 + 1))
     metric.results[0].add("weight", np.float32(0))
-    return metric._local(drop_last=False)[0].count, metric.evaluate(3)
+    return metric._local_state(drop_last=False)[0].count, metric.evaluate(3)
 
 
 def test_counts_never_pass_through_a_float():
@@ -134,7 +134,7 @@ def test_counts_never_pass_through_a_float():
 
 
 def filtered(_):
-    """A metric that sees only some samples of the data set, as in mmpretrain's MultiTasksMetric."""
+    """A metric that sees only some samples of the dataset, as in mmpretrain's MultiTasksMetric."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         metric = Count()
@@ -145,7 +145,7 @@ def filtered(_):
 
 def test_padding_that_cannot_be_told_is_announced():
     (messages,) = run_processes(2, filtered, [None])
-    assert any("saw 2 samples of a data set of 5 on 2 processes" in message for message in messages[0])
+    assert any("read 2 samples of a dataset of 5 on 2 processes" in message for message in messages[0])
     assert messages[1] == []
 
 
@@ -163,7 +163,7 @@ def strict(_):
 
 def test_a_warning_that_is_an_error_reaches_every_rank():
     (messages,) = run_processes(2, strict, [None])
-    assert messages[0] == messages[1] and "saw 2 samples" in messages[0]
+    assert messages[0] == messages[1] and "read 2 samples" in messages[0]
 
 
 # --- a rank that dies ---

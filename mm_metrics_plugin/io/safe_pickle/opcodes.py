@@ -255,7 +255,7 @@ def _empty(name: str, kind: Callable[[], Any], cost: int) -> None:
 
 
 _empty("EMPTY_LIST", list, CONTAINER_COST)
-_empty("EMPTY_DICT", dict, CONTAINER_COST)
+_empty("EMPTY_DICT", {}.copy, CONTAINER_COST)  # dict() allocates a table on Python 3.8
 _empty("EMPTY_SET", set, SET_COST)
 
 

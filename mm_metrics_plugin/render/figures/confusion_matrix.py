@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -76,10 +76,10 @@ def confusion_figure(
     figure.text(0.5, 1 - 0.25 / height, title, ha="center", va="center", fontsize=12, fontweight="bold")
 
     largest = max(2, int(matrix.max(initial=1)))
-    panels = (
+    panels: List[Tuple[str, np.ndarray, Normalize, np.ndarray, Callable[[Any], str]]] = [
         ("counts", matrix, LogNorm(1, largest), _count_ticks(largest), _format_count),
-        ("normalized over rows", shares, Normalize(0, 1), (0, 0.25, 0.5, 0.75, 1), _format_share),
-    )
+        ("normalized over rows", shares, Normalize(0, 1), np.linspace(0, 1, 5), _format_share),
+    ]
     for number, (name, values, norm, ticks, format_value) in enumerate(panels):
         left = number * block + margin
         axes = figure.add_axes((left / width, margin / height, panel / width, panel / height))

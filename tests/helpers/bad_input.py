@@ -1,4 +1,4 @@
-"""How input that is wrong, odd, empty or large is tried on metrics and commands."""
+"""Invalid, odd, empty and large inputs, given to metrics and commands."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TRUTH, RESULTS, SAMPLES = files.truth_of(MADE), files.results_of(MADE), files.sa
 NAN, INF = float("nan"), float("inf")
 
 
-# --- how they are tried ---
+# --- refused ---
 
 
 def image(**fields):
@@ -72,8 +72,8 @@ def without(sample, field):
     return sample
 
 
-def told(metric, samples):
-    """What the metric says of the samples, behind its name."""
+def message_of(metric, samples):
+    """The error message, without the name of the metric."""
     with pytest.raises(MetricInputError) as caught:
         evaluate(metric, samples)
     name, message = type(metric).__name__, str(caught.value)
@@ -82,13 +82,13 @@ def told(metric, samples):
 
 
 def detector(*samples):
-    return lambda _: told(DetectionPRF(num_classes=3), [image(), *samples])
+    return lambda _: message_of(DetectionPRF(num_classes=3), [image(), *samples])
 
 
 def classifier(*samples):
     """All metrics of a single label say the same."""
     metrics = (SingleLabelAUC, SingleLabelPRF, SingleLabelKS, RecallAtK, CalibrationError)
-    return lambda _: one_of({told(metric(), [scored(), *samples]) for metric in metrics})
+    return lambda _: one_of({message_of(metric(), [scored(), *samples]) for metric in metrics})
 
 
 def fields(*values):
@@ -97,7 +97,8 @@ def fields(*values):
     def run(_):
         samples = [dict(x=value, y=1.0) for value in values]
         regression = RegressionError(prediction_field="x", target_field="y")
-        return one_of({told(metric, samples) for metric in (FieldMean(field="x"), FieldSum(field="x"), regression)})
+        metrics = (FieldMean(field="x"), FieldSum(field="x"), regression)
+        return one_of({message_of(metric, samples) for metric in metrics})
 
     return run
 
@@ -150,7 +151,7 @@ def classification(change, *options):
     return run
 
 
-def found(**fields):
+def changed(**fields):
     """Results whose first image has other fields, made from those it has."""
 
     def change(results):
@@ -169,7 +170,7 @@ def sampled(**fields):
     return lambda samples: (samples[1].update(fields), samples)[1]
 
 
-# --- rows that are no refusals ---
+# --- accepted ---
 
 
 def inverted_boxes(_):
@@ -179,7 +180,7 @@ def inverted_boxes(_):
 
 
 def inverted_files(folder):
-    swap = found(bboxes=lambda boxes: boxes[:, [2, 3, 0, 1]])
+    swap = changed(bboxes=lambda boxes: boxes[:, [2, 3, 0, 1]])
     plain = reported("detection", *detection_files(folder))
     report = reported("detection", *detection_files(folder, annotated(bbox=[5, 5, -3, -3]), swap))
     assert sum(report["counts"]["ground_truths"]["dropped"].values()) == 1
@@ -206,9 +207,9 @@ def mixed_dtypes(_):
     assert evaluate(DetectionPRF(num_classes=2060), images)["det/tp"] == 2
 
 
-def inexact_whole_number(_):
+def inexact_integer(_):
     samples = [dict(x=number, y=1) for number in (1, 2**60 + 1)]
-    return told(RegressionError(prediction_field="x", target_field="y"), samples)
+    return message_of(RegressionError(prediction_field="x", target_field="y"), samples)
 
 
 def no_image(_):
@@ -246,7 +247,7 @@ def no_images_in_files(folder):
     assert all(row["f1"] is None for row in report["protocols"]["coco"]["per_class"])
 
 
-def coco_results_of_nothing(folder):
+def empty_coco_results(folder):
     truth, _ = detection_files(folder)
     report = reported("detection", truth, files.write_json(folder / "results.json", []))
     rows = report["protocols"]["coco"]["per_class"]
@@ -318,7 +319,7 @@ def many_detections(folder):
 NAMES = ("猫", "chien é", "светофор", "Ω|b")
 
 
-def foreign_names(folder):
+def non_ascii_names(folder):
     place = folder / "результат 结果"
     place.mkdir()
     truth = files.write_json(place / "真.json", files.truth_of(MADE, NAMES))
@@ -332,7 +333,7 @@ def foreign_names(folder):
         assert next(csv.reader(file))[2:6] == list(NAMES)
 
 
-def foreign_bytes(folder):
+def file_name_without_utf8(folder):
     truth, results = detection_files(folder)
     odd = os.fsdecode(os.fsencode(folder) + b"/r\xe9sultats.pkl")
     os.rename(results, odd)
@@ -342,11 +343,11 @@ def foreign_bytes(folder):
     assert report["inputs"]["results"]["file"] == "r\udce9sultats.pkl"
 
 
-def repeated_sample(_):
+def repeated_image_id(_):
     assert evaluate(DetectionPRF(num_classes=1), [image(), image()])["det/tp"] == 2
 
 
-def huge_ids(folder):
+def image_ids_beyond_64_bits(folder):
     def renamed(rows, key):
         for row in rows:
             row[key] = 2**70 if row[key] == 1 else row[key]
@@ -364,7 +365,7 @@ def huge_ids(folder):
     assert reported("detection", *detection_files(folder, truth, results))["protocols"] == expected
 
 
-def windows_class_list(folder):
+def class_list_with_bom_and_crlf(folder):
     names = folder / "classes.txt"
     names.write_bytes("\ufeffcat\r\ndog\r\n\r\ntraffic light\r\na|b\r\n".encode())
     expected = reported("detection", *detection_files(folder))
@@ -373,7 +374,7 @@ def windows_class_list(folder):
     assert report["protocols"] == expected["protocols"]
 
 
-def windows_json(folder):
+def json_with_bom_and_crlf(folder):
     truth, results = detection_files(folder)
     expected = reported("detection", truth, results)["protocols"]
     text = json.dumps(TRUTH, indent=1).replace("\n", "\r\n")
@@ -425,7 +426,7 @@ def results_without_ids(folder):
     assert f"each of the {len(lists)} images of truth.json" in refused("detection", truth, few)
 
 
-def other_truth_inside(folder):
+def other_ground_truth(folder):
     def run(boxes):
         found = {"bboxes": np.float32([[0, 0, 9, 9]]), "scores": np.float32([0.9]), "labels": np.array([0])}
         return [
@@ -438,7 +439,7 @@ def other_truth_inside(folder):
     return refused("compare", "-", first, files.write_pickle(folder / "b.pkl", run([box, box + 1])))
 
 
-def repeated_ids(folder):
+def repeated_ids_with_different_paths(folder):
     boxes, scores, labels = np.float32([[0, 0, 10, 10]]), np.float32([0.9]), np.array([0])
     found, there = dict(bboxes=boxes, scores=scores, labels=labels), dict(bboxes=boxes, labels=labels)
     missed = dict(found, bboxes=boxes + 50)
@@ -453,3 +454,28 @@ def repeated_ids(folder):
     assert report["inputs"]["results"]["joined_by"] == "image path"
     row = report["protocols"]["coco"]["per_class"][0]
     assert (row["tp"], row["fp"], row["fn"]) == (1, 1, 1)
+
+
+ACCEPTED = [
+    inverted_boxes,
+    inverted_files,
+    whole_float_labels,
+    mixed_dtypes,
+    no_image,
+    no_boxes,
+    one_image,
+    no_images_in_files,
+    empty_coco_results,
+    many_images,
+    many_samples,
+    many_classes,
+    many_detections,
+    non_ascii_names,
+    file_name_without_utf8,
+    repeated_image_id,
+    image_ids_beyond_64_bits,
+    class_list_with_bom_and_crlf,
+    json_with_bom_and_crlf,
+    results_without_ids,
+    repeated_ids_with_different_paths,
+]
