@@ -229,8 +229,8 @@ class ClassifierRuns(RunSet):
             *counts, auc=swaps, ci=settings.ci, permutations=settings.permutations, seed=settings.seed
         )
         if self.truth.ndim == 1:  # micro precision, recall and F1 are the accuracy
-            overall = {name: value for name, value in comparison.overall.items() if not name.startswith("micro_")}
-            comparison = replace(comparison, overall={"accuracy": comparison.overall["micro_recall"], **overall})
+            overall = {name: value for name, value in comparison.overall.items() if not name.endswith("_micro")}
+            comparison = replace(comparison, overall={"accuracy": comparison.overall["recall_micro"], **overall})
         return comparison
 
 

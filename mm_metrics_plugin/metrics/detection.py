@@ -48,15 +48,6 @@ _RATES = ("f1", "precision", "recall")
 _MICRO_RATES = ("f1_micro", "precision_micro", "recall_micro")
 _MEAN_AP = ("mAP", "mAP_50", "mAP_75")
 _OPERATING_KEYS = ("threshold", "f_score", "precision", "recall")
-# The keys by their names in bootstrap_ci, where they differ.
-_BOOTSTRAP_NAMES = {
-    "f1": "macro_f1",
-    "precision": "mean_precision",
-    "recall": "mean_recall",
-    "f1_micro": "micro_f1",
-    "precision_micro": "micro_precision",
-    "recall_micro": "micro_recall",
-}
 
 
 @METRICS.register_module()
@@ -366,7 +357,7 @@ class DetectionPRF(StreamingMetric):
         metrics: dict[str, float] = {}
         too_few = []
         for key, name in overall.items():
-            interval = intervals.overall[_BOOTSTRAP_NAMES.get(name, name)]
+            interval = intervals.overall[name]
             metrics.update(zip(keys[key], (interval.low, interval.high)))
             too_few += [key] if interval.reason in TOO_FEW else []
         for key, pairs in class_keys.items():

@@ -68,15 +68,15 @@ def test_each_run_is_compared_with_the_first_and_written(folder):
         ("good.pkl", "worse.pkl"),
     ]
     rows = {row["metric"]: row for row in report["comparisons"][1]["overall"]}
-    assert rows["mean_recall"]["verdict"] == "worse" and rows["mean_recall"]["high"] < 0
-    assert rows["mean_recall"]["p_value"] == pytest.approx(1 / 200)
+    assert rows["recall"]["verdict"] == "worse" and rows["recall"]["high"] < 0
+    assert rows["recall"]["p_value"] == pytest.approx(1 / 200)
     # What the report of each run alone says.
     for name, side in (("good", "first"), ("worse", "second")):
         alone = json.loads(
             files.printed("detection", folder / "truth.json", folder / f"{name}.pkl", "--format", "json")
         )
         coco = alone["protocols"]["coco"]
-        for key in ("mean_precision", "mean_recall", "f1_of_means", "macro_f1"):
+        for key in ("precision", "recall", "f1_of_means", "f1"):
             assert rows[key][side] == pytest.approx(coco[key], abs=1e-12)
         for key in ("mAP", "mAP_50"):
             assert rows[key][side] == pytest.approx(alone["average_precision"][key], abs=1e-12)
@@ -123,7 +123,7 @@ def test_another_iou_threshold_and_suppression(folder):
             "0.9",
         )
     )
-    assert rows["macro_f1"]["first"] == pytest.approx(alone["protocols"]["coco"]["macro_f1"], abs=1e-12)
+    assert rows["f1"]["first"] == pytest.approx(alone["protocols"]["coco"]["f1"], abs=1e-12)
     assert rows["mAP_50"]["first"] == pytest.approx(alone["average_precision"]["mAP_50"], abs=1e-12)
 
 
@@ -316,10 +316,10 @@ def test_several_classes_a_sample(tmp_path):
     paths = [files.write_pickle(tmp_path / f"{at}.pkl", run) for at, run in enumerate(runs)]
     report = report_of("-", *paths, *QUICK)
     rows = {row["metric"]: row for row in report["comparisons"][0]["overall"]}
-    assert rows["auc"]["verdict"] == "worse" and "micro_f1" in rows and report["settings"]["score_thr"] == 0.5
+    assert rows["auc"]["verdict"] == "worse" and "f1_micro" in rows and report["settings"]["score_thr"] == 0.5
     for path, key in zip(paths, ("first", "second")):
         alone = json.loads(files.printed("classification", path, "--format", "json"))
-        for metric in ("mean_precision", "mean_recall", "macro_f1", "f1_of_means", "auc"):
+        for metric in ("precision", "recall", "f1", "f1_of_means", "auc"):
             assert rows[metric][key] == pytest.approx(alone[metric], abs=1e-12)
     lower = report_of("-", *paths, *QUICK, "--score-thr", "0.3")
     assert lower["settings"]["score_thr"] == 0.3
