@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import traceback
 from typing import Optional, Sequence
 
 from mm_metrics_plugin.cli import classification, compare, completion, detection, merge
@@ -12,6 +13,7 @@ from mm_metrics_plugin.cli.streams import (
     discard_output,
     ignore,
     warnings_shown_by,
+    without_control_characters,
     write_error,
     write_output,
 )
@@ -73,6 +75,12 @@ def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) 
         return _run(arguments, published)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        discard_output()
+        return 0
+    except OSError as error:  # help or version on a full device
+        write_error(f"{PROGRAM}: {_message(error)}")
+        return BAD_INPUT
 
 
 def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
@@ -99,7 +107,7 @@ def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
             discard_output()
         except Exception as error:
             if parsed.debug:
-                raise
+                write_error(without_control_characters(traceback.format_exc()))
             # Invalid input is an error on every process: only the first one prints it.
             if not rank or not isinstance(error, (ValueError, OSError)):
                 hint = classes_hint(parsed) if isinstance(error, ClassNamesError) else ""

@@ -20,6 +20,7 @@ from mm_metrics_plugin.cli.arguments import (
     given_options,
     reading_options,
 )
+from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.settings import PERMUTATIONS, ClassificationSettings, ComparisonSettings, DetectionSettings
 
 PARSER: Dict[str, Any] = dict(
@@ -74,6 +75,11 @@ def run(arguments: argparse.Namespace) -> None:
     runs = arguments.results
     if arguments.ground_truth.lower().endswith((".pkl", ".pickle")):  # results: GROUND_TRUTH was omitted
         arguments.ground_truth, runs = IN_RESULTS, [arguments.ground_truth, *runs]
+    elif len(runs) < 2 and arguments.ground_truth != IN_RESULTS:
+        raise ResultFileError(
+            f"a comparison needs the results of at least two runs (found 1: {runs[0]}; {arguments.ground_truth} is taken "
+            "as the ground truth, which COCO results do not contain)"
+        )
     options = reading_options(arguments)
     for settings in (DetectionSettings, ClassificationSettings, ComparisonSettings):
         options.update(given_options(arguments, settings))

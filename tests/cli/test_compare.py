@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -383,3 +384,37 @@ def test_bad_options(option, value, capsys):
         main(["compare", "-", "a.pkl", "b.pkl", option, value])
     out, said = capsys.readouterr()
     assert left.value.code == 2 and out == "" and said.count("\n") == 1 and option in said
+
+
+def test_truncated_tables_say_how_many_rows_there_are_and_files_are_complete(tmp_path):
+    """50 classes and 100 samples, of which the second run decides 60 differently."""
+    runs = []
+    for name, moved in (("a.pkl", 0), ("b.pkl", 60)):
+        content = []
+        for at in range(100):
+            scores = np.full(50, 0.01, dtype=np.float32)
+            scores[(at + (at < moved)) % 50] = 0.5
+            content.append({"pred_score": scores, "gt_label": np.array([at % 50]), "img_path": f"{at}.png"})
+        runs.append(files.write_pickle(tmp_path / name, content))
+    text = files.printed("compare", *runs, tmp_path / "out", *QUICK)
+    markdown = (tmp_path / "out" / "comparison.md").read_text()
+    for shown in (text, markdown):
+        assert "40 of 50 classes" in shown and "20 of 60" in shown
+    versus = json.loads((tmp_path / "out" / "comparison.json").read_text())["comparisons"][0]
+    with open(tmp_path / "out" / "changed_images.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == len(versus["changed_images"]) == 60
+
+
+def test_samples_whose_ground_truth_differs_are_named(tmp_path, capsys):
+    runs = two_classifiers(tmp_path)
+    content = pickle.loads(runs[1].read_bytes())
+    content[3]["gt_label"] = np.array([0])
+    other = files.write_pickle(tmp_path / "other.pkl", content)
+    assert main(["compare", str(runs[0]), str(other)]) == 2
+    assert "1 samples, first in sample 'data/val/3.png'" in capsys.readouterr().err
+
+
+def test_two_coco_results_without_ground_truth_are_explained(tmp_path, capsys):
+    paths = [str(files.write_json(tmp_path / name, [])) for name in ("a.json", "b.json")]
+    assert main(["compare", *paths]) == 2
+    assert "a.json is taken as the ground truth" in capsys.readouterr().err

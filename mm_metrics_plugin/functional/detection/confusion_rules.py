@@ -32,9 +32,21 @@ from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
 # matched object if one of another class does, else background.
 TP, CONFUSION, CONFUSION_MATCHED, DUPLICATE, BACKGROUND, IGNORED, BELOW_THRESHOLD, MISSED = range(8)
 BACKGROUND_TYPES = {"confusion_matched": CONFUSION_MATCHED, "duplicate": DUPLICATE, "background": BACKGROUND}
-BACKGROUND_NAME = "background"
 # Columns of the table per class that add up to FP: confusions in the matrix, and the types of its background row.
 FALSE_POSITIVES = ("fp_confusion", *(f"fp_{name}" for name in BACKGROUND_TYPES))
+
+
+def background_name(classes: Sequence[str]) -> str:
+    """The name of the background row and column: one that no class has.
+
+    Example:
+        >>> background_name(["cat", "dog"]), background_name(["background", "cat"])
+        ('background', '(background)')
+    """
+    name = "background"
+    while name in classes:
+        name = f"({name})"
+    return name
 
 
 class OneToOne(NamedTuple):
