@@ -77,8 +77,8 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.ground_truth, runs = IN_RESULTS, [arguments.ground_truth, *runs]
     elif len(runs) < 2 and arguments.ground_truth != IN_RESULTS:
         raise ResultFileError(
-            f"a comparison needs the results of at least two runs (found 1: {runs[0]}; {arguments.ground_truth} is taken "
-            "as the ground truth, which COCO results do not contain)"
+            f"a comparison needs the results of at least two runs (found 1: {runs[0]}; {arguments.ground_truth} is the "
+            "ground truth, which COCO results do not contain)"
         )
     options = reading_options(arguments)
     for settings in (DetectionSettings, ClassificationSettings, ComparisonSettings):

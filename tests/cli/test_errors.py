@@ -81,7 +81,6 @@ def test_bad_content(case, good, tmp_path, monkeypatch, capsys):
 
 
 ARGUMENTS = [
-    ([], "SUBCOMMAND"),
     (["segmentation"], "segmentation"),
     (["detection"], "GROUND_TRUTH"),
     (["detection", "truth.json"], "RESULTS"),
