@@ -22,9 +22,9 @@ WRITERS = [
     ("3.11", "numpy==2.0.2"),
     ("3.13", "numpy==2.5.4"),
 ]
-LAYERS = ("functional", "states", "io")
+LAYERS = ("functional", "states", "io", "evaluation", "render")
 # pycocotools and scikit-learn need no torch, and most of detection and classification is compared with them.
-TOOLS = ["pytest", "hypothesis", "pycocotools", "scikit-learn"]
+TOOLS = ["pytest", "hypothesis", "markdown-it-py", "pandas", "pycocotools", "scikit-learn"]
 
 
 def requirements(*names):
@@ -35,8 +35,8 @@ def requirements(*names):
 
 @nox.session(python=False)
 def docs(session):
-    """Build the site, warnings as errors."""
-    session.run(*HERE, "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+    """Build the site in both languages, warnings as errors."""
+    session.run(*HERE, "docs.build", "build/site")
 
 
 @nox.session(python=PYTHONS)
@@ -48,13 +48,15 @@ def without_stack(session):
         session.install("--prefer-binary", *pinned, *TOOLS[:-1], "scikit-learn==1.0")
     else:
         session.install("--upgrade", *(re.split("[>=]", line)[0] for line in needed), *TOOLS)
+    session.install("--no-deps", "--editable", ".")
     folders = [f"{root}/{layer}" for root in ("tests", "mm_metrics_plugin") for layer in LAYERS]
     # Not pyproject.toml: its filter for warnings imports the package with torch.
     config = Path(session.create_tmp(), "pytest.ini")
     config.write_text("[pytest]\ndoctest_optionflags = NORMALIZE_WHITESPACE ELLIPSIS\n", encoding="utf-8")
     options = ["-c", str(config), "--rootdir", ".", "-q", "-p", "no:cacheprovider", "-p", "tests.without_stack"]
     options += ["-m", "not slow", "--doctest-modules"]
-    session.run("python", "-m", "pytest", *options, *folders, *session.posargs)
+    # Tests read and write text in the default encoding; the package names its encodings, which ruff checks.
+    session.run("python", "-m", "pytest", *options, *folders, *session.posargs, env={"PYTHONUTF8": "1"})
 
 
 @nox.session(python=PYTHONS)

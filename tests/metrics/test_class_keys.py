@@ -102,12 +102,6 @@ def test_names_become_unique_and_single_ones_stay(names):
     assert all(new == old for new, old in zip(found, names) if names.count(old) == 1)
 
 
-def test_three_names_of_which_two_are_equal():
-    metric = SingleLabelAUC()
-    metric.dataset_meta = {"classes": ("a", "a", "a_0")}
-    assert metric.class_names(3) == ["a_0_0", "a_1", "a_0"]
-
-
 def test_many_equal_names():
     """Quadratic work would take minutes."""
     metric = SingleLabelAUC()

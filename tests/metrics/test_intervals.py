@@ -71,25 +71,3 @@ def test_too_few_images_give_nan_and_one_warning():
         assert math.isnan(found[f"det/{key}_low"]) and math.isnan(found[f"det/{key}_high"])
         assert not math.isnan(found[f"det/{key}"])
     assert found["det/recall_micro_low"] < found["det/recall_micro"] < found["det/recall_micro_high"]
-
-
-@pytest.mark.parametrize(
-    ("metric", "options"),
-    [
-        (DetectionPRF, {"ci": 1.0}),
-        (DetectionPRF, {"ci": 95}),
-        (DetectionPRF, {"ci": 0.95, "matching": "mmdet"}),
-        (DetectionPRF, {"ci": 0.95, "average": "weighted"}),
-        (DetectionPRF, {"ci": 0.95, "resamples": 0}),
-        (SingleLabelAUC, {"ci": 0}),
-        (SingleLabelAUC, {"ci": 0.95, "curve": "pr"}),
-        (SingleLabelAUC, {"ci": 0.95, "multi_class": "ovo"}),
-        (SingleLabelAUC, {"ci": 0.95, "average": "micro"}),
-        (SingleLabelAUC, {"ci": 0.95, "max_fpr": 0.5}),
-        (SingleLabelAUC, {"ci": 0.95, "num_thresholds": 100}),
-        (SingleLabelAUC, {"ci": 0.95, "thrs": 0.5}),
-    ],
-)
-def test_what_it_does_not_go_with(metric, options):
-    with pytest.raises(ValueError, match=r"ci|resamples"):
-        metric(**options)

@@ -14,14 +14,13 @@ from mm_metrics_plugin import (
     DetectionPRF,
     DiceScore,
     MeanIoU,
-    MultiLabelPRF,
+    RegressionError,
     SingleLabelAUC,
     SingleLabelKS,
     SingleLabelPRF,
     UndefinedMetricWarning,
 )
 from mm_metrics_plugin.testing import evaluate
-from tests.helpers.cases_classification import multi_label
 from tests.helpers.cases_segmentation import label_maps
 
 CLASSES = ("cat", "dog", "bird", "fish")
@@ -98,7 +97,7 @@ def test_detections_of_one_class_only(tmp_path):
     assert messages == []
     assert (found["det/precision"], found["det/recall"], found["det/f1"]) == (0.25, 0.25, 0.25)
     assert found["det/precision/dog"] == 0.0 and found["det/classes_averaged"] == 4.0
-    assert json.loads((tmp_path / "latest.json").read_text())["mean_precision"] == 0.25
+    assert json.loads((tmp_path / "latest.json").read_text())["precision"] == 0.25
     assert said(DetectionPRF(zero_division=1), samples)[0]["det/precision"] == 1.0
     empty = dict(bboxes=torch.zeros(0, 4), labels=torch.zeros(0, dtype=torch.int64))
     nothing = [dict(pred_instances=dict(empty, scores=torch.zeros(0)), gt_instances=empty)]
@@ -120,45 +119,6 @@ def test_one_label_as_scikit_learn(zero_division, average):
         assert [found[key] for key in keys] == pytest.approx(expected[:3], abs=1e-12)
 
 
-def test_one_label_as_mmpretrain():
-    from mmpretrain.evaluation import SingleLabelMetric
-
-    generator = np.random.default_rng(4)
-    for _ in range(20):
-        true, predicted = generator.integers(0, 3, 8), generator.integers(0, 4, 8)
-        found = evaluate(SingleLabelPRF(zero_division=0), decided(predicted, true))
-        expected = SingleLabelMetric.calculate(torch.tensor(predicted), torch.tensor(true), num_classes=4)
-        keys = [f"single-label-prf/{key}" for key in ("precision", "recall", "f1")]
-        assert [100 * found[key] for key in keys] == pytest.approx([float(one) for one in expected[:3]], abs=1e-4)
-
-
-def test_several_labels_as_mmpretrain():
-    from mmpretrain.evaluation import MultiLabelMetric
-
-    for seed in range(10):
-        samples = multi_label(np.random.default_rng(seed), 5, ignored=0.0)
-        scores = torch.stack([sample["pred_score"] for sample in samples]).double()
-        truth = torch.stack([torch.as_tensor(sample["gt_score"]) for sample in samples])
-        found = evaluate(MultiLabelPRF(thr=0.8, zero_division=0), samples)
-        expected = MultiLabelMetric.calculate(scores, truth, pred_indices=False, target_indices=False, thr=0.8)
-        keys = [f"multi-label-prf/{key}" for key in ("precision", "recall", "f1")]
-        assert [100 * found[key] for key in keys] == pytest.approx([float(one) for one in expected[:3]], abs=1e-4)
-
-
-@pytest.mark.parametrize("build", [SingleLabelPRF, MultiLabelPRF, DetectionPRF])
-def test_other_values_are_refused(build):
-    for value in ("warn", 0.5, None):
-        with pytest.raises(ValueError, match="zero_division must be one of 'skip', 0, 1"):
-            build(zero_division=value)
-
-
-def test_options_that_do_not_go_together():
-    with pytest.raises(ValueError, match="zero_division goes with convention='default'"):
-        SingleLabelPRF(convention="paddlerec", zero_division=0)
-    with pytest.raises(ValueError, match="ci goes with zero_division='skip'"):
-        DetectionPRF(ci=0.95, zero_division=0)
-
-
 @pytest.mark.parametrize(
     ("metric", "samples", "told"),
     [
@@ -176,3 +136,17 @@ def test_every_mean_over_fewer_classes_is_told(metric, samples, told):
     _, messages = said(metric, samples)
     assert messages
     assert all(("The mean is over 3 of 4 classes, also in save_best" in one) == told for one in messages)
+
+
+def test_undefined_regression_errors_are_announced():
+    metric = RegressionError()
+    metric.process(None, [dict(pred_score=1.0, gt_score=0.0), dict(pred_score=2.0, gt_score=0.0)])
+    with pytest.warns(UndefinedMetricWarning) as caught:
+        found = metric.evaluate(2)
+    assert np.isnan(found["regression/r2"])
+    assert np.isnan(found["regression/percentage_error"])
+    assert found["regression/mae"] == 1.5
+    assert found["regression/zero_targets"] == 2
+    messages = " ".join(str(warning.message) for warning in caught)
+    assert "all targets are equal" in messages
+    assert "2 values" in messages
