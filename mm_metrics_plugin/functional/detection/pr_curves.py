@@ -14,7 +14,7 @@ import numpy as np
 from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, mean_of_defined
 from mm_metrics_plugin.functional._count_curve import CountCurve
 from mm_metrics_plugin.functional.classification.confusion_matrix import stat_scores_report
-from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves
+from mm_metrics_plugin.functional.detection.ap_curves import APCurves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.thresholding import precision_of, round_thresholds
 from mm_metrics_plugin.settings import COCO_MAX_DETS
@@ -122,7 +122,7 @@ def precision_recall_curves(
         iou_thr=float(iou_thr),
         beta=beta,
         per_class=tuple(one.curve(int(number)) for one, number in zip(ranked, num_gts)),
-        average_precision=RangeCurves(table, "all", max_dets, [iou_thr]).average_precision()[0, :, 0],
+        average_precision=APCurves(table, "all", max_dets, [iou_thr]).average_precision()[0, :, 0],
         max_dets=max_dets,
         confidence=confidence,
         precision=divide(tp, tp + fp),
