@@ -163,7 +163,7 @@ class _Variances(NamedTuple):
     def df(self) -> np.ndarray:
         """Degrees of freedom of the t quantile."""
         fewer = self.counts.min(axis=0)
-        return np.where(fewer < 5, 2 * fewer, 4 * fewer)  # by simulation: python -m benchmarks coverage
+        return np.asarray(np.where(fewer < 5, 2 * fewer, 4 * fewer))  # by simulation: python -m benchmarks coverage
 
 
 def _variances(blocks: Sequence[np.ndarray], labels: np.ndarray) -> _Variances:

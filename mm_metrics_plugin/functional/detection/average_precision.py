@@ -32,7 +32,7 @@ class AveragePrecision:
     @property
     def per_class(self) -> np.ndarray:
         """(classes,) AP averaged over the IoU thresholds."""
-        return self.ap[0].mean(axis=0)
+        return np.asarray(self.ap[0].mean(axis=0))
 
     def at_iou(self, iou_thr: float) -> np.ndarray:
         """(classes,) AP at one of the IoU thresholds; NaN if it is not among them."""

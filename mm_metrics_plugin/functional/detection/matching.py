@@ -243,7 +243,7 @@ def _position_in_image(image: np.ndarray, order: np.ndarray | None) -> np.ndarra
     by_image = stable_order(original)
     position = np.empty(len(order), dtype=np.int32)
     position[by_image] = position_in_group(original[by_image])
-    return position[order]
+    return np.asarray(position[order])
 
 
 def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:

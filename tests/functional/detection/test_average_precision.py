@@ -65,7 +65,7 @@ def precision_at_levels(curves):
     for out, counts in zip(result, curves.hit_counts()):
         for label in np.unique(counts.label):
             mine = counts.label == label
-            highest = np.maximum.accumulate((counts.tp / counts.seen)[mine][::-1])[::-1]
+            highest = np.maximum.accumulate((counts.tp / counts.tp_and_fp)[mine][::-1])[::-1]
             out[:, label] = np.append(highest, 0)[np.searchsorted(counts.tp[mine] / num_gts[label], levels)]
     return np.where(num_gts > 0, result, np.nan)
 
@@ -255,7 +255,7 @@ def test_own_edges_split_the_ground_truths():
     edges = (50.5, 120.5, 300.5)
     report = results_by_size(match_table(batch, num_classes, area_edges=edges), area_edges=edges)
     assert (
-        report.objects[0].sum() == report.objects[1:].sum() == len(batch.ground_truths) and len(report.figures()) == 5
+        report.objects[0].sum() == report.objects[1:].sum() == len(batch.ground_truths) and len(report.metrics()) == 5
     )
     with pytest.raises(ValueError, match="ascending"):
         results_by_size(match_table(batch, num_classes), area_edges=[100, 50])
