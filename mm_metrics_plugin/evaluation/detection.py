@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.report import GALLERY, SCHEMA_VERSION, Progress, Report, is_path
+from mm_metrics_plugin.evaluation.report import (
+    GALLERY,
+    SCHEMA_VERSION,
+    Progress,
+    Report,
+    check_classes,
+    is_path,
+    keyword_names,
+)
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_NAME, ProtocolReport, protocol_report
@@ -104,22 +112,22 @@ def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
     counts, lines = report.counts, []
     if report.protocol == "mmdet":
         lines += [
-            f"mmdet counts {counts['duplicates']} duplicates as right: detections of the right class on an object that "
-            "has one already",
-            f"mmdet counts {counts['objects_counted_again']} objects too many: each once for every detection on it, "
-            "and once more as missed if none of them is of its class",
-            f"mmdet counts {counts['detections_counted_again']} detections too many: each once for every object it "
-            "lies on",
+            f"mmdet counts {counts['duplicates']} duplicates as TP: further detections of the right class that overlap "
+            "a matched ground truth",
+            f"mmdet counts {counts['ground_truths_counted_again']} ground truths too many: each once per overlapping "
+            "detection, and once more as FN if none of these has its class",
+            f"mmdet counts {counts['detections_counted_again']} detections too many: each once per ground truth "
+            "that it overlaps",
         ]
         if counts.get("crowds") and "coco" not in beside:  # which says so itself
-            lines.append(f"mmdet counts {counts['crowds']} crowd regions as ordinary objects; coco ignores them")
-    elif counts.get("objects_ignored"):
+            lines.append(f"mmdet counts {counts['crowds']} crowd regions as ordinary ground truths; coco ignores them")
+    elif counts.get("ground_truths_ignored"):
         lines.append(
-            f"{report.protocol} ignores {counts['objects_ignored']} crowd regions and {counts['detections_ignored']} "
-            "detections that match only crowd regions; mmdet counts them as ordinary"
+            f"{report.protocol} ignores {counts['ground_truths_ignored']} crowd regions and "
+            f"{counts['detections_ignored']} detections that match only crowd regions; mmdet counts them"
         )
     if report.protocol == "agnostic":
-        lines.append(f"agnostic pairs by overlap alone: {_between_classes(report)} pairs are of two different classes")
+        lines.append(f"agnostic matches by IoU alone: {_between_classes(report)} matches are between two classes")
     return lines
 
 
@@ -185,14 +193,21 @@ def evaluate_detection(
     from mm_metrics_plugin.evaluation.shards import save_shard
     from mm_metrics_plugin.io.files import trim_memory
 
-    settings = with_options(settings or DetectionSettings(matching=DEFAULT_MATCHING), options)
+    settings = settings or DetectionSettings(matching=DEFAULT_MATCHING)
+    settings = with_options(settings, options, keyword_names(evaluate_detection))
+    check_classes(classes)
+    if save_state is not None and not str(save_state).endswith(".npz"):
+        raise ResultFileError(f"save_state must be the name of a file that ends in .npz (found {str(save_state)!r})")
     progress = progress or Progress()
     group = ProcessGroup(distributed=distributed)
     if isinstance(ground_truth, DetectionBatch):
         shard = shard_of_batch(ground_truth, settings, classes=classes, worst_images=gallery)
     else:
-        if results is None:
-            raise ResultFileError("results must be given: a path, several paths, or a list of results")
+        if not is_path(results) and not isinstance(results, (list, tuple)):
+            raise ResultFileError(
+                "results must be a path, several paths, or a list of results in memory "
+                f"(found {type(results).__name__})"
+            )
         several = not is_path(results) and len(results) > 0 and all(is_path(one) for one in results)
         source = DetectionInput(
             ground_truth=ground_truth,
@@ -229,6 +244,8 @@ def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = No
     """
     from mm_metrics_plugin.evaluation.shards import merge_shards, read_shard
 
+    if is_path(files) or not isinstance(files, (list, tuple)) or not files:
+        raise ResultFileError(f"files must be a list of .npz files (found {files!r})")
     progress = progress or Progress()
     progress.step("reading")
     shard = merge_shards([read_shard(str(file)) for file in files])
@@ -247,8 +264,11 @@ def report_of(shard: Shard) -> DetectionReport:
     counted, protocols = state.tally, []
     for name in settings.matching:
         rule = state.rule(name)
-        objects, detections = rule.used_per_class
-        counts = {**rule.tally, **{key: counted[key] for key in ("detections_without_area", "objects_without_area")}}
+        ground_truths, detections = rule.used_per_class
+        counts = {
+            **rule.tally,
+            **{key: counted[key] for key in ("detections_without_area", "ground_truths_without_area")},
+        }
         if name == "mmdet":
             counts["crowds"] = counted["crowds"]
         protocols.append(
@@ -256,7 +276,7 @@ def report_of(shard: Shard) -> DetectionReport:
                 name,
                 rule.matrix,
                 classes=shard.classes,
-                objects=objects,
+                ground_truths=ground_truths,
                 detections=detections,
                 counts=counts,
                 background_types=rule.false_positives,

@@ -79,7 +79,7 @@ class DetectionAnalysis:
             "rule": str(points.rule),
             "threshold": points.overall.threshold,
             "per_class": dict(zip(unique_names(self.classes), (point.threshold for point in points.per_class))),
-            "chosen_on_the_same_data": {
+            "in_sample": {
                 "overall": points.overall.to_dict(),
                 "per_class": _by_class(self.classes, points.per_class),
             },

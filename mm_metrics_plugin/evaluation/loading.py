@@ -181,7 +181,7 @@ def shard_of_batch(
         missing_images=0,
     )
     entry = input_entry(batch)
-    truth = {**entry, "images": batch.num_images, "objects": counts.to_dict(), "class_order": LABELS}
+    truth = {**entry, "images": batch.num_images, "ground_truths": counts.to_dict(), "class_order": LABELS}
     return make_shard(
         joined,
         settings,
@@ -308,7 +308,7 @@ class _Loader:
             truth={
                 **(entry if self.inside else self.truth_entry),
                 "images": len(truth.image_ids),
-                "objects": truth.tally.to_dict(),
+                "ground_truths": truth.tally.to_dict(),
                 "class_order": self.source.class_order_of(joined),
                 "image_folders": list(truth.image_folders),
             },

@@ -73,7 +73,7 @@ class Shard:
         found: Dict[str, Any] = {"results": _one_or_all(self.results)}
         if not self.truth_inside:
             shown = ("file", "sha256", "image_set")
-            found["truth"] = _one_or_all([{key: one[key] for key in shown if key in one} for one in self.truths])
+            found["ground_truth"] = _one_or_all([{key: one[key] for key in shown if key in one} for one in self.truths])
         orders = list(dict.fromkeys(one["class_order"] for one in self.truths if "class_order" in one))
         if orders:
             found["class_order"] = _one_or_all(orders)
@@ -84,13 +84,13 @@ class Shard:
         counted = self.state.tally
         detections = self.detections.then("removed by NMS", counted["detections_suppressed"])
         detections = detections.then(f"score below {self.settings.score_thr:g}", counted["detections_below_threshold"])
-        objects = Tally.total(Tally(**truth["objects"]) for truth in self.truths)
-        objects = objects.then("in an image of another shard", objects.used - counted["objects"])
+        objects = Tally.total(Tally(**truth["ground_truths"]) for truth in self.truths)
+        objects = objects.then("in an image of another shard", objects.used - counted["ground_truths"])
         images = len(self.image_ids)
         return {
             "images": {"read": images, "used": images, "dropped": {}, "without_results": self.missing_images},
             "detections": detections.to_dict(),
-            "objects": objects.to_dict(),
+            "ground_truths": objects.to_dict(),
         }
 
 

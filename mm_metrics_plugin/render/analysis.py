@@ -81,8 +81,8 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
 
 
 def _sizes(analysis: DetectionAnalysis) -> Section:
-    keys = ("objects", "tp", "fp", "mean_precision", "mean_recall", "mAP", "mAP_50")
-    header = ["area", "objects", "TP", "FP", "macro precision", "macro recall", "mAP", "mAP_50"]
+    keys = ("ground_truths", "tp", "fp", "mean_precision", "mean_recall", "mAP", "mAP_50")
+    header = ["area", "GTs", "TP", "FP", "macro precision", "macro recall", "mAP", "mAP_50"]
     figures, ranges = analysis.sizes.metrics(), analysis.sizes.ranges
     rows = [[size_range(name, *ranges[name]), *(row[key] for key in keys)] for name, row in figures.items()]
     lines = [
@@ -132,7 +132,7 @@ def error_lines(analysis: DetectionAnalysis) -> List[str]:
     return [
         f"score >= {analysis.score_thr:g}: counted as the confusion matrix of coco; the errors of "
         f"detections add up to FP ({overall['fp']:,}), missed objects and confusions in the matrix to FN "
-        f"({overall['objects'] - overall['tp']:,})",
+        f"({overall['ground_truths'] - overall['tp']:,})",
         "in terms of the false positives by type: classification = confusion + confusion with a matched object; "
         "localization + both + background = background",
         f"all detections: TIDE's counts of all {errors.detections:,} detections, whatever their score, without a limit "

@@ -111,7 +111,7 @@ def opening(report: DetectionReport) -> List[str]:
     ]
 
 
-_COUNTED = {"images": "images", "objects": "ground-truth objects", "detections": "detections"}
+_COUNTED = {"images": "images", "ground_truths": "ground-truth objects", "detections": "detections"}
 
 
 def missing_lines(report: DetectionReport) -> List[str]:
@@ -181,12 +181,12 @@ def ignored_lines(counts: Mapping[str, int]) -> List[str]:
     """Says so if crowd regions were ignored.
 
     Example:
-        >>> ignored_lines({"objects_ignored": 55, "detections_ignored": 1})
+        >>> ignored_lines({"ground_truths_ignored": 55, "detections_ignored": 1})
         ['ignored: 55 crowd regions, and detections that match only crowd regions (1)']
     """
-    if not counts.get("objects_ignored"):
+    if not counts.get("ground_truths_ignored"):
         return []
-    regions, found = counts["objects_ignored"], counts["detections_ignored"]
+    regions, found = counts["ground_truths_ignored"], counts["detections_ignored"]
     return [f"ignored: {regions:,} crowd regions, and detections that match only crowd regions ({found:,})"]
 
 
@@ -210,7 +210,7 @@ def confusion_lines(confusions: Sequence[Confusion]) -> List[str]:
         >>> confusion_lines([Confusion("dog", "cat", 41)])
         ['dog → cat: 41']
     """
-    return [f"{printable(one.truth)} → {printable(one.prediction)}: {one.count:,}" for one in confusions]
+    return [f"{printable(one.ground_truth)} → {printable(one.prediction)}: {one.count:,}" for one in confusions]
 
 
 def averaged_line(averaged: Mapping[str, int], classes: int) -> List[str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Table = Tuple[List[str], List[List[Any]]]
 TITLES = {
     "name": "class",
+    "ground_truths": "GTs",
     "tp": "TP",
     "fp": "FP",
     "fn": "FN",
@@ -28,7 +29,7 @@ FALSE_POSITIVE_TITLES = {
     "fp_duplicate": "duplicate",
     "fp_background": "background",
 }
-CORNER = "truth \\ prediction"
+CORNER = "ground_truth \\ prediction"
 
 
 def printable(name: Any) -> str:
@@ -100,13 +101,15 @@ def matrix_rows(entries: Mapping[str, Any], labels: Sequence[str]) -> Table:
         [['cat', 5, 2], ['dog', 0, 7]]
         >>> cells = {"row": [0, 1], "column": [1, 1], "count": [2, 7]}
         >>> matrix_rows({"confusion_matrix": None, "confusion_cells": cells}, ["cat", "dog"])
-        (['truth', 'prediction', 'count'], [['cat', 'dog', 2], ['dog', 'dog', 7]])
+        (['ground_truth', 'prediction', 'count'], [['cat', 'dog', 2], ['dog', 'dog', 7]])
     """
     if entries["confusion_matrix"] is not None:
         return [CORNER, *labels], [[name, *row] for name, row in zip(labels, entries["confusion_matrix"])]
     cells = entries["confusion_cells"]
     rows = zip(cells["row"], cells["column"], cells["count"])
-    return ["truth", "prediction", "count"], [[labels[row], labels[column], count] for row, column, count in rows]
+    return ["ground_truth", "prediction", "count"], [
+        [labels[row], labels[column], count] for row, column, count in rows
+    ]
 
 
 def main_columns(columns: Mapping[str, Sequence[Any]]) -> Dict[str, Sequence[Any]]:

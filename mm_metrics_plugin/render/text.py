@@ -264,7 +264,7 @@ def _mean_rows(report: DetectionReport, one: ProtocolReport, columns: Mapping[st
     if report.analysis is not None:
         macro["AP"] = report.analysis.average_precision.to_dict()["mAP"]
     pooled: Dict[str, Any] = {
-        "objects": int(sum(columns["objects"])),
+        "ground_truths": int(sum(columns["ground_truths"])),
         "tp": int(sums.tp[:-1].sum()),
         "fp": int(sums.fp[:-1].sum()),
         "fn": int(sums.fn[:-1].sum()),

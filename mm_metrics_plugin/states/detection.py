@@ -22,7 +22,7 @@ from mm_metrics_plugin.states.counts import ConfusionState
 
 NO_NUMBER = np.iinfo(np.int64).max  # the key of images whose id is not a number: after all others
 IMAGE_COLUMNS = ("images", "texts", "text_positions")
-RULE_COUNTS = ("detections_ignored", "objects_ignored", "duplicates")
+RULE_COUNTS = ("detections_ignored", "ground_truths_ignored", "duplicates")
 EXAMPLE_GROUPS: dict[str, Any] = {"members": Members, "images": WorstImages, "boxes": ImageBoxes}
 _DETECTIONS_AT_ONCE = 1 << 17  # matched at a time
 _AP_COLUMNS = ("image", "label", "score", "matched", "ignored", "gt_image", "gt_label", "gt_counts")
@@ -107,7 +107,7 @@ class RuleState(ConfusionState):
         """Adds the counts of some images."""
         self.add_matrix(counts.matrix)
         self.add("background_types", counts.background_types)
-        self.add("used", np.stack([counts.objects, counts.detections]))
+        self.add("used", np.stack([counts.ground_truths, counts.detections]))
         self.add("counts", np.array([getattr(counts, name) for name in RULE_COUNTS], dtype=np.int64))
         return self
 
@@ -126,14 +126,14 @@ class RuleState(ConfusionState):
     @property
     def tally(self) -> dict[str, int]:
         """All counts by name, and by how much rows and columns sum to more than ground truths and detections."""
-        objects, detections = self.used_per_class.sum(axis=1).tolist()
+        ground_truths, detections = self.used_per_class.sum(axis=1).tolist()
         others = [0] * len(RULE_COUNTS) if self.counts is None else self.counts.tolist()
         matrix = self.matrix
         return {
             "detections": detections,
-            "objects": objects,
+            "ground_truths": ground_truths,
             **dict(zip(RULE_COUNTS, others)),
-            "objects_counted_again": int(matrix[:-1].sum()) - objects,
+            "ground_truths_counted_again": int(matrix[:-1].sum()) - ground_truths,
             "detections_counted_again": int(matrix[:, :-1].sum()) - detections,
         }
 
@@ -418,12 +418,14 @@ class DetectionState(StateGroup):
 
     def rule(self, name: str) -> RuleState:
         """The state of one matching rule."""
-        return self[name]
+        state: RuleState = self[name]
+        return state
 
     @property
     def tally(self) -> dict[str, int]:
         """The counts that do not depend on the matching rule."""
-        return self["counts"].tally
+        counts: CountState = self["counts"]
+        return counts.tally
 
     def table(self) -> MatchTable | None:
         """The matched detections; None without images or with ``table='none'``."""

@@ -169,7 +169,7 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
     counts = {
         "detections": len(table.score),
         "detections_below_threshold": int(len(reached) - reached.sum()),
-        "objects": len(table.gt_label),
+        "ground_truths": len(table.gt_label),
         "crowds": int((~table.gt_counts.any(axis=1)).sum()),
     }
     for name, count in counts.items():

@@ -157,7 +157,7 @@ def errors_of(folder, run):
 def test_the_images_that_differ_are_listed_the_worst_first(page, folder, report):
     first, second = errors_of(folder, "good.pkl"), errors_of(folder, RUN)
     wrong = {name: [sum(run[name][1:]) for run in (first, second)] for name in first}
-    right = report["comparisons"][0]["images_right"]
+    right = report["comparisons"][0]["images_without_errors"]
     assert right == {
         "both": sum(a == b == 0 for a, b in wrong.values()),
         "first": sum(a == 0 < b for a, b in wrong.values()),
@@ -165,7 +165,7 @@ def test_the_images_that_differ_are_listed_the_worst_first(page, folder, report)
         "neither": sum(min(pair) > 0 for pair in wrong.values()),
     }
     for key, count in right.items():
-        shown = page.locator(f'#versus-0 [data-key="images_right.{key}"]').get_attribute("data-value")
+        shown = page.locator(f'#versus-0 [data-key="images_without_errors.{key}"]').get_attribute("data-value")
         assert int(shown) == count
     for choice, sign in (("worse", 1), ("better", -1)):
         page.locator(f'#which-0 input[value="{choice}"]').check(force=True)

@@ -125,7 +125,7 @@ def slide_to(page, place):
 
 def same_counts(rows, per_class):
     for row, expected in zip(rows, per_class):
-        for key in ("objects", "tp", "fp", "fn", "precision", "recall", "f1"):
+        for key in ("ground_truths", "tp", "fp", "fn", "precision", "recall", "f1"):
             assert row[key] == expected[key], (row["name"], key)
 
 
@@ -147,9 +147,9 @@ def test_the_headline_equals_the_json(page, report):
 
 def test_what_was_evaluated_is_said(page, report):
     text = page.locator("#evaluated").inner_text()
-    for role in ("truth", "results"):
+    for role in ("ground_truth", "results"):
         assert report["inputs"][role]["file"] in text and report["inputs"][role]["sha256"] in text
-    for what in ("images", "objects", "detections"):
+    for what in ("images", "ground_truths", "detections"):
         for key in ("read", "used"):
             assert value(page, f'[data-key="{what}.{key}"]') == report["counts"][what][key]
         for reason, number in report["counts"][what]["dropped"].items():
@@ -232,7 +232,7 @@ def test_the_best_threshold_is_the_one_that_operating_points_find(page, report, 
     found = json.loads((folder / "out" / "thresholds.json").read_text())
     page.get_by_role("button", name=re.compile("best F1")).click()
     assert value(page, "#confidence-shown") == found["threshold"]
-    best = found["chosen_on_the_same_data"]["overall"]
+    best = found["in_sample"]["overall"]
     for key in ("tp", "fp", "fn"):
         assert value(page, f'#readout [data-column="{key}"]') == best[key]
     assert value(page, '#readout [data-column="f1"]') == best["f_score"]

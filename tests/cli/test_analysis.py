@@ -50,7 +50,7 @@ def test_average_precision_is_that_of_pycocotools(written):
 def test_the_threshold_that_was_found_gives_what_was_promised(written):
     folder, _, _ = written
     thresholds = json.loads((folder / "out" / "thresholds.json").read_text())
-    best = thresholds["chosen_on_the_same_data"]["overall"]
+    best = thresholds["in_sample"]["overall"]
     again = report_of(
         "detection", folder / "truth.json", folder / "results.pkl", "--score-thr", thresholds["threshold"]
     )["protocols"]["coco"]["micro"]
@@ -68,7 +68,7 @@ def test_the_threshold_that_was_found_gives_what_was_promised(written):
 def test_floors_are_kept(rule, key, written):
     folder, _, _ = written
     found = report_of("detection", folder / "truth.json", folder / "results.pkl", "--operating-point", rule)
-    point = found["operating_points"]["chosen_on_the_same_data"]["overall"]
+    point = found["operating_points"]["in_sample"]["overall"]
     assert point[key] >= float(rule.split("=")[1])
 
 

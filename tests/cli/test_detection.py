@@ -51,30 +51,32 @@ def test_the_sums_balance(written):
     report = strict((written[0] / "out" / "report.json").read_text())
     for tally in report["counts"].values():
         assert tally["read"] == tally["used"] + sum(tally["dropped"].values())
-    used, there = report["counts"]["detections"]["used"], report["counts"]["objects"]["used"]
+    used, there = report["counts"]["detections"]["used"], report["counts"]["ground_truths"]["used"]
     assert report["counts"]["detections"]["dropped"]["score below 0.3"] > 0
     for name, protocol in report["protocols"].items():
         matrix, counts = np.array(protocol["confusion_matrix"]), protocol["counts"]
         assert counts["detections"] + counts["detections_ignored"] == used
-        assert counts["objects"] + counts["objects_ignored"] == there
-        assert matrix[:-1].sum() == counts["objects"] + counts["objects_counted_again"]
+        assert counts["ground_truths"] + counts["ground_truths_ignored"] == there
+        assert matrix[:-1].sum() == counts["ground_truths"] + counts["ground_truths_counted_again"]
         assert matrix[:, :-1].sum() == counts["detections"] + counts["detections_counted_again"]
-        assert sum(row["objects"] for row in protocol["per_class"]) == counts["objects"]
+        assert sum(row["ground_truths"] for row in protocol["per_class"]) == counts["ground_truths"]
         assert sum(row["detections"] for row in protocol["per_class"]) == counts["detections"]
         if name != "mmdet":
             for row in protocol["per_class"]:
-                assert row["tp"] + row["fn"] == row["objects"] and row["tp"] + row["fp"] == row["detections"]
+                assert row["tp"] + row["fn"] == row["ground_truths"] and row["tp"] + row["fp"] == row["detections"]
     assert report["protocols"]["mmdet"]["counts"]["duplicates"] > 0
 
 
 def test_the_schema(written):
     report = strict((written[0] / "out" / "report.json").read_text())
     assert list(report)[:6] == ["schema_version", "classes", "settings", "inputs", "counts", "protocols"]
-    assert report["schema_version"] == 2 and report["classes"] == list(CLASSES)
-    assert report["inputs"]["results"]["file"] == "results.pkl" and len(report["inputs"]["truth"]["sha256"]) == 64
+    assert report["schema_version"] == 3 and report["classes"] == list(CLASSES)
+    assert (
+        report["inputs"]["results"]["file"] == "results.pkl" and len(report["inputs"]["ground_truth"]["sha256"]) == 64
+    )
     assert list(report["protocols"]) == ["coco", "mmdet", "agnostic"]
     keys = {"confusion_matrix", "per_class", "mean_precision", "mean_recall", "f1_of_means", "macro_f1", "micro"}
-    row_keys = ["name", "objects", "detections", "tp", "fp", "fn", "precision", "recall", "f1"]
+    row_keys = ["name", "ground_truths", "detections", "tp", "fp", "fn", "precision", "recall", "f1"]
     row_keys += ["fp_confusion", "fp_confusion_matched", "fp_duplicate", "fp_background"]
     for protocol in report["protocols"].values():
         assert keys <= set(protocol)
@@ -93,7 +95,7 @@ def test_tables_agree_with_the_json(written):
             assert float(found["f1"]) == expected["f1"]  # to the last digit
     with open(written[0] / "out" / "confusion_matrix.csv", newline="") as file:
         header, *body = csv.reader(file)
-    assert header == ["protocol", "truth \\ prediction", *CLASSES, "background"]
+    assert header == ["protocol", "ground_truth \\ prediction", *CLASSES, "background"]
     matrix = [list(map(int, row[2:])) for row in body if row[0] == "mmdet"]
     assert matrix == report["protocols"]["mmdet"]["confusion_matrix"]
 
@@ -188,7 +190,7 @@ def test_every_source_of_truth_and_every_dialect_says_the_same(tmp_path):
     within = files.write_pickle(tmp_path / "inside.pkl", inside)
     found = report_of("-", within, "--classes", "cat,dog,traffic light,a|b")
     assert matrices(found) == matrices(expected) and found["classes"] == list(CLASSES)
-    assert "truth" not in found["inputs"]
+    assert "ground_truth" not in found["inputs"]
 
     # VOC counts pixels from 1; difficult objects are its crowds.
     folder = tmp_path / "voc"
@@ -217,7 +219,12 @@ def test_undefined_is_null_and_left_out_of_the_means(tmp_path):
     report = report_of(truth, results)
     for protocol in report["protocols"].values():
         unicorn = protocol["per_class"][-1]
-        assert (unicorn["precision"], unicorn["recall"], unicorn["f1"], unicorn["objects"]) == (None, None, None, 0)
+        assert (unicorn["precision"], unicorn["recall"], unicorn["f1"], unicorn["ground_truths"]) == (
+            None,
+            None,
+            None,
+            0,
+        )
         defined = [row["precision"] for row in protocol["per_class"][:-1]]
         assert protocol["mean_precision"] == pytest.approx(np.mean(defined))
         assert protocol["classes_averaged"]["precision"] == len(CLASSES)
@@ -295,7 +302,7 @@ def test_choosing_classes_drops_the_others(tmp_path):
     report = report_of(truth, files.write_json(tmp_path / "r.json", rows), "--classes", "dog,traffic light")
     assert report["classes"] == ["dog", "traffic light"]
     assert report["counts"]["detections"] == {"read": 4, "used": 2, "dropped": {"class not chosen": 2}}
-    assert report["counts"]["objects"]["dropped"]["class not chosen"] > 0
+    assert report["counts"]["ground_truths"]["dropped"]["class not chosen"] > 0
 
 
 def test_thresholds_are_those_of_the_tool(tmp_path):

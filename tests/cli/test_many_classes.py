@@ -54,7 +54,9 @@ def test_many_classes_work(tmp_path, classes):
         rows, columns = cells["row"], cells["column"]
         assert report["confusion_matrix"] is None and sum(cells["count"]) == len(labels)
         with open(tmp_path / "out" / "confusion_matrix.csv", newline="") as file:
-            written = {(int(row["truth"]), int(row["prediction"])): int(row["count"]) for row in csv.DictReader(file)}
+            written = {
+                (int(row["ground_truth"]), int(row["prediction"])): int(row["count"]) for row in csv.DictReader(file)
+            }
         assert written == dict(zip(zip(rows, columns), cells["count"]))
     assert sorted(set(expected)) == sorted((int(row), int(column)) for row, column in zip(rows, columns))
     assert max(Image.open(tmp_path / "out" / "confusion_matrix.png").size) <= 4000

@@ -244,9 +244,9 @@ def permuted_figures(figures, permutation):
     return result
 
 
-def check_confusion(matrix, *, objects, detections, tp):
-    """The matrix's rows are the objects of each class, its columns the detections, its diagonal what is right."""
-    np.testing.assert_array_equal(matrix[:-1].sum(axis=1), objects, err_msg="rows are not the objects")
+def check_confusion(matrix, *, ground_truths, detections, tp):
+    """The matrix's rows are the ground truths of each class, its columns the detections, its diagonal what is right."""
+    np.testing.assert_array_equal(matrix[:-1].sum(axis=1), ground_truths, err_msg="rows are not the ground truths")
     np.testing.assert_array_equal(matrix[:, :-1].sum(axis=0), detections, err_msg="columns are not the detections")
     np.testing.assert_array_equal(matrix.diagonal()[:-1], tp, err_msg="the diagonal is not what is right")
     assert matrix[-1, -1] == 0, "background was taken for background"

@@ -33,9 +33,9 @@ def counted(problem, *, score_threshold=SCORE_THRESHOLD):
         cells = members_of(found.examples.members, rule).cell
         result[f"matrix/{rule}"] = counts.matrix
         result[f"matrix/members {rule}"] = np.bincount(cells, minlength=size * size).reshape(size, size)
-        result[f"class/used {rule}"] = np.stack([counts.detections, counts.objects], axis=1)
+        result[f"class/used {rule}"] = np.stack([counts.detections, counts.ground_truths], axis=1)
         result[f"class/background {rule}"] = counts.background_types.T
-        ignored = [counts.detections_ignored, counts.objects_ignored, counts.duplicates]
+        ignored = [counts.detections_ignored, counts.ground_truths_ignored, counts.duplicates]
         result[f"all/ignored {rule}"] = np.array(ignored)
     for name, counts in errors_at_threshold(found.table).items():
         result[f"class/{name} at threshold"] = counts
@@ -94,7 +94,7 @@ def at_thresholds(problem):
         "all/best threshold": np.array(many.best),
         "class/curves": np.stack([curves.precision, curves.recall, curves.f_score], axis=1),
         "all/mean curves": np.stack([curves.mean_precision, curves.mean_recall, curves.mean_f_score]),
-        "class/sizes": np.stack([sizes.tp.T, sizes.fp.T, sizes.objects.T], axis=1),
+        "class/sizes": np.stack([sizes.tp.T, sizes.fp.T, sizes.ground_truths.T], axis=1),
         "class/counts": np.stack(counts, axis=1),
     }
 

@@ -123,7 +123,7 @@ def test_swapped_corners_are_left_out_and_counted(root, tmp_path):
     assert (truth.objects.boxes.array[:, 2:] >= truth.objects.boxes.array[:, :2]).all()
     results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
     report = recalls(root, results, "--classes", ",".join(CLASSES))[1]
-    assert report["counts"]["objects"] == truth.tally.to_dict()
+    assert report["counts"]["ground_truths"] == truth.tally.to_dict()
     # The same where the ground truth comes with the results, and from a data set that mmdet built.
     inside = [
         {**image, "gt_instances": {"bboxes": np.array([one], np.float32), "labels": np.array([0])}}
@@ -131,14 +131,14 @@ def test_swapped_corners_are_left_out_and_counted(root, tmp_path):
     ]
     path = files.write_pickle(tmp_path / "inside.pkl", inside)
     report = json.loads(files.printed("detection", "-", path, "--format", "json"))
-    assert report["counts"]["objects"] == {"read": 3, "used": 2, "dropped": {"corners swapped": 1}}
+    assert report["counts"]["ground_truths"] == {"read": 3, "used": 2, "dropped": {"corners swapped": 1}}
     config = tmp_path / "config.py"
     config.write_text(
         "default_scope = 'mmdet'\ntest_dataloader = dict(dataset=dict(type='XMLDataset', "
         f"ann_file={str(root / 'ImageSets' / 'Main' / 'test.txt')!r}, data_prefix=dict(sub_data_root={str(root)!r}), "
         f"metainfo=dict(classes={CLASSES!r}), test_mode=True, pipeline=[]))\n"
     )
-    assert recalls(config, results)[1]["counts"]["objects"] == truth.tally.to_dict()
+    assert recalls(config, results)[1]["counts"]["ground_truths"] == truth.tally.to_dict()
 
 
 def test_results_without_image_ids_need_the_list_of_the_test_set(root, tmp_path, capsys):
@@ -150,7 +150,7 @@ def test_results_without_image_ids_need_the_list_of_the_test_set(root, tmp_path,
     found, report = recalls(root, results, *classes, "--image-set", image_set)
     assert found["cat"] == 3
     assert report["inputs"]["results"]["joined_by"] == "position"
-    assert report["inputs"]["truth"]["image_set"]["file"] == "test.txt"
+    assert report["inputs"]["ground_truth"]["image_set"]["file"] == "test.txt"
     printed = files.printed("detection", root, results, *classes, "--image-set", image_set)
     assert "old.pkl has no image ids: its entries are joined by position" in printed
     # The order is that of the list, and nothing else: sorted, every box lies elsewhere.

@@ -73,7 +73,7 @@ def test_the_matrix_is_that_of_the_stock_tool_cell_by_cell(folder, report):
     expected = stock_matrix(folder)
     assert expected.sum() > 300
     assert report["protocols"]["mmdet"]["confusion_matrix"] == expected.tolist()
-    assert report["inputs"]["truth"]["file"] == "classic.py" and "mmengine" in report["inputs"]["versions"]
+    assert report["inputs"]["ground_truth"]["file"] == "classic.py" and "mmengine" in report["inputs"]["versions"]
 
 
 def test_a_config_and_its_annotations_say_the_same(folder, report):
@@ -92,7 +92,7 @@ def test_new_style_configs_and_options(folder, report):
     found = json.loads(
         files.printed("detection", folder / "classic.py", folder / "results.pkl", *options, "--format", "json")
     )
-    assert found["counts"]["objects"]["read"] == 50
+    assert found["counts"]["ground_truths"]["read"] == 50
 
 
 @pytest.mark.parametrize("matching", ["coco", "mmdet"])

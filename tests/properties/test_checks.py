@@ -25,7 +25,7 @@ from tests.helpers.strategies import (
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning"),
-    pytest.mark.filterwarnings("ignore:.* samples of a data set of:mm_metrics_plugin.exceptions.MetricWarning"),
+    pytest.mark.filterwarnings("ignore:.* samples of a dataset of:mm_metrics_plugin.exceptions.MetricWarning"),
 ]
 
 
@@ -79,8 +79,8 @@ class Mean(StreamingMetric):
     def read(self, samples):
         return Batch(np.array([float(sample["value"]) for sample in samples]))
 
-    def _local(self, *, drop_last):
-        return super()._local(drop_last=drop_last and not self.keep_padding)
+    def _local_state(self, *, drop_last):
+        return super()._local_state(drop_last=drop_last and not self.keep_padding)
 
     def compute(self, state):
         return {"mean": state.total / state.count if state.count else float("nan")}
@@ -148,7 +148,7 @@ def test_faulty_metrics_are_found():
         lambda: checks.check_certificate(0.5, 0.7, 0.1),
         lambda: checks.check_inputs_kept(lambda scores: scores.sort(), [np.array([2.0, 1.0])]),
         lambda: checks.check_same_figures({"class/f1": np.array([0.5])}, {"class/f1": np.array([np.nan])}, "other"),
-        lambda: checks.check_confusion(np.array([[1, 0], [0, 3]]), objects=[1], detections=[1], tp=[1]),
+        lambda: checks.check_confusion(np.array([[1, 0], [0, 3]]), ground_truths=[1], detections=[1], tp=[1]),
         lambda: checks.check_agreement({"f1": np.array([0.5])}, {"f1": [np.nextafter(0.5, 1)]}, "log and table"),
     ],
 )

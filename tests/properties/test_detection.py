@@ -86,7 +86,7 @@ def test_growing_maps_of_scores_change_no_rank(roll):
 
 @given(rolls)
 def test_counts_of_parts_add_up(roll):
-    """Images have nothing to do with each other, so any parts of the data set add up, whatever their order."""
+    """Images have nothing to do with each other, so any parts of the dataset add up, whatever their order."""
     problem = detection_problem_of(roll)
     batch = problem.batch
     cuts = sorted(roll.some(roll.below(4)) % (batch.num_images + 1))
@@ -166,10 +166,10 @@ def test_everything_is_counted_once(roll):
             np.testing.assert_array_equal(counts.detections, used)
             assert found.counts.detections_below_threshold == np.count_nonzero(outcome == BELOW_THRESHOLD)
         objects = np.bincount(gts.labels[~gts.crowd], minlength=problem.num_classes)
-        check_confusion(counts.matrix, objects=objects, detections=counts.detections, tp=tp)
+        check_confusion(counts.matrix, ground_truths=objects, detections=counts.detections, tp=tp)
         dropped = found.counts.detections_below_threshold + counts.detections_ignored
         assert counts.detections.sum() + dropped == len(dets)
-        assert counts.objects.sum() + counts.objects_ignored == len(gts)
+        assert counts.ground_truths.sum() + counts.ground_truths_ignored == len(gts)
         members = found_pairs(problem, rule)
         assert len(set(members)) == len(members)  # no ground truth twice
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from mm_metrics_plugin.cli import main
-from mm_metrics_plugin.render.figures.curves import LONGEST_NAME, MOST_NAMED
+from mm_metrics_plugin.render.figures.curves import MAX_NAME_LENGTH, MAX_NAMED
 from mm_metrics_plugin.render.markdown_table import escape, item, table
 from mm_metrics_plugin.render.tables import printable, short_names
 from tests.helpers import result_files as files
@@ -52,10 +52,10 @@ def test_markdown_shows_names_as_they_are(name):
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=60), unique=True, min_size=1, max_size=12))
 def test_shortened_names_stay_apart(names):
-    found = short_names(names, LONGEST_NAME)
+    found = short_names(names, MAX_NAME_LENGTH)
     assert len(set(found)) == len(names)
     for short, name in zip(found, names):
-        assert len(short) <= LONGEST_NAME and short.isprintable() and (short == printable(name) or len(short) > 0)
+        assert len(short) <= MAX_NAME_LENGTH and short.isprintable() and (short == printable(name) or len(short) > 0)
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +75,10 @@ def written(tmp_path_factory):
     files.write_pickle(runs[0], content)
     files.write_pickle(runs[1], files.results_of(made._replace(scores=made.scores**2)))
     samples = files.write_pickle(place / "samples.pkl", files.samples(200, size))
-    few = files.write_pickle(place / "few.pkl", files.samples(60, MOST_NAMED))
+    few = files.write_pickle(place / "few.pkl", files.samples(60, MAX_NAMED))
     printable_names = [name.replace("\n", " ") for name in NAMES]
     (place / "names.txt").write_text("\n".join(printable_names), encoding="utf-8")
-    (place / "few.txt").write_text("\n".join(printable_names[:MOST_NAMED]), encoding="utf-8")
+    (place / "few.txt").write_text("\n".join(printable_names[:MAX_NAMED]), encoding="utf-8")
     for arguments in (
         ["detection", place / "t.json", runs[0], place / "detection"],
         ["classification", samples, place / "classification", "--classes", place / "names.txt"],
@@ -124,15 +124,15 @@ def test_the_terminal_shows_the_names(written, capsys):
 
 def test_legends_name_every_class():
     import numpy as np
-    from matplotlib.figure import Figure
 
-    from mm_metrics_plugin.render.figures.curves import _draw
+    from mm_metrics_plugin.render.figures.curves import _curve_figure
 
-    names = NAMES[:MOST_NAMED]
-    axes = Figure().add_subplot()
-    line = np.array([0.0, 1.0])
-    _draw(axes, [(line, line)] * len(names), (line, line), names, "plasma")
-    axes.figure.canvas.draw()
-    shown = [text.get_text().replace("\\$", "$") for text in axes.get_legend().get_texts()]
-    assert shown == [*short_names(names, LONGEST_NAME), "mean"]
+    names = NAMES[:MAX_NAMED]
+    line = np.array([0.0, 1.0]), np.array([0.0, 1.0])
+    figure = _curve_figure("title", names, "plasma", [("recall", "precision", [line] * len(names), line)])
+    figure.canvas.draw()
+    legend = figure.axes[0].get_legend()
+    assert legend.get_window_extent().x1 < figure.bbox.x1
+    shown = [text.get_text().replace("\\$", "$") for text in legend.get_texts()]
+    assert shown == [*short_names(names, MAX_NAME_LENGTH), "mean"]
     assert len(set(shown)) == len(shown) and "_hidden" in shown and "$10_$20" in shown

@@ -243,7 +243,7 @@ def _expected_square(target: Sequence[int], predicted: Sequence[int]) -> int:
 class Confusion(Result):
     """Number of ground truths of one class that were predicted as another."""
 
-    truth: str
+    ground_truth: str
     prediction: str
     count: int
 

@@ -111,7 +111,7 @@ class SizeReport(Result):
     max_dets: int  # maximum number of detections per class and image for average precision
     iou_thr: float  # IoU threshold of precision and recall
     score_thr: float  # score threshold of precision and recall
-    objects: np.ndarray  # (ranges, classes) number of ground truths
+    ground_truths: np.ndarray  # (ranges, classes) number of ground truths
     tp: np.ndarray  # (ranges, classes) true positives
     fp: np.ndarray  # (ranges, classes) false positives
     average_precision: np.ndarray  # (ranges, classes) over the IoU thresholds of average precision
@@ -119,9 +119,9 @@ class SizeReport(Result):
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """By range: ground truths, TP, FP, macro and micro averages, and mAP."""
-        _, overall = rates_from_counts(self.tp, self.fp, self.objects - self.tp)
+        _, overall = rates_from_counts(self.tp, self.fp, self.ground_truths - self.tp)
         columns: dict[str, np.ndarray] = {
-            "objects": self.objects.sum(axis=1),
+            "ground_truths": self.ground_truths.sum(axis=1),
             "tp": self.tp.sum(axis=1),
             "fp": self.fp.sum(axis=1),
             **overall,
@@ -138,10 +138,10 @@ class SizeReport(Result):
         return {"overall": self.metrics(), **super().to_dict()}
 
     def __str__(self) -> str:
-        lines = [f"{'':<16}{'objects':>9}{'precision':>11}{'recall':>9}{'mAP':>9}{'mAP_50':>9}"]
+        lines = [f"{'':<16}{'gts':>9}{'precision':>11}{'recall':>9}{'mAP':>9}{'mAP_50':>9}"]
         for name, row in self.metrics().items():
             lines.append(
-                f"{name:<16}{row['objects']:>9}{row['mean_precision']:>11.4f}{row['mean_recall']:>9.4f}"
+                f"{name:<16}{row['ground_truths']:>9}{row['mean_precision']:>11.4f}{row['mean_recall']:>9.4f}"
                 f"{row['mAP']:>9.4f}{row['mAP_50']:>9.4f}"
             )
         return "\n".join(lines)
@@ -171,7 +171,7 @@ def results_by_size(
         >>> ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [100, 100, 300, 300]], [0, 0])
         >>> batch = DetectionBatch(Detections([0], [[100, 100, 300, 290]], [0.9], [0]), ground_truths, 1)
         >>> print(results_by_size(match_images(batch, num_classes=1, table="ap").table))
-                          objects  precision   recall      mAP   mAP_50
+                              gts  precision   recall      mAP   mAP_50
         all                     2     1.0000   0.5000   0.5050   0.5050
         small                   1        nan   0.0000   0.0000   0.0000
         medium                  0        nan      nan      nan      nan
@@ -198,7 +198,7 @@ def results_by_size(
         max_dets=max_dets,
         iou_thr=float(iou_thr),
         score_thr=float(score_thr),
-        objects=np.stack(num_gts),
+        ground_truths=np.stack(num_gts),
         tp=np.stack(tp),
         fp=np.stack(fp),
         average_precision=ap.mean(axis=1),

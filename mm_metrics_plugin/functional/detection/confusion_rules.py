@@ -140,9 +140,9 @@ class RuleCounts:
     matrix: np.ndarray  # (C + 1, C + 1) int64; rows ground truth, columns prediction, background last
     background_types: np.ndarray  # (3, C) int64, the background row by ``BACKGROUND_TYPES``
     detections: np.ndarray  # (C,) number of detections used
-    objects: np.ndarray  # (C,) number of ground truths used
+    ground_truths: np.ndarray  # (C,) number of ground truths used
     detections_ignored: int  # detections matched to a crowd
-    objects_ignored: int  # crowds; 0 under ``mmdet``
+    ground_truths_ignored: int  # crowds; 0 under ``mmdet``
     duplicates: int = 0  # duplicates that ``mmdet`` counts as TP
 
 
@@ -221,7 +221,7 @@ def protocol_report(
     matrix: np.ndarray,
     *,
     classes: Sequence[str],
-    objects: np.ndarray,
+    ground_truths: np.ndarray,
     detections: np.ndarray,
     counts: Mapping[str, int],
     background_types: np.ndarray,
@@ -237,7 +237,7 @@ def protocol_report(
         result=result,
         columns={
             "name": list(classes),
-            "objects": np.asarray(objects),
+            "ground_truths": np.asarray(ground_truths),
             "detections": np.asarray(detections),
             "tp": result.tp[:-1],
             "fp": result.fp[:-1],

@@ -60,9 +60,9 @@ class BatchCounts(NamedTuple):
     detections: int
     detections_below_threshold: int
     detections_without_area: int
-    objects: int
+    ground_truths: int
     crowds: int
-    objects_without_area: int
+    ground_truths_without_area: int
 
 
 _EMPTY = np.empty(0, dtype=np.int32)

@@ -148,7 +148,7 @@ class ThresholdSweep(Result):
     """TP and FP of every class by score threshold, under the ``coco`` rule."""
 
     thresholds: np.ndarray  # (points,) ascending
-    objects: np.ndarray  # (classes,) number of ground truths
+    ground_truths: np.ndarray  # (classes,) number of ground truths
     tp: np.ndarray  # (classes, points)
     fp: np.ndarray  # (classes, points)
     best: float  # threshold of the highest micro F1; NaN without TP
@@ -156,7 +156,7 @@ class ThresholdSweep(Result):
 
     def means(self) -> dict[str, np.ndarray]:
         """(points,) macro averages, by their keys in the JSON report."""
-        _, overall = rates_from_counts(self.tp.T, self.fp.T, (self.objects[:, None] - self.tp).T)
+        _, overall = rates_from_counts(self.tp.T, self.fp.T, (self.ground_truths[:, None] - self.tp).T)
         return {name: overall[name] for name in ("mean_precision", "mean_recall", "f1_of_means", "macro_f1")}
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,19 +166,19 @@ class ThresholdSweep(Result):
 
 def threshold_sweep(curves: DetectionCurves, *, also: Sequence[float] = ()) -> ThresholdSweep:
     """Counts at the thresholds of the grid, at the best one, and at those in ``also``."""
-    objects = np.array([curve.positives for curve in curves.per_class], dtype=np.int64)
+    num_gts = np.array([curve.positives for curve in curves.per_class], dtype=np.int64)
     score, is_tp = (
         np.concatenate([getattr(scores, name) for scores in curves.ranked]) if curves.ranked else np.empty(0)
         for name in ("score", "is_tp")
     )
     order = stable_order(-score)
-    best = best_threshold(RankedScores(score[order], is_tp[order]).curve(int(objects.sum())), _BEST_F1)
+    best = best_threshold(RankedScores(score[order], is_tp[order]).curve(int(num_gts.sum())), _BEST_F1)
     grid = [*curves.confidence.tolist(), *(float(value) for value in also)]
     thresholds = np.unique(grid if np.isnan(best) else [*grid, best])
     tp, fp = _counts_at(curves.ranked, thresholds)
     return ThresholdSweep(
         thresholds=thresholds,
-        objects=objects,
+        ground_truths=num_gts,
         tp=tp,
         fp=fp,
         best=best,

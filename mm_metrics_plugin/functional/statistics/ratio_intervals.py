@@ -9,7 +9,7 @@ bootstrap percentile intervals, these keep their coverage for few objects and fo
 * The variance of a mean over classes includes the covariance of classes in the same images. For a class with few
   objects, the proportion is shrunken towards that of all classes.
 
-docs/compare.md shows the coverage, which ``python -m benchmarks coverage`` measures.
+docs/en/concepts/statistics.md shows the coverage, which ``python -m benchmarks coverage`` measures.
 """
 
 from __future__ import annotations

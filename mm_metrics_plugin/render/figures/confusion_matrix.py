@@ -1,9 +1,9 @@
-"""Pictures of confusion matrices. matplotlib is imported only when one is drawn."""
+"""Figures of confusion matrices. matplotlib is imported only when one is drawn."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -14,13 +14,14 @@ from mm_metrics_plugin.render.tables import short_names
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from PIL.Image import Image
 
 DPI = 110
-MOST_NUMBERED = 25  # with more rows than this, numbers in the cells would not be read
-MOST_DRAWN = 100  # rows of a matrix that is drawn as a whole
-BLOCK_DRAWN = 40  # most confused classes that are drawn of a larger one
-LONGEST_NAME = 24
-NOTHING = "#f3f3f3"  # the color of cells that are 0
+MAX_NUMBERED = 25  # rows of a matrix whose cells are large enough for numbers
+MAX_DRAWN = 100  # rows of a matrix that is drawn as a whole
+BLOCK_DRAWN = 40  # most confused classes that are drawn of a larger matrix
+MAX_NAME_LENGTH = 24
+ZERO_COLOR = "#f3f3f3"
 
 
 def confusion_figure(
@@ -31,39 +32,38 @@ def confusion_figure(
     title: str,
     color_theme: str = "plasma",
 ) -> Figure:
-    """Draw a confusion matrix twice: as counts, and as shares of the rows.
+    """Draw a confusion matrix twice: counts, and counts normalized over the rows.
 
-    Cells are large enough for their names, so that the figure grows with the number of classes, up to 100. Of more
-    classes the 40 most confused ones are drawn, and the title says so. Cells of 0 are grey.
+    The figure grows with the number of classes, up to 100, so that names stay legible. Of more classes, the 40 most
+    confused ones are drawn, and the title says so. Zero cells are gray.
 
     Args:
-        matrix: Counts; rows truth, columns prediction.
-        shares: The same with every row divided by its sum; None to have them computed.
+        matrix: Counts; rows are ground truth, columns predictions.
+        shares: The matrix normalized over its rows; computed if None.
         labels: Names of the rows and columns.
-        title: What stands above.
-        color_theme: Name of a colour map of matplotlib.
+        title: Title of the figure.
+        color_theme: Name of a matplotlib colormap.
 
     Raises:
-        ValueError: matplotlib has no such colour map.
+        ValueError: matplotlib has no such colormap.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.figure import Figure
 
     check_color_theme(color_theme)
-    if len(labels) > MOST_DRAWN:
+    if len(labels) > MAX_DRAWN:
         title = f"{title}: the {BLOCK_DRAWN} most confused of {len(labels):,} classes"
         chosen, matrix, shares = confused_block(matrix, most=BLOCK_DRAWN)
         labels = [labels[index] for index in chosen]
     elif shares is None:
         shares = row_shares(matrix)
-    colours = matplotlib.colormaps[color_theme].with_extremes(bad=NOTHING)
-    names = [as_text(name) for name in short_names(labels, LONGEST_NAME)]
+    colormap = matplotlib.colormaps[color_theme].with_extremes(bad=ZERO_COLOR)
+    names = [as_text(name) for name in short_names(labels, MAX_NAME_LENGTH)]
     cells = len(names)
 
-    # In inches. Set by hand: layouts that measure every text take minutes for hundreds of classes.
+    # In inches. Automatic layouts measure every text, which takes minutes for hundreds of classes.
     cell_side = max(0.095, min(0.72, 11 / cells))
     font = max(4.6, min(10.0, cell_side * 72 * 0.7))
     panel = max(cell_side * cells, 2.4)
@@ -75,27 +75,30 @@ def confusion_figure(
     FigureCanvasAgg(figure)
     figure.text(0.5, 1 - 0.25 / height, title, ha="center", va="center", fontsize=12, fontweight="bold")
 
-    panels = (
-        ("counts", matrix, LogNorm(1, max(2, int(matrix.max(initial=1)))), _count),
-        ("shares of the row", shares, Normalize(0, 1), _share),
-    )
-    for number, (name, values, norm, text) in enumerate(panels):
+    largest = max(2, int(matrix.max(initial=1)))
+    panels: List[Tuple[str, np.ndarray, Normalize, np.ndarray, Callable[[Any], str]]] = [
+        ("counts", matrix, LogNorm(1, largest), _count_ticks(largest), _format_count),
+        ("normalized over rows", shares, Normalize(0, 1), np.linspace(0, 1, 5), _format_share),
+    ]
+    for number, (name, values, norm, ticks, format_value) in enumerate(panels):
         left = number * block + margin
         axes = figure.add_axes((left / width, margin / height, panel / width, panel / height))
-        shades = ScalarMappable(norm, colours)
-        # Coloured a cell at a time; imshow would do it a pixel at a time, which takes four times as long.
-        axes.imshow(shades.to_rgba(np.ma.masked_equal(values, 0), bytes=True), interpolation="nearest")
+        edges = np.arange(cells + 1) - 0.5
+        # Colored and drawn per cell; imshow does both per pixel, which takes ten times as long.
+        axes.pcolormesh(edges, edges, np.ma.masked_equal(values, 0), norm=norm, cmap=colormap)
+        axes.invert_yaxis()
         axes.set_title(name, fontsize=11)
-        _name_axes(axes, names, font)
-        if cells <= MOST_NUMBERED:
-            _write_numbers(axes, shades, values, text, min(font, cell_side * 72 / 4.2))
+        _label_axes(axes, names, font, 0.05 * cells / panel, (margin - 0.06) * cells / panel)
+        if cells <= MAX_NUMBERED:
+            colors = colormap(norm(values))
+            _write_numbers(axes, colors, values, format_value, min(font, cell_side * 72 / 4.2))
         scale = figure.add_axes(((left + panel + gap) / width, margin / height, bar / width, panel / height))
-        figure.colorbar(shades, cax=scale)
+        _draw_scale(scale, colormap, norm(ticks), [format_value(tick) for tick in ticks])
     return figure
 
 
 def as_text(name: str) -> str:
-    r"""A name that matplotlib shows as it is: ``$`` would begin a formula.
+    r"""Escape a name for matplotlib, where ``$`` begins a formula.
 
     Example:
         >>> print(as_text("$10_$20"))
@@ -105,7 +108,7 @@ def as_text(name: str) -> str:
 
 
 def check_color_theme(name: str) -> None:
-    """Raise ValueError unless matplotlib has a color map of this name.
+    """Raise a ValueError unless matplotlib has a colormap of this name.
 
     Example:
         >>> check_color_theme("viridis")
@@ -117,72 +120,100 @@ def check_color_theme(name: str) -> None:
 
 
 def save_png(figure: Figure, file: Union[Path, BinaryIO]) -> None:
-    """Write a figure to a file, without the version of matplotlib in it, so that equal figures are equal files."""
-    figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None}, pil_kwargs={"compress_level": 1})
+    """Write a figure as PNG. Equal figures give equal files: the version of matplotlib is not in them."""
+    _draw(figure, DPI).save(file, format="png", dpi=(DPI, DPI), compress_level=1)
 
 
 def to_rgb(figure: Figure, *, dpi: int = DPI) -> np.ndarray:
-    """The pixels of a figure, (height, width, 3) bytes.
+    """Draw a figure into an array of (height, width, 3) bytes.
 
     Example:
         >>> to_rgb(confusion_figure(np.eye(2, dtype=int), np.eye(2), ["a", "b"], title=""), dpi=50).shape[2]
         3
     """
+    return np.array(_draw(figure, dpi))
+
+
+def _draw(figure: Figure, dpi: int) -> Image:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL.Image import frombuffer
 
     figure.set_dpi(dpi)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    return np.array(canvas.buffer_rgba())[..., :3].copy()
+    size = canvas.get_width_height()
+    return frombuffer("RGBA", size, canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")
 
 
 def show(figures: Sequence[Figure]) -> bool:
-    """Open a window with each figure; False if this machine has no display to open it on."""
+    """Open a window for each figure; False if there is no display."""
     from matplotlib import pyplot
 
     if pyplot.get_backend().lower() in ("agg", "cairo", "pdf", "pgf", "ps", "svg", "template"):
         return False
     for figure in figures:
-        figure.canvas.draw()
         window = pyplot.figure(figsize=figure.get_size_inches(), dpi=DPI)
-        window.figimage(np.asarray(figure.canvas.buffer_rgba()))  # type: ignore[attr-defined]
+        window.figimage(to_rgb(figure))
     pyplot.show()
     return True
 
 
-def _count(value: Any) -> str:
+def _format_count(value: Any) -> str:
     return f"{value:,}" if value < 100_000 else f"{value:.0e}".replace("e+0", "e")
 
 
-def _share(value: Any) -> str:
+def _format_share(value: Any) -> str:
     return f"{value:.2f}"
 
 
-def _name_axes(axes: Axes, names: Sequence[str], font: float) -> None:
-    places = np.arange(len(names))
-    axes.set_xticks(places, names, rotation=90, fontsize=font)
-    axes.set_yticks(places, names, fontsize=font)
-    axes.tick_params(length=0 if len(names) > MOST_NUMBERED else 2, pad=2)
-    axes.set_xlabel("prediction", fontsize=10)
-    axes.set_ylabel("ground truth", fontsize=10)
-    if len(names) > 1:
-        # Fine lines, by which the eye finds its row.
-        edges = np.arange(1, len(names)) - 0.5
-        width = 0.5 if len(names) <= 100 else 0.15
-        axes.hlines(edges, -0.5, len(names) - 0.5, colors="white", linewidth=width)
-        axes.vlines(edges, -0.5, len(names) - 0.5, colors="white", linewidth=width)
+def _count_ticks(largest: int) -> np.ndarray:
+    """Powers of 10, and for small counts their multiples by 2 and 5."""
+    ticks = 10 ** np.arange(len(str(largest)))
+    if largest < 100:
+        ticks = np.outer(ticks, (1, 2, 5)).ravel()
+    return ticks[ticks <= largest]
 
 
-def _write_numbers(axes: Axes, shades: Any, values: np.ndarray, text: Any, font: float) -> None:
+def _label_axes(axes: Axes, names: Sequence[str], font: float, pad: float, margin: float) -> None:
+    """Name the rows and columns, with lines between them.
+
+    The names are plain texts: a tick label costs several artists and is measured twice.
+
+    Args:
+        axes: Axes with one data unit per cell.
+        names: Names of the rows and columns.
+        font: Font size in points.
+        pad: Space between names and cells, in cells.
+        margin: Space left of and below the cells, in cells.
+    """
+    cells = len(names)
+    start, end = -0.5, cells - 0.5
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for index, name in enumerate(names):
+        axes.text(start - pad, index, name, ha="right", va="center_baseline", fontsize=font, gid="row")
+        axes.text(index, end + pad, name, ha="center", va="top", rotation=90, fontsize=font, gid="column")
+    middle = (start + end) / 2
+    axes.text(start - margin, middle, "ground truth", ha="left", va="center", rotation=90, fontsize=10)
+    axes.text(middle, end + margin, "prediction", ha="center", va="bottom", fontsize=10)
+    edges = np.arange(start + 1, end)
+    axes.hlines(edges, start, end, colors="white", linewidth=0.5)
+    axes.vlines(edges, start, end, colors="white", linewidth=0.5)
+
+
+def _write_numbers(
+    axes: Axes, colors: np.ndarray, values: np.ndarray, format_value: Callable[[Any], str], font: float
+) -> None:
+    bright = colors[..., :3] @ (0.299, 0.587, 0.114) > 0.55
     for row, column in np.argwhere(values != 0):
-        red, green, blue, _ = shades.to_rgba(values[row, column])
-        bright = 0.299 * red + 0.587 * green + 0.114 * blue > 0.55
-        axes.text(
-            column,
-            row,
-            text(values[row, column]),
-            ha="center",
-            va="center",
-            fontsize=font,
-            color="black" if bright else "white",
-        )
+        color = "black" if bright[row, column] else "white"
+        text = format_value(values[row, column])
+        axes.text(column, row, text, ha="center", va="center", fontsize=font, color=color, gid="cell")
+
+
+def _draw_scale(axes: Axes, colormap: Any, places: np.ndarray, labels: Sequence[str]) -> None:
+    """A color bar. matplotlib's own takes four times as long."""
+    axes.pcolormesh([0, 1], np.linspace(0, 1, 257), np.linspace(0, 1, 256)[:, None], cmap=colormap)
+    axes.set_xticks([])
+    axes.yaxis.tick_right()
+    axes.set_yticks(places, labels)

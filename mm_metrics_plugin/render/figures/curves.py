@@ -1,8 +1,8 @@
-"""Pictures of curves. matplotlib is imported only when one is drawn."""
+"""Figures of curves. matplotlib is imported only when one is drawn."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -17,101 +17,141 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves
     from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves
 
-MOST_NAMED = 12  # with more classes than this, a legend would not be read
-LONGEST_NAME = 20
-MOST_POINTS = 2000
+    Line = Tuple[np.ndarray, np.ndarray]  # x and y of a curve
+
+MAX_NAMED = 12  # classes that a legend names
+MAX_NAME_LENGTH = 20
+MAX_POINTS = 1000  # of a curve: twice the pixels of the axes
+LEGEND_FONT = 7
 
 
 def detection_curve_figures(curves: DetectionCurves, classes: Sequence[str], color_theme: str) -> List[Figure]:
-    """Precision against recall; precision, recall and F against confidence.
+    """Draw precision against recall; and precision, recall and F-score against the score threshold.
 
     Args:
-        curves: What is drawn.
-        classes: Their names.
-        color_theme: Name of a colour map of matplotlib.
+        curves: The curves of each class.
+        classes: Class names.
+        color_theme: Name of a matplotlib colormap.
     """
-    title = f"all detections, IoU >= {curves.iou_thr:g}"
-    figure, (axes,) = _panels(1, f"precision and recall, {title}")
+    scope = f"(all detections, IoU >= {curves.iou_thr:g})"
     lines = [(curve.recall, curve.precision) for curve in curves.per_class]
-    _draw(axes, lines, (curves.mean_recall, curves.mean_precision), classes, color_theme)
-    axes.set(xlabel="recall", ylabel="precision")
-    against, panels = _panels(3, f"against confidence, {title}")
-    for axes, name, each, mean in zip(
-        panels,
-        ("precision", "recall", f"F{curves.beta:g}"),
-        (curves.precision, curves.recall, curves.f_score),
-        (curves.mean_precision, curves.mean_recall, curves.mean_f_score),
-    ):
-        _draw(axes, [(curves.confidence, row) for row in each], (curves.confidence, mean), classes, color_theme)
-        axes.set(xlabel="confidence", ylabel=name, xlim=(curves.confidence[0], curves.confidence[-1]))
-    return [figure, against]
+    mean = curves.mean_recall, curves.mean_precision
+    pr_curves = _curve_figure(
+        f"Precision-recall curves {scope}", classes, color_theme, [("recall", "precision", lines, mean)]
+    )
+    grid = curves.confidence
+    panels = [
+        ("score threshold", name, [(grid, values) for values in per_class], (grid, mean_values))
+        for name, per_class, mean_values in (
+            ("precision", curves.precision, curves.mean_precision),
+            ("recall", curves.recall, curves.mean_recall),
+            (f"F{curves.beta:g}", curves.f_score, curves.mean_f_score),
+        )
+    ]
+    title = f"Precision, recall and F{curves.beta:g} by score threshold {scope}"
+    against_threshold = _curve_figure(title, classes, color_theme, panels)
+    for axes in against_threshold.axes:
+        axes.set_xlim(grid[0], grid[-1])
+    return [pr_curves, against_threshold]
 
 
 def classification_curve_figure(curves: ClassificationCurves, classes: Sequence[str], color_theme: str) -> Figure:
-    """ROC and precision-recall curves of each class against the rest."""
-    figure, (roc, pr) = _panels(2, "each class against the rest")
-    starts = [(np.append(0.0, curve.false_positive_rate), np.append(0.0, curve.recall)) for curve in curves.per_class]
-    _draw(roc, starts, None, classes, color_theme)
-    roc.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle=":")
-    roc.set(xlabel="false positive rate", ylabel="true positive rate")
-    _draw(pr, [(curve.recall, curve.precision) for curve in curves.per_class], None, classes, color_theme)
-    pr.set(xlabel="recall", ylabel="precision")
+    """Draw the ROC and precision-recall curves, one-vs-rest."""
+    roc = [(np.append(0.0, curve.false_positive_rate), np.append(0.0, curve.recall)) for curve in curves.per_class]
+    pr = [(curve.recall, curve.precision) for curve in curves.per_class]
+    figure = _curve_figure(
+        "ROC and precision-recall curves, one-vs-rest",
+        classes,
+        color_theme,
+        [("false positive rate", "true positive rate", roc, None), ("recall", "precision", pr, None)],
+    )
+    figure.axes[0].plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle=":")
     return figure
 
 
 def reliability_figure(result: CalibrationResult) -> Figure:
-    """How often decisions are right beside how sure they are, and how many there are of each confidence."""
-    figure, (axes, amounts) = _panels(2, f"reliability: ECE {result.ece:.4f}, MCE {result.mce:.4f}")
+    """Draw a reliability diagram: accuracy by confidence, and the number of predictions by confidence."""
+    figure, (axes, counts) = _panels(2, f"Reliability diagram: ECE {result.ece:.4f}, MCE {result.mce:.4f}")
     left = result.edges[:-1]
     outline: Dict[str, Any] = dict(width=np.diff(result.edges), align="edge", edgecolor="white", linewidth=0.5)
     axes.bar(left, np.nan_to_num(result.accuracy), color="#4477aa", label="accuracy", **outline)
     axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle=":", label="perfectly calibrated")
     axes.plot(result.confidence, result.accuracy, "o", color="#cc3311", markersize=4, label="mean confidence")
-    axes.set(xlabel="confidence", ylabel="share that is right")
-    axes.legend(fontsize=7, loc="upper left")
-    amounts.bar(left, result.counts, color="#bbbbbb", **outline)
-    amounts.set(xlabel="confidence", ylabel="decisions")
-    amounts.autoscale(axis="y")
+    axes.set(xlabel="confidence", ylabel="accuracy")
+    axes.legend(fontsize=LEGEND_FONT, loc="upper left")
+    counts.bar(left, result.counts, color="#bbbbbb", **outline)
+    counts.set(xlabel="confidence", ylabel="predictions")
+    counts.autoscale(axis="y")
     return figure
 
 
-def _panels(number: int, title: str) -> Tuple[Figure, List[Axes]]:
+def _curve_figure(
+    title: str,
+    classes: Sequence[str],
+    color_theme: str,
+    panels: Sequence[Tuple[str, str, Sequence[Line], Optional[Line]]],
+) -> Figure:
+    """Panels with one curve per class, and their mean; one legend for all, unless there are many classes.
+
+    Args:
+        title: Title of the figure.
+        classes: Class names.
+        color_theme: Name of a matplotlib colormap.
+        panels: The label of the x-axis, that of the y-axis, the curves and their mean.
+    """
+    import matplotlib
+    from matplotlib.collections import LineCollection
+    from matplotlib.lines import Line2D
+
+    check_color_theme(color_theme)
+    named = len(classes) <= MAX_NAMED
+    names = short_names(classes, MAX_NAME_LENGTH) if named else []
+    colors = matplotlib.colormaps[color_theme](np.linspace(0, 0.9, len(classes)))
+    line_width, alpha = (1.1, 1.0) if named else (0.6, 0.5)
+    handles = [Line2D([], [], color=color, linewidth=line_width) for color in colors] if named else []
+    if panels[0][3] is not None:
+        names.append("mean")
+        handles.append(Line2D([], [], color="black", linewidth=2.2))
+    figure, all_axes = _panels(len(panels), title, names)
+    for axes, (x_label, y_label, lines, mean) in zip(all_axes, panels):
+        points = [np.column_stack([_thinned(values) for values in line]) for line in lines]
+        axes.add_collection(LineCollection(points, colors=colors, linewidths=line_width, alpha=alpha))
+        if mean is not None:
+            axes.plot(*mean, color="black", linewidth=2.2)
+        axes.set(xlabel=x_label, ylabel=y_label)
+    if handles:
+        legend = all_axes[-1].legend(
+            handles, ["name"] * len(handles), fontsize=LEGEND_FONT, loc="upper left", bbox_to_anchor=(1.0, 1.01)
+        )
+        # Set afterwards: a legend leaves out labels that begin with "_".
+        for text, name in zip(legend.get_texts(), names):
+            text.set_text(as_text(name))
+    return figure
+
+
+def _thinned(values: np.ndarray) -> np.ndarray:
+    """At most 1,000 points of a curve, the first and the last included."""
+    if len(values) <= MAX_POINTS:
+        return values
+    return values[np.linspace(0, len(values) - 1, MAX_POINTS).astype(int)]
+
+
+def _panels(number: int, title: str, names: Sequence[str] = ()) -> Tuple[Figure, List[Axes]]:
+    """Axes side by side, with space on the right for a legend with the given names."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    width = 5.2 * number
+    # In inches. An automatic layout measures every text, which takes as long as the drawing.
+    legend = 0.6 + max(map(len, names)) * LEGEND_FONT * 0.65 / 72 if names else 0.15
+    side, left, gap = 4.3, 0.7, 0.75
+    width = left + number * side + (number - 1) * gap + legend
     figure = Figure(figsize=(width, 4.6), dpi=DPI)
     FigureCanvasAgg(figure)
-    # In inches and by hand: a layout that measures every text takes as long as the drawing.
-    figure.subplots_adjust(left=0.7 / width, right=1 - 0.15 / width, bottom=0.12, top=0.9, wspace=0.19)
-    figure.suptitle(title, fontsize=12, fontweight="bold")
-    axes = [figure.add_subplot(1, number, place + 1) for place in range(number)]
-    for one in axes:
-        one.set(xlim=(0, 1), ylim=(0, 1.02))
-        one.grid(linewidth=0.4, alpha=0.6)
-    return figure, axes
-
-
-def _draw(axes: Axes, lines: Sequence[Any], mean: Any, classes: Sequence[str], color_theme: str) -> None:
-    import matplotlib
-
-    check_color_theme(color_theme)
-    colours, named = matplotlib.colormaps[color_theme], len(classes) <= MOST_NAMED
-    handles: List[Any] = []
-    for index, (across, up) in enumerate(lines):
-        if len(across) > 2 * MOST_POINTS:  # more than there are pixels
-            step = len(across) // MOST_POINTS
-            across, up = [*across[::step], across[-1]], [*up[::step], up[-1]]
-        colour = colours(index / max(1, len(classes) - 1) * 0.9)
-        width, alpha = (1.1, 1.0) if named else (0.6, 0.5)
-        handles += axes.plot(across, up, color=colour, linewidth=width, alpha=alpha)
-    labels = short_names(classes, LONGEST_NAME) if named else []
-    handles = handles[: len(labels)]
-    if mean is not None:
-        handles += axes.plot(*mean, color="black", linewidth=2.2)
-        labels.append("mean")
-    if handles:
-        legend = axes.legend(handles, ["name"] * len(handles), fontsize=7, loc="best")
-        # Set afterwards: a legend leaves out labels that begin with "_".
-        for place, label in zip(legend.get_texts(), labels):
-            place.set_text(as_text(label))
+    figure.text(0.5, 0.97, title, ha="center", va="top", fontsize=12, fontweight="bold")
+    all_axes = []
+    for place in range(number):
+        axes = figure.add_axes(((left + place * (side + gap)) / width, 0.12, side / width, 0.78))
+        axes.set(xlim=(0, 1), ylim=(0, 1.02))
+        axes.grid(linewidth=0.4, alpha=0.6)
+        all_axes.append(axes)
+    return figure, all_axes

@@ -97,7 +97,7 @@ def file_entries(inputs: Mapping[str, Any], roles: Sequence[str]) -> List[Tuple[
     """The files that were read, each with its part in it.
 
     Example:
-        >>> file_entries({"results": [{"file": "a.pkl"}, {"file": "b.pkl"}], "versions": {}}, ["truth", "results"])
+        >>> file_entries({"results": [{"file": "a.pkl"}, {"file": "b.pkl"}]}, ["ground_truth", "results"])
         [('results', {'file': 'a.pkl'}), ('results', {'file': 'b.pkl'})]
     """
     entries = []

@@ -116,7 +116,7 @@ def page_context(report: ComparisonReport, remarks: Sequence[str] = ()) -> Dict[
         "remarks": list(remarks),
         "runs": [report.versus[0].first, *(versus.second for versus in report.versus)],
         "versus": [_versus(versus, report) for versus in report.versus],
-        "files": file_entries(report.inputs, ("truth", "runs")),
+        "files": file_entries(report.inputs, ("ground_truth", "runs")),
         "versions": report.inputs["versions"],
         "settings": {**_settings(report.settings.to_dict()), **input_settings(report.inputs, "runs")},
     }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.pr_curves import ThresholdSweep
 
 MOST_DRAWN = 200  # rows of a matrix that is drawn; a larger one has cells smaller than pixels
-COLUMNS = ("objects", "detections", "tp", "fp", "fn", "precision", "recall", "f1", *FALSE_POSITIVE_TITLES)
+COLUMNS = ("ground_truths", "detections", "tp", "fp", "fn", "precision", "recall", "f1", *FALSE_POSITIVE_TITLES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ def page_context(
         "errors": _errors(report),
         "sizes": _sizes(report),
         "more": [] if analysis is None else grouped_sections(asked_sections(analysis)),
-        "files": file_entries(report.inputs, ("truth", "results")),
+        "files": file_entries(report.inputs, ("ground_truth", "results")),
         "versions": report.inputs["versions"] if isinstance(report.inputs["versions"], dict) else {},
         "settings": {**_settings(report.settings.to_dict()), **input_settings(report.inputs, "results")},
         "gallery": None if gallery is None or examples is None else _gallery(report, examples, gallery, image_names),

@@ -246,8 +246,8 @@ def test_results_by_size_are_those_of_pycocotools(seed):
     assert np.allclose(report.average_precision, theirs.mean(axis=(0, 1)).T, rtol=0, atol=1e-12, equal_nan=True)
     assert np.allclose(report.average_precision_50, theirs[0].mean(axis=0).T, rtol=0, atol=1e-12, equal_nan=True)
     recall = evaluation["recall"][0, :, :, -1].T
-    defined = report.objects > 0
-    assert np.array_equal(np.where(defined, report.tp / np.maximum(report.objects, 1), -1), recall)
+    defined = report.ground_truths > 0
+    assert np.array_equal(np.where(defined, report.tp / np.maximum(report.ground_truths, 1), -1), recall)
 
 
 def test_own_edges_split_the_ground_truths():
@@ -255,7 +255,8 @@ def test_own_edges_split_the_ground_truths():
     edges = (50.5, 120.5, 300.5)
     report = results_by_size(match_table(batch, num_classes, area_edges=edges), area_edges=edges)
     assert (
-        report.objects[0].sum() == report.objects[1:].sum() == len(batch.ground_truths) and len(report.metrics()) == 5
+        report.ground_truths[0].sum() == report.ground_truths[1:].sum() == len(batch.ground_truths)
+        and len(report.metrics()) == 5
     )
     with pytest.raises(ValueError, match="ascending"):
         results_by_size(match_table(batch, num_classes), area_edges=[100, 50])

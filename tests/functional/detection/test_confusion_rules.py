@@ -88,7 +88,9 @@ def test_mmdet_equals_the_stock_tool_cell_by_cell(block):
         np.testing.assert_array_equal(
             found.detections, np.bincount(batch.detections.labels[reached], minlength=num_classes)
         )
-        np.testing.assert_array_equal(found.objects, np.bincount(batch.ground_truths.labels, minlength=num_classes))
+        np.testing.assert_array_equal(
+            found.ground_truths, np.bincount(batch.ground_truths.labels, minlength=num_classes)
+        )
         np.testing.assert_array_equal(found.background_types, [[0] * num_classes] * 2 + [found.matrix[-1, :-1]])
         busy += found.duplicates > 0
     assert busy > len(SEEDS) // 6  # the problems do hold what the rules differ on
@@ -147,14 +149,14 @@ def test_rows_sum_to_ground_truths_and_columns_to_detections(rule):
         objects = np.bincount(batch.ground_truths.labels[~crowd], minlength=num_classes)
         used = np.bincount(labels[outcome < IGNORED], minlength=num_classes)
         for expected, *values in (
-            (objects, counts.matrix[:-1].sum(axis=1), counts.objects),
+            (objects, counts.matrix[:-1].sum(axis=1), counts.ground_truths),
             (used, counts.matrix[:, :-1].sum(axis=0), counts.detections),
         ):
             for value in values:
                 np.testing.assert_array_equal(value, expected, err_msg=f"seed {seed}")
         assert counts.matrix[-1, -1] == 0
         dropped = counts.detections_ignored + found.counts.detections_below_threshold
-        assert used.sum() + dropped == len(labels) and counts.objects_ignored == crowd.sum()
+        assert used.sum() + dropped == len(labels) and counts.ground_truths_ignored == crowd.sum()
         matched = gt[(outcome < IGNORED) & (gt >= 0)]
         assert len(np.unique(matched)) == len(matched)
 
@@ -231,7 +233,7 @@ def test_empty_and_inverted_boxes_match_nothing_and_are_counted(rule):
     batch = DetectionBatch(detections, ground_truths, 1)
     found = match_images(batch, DetectionSettings(matching=(rule,)), num_classes=1)
     np.testing.assert_array_equal(found.rules[rule].matrix, [[0, 2], [2, 0]])
-    assert (found.counts.detections_without_area, found.counts.objects_without_area) == (2, 1)
+    assert (found.counts.detections_without_area, found.counts.ground_truths_without_area) == (2, 1)
 
 
 @pytest.mark.parametrize("rule", MATCHING_RULES)
@@ -286,8 +288,8 @@ def test_all_counts_of_a_small_example():
         inner = counts.matrix[:-1, :-1]
         assert (inner.trace(), inner.sum() - inner.trace()) == (tp, confused)
         assert (counts.matrix[-1].sum(), counts.matrix[:, -1].sum()) == (background, missed)
-        assert (counts.detections.sum(), counts.objects.sum()) == used
-        assert (counts.detections_ignored, counts.objects_ignored, counts.duplicates) == (*ignored, 0)
+        assert (counts.detections.sum(), counts.ground_truths.sum()) == used
+        assert (counts.detections_ignored, counts.ground_truths_ignored, counts.duplicates) == (*ignored, 0)
     assert found.counts.detections_below_threshold == 1
 
 
@@ -299,7 +301,7 @@ def test_mmdet_counts_duplicates_as_tp():
     state = DetectionState(2, settings, table="none").update(batch, [0])
     mmdet, coco = state.rule("mmdet"), state.rule("coco")
     assert mmdet.matrix.tolist() == [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
-    names = ("duplicates", "objects_counted_again", "detections_counted_again")
+    names = ("duplicates", "ground_truths_counted_again", "detections_counted_again")
     assert [mmdet.tally[name] for name in names] == [1, 1, 0]
     assert [coco.tally[name] for name in names] == [0, 0, 0]
     assert coco.false_positives[list(BACKGROUND_TYPES).index("duplicate")].tolist() == [1, 0]

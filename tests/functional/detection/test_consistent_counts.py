@@ -46,7 +46,7 @@ def test_every_table_has_the_same_counts(seed, monkeypatch):
         "coco",
         matrix,
         classes=names,
-        objects=objects,
+        ground_truths=objects,
         detections=detections,
         counts=coco.tally,
         background_types=coco.false_positives,
@@ -58,10 +58,10 @@ def test_every_table_has_the_same_counts(seed, monkeypatch):
 
     assert analysis.most_detections > analysis.max_dets == 100  # so the limit would show
     sizes = analysis.sizes
-    same_counts(expected, sizes.tp[0], sizes.fp[0], sizes.objects[0] - sizes.tp[0])
+    same_counts(expected, sizes.tp[0], sizes.fp[0], sizes.ground_truths[0] - sizes.tp[0])
     sweep = threshold_sweep(analysis.curves, also=[score_thr])
     place = int(np.flatnonzero(sweep.thresholds == score_thr)[0])
-    same_counts(expected, sweep.tp[:, place], sweep.fp[:, place], sweep.objects - sweep.tp[:, place])
+    same_counts(expected, sweep.tp[:, place], sweep.fp[:, place], sweep.ground_truths - sweep.tp[:, place])
     same_counts(expected, *per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr).totals())
     recall = analysis.intervals.overall["micro_recall"].value
     assert recall == pytest.approx(tp.sum() / (tp.sum() + fn.sum()), abs=1e-15)
@@ -95,7 +95,7 @@ def test_everything_detected_is_recall_1_in_every_table():
     analysis = analyze_detections(table, settings, classes=["nut"])
     sizes = analysis.sizes.metrics()
     assert sizes["all"]["mean_recall"] == sizes["small"]["mean_recall"] == 1
-    assert (sizes["all"]["tp"], sizes["all"]["fp"], sizes["all"]["objects"]) == (1200, 0, 1200)
+    assert (sizes["all"]["tp"], sizes["all"]["fp"], sizes["all"]["ground_truths"]) == (1200, 0, 1200)
     assert analysis.points.overall.recall == analysis.intervals.overall["mean_recall"].value == 1
     assert set(analysis.error_totals.values()) == set(analysis.errors.totals.values()) == {0}
     assert analysis.errors.average_precision == 1

@@ -139,7 +139,7 @@ def test_a_report_has_a_row_for_every_area_range(edges):
     rows = sizes.metrics()
     assert len(rows) == (len(edges) + 2 if edges else 1)
     for name, (low, high) in sizes.ranges.items():
-        assert rows[name]["tp"] == rows[name]["objects"] == (low <= 1_000_001.0 <= high), name
+        assert rows[name]["tp"] == rows[name]["ground_truths"] == (low <= 1_000_001.0 <= high), name
 
 
 def test_an_operating_point_of_one_image_is_refused_by_name():

@@ -49,7 +49,7 @@ def test_counts_at_every_threshold_are_those_of_a_match_there():
             tp, fp, fn = counts_at(batch, size, threshold)
             assert np.array_equal(sweep.tp[:, place], tp)
             assert np.array_equal(sweep.fp[:, place], fp)
-            assert np.array_equal(sweep.objects, tp + fn)
+            assert np.array_equal(sweep.ground_truths, tp + fn)
 
 
 def test_the_best_thresholds_are_those_of_operating_points():

@@ -19,7 +19,7 @@ function classes() {
   function fill(values) {
     for (const { number, cells } of rows) {
       const found = values(number);
-      for (const name of ["objects", "tp", "fp", "fn"]) whole(cells[name], found[name]);
+      for (const name of ["ground_truths", "tp", "fp", "fn"]) whole(cells[name], found[name]);
       for (const name of ["precision", "recall", "f1"]) show(cells[name], found[name]);
     }
   }
@@ -35,15 +35,15 @@ function classes() {
     return;
   }
 
-  const { thresholds, objects, tp, fp, means, best, best_per_class: bestOf } = data.thresholds;
+  const { thresholds, ground_truths: gts, tp, fp, means, best, best_per_class: bestOf } = data.thresholds;
   const rates = (right, wrong, there) => ({
-    tp: right, fp: wrong, fn: there - right, objects: there,
+    tp: right, fp: wrong, fn: there - right, ground_truths: there,
     precision: ratio(right, right + wrong), recall: ratio(right, there), f1: ratio(2 * right, right + wrong + there),
   });
   const add = (numbers) => numbers.reduce((sum, value) => sum + value, 0);
-  const ofClass = (number, place) => rates(tp[number][place], fp[number][place], objects[number]);
+  const ofClass = (number, place) => rates(tp[number][place], fp[number][place], gts[number]);
   const together = thresholds.map((_, place) =>
-    rates(add(tp.map((row) => row[place])), add(fp.map((row) => row[place])), add(objects)));
+    rates(add(tp.map((row) => row[place])), add(fp.map((row) => row[place])), add(gts)));
   const place = (value) => thresholds.indexOf(value);
 
   const slider = byId("confidence");
