@@ -42,7 +42,7 @@ FORK_WHEELS = $(subst mmcv-$(MMCV),onedl-mmcv-$(FORK_MMCV),$(WHEELS))
 
 .PHONY: help demo test slow forks docs docs-linkcheck docs-pages docs-images coverage mutation lint format bench dist lock clean
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC in the log (about 2 minutes)
 	@$(RUN) tools/demo.py

@@ -24,7 +24,7 @@ WRITERS = [
 ]
 LAYERS = ("functional", "states", "io", "evaluation", "render")
 # pycocotools and scikit-learn need no torch, and most of detection and classification is compared with them.
-TOOLS = ["pytest", "hypothesis", "pandas", "pycocotools", "scikit-learn"]
+TOOLS = ["pytest", "hypothesis", "markdown-it-py", "pandas", "pycocotools", "scikit-learn"]
 
 
 def requirements(*names):

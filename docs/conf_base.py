@@ -82,6 +82,11 @@ def _on_source_read(app: Any, name: str, source: list[str]) -> None:
     source[0] = replace_repository_links(source[0], str(page.parent.relative_to(ROOT)))
 
 
+def _on_signature(app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str) -> Any:
+    """Write default factories of dataclasses as ``...``, which Sphinx can parse."""
+    return (signature.replace("<factory>", "..."), returns) if signature else None
+
+
 def _import_lazy_names(app: Any) -> None:
     """Import the names that packages export by ``__getattr__``: autodoc looks at what a module has already."""
     for package in ("evaluation", "render"):
@@ -92,5 +97,6 @@ def _import_lazy_names(app: Any) -> None:
 def setup(app: Any) -> None:
     """Connect the functions above to Sphinx."""
     app.connect("builder-inited", _import_lazy_names)
+    app.connect("autodoc-process-signature", _on_signature)
     app.add_search_language(BigramSearch)
     app.connect("source-read", _on_source_read)

@@ -23,15 +23,16 @@ KINDS = {
 }
 FIGURES = {
     "accuracy": "accuracy",
+    "auc": "AUC",
     "mAP": "mAP",
     "mAP_50": "mAP_50",
-    "mean_precision": "macro precision",
-    "mean_recall": "macro recall",
+    "precision": "macro precision",
+    "recall": "macro recall",
     "f1_of_means": "F1 of means",
-    "macro_f1": "macro F1",
-    "micro_precision": "micro precision",
-    "micro_recall": "micro recall",
-    "micro_f1": "micro F1",
+    "f1": "macro F1",
+    "precision_micro": "micro precision",
+    "recall_micro": "micro recall",
+    "f1_micro": "micro F1",
 }
 
 CALIBRATION = {"ece": "ECE", "mce": "MCE", "brier": "Brier score", "nll": "NLL"}
@@ -81,7 +82,7 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
 
 
 def _sizes(analysis: DetectionAnalysis) -> Section:
-    keys = ("ground_truths", "tp", "fp", "mean_precision", "mean_recall", "mAP", "mAP_50")
+    keys = ("ground_truths", "tp", "fp", "precision", "recall", "mAP", "mAP_50")
     header = ["area", "GTs", "TP", "FP", "macro precision", "macro recall", "mAP", "mAP_50"]
     figures, ranges = analysis.sizes.metrics(), analysis.sizes.ranges
     rows = [[size_range(name, *ranges[name]), *(row[key] for key in keys)] for name, row in figures.items()]
@@ -183,6 +184,7 @@ def _intervals(
     lines = [
         f"confidence level {100 * intervals.ci:g} %; Wilson score intervals with the effective number of "
         f"{'samples' if samples else 'objects'}" + (resamples if intervals.resamples else ""),
+        *(["AUC: score intervals with DeLong's variance, raised towards that of the exponential model"] * samples),
         few,
     ]
     overall = [
@@ -196,7 +198,7 @@ def _intervals(
     ]
 
 
-_COUNTED = ("precision", "recall", "f1")
+_RATES_AND_AUC = ("precision", "recall", "f1", "auc")
 
 
 def _class_intervals(figures: Mapping[str, Any], classes: Sequence[str], names: Sequence[str]) -> Table:
@@ -231,20 +233,8 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
         ]
         rows = [[CALIBRATION[name], value] for name, value in report.calibration.figures.items()]
         sections.append(Section("Calibration", lines, (["", "value"], rows)))
-    if report.auc_intervals is not None:
-        found = report.auc_intervals
-        header = ["class", "AUC", f"{100 * found.ci:g} % CI"]
-        each = zip(report.classes, *(getattr(found.per_class, end).tolist() for end in ("value", "low", "high")))
-        rows = [[name, value, span(low, high)] for name, value, low, high in each]
-        rows.append(["mean", found.macro.value, span(found.macro.low, found.macro.high)])
-        lines = [
-            f"confidence level {100 * found.ci:g} %; score intervals with DeLong's variance, raised towards that of "
-            "the exponential model",
-        ]
-        sections.append(Section("Confidence intervals of the AUC", lines, (header, rows)))
     if report.intervals is not None:
-        title = "Confidence intervals of accuracy, precision, recall and F1"
-        sections += _intervals(report.intervals, report.classes, _COUNTED, title, samples=True)
+        sections += _intervals(report.intervals, report.classes, _RATES_AND_AUC, "Confidence intervals", samples=True)
     return sections
 
 

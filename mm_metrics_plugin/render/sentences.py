@@ -19,13 +19,16 @@ PROTOCOLS = {
 }
 MEANS = {
     "accuracy": "accuracy",
-    "top_5_accuracy": "top-5 accuracy",
+    "accuracy_top5": "top-5 accuracy",
     "auc": "AUC",
-    "mean_average_precision": "mAP",
-    "mean_precision": "macro precision",
-    "mean_recall": "macro recall",
+    "mAP": "mAP",
+    "precision": "macro precision",
+    "recall": "macro recall",
     "f1_of_means": "F1 of means",
-    "macro_f1": "macro F1",
+    "f1": "macro F1",
+    "precision_micro": "micro precision",
+    "recall_micro": "micro recall",
+    "f1_micro": "micro F1",
 }
 CONFUSIONS = "Most frequent confusions (true → predicted)"
 
@@ -224,9 +227,6 @@ def averaged_line(averaged: Mapping[str, int], classes: int) -> List[str]:
     return [f"means leave out classes without a value: {', '.join(parts)}"] if parts else []
 
 
-def mean_rows(means: Mapping[str, float], micro: Mapping[str, float]) -> Dict[str, float]:
-    """The averages by the titles they are read under."""
-    return {
-        **{MEANS[name]: value for name, value in means.items()},
-        **{f"micro {'F1' if name == 'f1' else name}": value for name, value in micro.items()},
-    }
+def mean_rows(means: Mapping[str, float]) -> Dict[str, float]:
+    """The averages by display name."""
+    return {MEANS[name]: value for name, value in means.items()}

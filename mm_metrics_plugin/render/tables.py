@@ -21,7 +21,6 @@ TITLES = {
     "fn": "FN",
     "f1": "F1",
     "auc": "AUC",
-    "average_precision": "AP",
 }
 FALSE_POSITIVE_TITLES = {
     "fp_confusion": "confusion",
@@ -184,8 +183,6 @@ def classification_class_rows(report: ClassificationReport) -> Table:
     columns = report.columns
     if report.intervals is not None:
         columns.update(interval_columns(report.intervals.per_class))
-    if report.auc_intervals is not None:
-        columns.update(interval_columns({"auc": report.auc_intervals.per_class}))
     return list(columns), class_table(columns)[1]
 
 

@@ -86,7 +86,7 @@ def test_the_differences_equal_the_json(page, report):
     for rows in zip(*(versus["overall"] for versus in report["comparisons"])):
         expected = [rows[0]["first"], *(row[key] for row in rows for key in ("second", "difference"))]
         assert beside[rows[0]["metric"]] == expected
-    worst = page.locator('#side-by-side tr[data-metric="mean_recall"] .change').first
+    worst = page.locator('#side-by-side tr[data-metric="recall"] .change').first
     assert "bad" in worst.get_attribute("class") and f"{RUN} is worse" in worst.get_attribute("title")
     assert "No significant difference" in page.locator("#versus-1").inner_text()
 

@@ -157,7 +157,7 @@ class ThresholdSweep(Result):
     def means(self) -> dict[str, np.ndarray]:
         """(points,) macro averages, by their keys in the JSON report."""
         _, overall = rates_from_counts(self.tp.T, self.fp.T, (self.ground_truths[:, None] - self.tp).T)
-        return {name: overall[name] for name in ("mean_precision", "mean_recall", "f1_of_means", "macro_f1")}
+        return {name: overall[name] for name in ("precision", "recall", "f1_of_means", "f1")}
 
     def to_dict(self) -> dict[str, Any]:
         """The counts as plain Python values."""

@@ -136,10 +136,10 @@ def _count_intervals(
     }
     both = jaccard.defined & np.array_equal(precision.defined, recall.defined)
     means = {  # name: bounds, name of the metric per class, defined classes, ratios
-        "mean_precision": (mean_interval(precision, ci=ci), "precision", precision.defined, precision),
-        "mean_recall": (mean_interval(recall, ci=ci), "recall", recall.defined, recall),
+        "precision": (mean_interval(precision, ci=ci), "precision", precision.defined, precision),
+        "recall": (mean_interval(recall, ci=ci), "recall", recall.defined, recall),
         "f1_of_means": (f1_of_means_interval(precision, recall, ci=ci), "f1", both, jaccard),
-        "macro_f1": (mean_f1_interval(jaccard, ci=ci), "f1", jaccard.defined, jaccard),
+        "f1": (mean_f1_interval(jaccard, ci=ci), "f1", jaccard.defined, jaccard),
     }
     overall = {}
     for name, (ends, class_name, defined, ratio) in means.items():
@@ -151,9 +151,9 @@ def _count_intervals(
     precision, recall, jaccard = (
         ratios(images, zeros, tp, trials, groups=1) for trials in (tp + fp, tp + fn, tp + fp + fn)
     )
-    micro = {"micro_precision": _proportion_intervals(precision, ci), "micro_recall": _proportion_intervals(recall, ci)}
+    micro = {"precision_micro": _proportion_intervals(precision, ci), "recall_micro": _proportion_intervals(recall, ci)}
     # In single-label classification every error is one FP and one FN, so precision, recall and F1 are equal.
-    micro["micro_f1"] = micro["micro_recall"] if np.array_equal(fp, fn) else _f1_intervals(jaccard, ci)
+    micro["f1_micro"] = micro["recall_micro"] if np.array_equal(fp, fn) else _f1_intervals(jaccard, ci)
     for name, interval in micro.items():
         overall[name] = replace(interval.at(0), value=float(value[name]))
     return per_class, overall
@@ -295,7 +295,7 @@ def bootstrap_ci(
         >>> detections = Detections(image, box + 30 * (image % 5 == 0)[:, None], 1 - image / 100, np.zeros(50))
         >>> batch = DetectionBatch(detections, GroundTruths(image, box, np.zeros(50)), 50)
         >>> table = match_images(batch, num_classes=1, table="ap").table
-        >>> print(bootstrap_ci(table).overall["micro_recall"])
+        >>> print(bootstrap_ci(table).overall["recall_micro"])
         0.8000 [0.6679, 0.8884]
     """
     counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr)

@@ -146,8 +146,8 @@ class ChangedImage(Result):
     fn: int
 
 
-def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int = 20) -> tuple[ChangedImage, ...]:
-    """The images with the most changes: TP gained or lost in any class, then FP."""
+def changed_images(first: PerImageCounts, second: PerImageCounts) -> tuple[ChangedImage, ...]:
+    """The images on which two runs differ, by the number of TP, then of FP, gained or lost in any class."""
     _check_pair(first, second)
     # Absolute changes are summed per image and class, so that a gain in one class does not hide a loss in another.
     cells = [run.image.astype(np.int64) * run.num_classes + run.label for run in (first, second)]
@@ -159,10 +159,10 @@ def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int =
         np.stack([np.bincount(images, weights=row, minlength=first.num_images) for row in rows])
         for rows in (np.abs(change), change)
     )
-    order = np.lexsort((np.arange(first.num_images), -size[1], -size[0]))[:most]
-    return tuple(
-        ChangedImage(int(image), *(int(row[image]) for row in totals)) for image in order if size[:, image].any()
-    )
+    order = np.lexsort((-size[1], -size[0]))
+    order = order[size[:, order].any(axis=0)]
+    rows = np.stack([order, *totals[:, order].astype(np.int64)], axis=1)
+    return tuple(ChangedImage(*row) for row in rows.tolist())
 
 
 def _check_pair(first: PerImageCounts, second: PerImageCounts) -> None:

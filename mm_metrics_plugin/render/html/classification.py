@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.samples import SampleCells
     from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves
 
-COLUMNS = ("samples", "predicted", "tp", "fp", "fn", "precision", "recall", "f1", "auc", "average_precision")
+COLUMNS = ("samples", "predicted", "tp", "fp", "fn", "precision", "recall", "f1", "auc", "AP")
 CALIBRATION = (
     ("ece", "Expected calibration error (ECE)", "Mean difference between confidence and accuracy over the bins."),
     ("mce", "Maximum calibration error (MCE)", "The largest difference of any bin."),
@@ -88,8 +88,6 @@ def _cards(report: ClassificationReport) -> List[Dict[str, Any]]:
     """The headline numbers with their confidence intervals, and what each says in plain words."""
     single = report.matrix is not None
     found = {} if report.intervals is None else dict(report.intervals.overall)
-    if report.auc_intervals is not None:
-        found["auc"] = report.auc_intervals.macro
     said = {
         "accuracy": (
             "Accuracy",
@@ -99,12 +97,12 @@ def _cards(report: ClassificationReport) -> List[Dict[str, Any]]:
             "AUC",
             "How often a sample of a class scores higher than one of another; mean over classes.",
         ),
-        "mean_precision": (
+        "precision": (
             "Macro precision",
             "Share of the predictions of a class that are right; mean over classes.",
         ),
-        "mean_recall": ("Macro recall", "Share of the samples of a class that are found; mean over classes."),
-        "macro_f1": ("Macro F1", "Harmonic mean of precision and recall per class; mean over classes."),
+        "recall": ("Macro recall", "Share of the samples of a class that are found; mean over classes."),
+        "f1": ("Macro F1", "Harmonic mean of precision and recall per class; mean over classes."),
     }
     return [
         {

@@ -165,21 +165,21 @@ def _cards(report: DetectionReport, first: Any) -> List[Dict[str, Any]]:
     means = first.means
     cards += [
         (
-            "mean_precision",
+            "precision",
             "Macro precision",
-            means["mean_precision"],
+            means["precision"],
             f"Share of the boxes with a score of {score} or more that are correct; mean over classes.",
         ),
         (
-            "mean_recall",
+            "recall",
             "Macro recall",
-            means["mean_recall"],
+            means["recall"],
             "Share of objects that are found; mean over classes.",
         ),
         (
-            "macro_f1",
+            "f1",
             "Macro F1",
-            means["macro_f1"],
+            means["f1"],
             "Harmonic mean of precision and recall, mean over classes.",
         ),
     ]

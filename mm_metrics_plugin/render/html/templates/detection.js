@@ -116,8 +116,10 @@ function classes() {
     shown.textContent = text;
     shown.dataset.value = String(thresholds[now]);
     slider.setAttribute("aria-valuetext", text);
-    for (const name of ["mean_precision", "mean_recall", "macro_f1"]) show(readout[name], means[name][now]);
-    for (const name of ["precision", "recall", "f1"]) show(readout[name], together[now][name]);
+    for (const name of ["precision", "recall", "f1"]) {
+      show(readout[name], means[name][now]);
+      show(readout[`${name}_micro`], together[now][name]);
+    }
     for (const name of ["tp", "fp", "fn"]) whole(readout[name], together[now][name]);
     if (moves()) fill((number) => ofClass(number, now));
   }
