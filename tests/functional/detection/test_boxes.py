@@ -51,7 +51,7 @@ def test_pairs_have_the_overlaps_of_pycocotools_and_mmdet(block, monkeypatch):
     from mmdet.evaluation import bbox_overlaps
 
     if block:
-        monkeypatch.setattr(pairs, "_CANDIDATES_AT_ONCE", block)
+        monkeypatch.setattr(pairs, "_BLOCK_CANDIDATES", block)
     random = np.random.default_rng(1)
     for _ in range(50):
         first, second = random_boxes(random, 20).astype(np.float32), random_boxes(random, 15)
@@ -87,7 +87,7 @@ def test_pairs_by_preference_are_in_the_order_of_coco():
 def test_an_image_with_too_many_overlapping_pairs_is_named(block, monkeypatch):
     monkeypatch.setattr(pairs, "MAX_PAIRS", 8)
     if block:
-        monkeypatch.setattr(pairs, "_CANDIDATES_AT_ONCE", block)
+        monkeypatch.setattr(pairs, "_BLOCK_CANDIDATES", block)
     box = [[0, 0, 9, 9]]
     batch = DetectionBatch.from_images(
         boxes=[box * 2, box * 3, box * 2],

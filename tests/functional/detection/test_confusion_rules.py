@@ -70,7 +70,7 @@ def thresholds_of(seed):
 def block(request, monkeypatch):
     """Many blocks of pairs must give what one gives."""
     if request.param:
-        monkeypatch.setattr(pairs, "_CANDIDATES_AT_ONCE", request.param)
+        monkeypatch.setattr(pairs, "_BLOCK_CANDIDATES", request.param)
 
 
 def test_mmdet_equals_the_stock_tool_cell_by_cell(block):
