@@ -261,12 +261,12 @@ def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = No
 def report_of(shard: Shard) -> DetectionReport:
     """The report on all images."""
     settings, state = shard.settings, shard.state
-    counted, protocols = state.tally, []
+    counted, protocols = state.counts_by_name, []
     for name in settings.matching:
         rule = state.rule(name)
         ground_truths, detections = rule.used_per_class
         counts = {
-            **rule.tally,
+            **rule.counts_by_name,
             **{key: counted[key] for key in ("detections_without_area", "ground_truths_without_area")},
         }
         if name == "mmdet":
