@@ -175,7 +175,7 @@ class ClassifierRuns(RunSet):
     ) -> None:
         first = results[0]
         if not source.is_inside:
-            raise ResultFileError(f"{first.source}: holds its ground truth; TRUTH must be -")
+            raise ResultFileError(f"{first.source}: holds its ground truth; GROUND_TRUTH must be -")
         source.check_inside()
         chosen = self._settings(settings, options, ClassificationSettings(), first.source)
         results = _of_one_task(results)

@@ -48,7 +48,7 @@ def test_every_table_has_the_same_counts(seed, monkeypatch):
         classes=names,
         ground_truths=objects,
         detections=detections,
-        counts=coco.tally,
+        counts=coco.counts_by_name,
         background_types=coco.false_positives,
     ).columns
     same_counts(expected, columns["tp"], columns["fp"], columns["fn"])
