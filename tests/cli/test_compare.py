@@ -417,4 +417,4 @@ def test_samples_whose_ground_truth_differs_are_named(tmp_path, capsys):
 def test_two_coco_results_without_ground_truth_are_explained(tmp_path, capsys):
     paths = [str(files.write_json(tmp_path / name, [])) for name in ("a.json", "b.json")]
     assert main(["compare", *paths]) == 2
-    assert "a.json is taken as the ground truth" in capsys.readouterr().err
+    assert "a.json is the ground truth" in capsys.readouterr().err
