@@ -150,7 +150,7 @@ def test_nms_comes_before_matching():
     detections = Detections([0] * 4, boxes, [0.9, 0.8, 0.7, 0.6], [0, 0, 0, 1])
     batch = DetectionBatch(detections, GroundTruths([0], boxes[:1], [0]), 1)
     state = DetectionState(2, DetectionSettings(nms_iou_thr=0.9)).update(batch, [0])
-    assert state.tally["detections_suppressed"] == 1 and state.tally["detections"] == 3
+    assert state.counts_by_name["detections_suppressed"] == 1 and state.counts_by_name["detections"] == 3
     assert state.table().score.tolist() == [0.9, 0.7, 0.6]
 
 
