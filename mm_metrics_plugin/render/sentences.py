@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, List, Mapping, Sequence
 
 from mm_metrics_plugin.render.tables import printable
 
@@ -16,16 +16,6 @@ PROTOCOLS = {
     "coco": "at most one detection per object, within classes by score; the others may be confusions",
     "mmdet": "every overlapping pair counts, as in mmdet's confusion_matrix.py",
     "agnostic": "at most one detection per object, by overlap, whatever the classes",
-}
-MEANS = {
-    "accuracy": "accuracy",
-    "top_5_accuracy": "top-5 accuracy",
-    "auc": "AUC",
-    "mean_average_precision": "mAP",
-    "mean_precision": "macro precision",
-    "mean_recall": "macro recall",
-    "f1_of_means": "F1 of means",
-    "macro_f1": "macro F1",
 }
 CONFUSIONS = "Most frequent confusions (true → predicted)"
 
@@ -222,11 +212,3 @@ def averaged_line(averaged: Mapping[str, int], classes: int) -> List[str]:
     """
     parts = [f"{name} is over {number} of {classes} classes" for name, number in averaged.items() if number < classes]
     return [f"means leave out classes without a value: {', '.join(parts)}"] if parts else []
-
-
-def mean_rows(means: Mapping[str, float], micro: Mapping[str, float]) -> Dict[str, float]:
-    """The averages by the titles they are read under."""
-    return {
-        **{MEANS[name]: value for name, value in means.items()},
-        **{f"micro {'F1' if name == 'f1' else name}": value for name, value in micro.items()},
-    }
