@@ -10,8 +10,8 @@ PYTHON := $(if $(filter 3.11,$(call version,python3)),python3,$(if $(call versio
 endif
 
 # Checked before anything is installed. torchvision, which mmdet and mmpretrain import, has no wheel for Python 3.12.
-ON_3_11 := test forks slow coverage mutation lint format bench lock
-ON_ANY  := demo docs docs-pages dist
+ON_3_11 := test forks slow coverage mutation lint format bench lock docs-pages docs-images
+ON_ANY  := demo docs docs-linkcheck dist
 ENVIRONMENT := $(wildcard $(if $(filter forks,$(MAKECMDGOALS)),$(FORKS),$(VENV))/bin/python)
 FOUND   := $(call version,$(or $(ENVIRONMENT),$(PYTHON)))
 needs    = $(error make $(1) needs Python $(2), but $(or $(ENVIRONMENT),$(PYTHON)) is $(or $(FOUND),not there): \
@@ -40,9 +40,9 @@ FORK_PIP   := $(FORKS)/bin/python -m pip --disable-pip-version-check --quiet
 FORK_RUNTIME = $(shell grep -hv '^mmengine\|^\#' requirements/runtime.txt requirements/report.txt | sed 's/.*/"&"/')
 FORK_WHEELS = $(subst mmcv-$(MMCV),onedl-mmcv-$(FORK_MMCV),$(WHEELS))
 
-.PHONY: help demo test slow forks docs docs-pages coverage mutation lint format bench dist lock clean
+.PHONY: help demo test slow forks docs docs-linkcheck docs-pages docs-images coverage mutation lint format bench dist lock clean
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: $(VENV)/.demo ## train a small classifier on real digits and read its AUC in the log (about 2 minutes)
 	@$(RUN) tools/demo.py
@@ -65,11 +65,17 @@ browser: # for the tests of the HTML pages; without one they are skipped, or fai
 	    apt-get -qq update && apt-get -qq -y install chromium >/dev/null && exit 0; fi; \
 	echo "*** NO BROWSER: the tests of the HTML pages cannot run. Install chromium (needs root) for them. ***" >&2
 
-docs: $(VENV)/.docs ## build the documentation into build/site, warnings as errors
-	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
+docs: $(VENV)/.docs ## build the documentation into build/site, in English and Chinese, warnings as errors
+	$(RUN) -m docs.build build/site
 
-docs-pages: $(VENV)/.demo ## write the pages that are made from READMEs, parsers, messages and docstrings
+docs-linkcheck: $(VENV)/.docs ## check the links of the documentation to other sites
+	$(RUN) -m docs.build --linkcheck build/linkcheck
+
+docs-pages: $(VENV)/.tests ## write the parts of pages that repeat docstrings, help texts and messages
 	$(RUN) -m docs.generate
+
+docs-images: $(VENV)/.tests browser ## make the screenshots of the HTML report again
+	$(RUN) docs/make_screenshot.py
 
 NOT_COUNTED := $(foreach name,properties integration browser faults,--ignore tests/$(name))
 coverage: $(VENV)/.tests $(VENV)/.docs ## measure what the quicker half of the suite reaches, child processes included
@@ -108,6 +114,7 @@ dist: $(VENV)/.dev ## build the sdist and the wheel into dist/ and check them
 	rm -rf dist
 	$(RUN) -m build --outdir dist .
 	$(RUN) -m twine check --strict dist/*
+	$(if $(TAG),test -e dist/mm_metrics_plugin-$(TAG:v%=%).tar.gz # the tag is the version with a v)
 
 lock: $(VENV)/.bench ## write the installed versions to requirements/lock.txt, the set the tests run on
 	(echo "# The versions everything was tested with, on Python 3.11; written by make lock."; echo "setuptools<81"; \

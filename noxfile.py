@@ -1,6 +1,7 @@
 """Checks in several versions of Python: ``nox --list`` shows them; a session without its Python is skipped."""
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ nox.options.sessions = ["without_stack"]
 nox.options.default_venv_backend = "venv"  # virtualenv no longer supports Python 3.8
 
 HERE = [sys.executable, "-m"]
+PYTHONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"]
 # The Python, and the packages that write the files of tests/golden with it.
 WRITERS = [
     ("3.8", "torch==1.13.1", "numpy==1.20.3"),
@@ -20,9 +22,9 @@ WRITERS = [
     ("3.11", "numpy==2.0.2"),
     ("3.13", "numpy==2.5.4"),
 ]
-LAYERS = ("functional", "states", "io")
+LAYERS = ("functional", "states", "io", "evaluation", "render")
 # pycocotools and scikit-learn need no torch, and most of detection and classification is compared with them.
-TOOLS = ["pytest", "hypothesis", "pycocotools", "scikit-learn"]
+TOOLS = ["pytest", "hypothesis", "markdown-it-py", "pandas", "pycocotools", "scikit-learn"]
 
 
 def requirements(*names):
@@ -33,26 +35,41 @@ def requirements(*names):
 
 @nox.session(python=False)
 def docs(session):
-    """Build the site, warnings as errors."""
-    session.run(*HERE, "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+    """Build the site in both languages, warnings as errors."""
+    session.run(*HERE, "docs.build", "build/site")
 
 
-@nox.session(python=["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"])
+@nox.session(python=PYTHONS)
 def without_stack(session):
     """Run tests and examples that need no torch: on Python 3.8 with the oldest packages, else with the newest."""
     needed = [line for line in requirements("runtime", "report") if not line.startswith("mmengine")]
     if session.python == "3.8":
         pinned = [line.replace(">=", "==") for line in needed]
-        session.install(*pinned, *TOOLS[:-1], "scikit-learn==1.0")
+        session.install("--prefer-binary", *pinned, *TOOLS[:-1], "scikit-learn==1.0")
     else:
         session.install("--upgrade", *(re.split("[>=]", line)[0] for line in needed), *TOOLS)
+    session.install("--no-deps", "--editable", ".")
     folders = [f"{root}/{layer}" for root in ("tests", "mm_metrics_plugin") for layer in LAYERS]
     # Not pyproject.toml: its filter for warnings imports the package with torch.
     config = Path(session.create_tmp(), "pytest.ini")
     config.write_text("[pytest]\ndoctest_optionflags = NORMALIZE_WHITESPACE ELLIPSIS\n", encoding="utf-8")
     options = ["-c", str(config), "--rootdir", ".", "-q", "-p", "no:cacheprovider", "-p", "tests.without_stack"]
     options += ["-m", "not slow", "--doctest-modules"]
-    session.run("python", "-m", "pytest", *options, *folders, *session.posargs)
+    # Tests read and write text in the default encoding; the package names its encodings, which ruff checks.
+    session.run("python", "-m", "pytest", *options, *folders, *session.posargs, env={"PYTHONUTF8": "1"})
+
+
+@nox.session(python=PYTHONS)
+def wheel(session):
+    """Install the wheel (of the folder given after ``--``) into a clean environment and run the README's examples."""
+    folder = Path(*session.posargs or [session.create_tmp(), "dist"])
+    if not session.posargs:
+        for stale in (folder, Path("build", "lib")):
+            shutil.rmtree(stale, ignore_errors=True)
+        session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), ".")
+    (built,) = folder.glob("*.whl")
+    session.install("--prefer-binary", f"{built}[report]")
+    session.run("python", "-m", "tests.readme_examples")
 
 
 @nox.session(python=["3.8", "3.11", "3.13"])

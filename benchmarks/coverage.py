@@ -1,6 +1,6 @@
 """Simulated datasets whose true values are known, and how often confidence intervals contain them.
 
-``bench_coverage.py`` prints the tables of docs/compare.md from these; the package is held to them by
+``bench_coverage.py`` prints the tables of docs/en/concepts/statistics.md from these; the package is held to them by
 ``tests/functional/statistics/test_coverage.py``.
 """
 

@@ -82,7 +82,7 @@ def write_coco_results(pickled: Path, path: Path) -> None:
         left, top, right, bottom = (float(edge) for edge in box)
         bbox = [float(str(np.float32(number))) for number in (left, top, right - left, bottom - top)]
         rows.append(dict(image_id=found.image_ids[at], category_id=int(label) + 1, bbox=bbox, score=float(str(score))))
-    path.write_text(json.dumps(rows, separators=(",", ":")) + "\n")
+    path.write_text(json.dumps(rows, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def redraw_pictures(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A metric of your own, outside the package: how far predicted angles are from the true ones, round the circle."""
+"""A metric of your own, outside the package: the angle between predicted and true directions."""
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -21,19 +21,19 @@ class AngleError(StreamingMetric):
     default_prefix = "angle"
 
     def empty_state(self):
-        """What is remembered between batches. Sums without rounding, merged exactly over processes."""
+        """The state before the first batch: sums without rounding, merged exactly over processes."""
         return ExactSumState()
 
     def read(self, samples):
-        """The arrays of a batch, one row a sample; a bad sample is named."""
-        names = [self.sample_name(sample, index) for index, sample in enumerate(samples)]
-        predicted, target = stack_fields(samples, ["pred_angle", "gt_angle"], names.__getitem__)
-        check_finite(predicted, "pred_angle", names.__getitem__)
-        check_finite(target, "gt_angle", names.__getitem__)
+        """Convert a batch of samples to arrays, one row per sample; an error names the invalid sample."""
+        names = self.sample_names(samples)
+        predicted, target = stack_fields(samples, ["pred_angle", "gt_angle"], names)
+        check_finite(predicted, "pred_angle", names)
+        check_finite(target, "gt_angle", names)
         return Batch(angle_between(predicted.astype(float), target.astype(float)).reshape(-1))
 
     def compute(self, state):
-        """The numbers by key, from the state of the whole data set."""
+        """The values by key, from the state of the whole dataset."""
         if not state.count:
-            self.warn_undefined("The error", "there were no samples", ["the data set"])
+            self.warn_no_samples("The error")
         return {"degrees": state.means()[0] if state.count else float("nan")}

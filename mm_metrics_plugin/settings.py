@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import Any, Iterable, Mapping, Sequence, TypeVar
 
@@ -30,7 +30,8 @@ def require(condition: bool, message: str) -> None:
 
 def require_ci(ci: float | None) -> None:
     """Raises a ValueError unless a confidence level is above 0 and below 1, or None."""
-    require(ci is None or 0 < ci < 1, f"ci must be above 0 and below 1 (found {ci})")
+    valid = ci is None or (isinstance(ci, Real) and 0 < ci < 1)
+    require(valid, f"ci must be above 0 and below 1 (found {ci!r})")
 
 
 def require_int(name: str, value: Any, *, low: int, high: int | None = None) -> int:
@@ -220,7 +221,7 @@ class ClassificationSettings:
     """
 
     task: str | None = None
-    task_reason: str = ""
+    task_reason: str = field(default="", metadata={"option": False})
     score_thr: float | None = None
     at_specificity: float = 0.95
     at_sensitivity: float = 0.95
@@ -231,8 +232,10 @@ class ClassificationSettings:
             self.task is None or self.task in TASKS, f"task must be one of {', '.join(TASKS)} (found {self.task!r})"
         )
         for name in ("at_specificity", "at_sensitivity"):
-            value = getattr(self, name)
-            require(0 <= value <= 1, f"{name} must be from 0 to 1 (found {value})")
+            value = _number(name, getattr(self, name))
+            require(0 <= value <= 1, f"{name} must be from 0 to 1 (found {value:g})")
+        if self.score_thr is not None:
+            _number("score_thr", self.score_thr)
         require_ci(self.ci)
 
     def to_dict(self) -> dict[str, Any]:
@@ -268,6 +271,7 @@ class ComparisonSettings:
         )
         require_ci(self.ci)
         require_int("permutations", self.permutations, low=1, high=MAX_RESAMPLES)
+        require_int("seed", self.seed, low=0)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain Python values."""
@@ -324,8 +328,13 @@ class OperatingRule:
         return f"greatest {other} with {self.kind} >= {self.value:g}"
 
 
-def with_options(settings: _S, options: Mapping[str, Any]) -> _S:
+def with_options(settings: _S, options: Mapping[str, Any], others: Sequence[str] = ()) -> _S:
     """Settings with some fields replaced.
+
+    Args:
+        settings: The settings.
+        options: New values by field.
+        others: Further arguments of the caller that the message may suggest.
 
     Raises:
         TypeError: There is no such option; the message names the nearest one.
@@ -337,15 +346,21 @@ def with_options(settings: _S, options: Mapping[str, Any]) -> _S:
         Traceback (most recent call last):
         TypeError: 'score_threshold' is not an option; did you mean 'score_thr'?
     """
-    names = [field.name for field in fields(settings)]  # type: ignore[arg-type]
+    names = [one.name for one in fields(settings) if one.metadata.get("option", True)]  # type: ignore[arg-type]
+    require_known_options(options, names, others)
+    return replace(settings, **options)  # type: ignore[type-var]
+
+
+def require_known_options(options: Iterable[str], names: Sequence[str], others: Sequence[str] = ()) -> None:
+    """Raises a TypeError if an option is not one of ``names``; its message suggests the nearest of all names."""
     for name in options:
         if name not in names:
             from difflib import get_close_matches
 
-            nearest = get_close_matches(name, names, n=1)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"options are {', '.join(names)}"
+            known = [*names, *others]
+            nearest = get_close_matches(name, known, n=1)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"options are {', '.join(known)}"
             raise TypeError(f"{name!r} is not an option; {hint}")
-    return replace(settings, **options)  # type: ignore[type-var]
 
 
 def _number(name: str, value: Any) -> float:

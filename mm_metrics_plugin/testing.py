@@ -69,7 +69,7 @@ class MetricCase:
         reference_tolerance: Allowed difference from the reference, absolute and relative.
         order_matters: Whether the order and the batches of the samples are part of the definition. Several processes
             are then compared with one process of larger batches, and only with padding.
-        classes: The data set's class names, if the metric needs them.
+        classes: The dataset's class names, if the metric needs them.
         invalid_inputs: Each an :class:`InvalidInput` or a tuple like it.
         rules: For which keys (without prefix; patterns with ``*``) greater is not better: ``'less'``, None where
             neither is better, as for counts, or ``'never'`` for keys that ``save_best`` should not use.
@@ -104,13 +104,16 @@ class MetricCase:
         return self.samples(np.random.default_rng(seed), count)
 
 
-def evaluate(metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, size: int | None = None) -> Dict:
+def evaluate(
+    metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, size: int | None = None
+) -> Dict[str, float]:
     """The numbers of the samples, in batches; without warnings of undefined ones."""
     with warnings.catch_warnings(), python_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         for start in range(0, len(samples), batch_size):
             metric.process(None, samples[start : start + batch_size])
-        return metric.evaluate(len(samples) if size is None else size)
+        values: Dict[str, float] = metric.evaluate(len(samples) if size is None else size)
+        return values
 
 
 def assert_same(actual: Mapping[str, float], expected: Mapping[str, float], tolerance: float, what: str) -> None:
@@ -238,13 +241,13 @@ def check_empty(case: MetricCase) -> None:
         metric.process(None, [])
         actual = metric.evaluate(0)
     if not actual:
-        raise AssertionError(f"{case.name} gives no key for an empty data set")
+        raise AssertionError(f"{case.name} gives no key for an empty dataset")
     for key, value in actual.items():
         if type(value) is not float or not (math.isnan(value) or value == 0):
-            raise AssertionError(f"{case.name}: {key} of an empty data set is {value!r}, expected NaN or 0")
+            raise AssertionError(f"{case.name}: {key} of an empty dataset is {value!r}, expected NaN or 0")
     announced = any(issubclass(warning.category, UndefinedMetricWarning) for warning in caught)
     if any(map(math.isnan, actual.values())) and not announced:
-        raise AssertionError(f"{case.name} is NaN for an empty data set and does not warn")
+        raise AssertionError(f"{case.name} is NaN for an empty dataset and does not warn")
 
 
 def check_single_sample(case: MetricCase) -> None:
@@ -314,7 +317,7 @@ def guessed_rule(key: str) -> str | None:
     from mmengine.hooks import CheckpointHook
 
     try:
-        return CheckpointHook(save_best=key).rules[0]
+        return str(CheckpointHook(save_best=key).rules[0])
     except ValueError:
         return None
 
@@ -351,7 +354,7 @@ SIZES = (24, 25, 23, 3, 1)
 def check_processes(cases: Sequence[MetricCase], world_size: int, sizes: Sequence[int] = SIZES) -> None:
     """Real gloo processes give the numbers of one process.
 
-    The number of processes divides some of the data set sizes and not others; samplers pad and do not.
+    The number of processes divides some of the dataset sizes and not others; samplers pad and do not.
     """
     # Invalid inputs are often lambdas, which cannot be sent to another process.
     jobs = [
@@ -477,7 +480,7 @@ def _equal(left: Any, right: Any) -> bool:
     if type(left) is not type(right):
         return False
     if isinstance(left, torch.Tensor):
-        return left.dtype == right.dtype and torch.equal(left, right)
+        return bool(left.dtype == right.dtype and torch.equal(left, right))
     if isinstance(left, np.ndarray):
         return left.dtype == right.dtype and np.array_equal(left, right)
     if isinstance(left, Mapping):

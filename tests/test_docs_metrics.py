@@ -1,4 +1,4 @@
-"""docs/metrics.md names every metric and key, and tells the truth about ``save_best``."""
+"""docs/en/reference/metrics.md names every metric and key, and tells the truth about ``save_best``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import mm_metrics_plugin
 from mm_metrics_plugin.testing import evaluate, guessed_rule
 from tests.helpers.cases import CASES
 
-PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
+PAGE = Path(__file__).parent.parent / "docs" / "en" / "reference" / "metrics.md"
+MIGRATION = PAGE.parent.parent / "how_to" / "migrate.md"
 ROW = re.compile(r"^\| (`.+`) \| .+ \| (greater|less|never|–)(\*?) \|$")
 
 
@@ -38,7 +39,7 @@ def row_of(name, bare):
     """The most exact row that fits the key: literal keys come before patterns."""
     bare = re.sub(r"(_thr-\d\.\d\d|_no-thr)(?=/|$)", "", bare)
     fitting = [row for row in TABLES[name] if re.fullmatch(row[0], bare)]
-    assert fitting, f"{name} gives {bare}, which docs/metrics.md does not name"
+    assert fitting, f"{name} gives {bare}, which {PAGE.name} does not name"
     return min(fitting, key=lambda row: (".+" in row[0], -len(row[0])))
 
 
@@ -58,7 +59,7 @@ def test_every_metric_is_documented():
 def test_every_option_is_in_the_docstring(name):
     found = metric_classes()[name]
     (described,) = re.findall(r"\n    Args:\n(.+?)\n\n", found.__doc__, flags=re.DOTALL)
-    assert re.findall(r"^ {8}(\w+): ", described, flags=re.MULTILINE) == list(inspect.signature(found).parameters)
+    assert re.findall(r"^ {8}\**(\w+): ", described, flags=re.MULTILINE) == list(inspect.signature(found).parameters)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -86,7 +87,7 @@ def test_metrics_of_one_prefix_stand_side_by_side():
 
 
 def first_cells(system):
-    page = (PAGE.parent / "from_other_systems.md").read_text(encoding="utf-8")
+    page = MIGRATION.read_text(encoding="utf-8")
     (section,) = re.findall(rf"\n## {system}\n(.+?)(?=\n## |\Z)", page, flags=re.DOTALL)
     return " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
 
@@ -108,7 +109,7 @@ def test_every_metric_of_torchmetrics_for_classes_boxes_and_regions_is_mapped():
 
 
 def test_what_the_mapping_names_exists():
-    page = (PAGE.parent / "from_other_systems.md").read_text(encoding="utf-8")
+    page = MIGRATION.read_text(encoding="utf-8")
     cells = [line.split("|")[2] for line in page.splitlines() if line.startswith("| `")]
     for name, options in re.findall(r"`(\w+)\(([^`]*)\)`", " ".join(cells)):
         if hasattr(mm_metrics_plugin, name) and "..." not in options:

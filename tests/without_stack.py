@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 STACK = ("mmcv", "mmdet", "mmengine", "mmpretrain", "mmseg", "supervision", "tidecv", "torch", "torchmetrics")
-TESTS = str(Path(__file__).resolve().parent)
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = (str(ROOT / "tests"), str(ROOT / "benchmarks"))  # tests use inputs of the benchmarks
 
 
 class _Absent:

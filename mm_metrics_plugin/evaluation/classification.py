@@ -15,8 +15,10 @@ from mm_metrics_plugin.evaluation.report import (
     SCHEMA_VERSION,
     Progress,
     Report,
+    check_classes,
     input_entry,
     is_path,
+    keyword_names,
     versions,
 )
 from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError
@@ -266,7 +268,8 @@ def evaluate_classification(
         >>> round(report.accuracy, 3), report.matrix.tolist()
         (0.667, [[1, 0], [1, 1]])
     """
-    settings = with_options(settings or ClassificationSettings(), options)
+    settings = with_options(settings or ClassificationSettings(), options, keyword_names(evaluate_classification))
+    check_classes(classes)
     progress = progress or Progress()
     inputs: Dict[str, Any] = {}
     progress.step("reading the results")
@@ -314,6 +317,8 @@ def load_classification(results: Any, *, trust: bool = False, task: Optional[str
     if is_path(results):
         return read_classification(results, trust=trust, task=task)
     if isinstance(results, tuple):
+        if len(results) != 2 or any(one is None for one in results):
+            raise ResultFileError(f"results must be a pair of scores and labels (found a tuple of {len(results)})")
         return classification_from_arrays(*results, source=IN_MEMORY, task=task)
     return classification_from_samples(results, IN_MEMORY, task=task)
 

@@ -11,7 +11,15 @@ import numpy as np
 from mm_metrics_plugin.evaluation.classification import load_classification
 from mm_metrics_plugin.evaluation.disagreements import Disagreements, disagreements
 from mm_metrics_plugin.evaluation.loading import DetectionInput, results_entry
-from mm_metrics_plugin.evaluation.report import SCHEMA_VERSION, Progress, Report, input_entry, is_path
+from mm_metrics_plugin.evaluation.report import (
+    SCHEMA_VERSION,
+    Progress,
+    Report,
+    check_classes,
+    input_entry,
+    is_path,
+    keyword_names,
+)
 from mm_metrics_plugin.evaluation.run_sets import ClassifierRuns, DetectorRuns, RunSet
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison, changed_images, significant
@@ -19,8 +27,24 @@ from mm_metrics_plugin.io.classification_results import ClassificationResults, c
 from mm_metrics_plugin.io.files import PathLike, trim_memory
 from mm_metrics_plugin.io.results import DetectionResults, results_from_images
 from mm_metrics_plugin.io.safe_pickle import read_pickle
-from mm_metrics_plugin.settings import ClassificationSettings, ComparisonSettings, DetectionSettings, with_options
+from mm_metrics_plugin.settings import (
+    ClassificationSettings,
+    ComparisonSettings,
+    DetectionSettings,
+    require_known_options,
+    with_options,
+)
 
+COMPARISON_OPTIONS = (
+    "ci",
+    "permutations",
+    "seed",
+    "score_thr",
+    "iou_thr",
+    "nms_iou_thr",
+    "max_dets",
+    "task",
+)
 PICKLES = (".pkl", ".pickle")
 _NOTHING = 1e-12  # the same numbers added up in another order
 BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "the same"
@@ -195,9 +219,8 @@ def compare_runs(
         trust: Read pickles with plain pickle, which runs whatever is in them.
         allow_missing: Evaluate images without results as images without detections.
         progress: Receives the steps.
-        **options: ``ci``, ``permutations`` and ``seed``, and options of the evaluation of a single run: fields of
-            :class:`~mm_metrics_plugin.settings.DetectionSettings` or
-            :class:`~mm_metrics_plugin.settings.ClassificationSettings`.
+        **options: ``ci``, ``permutations``, ``seed``; ``score_thr``, ``iou_thr``, ``nms_iou_thr``, ``max_dets`` of
+            detectors; ``task``, ``score_thr`` of classifiers.
 
     Raises:
         ResultFileError: A file is damaged, or the runs were not made on the same images.
@@ -210,14 +233,8 @@ def compare_runs(
         >>> report.versus[0].rows(report.classes)[0][:5]
         ('accuracy', None, 0.6666666666666666, 1.0, 0.33333333333333337)
     """
-    if len(runs) < 2:
-        raise ResultFileError(f"a comparison needs the results of at least two runs (found {len(runs)})")
+    _check_arguments(runs, names, classes, options)
     progress = progress or Progress()
-    for example in (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings())):
-        known = {one.name for one in fields(example)}
-        with_options(
-            example, {name: value for name, value in options.items() if name in known}
-        )  # checked before reading
     source = DetectionInput(
         ground_truth=ground_truth,
         results=tuple(runs),
@@ -256,6 +273,27 @@ def compare_runs(
         versus=tuple(_versus(run_set, other, run_names) for other in range(1, len(runs))),
         runs=run_set,
     )
+
+
+def _check_arguments(runs: Any, names: Any, classes: Any, options: Mapping[str, Any]) -> None:
+    """Check what can be checked before anything is read."""
+    if is_path(runs) or not isinstance(runs, (list, tuple)):
+        raise ResultFileError(f"runs must be a list with the results of at least two runs (found {runs!r})")
+    if len(runs) < 2:
+        raise ResultFileError(f"a comparison needs the results of at least two runs (found {len(runs)})")
+    for number, run in enumerate(runs):
+        if not is_path(run) and not isinstance(run, (list, tuple)):
+            raise ResultFileError(
+                f"run number {number} must be a path, a list of results or a pair of arrays "
+                f"(found {type(run).__name__})"
+            )
+    if names is not None and (isinstance(names, str) or len(set(names)) != len(runs)):
+        raise ResultFileError(f"names must be {len(runs)} distinct names, one for each run (found {names!r})")
+    check_classes(classes)
+    require_known_options(options, COMPARISON_OPTIONS, keyword_names(compare_runs))
+    for example in (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings())):
+        known = {one.name for one in fields(example)}
+        with_options(example, {name: value for name, value in options.items() if name in known})
 
 
 def _read(run: Any, trust: bool, task: Optional[str]) -> Any:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.report import GALLERY, SCHEMA_VERSION, Progress, Report, is_path
+from mm_metrics_plugin.evaluation.report import (
+    GALLERY,
+    SCHEMA_VERSION,
+    Progress,
+    Report,
+    check_classes,
+    is_path,
+    keyword_names,
+)
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_NAME, ProtocolReport, protocol_report
@@ -185,14 +193,21 @@ def evaluate_detection(
     from mm_metrics_plugin.evaluation.shards import save_shard
     from mm_metrics_plugin.io.files import trim_memory
 
-    settings = with_options(settings or DetectionSettings(matching=DEFAULT_MATCHING), options)
+    settings = settings or DetectionSettings(matching=DEFAULT_MATCHING)
+    settings = with_options(settings, options, keyword_names(evaluate_detection))
+    check_classes(classes)
+    if save_state is not None and not str(save_state).endswith(".npz"):
+        raise ResultFileError(f"save_state must be the name of a file that ends in .npz (found {str(save_state)!r})")
     progress = progress or Progress()
     group = ProcessGroup(distributed=distributed)
     if isinstance(ground_truth, DetectionBatch):
         shard = shard_of_batch(ground_truth, settings, classes=classes, worst_images=gallery)
     else:
-        if results is None:
-            raise ResultFileError("results must be given: a path, several paths, or a list of results")
+        if not is_path(results) and not isinstance(results, (list, tuple)):
+            raise ResultFileError(
+                "results must be a path, several paths, or a list of results in memory "
+                f"(found {type(results).__name__})"
+            )
         several = not is_path(results) and len(results) > 0 and all(is_path(one) for one in results)
         source = DetectionInput(
             ground_truth=ground_truth,
@@ -229,6 +244,8 @@ def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = No
     """
     from mm_metrics_plugin.evaluation.shards import merge_shards, read_shard
 
+    if is_path(files) or not isinstance(files, (list, tuple)) or not files:
+        raise ResultFileError(f"files must be a list of .npz files (found {files!r})")
     progress = progress or Progress()
     progress.step("reading")
     shard = merge_shards([read_shard(str(file)) for file in files])

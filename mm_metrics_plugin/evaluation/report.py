@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from collections import Counter
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.files import PathLike
@@ -104,6 +106,8 @@ class Report:
         """
         from mm_metrics_plugin.render.outputs import PageOptions, save_outputs
 
+        if not str(folder):
+            raise ResultFileError("folder must be the name of a folder (found an empty name)")
         page = PageOptions(images=None if images is None else str(images), gallery=gallery) if html else None
         return save_outputs(self, Path(folder), page=page, color_theme=color_theme).files
 
@@ -144,12 +148,42 @@ def input_entry(source: Any) -> Dict[str, Any]:
             _add(path, digest)
     except OSError as error:
         raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        if isinstance(error, ResultFileError):
+            raise
+        raise ResultFileError(f"{path.name!a}: cannot be read (the name contains a null byte)") from None
     return {"file": path.name, "sha256": digest.hexdigest()}
 
 
 def is_path(source: Any) -> bool:
     """Whether an input is a path, not something in memory."""
     return isinstance(source, (str, Path)) or hasattr(source, "__fspath__")
+
+
+def keyword_names(function: Callable[..., Any]) -> List[str]:
+    """Names of the keyword-only arguments of a function, for messages about unknown options."""
+    parameters = signature(function).parameters.values()
+    return [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+
+
+def check_classes(classes: Any) -> None:
+    """Raises a ResultFileError unless class names are None or a sequence of distinct names.
+
+    Example:
+        >>> check_classes("cat,dog")
+        Traceback (most recent call last):
+        mm_metrics_plugin.exceptions.ResultFileError: classes must be a list of names (found 'cat,dog')
+    """
+    if classes is None:
+        return
+    if isinstance(classes, (str, bytes)) or not isinstance(classes, Sequence):
+        raise ResultFileError(f"classes must be a list of names (found {classes!r})")
+    for name in classes:
+        if not isinstance(name, str):
+            raise ResultFileError(f"classes must be a list of names (found {name!r} among them)")
+    repeated = [name for name, number in Counter(classes).items() if number > 1]
+    if repeated:
+        raise ResultFileError(f"classes must be distinct (found {repeated[0]!a} more than once)")
 
 
 def is_config(source: Any) -> bool:

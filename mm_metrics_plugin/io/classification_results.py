@@ -15,7 +15,7 @@ from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.files import PathLike, trim_memory
 from mm_metrics_plugin.io.results import text_or_nothing
 from mm_metrics_plugin.io.row_counts import Tally
-from mm_metrics_plugin.io.safe_pickle import read_pickle
+from mm_metrics_plugin.io.safe_pickle import collector_paused, read_pickle
 from mm_metrics_plugin.io.values import score_precision, to_array, written_bytes
 
 SINGLE_LABEL, MULTI_LABEL = TASKS = ("single-label", "multi-label")
@@ -108,9 +108,10 @@ def read_classification(path: PathLike, *, trust: bool = False, task: Optional[s
         ((2, 2), array([1, 0]), array([1, 1]))
     """
     path = Path(path)
-    content = read_pickle(path, trust=trust)
-    results = classification_from_samples(content, path.name, most_bytes=path.stat().st_size, task=task)
-    del content
+    with collector_paused():
+        content = read_pickle(path, trust=trust)
+        results = classification_from_samples(content, path.name, most_bytes=path.stat().st_size, task=task)
+        del content
     trim_memory()
     return results
 
@@ -178,7 +179,7 @@ def classification_from_samples(
             raise _error(source, number, "pred_score", f"must be {classes} scores", f"{row.dtype} {row.shape}")
     if most_bytes is not None and sum(written_bytes(row) for row in rows) > most_bytes:
         raise ResultFileError(f"{source}: holds more scores than a file of this size can")
-    scores = np.asarray(np.stack(rows))
+    scores = np.asarray(np.concatenate(rows)).reshape(len(rows), classes)
     for start in range(0, len(scores), ROWS_AT_ONCE):
         finite = np.isfinite(scores[start : start + ROWS_AT_ONCE])
         if finite.all():
@@ -290,6 +291,8 @@ def _labels(value: Any, number: int, field: str, classes: int, source: str) -> n
 
 
 def _array(value: Any, number: int, field: str, source: str) -> np.ndarray:
+    if type(value) is np.ndarray and value.ndim and value.dtype.isnative and value.dtype.kind in "fiu":
+        return value  # nearly all: spares the checks
     if value is None:
         raise _error(source, number, field, "must be an array", "nothing")
     array: Optional[np.ndarray] = None

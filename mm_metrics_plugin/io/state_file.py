@@ -39,7 +39,7 @@ def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, 
     archive = BytesIO()
     header_bytes = np.frombuffer(text.encode("ascii"), dtype=np.uint8)
     np.savez(archive, **{_HEADER: header_bytes, **content})  # type: ignore[arg-type]
-    write_all({str(path): archive.getbuffer()})
+    write_all({str(path): archive.getvalue()})
 
 
 def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:

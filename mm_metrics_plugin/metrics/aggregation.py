@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Mapping, Sequence
+from typing import Any, Callable
 
 import numpy as np
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.sample_fields import flat_fields
+from mm_metrics_plugin.metrics.sample_fields import Samples, flat_fields
 from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import Batch
 from mm_metrics_plugin.states.sums import ExactSumState
 
 
 class _FieldMetric(StreamingMetric):
-    """Adds up one number per sample, exactly."""
+    """Sums one number per sample, exactly."""
 
     default_prefix = "field"
-    default_key = ""
+    default_key: str
+    _totals: Callable[[ExactSumState], np.ndarray]
 
-    def __init__(
-        self, field: str, key: str | None = None, collect_device: str = "cpu", prefix: str | None = None
-    ) -> None:
-        super().__init__(collect_device=collect_device, prefix=prefix)
+    def __init__(self, field: str, key: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.field = field
         self.key = self.default_key if key is None else key
         name = f"{self.prefix}/{self.key}"
@@ -35,42 +33,39 @@ class _FieldMetric(StreamingMetric):
         )
 
     def empty_state(self) -> ExactSumState:
-        """A sum of nothing."""
+        """An empty sum."""
         return ExactSumState()
 
-    def read(self, samples: Sequence[Mapping]) -> Batch:
-        """The numbers of a batch."""
-        name = self.namer(samples)
+    def read(self, samples: Samples) -> Batch:
+        """The values of a batch."""
+        name = self.sample_names(samples)
         batch = flat_fields(samples, [self.field], name, keep_rest=True)
         for index, length in enumerate(batch.lengths.tolist()):
             if length != 1:
                 raise MetricInputError(f"'{self.field}' of {name(index)} must be one number (found {length})")
         return batch
 
-    @abstractmethod
-    def results_of(self, state: ExactSumState) -> np.ndarray:
-        """An array of the one result."""
-
-    def compute(self, state: ExactSumState) -> dict[str, float]:  # type: ignore[override]
+    def compute(self, state: ExactSumState) -> dict[str, float]:
         """The result; NaN without samples."""
         if not state.count:
-            self.warn_undefined(f"The {self.default_key}", "there were no samples", ["the data set"])
+            self.warn_no_samples(f"The {self.default_key}")
             return {self.key: float("nan")}
-        return {self.key: self.results_of(state)[0]}
+        return {self.key: self._totals(state)[0]}
 
 
 @METRICS.register_module()
 class FieldMean(_FieldMetric):
     """The mean over all samples of a field that holds one number, correctly rounded.
 
-    Keys: ``mean``, or ``key``.
+    Keys, with the prefix ``field``:
+
+    - ``mean``, or the name given as ``key``.
 
     Args:
         field: The field of the number; a dotted path such as ``'scores.quality'`` is a field inside a field.
         key: The name of the result. It must not contain ``loss`` or ``time``: of such keys mmengine logs a mean over
             a window instead of the value.
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'field'`` by default.
+        **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
         >>> metric = FieldMean(field="loss", key="penalty")
@@ -80,23 +75,21 @@ class FieldMean(_FieldMetric):
     """
 
     default_key = "mean"
-
-    def results_of(self, state: ExactSumState) -> np.ndarray:
-        """The mean."""
-        return state.means()
+    _totals = staticmethod(ExactSumState.means)
 
 
 @METRICS.register_module()
 class FieldSum(_FieldMetric):
     """The sum over all samples of a field that holds one number, correctly rounded.
 
-    Keys: ``sum``, or ``key``.
+    Keys, with the prefix ``field``:
+
+    - ``sum``, or the name given as ``key``.
 
     Args:
         field: As in :class:`FieldMean`.
         key: As in :class:`FieldMean`.
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'field'`` by default.
+        **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
         >>> metric = FieldSum(field="counts.people")
@@ -106,7 +99,4 @@ class FieldSum(_FieldMetric):
     """
 
     default_key = "sum"
-
-    def results_of(self, state: ExactSumState) -> np.ndarray:
-        """The sum."""
-        return state.sums()
+    _totals = staticmethod(ExactSumState.sums)

@@ -1,4 +1,4 @@
-"""A metric that accumulates batch by batch and gives the same number on any number of processes."""
+"""The base class of all metrics: streaming, exact on any number of processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from abc import abstractmethod
 from contextlib import ExitStack, contextmanager, nullcontext
 from fnmatch import fnmatchcase
-from typing import Any, Callable, ContextManager, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, ContextManager, Iterator, List, Mapping, NamedTuple, Sequence
 
 import numpy as np
 from mmengine.dist import get_dist_info, is_main_process
@@ -16,9 +16,9 @@ from mmengine.logging import print_log
 from mm_metrics_plugin.exceptions import MetricInputError, MetricWarning, UndefinedMetricWarning
 from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.metrics.log import class_table, in_runner, warn
-from mm_metrics_plugin.metrics.sample_fields import SampleName, check_samples
+from mm_metrics_plugin.metrics.sample_fields import Sample, SampleName, Samples, check_samples
 from mm_metrics_plugin.metrics.sampling import (
-    ELSEWHERE,
+    PLACEHOLDER,
     Entry,
     Padding,
     Share,
@@ -43,9 +43,9 @@ class FigureSpec(NamedTuple):
     """Figures of an evaluation that can be drawn.
 
     Attributes:
-        names: Of the figures, in the order of :func:`~mm_metrics_plugin.render.figures.draw_figures`.
+        names: Names of the figures, in the order of :func:`~mm_metrics_plugin.render.figures.draw_figures`.
         classes: Names of the classes in the figures.
-        result: Computes the result to draw; only called if it is drawn.
+        result: Computes the result to draw. It is called only if a figure is drawn.
     """
 
     names: tuple[str, ...]
@@ -53,30 +53,31 @@ class FigureSpec(NamedTuple):
     result: Callable[[], Any]
 
 
-class _Results(list):
+class _Results(List[Any]):
     """``results``, always true.
 
-    mmpretrain's MultiTasksMetric evaluates a metric only where ``results`` is true, but a process without samples must
-    evaluate too: the others wait for it.
+    mmpretrain's MultiTasksMetric evaluates a metric only if ``results`` is true, but a process without samples must
+    evaluate too: the other processes wait for it.
     """
 
     def __bool__(self) -> bool:
         return True
 
 
-class StreamingMetric(BaseMetric):
-    """The base of every metric here: it never keeps the data set, and never counts padding.
+class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no types
+    """Base class of all metrics. It never keeps the dataset in memory and never counts padding.
 
-    A subclass writes three methods: :meth:`empty_state`, :meth:`read` (samples to arrays) and :meth:`compute`
-    (state to named numbers). It gets streaming, exact evaluation on several processes, and errors that reach all.
+    A subclass implements three methods: :meth:`empty_state`, :meth:`read` (samples to arrays) and :meth:`compute`
+    (state to values by key). Streaming, exact distributed evaluation and errors that are raised on every process come
+    with the base class.
 
     ``results`` holds the accumulated state and the last batch, whose last sample may be padding. For mmdet's
-    ConcatDataset, which MultiDatasetsEvaluator slices, it holds one entry per sample instead: the first sample of a
-    data set holds its state, and the others a placeholder.
+    ConcatDataset, whose results MultiDatasetsEvaluator slices, it holds one entry per sample instead: the entry of the
+    first sample of a dataset is its state, those of the other samples are placeholders.
 
     Args:
         collect_device: Accepted for mmengine. States are sent on the device of the process group's backend.
-        prefix: Prefix of every key; the class's ``default_prefix`` if None.
+        prefix: Prefix of every key; the ``default_prefix`` of the class if None.
 
     Attributes:
         target_fields: Ground-truth fields that every sample must have, for :class:`EvaluationCheckHook`.
@@ -86,40 +87,40 @@ class StreamingMetric(BaseMetric):
     target_fields: Sequence[str] = ()
     figures_wanted: Sequence[str] = ()
     _evaluated: State | None = None
-    _metas: Sequence[Mapping] = ()  # of concatenated data sets whose metainfo differs
+    _metas: Sequence[Mapping[str, Any]] = ()  # of concatenated datasets whose metainfo differs
     _only_dataset: int | None = None  # the one of them that is evaluated; None for all
-    _current_meta: Mapping | None = None  # of the data set whose samples are read
+    _current_meta: Mapping[str, Any] | None = None  # of the dataset whose samples are read
 
     def __init__(self, collect_device: str = "cpu", prefix: str | None = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
         self.results: list[Any] = _Results()
         self._seen = 0
-        self._state_index = 0  # in results, of the state of the current data set
-        self._dataset: int | None = None  # the current one of concatenated data sets
+        self._state_index = 0  # in results, of the state of the current dataset
+        self._dataset: int | None = None  # the current one of concatenated datasets
         self._first: str | None = None
         self._last: str | None = None
-        self._warned: list[str] = []
+        self._warned: set[str] = set()
 
     @abstractmethod
     def empty_state(self) -> State:
         """A state without samples."""
 
     @abstractmethod
-    def read(self, samples: Sequence[Mapping]) -> Batch:
-        """The arrays of a batch of samples (at least one), checked; they must not share memory with the samples."""
+    def read(self, samples: Samples) -> Batch:
+        """Read and check the arrays of a batch of at least one sample; they must not share memory with the samples."""
 
     @abstractmethod
-    def compute(self, state: State) -> dict[str, float]:
-        """The numbers by key, the headline first. An empty state gives NaN."""
+    def compute(self, state: Any) -> dict[str, float]:
+        """Compute the values by key, the most important first. An empty state gives NaN."""
 
     @property
     def in_one_state(self) -> bool:
-        """Whether concatenated data sets share one state, because the order or the batches of samples matter."""
+        """Whether concatenated datasets share one state, because the order or the batches of samples matter."""
         return False
 
     @property
     def dataset_meta(self) -> Any:
-        """The metainfo of the data set; of several, that of the one whose samples are read, else of the first."""
+        """The metainfo of the dataset; of several datasets, the one whose samples are read, else the first."""
         if self._current_meta is not None:
             return self._current_meta
         return self._dataset_meta[0] if isinstance(self._dataset_meta, Sequence) else self._dataset_meta
@@ -134,9 +135,14 @@ class StreamingMetric(BaseMetric):
             self._metas, self._only_dataset = (self._metas, same[0]) if same else ((), None)
         self._dataset_meta = dataset_meta
 
-    def process(self, data_batch: Any, data_samples: Sequence[Mapping]) -> None:
-        """Adds one batch of samples; mmengine calls it."""
-        if not len(self.results):  # also where somebody else than evaluate() cleared them
+    @property
+    def dataset_classes(self) -> list[str]:
+        """The class names of the dataset; empty if it has none."""
+        return [str(name) for name in (self.dataset_meta or {}).get("classes") or ()]
+
+    def process(self, data_batch: Any, data_samples: Samples) -> None:
+        """Add one batch of samples; mmengine calls it."""
+        if not len(self.results):  # also if the caller cleared them instead of evaluate()
             self._reset()
         try:
             check_samples(data_samples, self.sample_name)
@@ -159,7 +165,7 @@ class StreamingMetric(BaseMetric):
         self._seen = 0
         self._first = self._last = self._dataset = None
 
-    def _process(self, samples: Sequence[Mapping]) -> None:
+    def _process(self, samples: Samples) -> None:
         batch = self.read(samples)
         if not self._seen:
             self.results.append(self.empty_state())  # not before: the number of classes may come from samples
@@ -167,26 +173,24 @@ class StreamingMetric(BaseMetric):
         self.results.append(batch)
         self._seen += len(samples)
 
-    def _process_concatenated(self, samples: Sequence[Mapping], ends: Sequence[int]) -> None:
-        """Adds samples of several data sets: one entry per sample, one state per data set."""
+    def _process_concatenated(self, samples: Samples, ends: Sequence[int]) -> None:
+        """Add samples of several datasets: one entry per sample, one state per dataset."""
         if self.in_one_state:
             if self._metas:
                 raise MetricInputError(
-                    f"{type(self).__name__} with these options cannot evaluate each of several data sets, because the "
-                    "batches of all of them count together: evaluate each data set in a run of its own"
+                    f"{type(self).__name__} with these options cannot evaluate several datasets one by one, because "
+                    "its batches span datasets: evaluate each dataset in a separate run"
                 )
             ends = [ends[-1]]
-        rank, world_size = get_dist_info()
-        indices = (self._seen + np.arange(len(samples))) * world_size + rank
-        for dataset, start, stop in split_by_dataset(ends, indices):
+        for dataset, start, stop in split_by_dataset(ends, self.dataset_indices(len(samples))):
             # The last sample is apart, so that it can be dropped; batches stay whole where they matter.
             borders = (start, stop) if self.in_one_state else (start, max(start, stop - 1), stop)
             for first, last in zip(borders, borders[1:]):
                 if first < last:
                     self._process_run(dataset, samples[first:last])
 
-    def _process_run(self, dataset: int, samples: Sequence[Mapping]) -> None:
-        """Adds samples of one of several data sets, unless another one is evaluated."""
+    def _process_run(self, dataset: int, samples: Samples) -> None:
+        """Add consecutive samples of one of several datasets, unless another one is evaluated."""
         batch = None
         if self._only_dataset in (None, dataset):
             with self._metainfo_of(dataset):
@@ -194,14 +198,14 @@ class StreamingMetric(BaseMetric):
         self._flush()
         if dataset != self._dataset:
             self._dataset, self._state_index = dataset, len(self.results)
-        self.results.extend([ELSEWHERE] * len(samples))
+        self.results.extend([PLACEHOLDER] * len(samples))
         if batch is not None:
             self.results[-1] = Entry(batch, len(samples))
         self._seen += len(samples)
 
     @contextmanager
     def _metainfo_of(self, dataset: int | None) -> Iterator[None]:
-        """Inside it, ``dataset_meta`` is that of one of several data sets, where they differ."""
+        """Make ``dataset_meta`` that of one of several datasets, if they differ."""
         self._current_meta = None if dataset is None or not self._metas else self._metas[dataset]
         try:
             yield
@@ -209,11 +213,11 @@ class StreamingMetric(BaseMetric):
             self._current_meta = None
 
     def _flush(self) -> None:
-        """Adds the waiting batch, if there is one, to its state."""
-        waiting = self.results[-1] if len(self.results) else ELSEWHERE
+        """Add the waiting batch, if there is one, to its state."""
+        waiting = self.results[-1] if len(self.results) else PLACEHOLDER
         if isinstance(waiting, Entry) and isinstance(waiting.content, Batch):
-            self.results[-1] = ELSEWHERE
-            if self.results[self._state_index] == ELSEWHERE:
+            self.results[-1] = PLACEHOLDER
+            if self.results[self._state_index] == PLACEHOLDER:
                 with self._metainfo_of(self._dataset):
                     self.results[self._state_index] = Entry(self.empty_state(), 0)
             entry = self.results[self._state_index]
@@ -223,7 +227,7 @@ class StreamingMetric(BaseMetric):
             self.results[0].update(*self.results.pop().columns)
 
     def compute_metrics(self, results: list[Any]) -> dict[str, float]:
-        """The numbers of states and waiting batches.
+        """Compute the values of states and waiting batches.
 
         Evaluators that collect ``results`` themselves, as mmdet's MultiDatasetsEvaluator, call it on the main process.
         """
@@ -241,14 +245,14 @@ class StreamingMetric(BaseMetric):
         return metrics
 
     def evaluate(self, size: int) -> dict[str, float]:
-        """The numbers of the whole data set of ``size`` samples, the same on every process; mmengine calls it."""
+        """Compute the values of the whole dataset of ``size`` samples, the same on every process; mmengine calls it."""
         try:
             state, samples, error = None, 0, None
             if not len(self.results):
                 self._reset()
             padding = find_padding(all_gather_or_raise(Share(self._seen, self._first, self._last)), size)
             try:
-                state, samples = self._local(drop_last=get_dist_info()[0] in padding.ranks)
+                state, samples = self._local_state(drop_last=get_dist_info()[0] in padding.ranks)
             except Exception as caught:  # raised on every rank below
                 error = caught
             state, total = all_reduce_state(state, samples, error)
@@ -264,19 +268,20 @@ class StreamingMetric(BaseMetric):
                         metrics = {f"{prefix}{key}": value for key, value in values.items()}
                     except Exception as caught:  # likewise
                         error = caught
-                return all_gather_or_raise(metrics, error)[0]
+                gathered: list[dict[str, float]] = all_gather_or_raise(metrics, error)
+                return gathered[0]
         finally:
             self._reset()
 
-    def _local(self, *, drop_last: bool) -> tuple[State, int]:
-        """The state of this process and its number of samples; without the last sample, if that is padding."""
+    def _local_state(self, *, drop_last: bool) -> tuple[State, int]:
+        """The state of this process and its number of samples; without the last sample if that is padding."""
         samples = self._seen
         if len(self._metas) and self._only_dataset is None:
             classes = [tuple(meta.get("classes") or ()) for meta in self._metas]
             if any(names != classes[0] for names in classes):
                 raise MetricInputError(
-                    f"{type(self).__name__} cannot evaluate data sets with different classes as one: evaluate each of "
-                    "them with mmdet's MultiDatasetsEvaluator, or in a run of its own"
+                    f"{type(self).__name__} cannot evaluate datasets with different classes as one: evaluate each of "
+                    "them with mmdet's MultiDatasetsEvaluator, or in a separate run"
                 )
         if drop_last:
             samples -= 1
@@ -286,20 +291,20 @@ class StreamingMetric(BaseMetric):
             else:
                 self.results[-1] = waiting.without_last()
         self._flush()
-        states = [item.content if isinstance(item, Entry) else item for item in self.results if item != ELSEWHERE]
+        states = [item.content if isinstance(item, Entry) else item for item in self.results if item != PLACEHOLDER]
         return (merge_all(states) if states else self.empty_state()), samples
 
     def _warn_of_padding(self, padding: Padding, total: int, size: int) -> None:
         if padding.doubt is not None:
             self.warn(
-                f"saw {total} samples of a data set of {size} on {get_dist_info()[1]} processes. "
-                f"{padding.doubt}. Use a data set size that the number of processes divides, or a sampler with "
+                f"read {total} samples of a dataset of {size} on {get_dist_info()[1]} processes. "
+                f"{padding.doubt}. Use a dataset size that the number of processes divides, or a sampler with "
                 "round_up=False"
             )
 
     @contextmanager
     def _outputs(self, state: Any, metrics: Mapping[str, float]) -> Iterator[None]:
-        """:meth:`outputs_written`, and inside a Runner a table of the values per class in the log."""
+        """Enter :meth:`outputs_written`, and inside a Runner write a table of the values per class to the log."""
         with self.outputs_written(state):
             yield
         per_class = getattr(self, "classwise", False) or getattr(self, "counts", False)
@@ -308,19 +313,19 @@ class StreamingMetric(BaseMetric):
             print_log(f"{type(self).__name__}, results per class:\n{table}", logger="current", level=logging.INFO)
 
     def outputs_written(self, state: Any) -> ContextManager[None]:
-        """A context manager that writes files and logs besides the numbers; none by default.
+        """A context manager that writes files and logs besides the values; none by default.
 
         It is entered on the main process to prepare them, and left once every process has agreed, or with the error:
-        nothing is written of an evaluation that failed somewhere.
+        nothing is written if the evaluation failed on any process.
         """
         return nullcontext()
 
     def figures(self, state: Any) -> list[FigureSpec]:
-        """The figures of the state of the whole data set; none by default."""
+        """The figures of the state of the whole dataset; none by default."""
         return []
 
     def pop_figures(self) -> list[FigureSpec]:
-        """The figures of the last evaluation, on the main process, if some were wanted; its state is then dropped."""
+        """The figures of the last evaluation on the main process, if some were wanted; its state is then dropped."""
         state, self._evaluated = self._evaluated, None
         return [] if state is None else self.figures(state)
 
@@ -329,51 +334,66 @@ class StreamingMetric(BaseMetric):
         names = (figure, f"{self.prefix}/{figure}")
         return any(fnmatchcase(name, pattern) for name in names for pattern in self.figures_wanted)
 
-    def sample_name(self, sample: Mapping, index: int) -> str:
-        """The name in messages of the ``index``-th sample of the batch: its index in the data set, and its file."""
+    def dataset_indices(self, count: int) -> np.ndarray:
+        """The indices in the dataset of the next ``count`` samples of this process."""
+        rank, world_size = get_dist_info()
+        first = self._seen * world_size + rank
+        return np.arange(first, first + count * world_size, world_size, dtype=np.int64)
+
+    def sample_name(self, sample: Sample, index: int) -> str:
+        """The name in messages of the sample at ``index`` of the batch: its index in the dataset, and its file."""
         rank, world_size = get_dist_info()
         name = f"sample {(self._seen + index) * world_size + rank}"
         file = next((sample[key] for key in ("img_path", "img_id") if sample.get(key) is not None), None)
         return name if file is None else f"{name} ({file})"
 
-    def namer(self, samples: Sequence[Mapping]) -> SampleName:
-        """The names in messages of the samples of this batch, by index."""
+    def sample_names(self, samples: Samples) -> SampleName:
+        """A function from the index of a sample of this batch to its name in messages."""
         return lambda index: self.sample_name(samples[index], index)
 
     def class_names(self, num_classes: int) -> list[str]:
-        """The data set's class names if it has this many, else numbers; each once."""
-        names = [str(name) for name in (self.dataset_meta or {}).get("classes") or ()]
-        if len(names) != num_classes:
-            if (names or in_runner()) and num_classes and "class names" not in self._warned:
-                self._warned.append("class names")
-                self.warn(
-                    f"{num_classes} classes are named by their numbers, because the data set has "
-                    f"{len(names)} class names: give the dataset metainfo=dict(classes=(...)) with {num_classes} names"
-                )
-            return [str(index) for index in range(num_classes)]
-        return unique_names(names)
+        """The unique class names of the dataset if there are ``num_classes``, else class indices."""
+        names = self.dataset_classes
+        if len(names) == num_classes:
+            return unique_names(names)
+        if (names or in_runner()) and num_classes:
+            self.warn_once(
+                "class names",
+                f"{num_classes} classes are named by their indices, because the dataset has {len(names)} class names: "
+                f"give the dataset metainfo=dict(classes=(...)) with {num_classes} names",
+            )
+        return [str(index) for index in range(num_classes)]
 
     def warn(self, message: str, category: type[MetricWarning] = MetricWarning) -> None:
-        """Warns with the metric's name: in mmengine's log inside a Runner, else as Python does."""
+        """Warn with the name of the metric: in mmengine's log inside a Runner, else as Python does."""
         warn(f"{type(self).__name__}: {message}", category, stacklevel=4)
+
+    def warn_once(self, topic: str, message: str, category: type[MetricWarning] = MetricWarning) -> None:
+        """Warn unless this metric has warned of the topic before."""
+        if topic not in self._warned:
+            self._warned.add(topic)
+            self.warn(message, category)
 
     def warn_undefined(
         self, what: str, reason: str, classes: Sequence[str], *, mean_of: int = 0, remedy: str = ""
     ) -> None:
-        """Warns, once for each ``what``, that it is undefined for these classes (if there are any).
+        """Warn, once for each ``what``, that it is undefined for these classes (if there are any).
 
         Args:
-            what: The name of the value.
+            what: Name of the value.
             reason: Why it is undefined.
-            classes: For which classes.
-            mean_of: Number of classes of the data set, if a mean leaves out the undefined ones; 0 otherwise.
+            classes: The classes, or what else it is undefined for.
+            mean_of: Number of classes of the dataset, if a mean leaves out the undefined ones; 0 otherwise.
             remedy: What this means for ``save_best``, and what to do.
         """
-        if classes and what not in self._warned:
-            self._warned.append(what)
-            named = ", ".join(classes[:10]) + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
-            message = f"{what} is undefined for {named}: {reason}"
-            defined = mean_of - len(classes)
-            if defined > 0:
-                message += f". The mean is over {defined} of {mean_of} classes, also in save_best{remedy}"
-            self.warn(message, UndefinedMetricWarning)
+        if not classes:
+            return
+        named = ", ".join(classes[:10]) + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
+        message = f"{what} is undefined for {named}: {reason}"
+        if mean_of > len(classes):
+            message += f". The mean is over {mean_of - len(classes)} of {mean_of} classes, also in save_best{remedy}"
+        self.warn_once(what, message, UndefinedMetricWarning)
+
+    def warn_no_samples(self, what: str) -> None:
+        """Warn that a value is undefined because there were no samples."""
+        self.warn_undefined(what, "there were no samples", ["the dataset"])

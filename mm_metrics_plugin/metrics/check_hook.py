@@ -1,4 +1,4 @@
-"""Checks of an evaluator and its data set before training starts."""
+"""Checks of an evaluator and its dataset before training starts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from mmengine.structures import BaseDataElement
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.log import python_warnings
-from mm_metrics_plugin.metrics.sample_fields import field_values
+from mm_metrics_plugin.metrics.sample_fields import Sample, field_values
 
 
 @HOOKS.register_module()
-class EvaluationCheckHook(Hook):
+class EvaluationCheckHook(Hook):  # type: ignore[misc]  # mmengine has no types
     """Stops a run before training starts if its evaluation would fail after the first epoch.
 
     It checks, of the metrics of this package, that no two of them give the same keys, and that the first sample of the
-    data set has the ground truth that they read. :class:`MetricFigureHook` checks the same and warns.
+    dataset has the ground truth that they read. :class:`MetricFigureHook` checks the same and warns.
 
     Example:
         >>> HOOKS.build(dict(type="EvaluationCheckHook")).priority
@@ -84,7 +84,7 @@ def check_keys(metrics: list[StreamingMetric]) -> None:
             metric_of_key[key] = name
 
 
-def check_targets(metric: StreamingMetric, sample: Mapping) -> None:
+def check_targets(metric: StreamingMetric, sample: Sample) -> None:
     """Raises MetricInputError unless a sample has the ground truth that a metric reads.
 
     Example:
@@ -115,11 +115,11 @@ def _keys(metric: StreamingMetric) -> list[str]:
 
 
 def _first_sample(dataset: Any) -> dict[str, Any] | None:
-    """The first data sample of a data set as metrics get it; None if there is none."""
+    """The first data sample of a dataset as metrics get it; None if there is none."""
     try:
         with _random_state_kept():
             item = dataset[0]
-    except Exception:  # an empty data set, or one that fails in the loop
+    except Exception:  # an empty dataset, or one that fails in the loop
         return None
     sample = item.get("data_samples") if isinstance(item, Mapping) else None
     return sample.to_dict() if isinstance(sample, BaseDataElement) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from mm_metrics_plugin.functional._exact_sum import split_values
 from mm_metrics_plugin.metrics.base import StreamingMetric, check_num_classes
 from mm_metrics_plugin.metrics.sample_fields import (
     SampleName,
+    Samples,
     check_finite,
     exact_arrays,
     field_values,
@@ -27,46 +28,44 @@ from mm_metrics_plugin.metrics.sample_fields import (
 from mm_metrics_plugin.settings import require
 
 
-def check_num_thresholds(num_thresholds: int | None) -> None:
-    """Raises a ValueError if a histogram would have fewer than two bins."""
-    require(
-        num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
-    )
-
-
 class ScoredMetricBase(StreamingMetric):
     """Reads and checks ``pred_score``.
 
     Args:
         num_classes: Number of classes. If None, the first sample of each evaluation decides.
+        num_thresholds: Number of bins that scores are counted in; None if scores are kept or not needed.
         **kwargs: As in :class:`StreamingMetric`.
     """
 
     _learned_classes: int | None = None
 
-    def __init__(self, num_classes: int | None = None, **kwargs: str | None) -> None:
-        super().__init__(**kwargs)  # type: ignore[arg-type]
+    def __init__(self, num_classes: int | None = None, num_thresholds: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         check_num_classes(num_classes)
+        require(
+            num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
+        )
         self.num_classes = num_classes
+        self.num_thresholds = num_thresholds
 
     def classes_expected(self) -> int:
-        """The number of classes: given, or that of the samples or of the data set; 0 if unknown."""
-        return self.num_classes or self._learned_classes or len((self.dataset_meta or {}).get("classes") or ())
+        """The number of classes: given, or that of the samples or of the dataset; 0 if unknown."""
+        return self.num_classes or self._learned_classes or len(self.dataset_classes)
 
     def evaluate(self, size: int) -> dict[str, float]:
-        """The numbers of the whole data set; mmengine calls it. The next data set may have other classes."""
+        """Compute the values of the whole dataset; mmengine calls it. The next dataset may have other classes."""
         try:
             return super().evaluate(size)
         finally:
             self._learned_classes = None
 
-    def score_precisions(self, samples: Sequence[Mapping]) -> np.ndarray:
+    def score_precisions(self, samples: Samples) -> np.ndarray:
         """(samples,) the code of the precision of each sample's scores."""
-        values = field_values(samples, "pred_score", self.namer(samples))
+        values = field_values(samples, "pred_score", self.sample_names(samples))
         return np.array([score_precision(value) for value in values], dtype=np.uint8)
 
     def checked_scores(self, scores: np.ndarray, name: SampleName) -> np.ndarray:
-        """Finite float scores (samples, classes)."""
+        """Finite float scores (samples, classes); with ``num_thresholds`` in 0 to 1."""
         if scores.ndim != 2 or not scores.shape[1] or scores.dtype.kind not in "fiu":
             raise MetricInputError(
                 f"'pred_score' of {name(0)} must be one number per class "
@@ -86,60 +85,65 @@ class ScoredMetricBase(StreamingMetric):
                 column = int(np.flatnonzero(rest[row])[0])
                 value = int(scores[row, column]) + int(rest[row, column])
                 raise MetricInputError(
-                    f"'pred_score' of {name(row)} must hold whole numbers that float64 holds exactly (found {value})"
+                    f"'pred_score' of {name(row)} must hold integers that float64 holds exactly (found {value})"
                 )
         check_finite(scores, "pred_score", name)
+        if self.num_thresholds is not None:
+            self.check_unit(scores, "num_thresholds", name)
         return scores
 
-    def check_unit(self, scores: np.ndarray, what_for: str, samples: Sequence[Mapping]) -> None:
+    def check_unit(self, scores: np.ndarray, purpose: str, name: SampleName) -> None:
         """Raises MetricInputError for the first sample with a score outside 0 to 1."""
         if scores.min() < 0 or scores.max() > 1:
             inside = (scores >= 0) & (scores <= 1)
             row = first_bad(inside)
             raise MetricInputError(
-                f"'pred_score' of {self.namer(samples)(row)} must lie in 0 to 1 for {what_for} "
-                f"(found {scores[row][~inside[row]][0]})"
+                f"'pred_score' of {name(row)} must lie in 0 to 1 for {purpose} (found {scores[row][~inside[row]][0]})"
             )
 
-    def check_topk(self, k: int, scores: np.ndarray, samples: Sequence[Mapping]) -> None:
+    def check_topk(self, k: int, scores: np.ndarray, samples: Samples) -> None:
         """Raises MetricInputError if there are fewer than k scores per sample."""
         if k > scores.shape[1]:
             raise MetricInputError(
-                f"'pred_score' of {self.namer(samples)(0)} must hold at least {k} scores for topk "
+                f"'pred_score' of {self.sample_names(samples)(0)} must hold at least {k} scores for topk "
                 f"(found {scores.shape[1]})"
             )
 
+    def warn_undefined_classes(self, what: str, per_class: np.ndarray, names: Sequence[str], *, skip: bool) -> None:
+        """Warn of the classes without a value, which a mean leaves out if ``skip``, or that there were no samples."""
+        undefined = [name for name, value in zip(names, per_class) if np.isnan(value)]
+        reason = "the dataset has no sample of the class, or no other"
+        self.warn_undefined(what, reason, undefined, mean_of=len(names) if skip else 0)
+        if not len(names):
+            self.warn_no_samples(what)
+
 
 class SingleLabelMetricBase(ScoredMetricBase):
-    """Reads ``pred_score`` and ``gt_label``, or ``pred_label`` where there are no scores.
+    """Reads ``pred_score`` and ``gt_label``, or ``pred_label`` if there are no scores.
 
     Args:
-        num_classes: Number of classes; needed only where samples have no scores and the data set has no class names.
-        **kwargs: As in :class:`StreamingMetric`.
+        **kwargs: As in :class:`ScoredMetricBase`.
     """
 
     default_prefix = "single-label"
     target_fields = ("gt_label",)
+    _scored: bool | None = None  # whether samples have scores
 
-    def __init__(self, num_classes: int | None = None, **kwargs: str | None) -> None:
-        super().__init__(num_classes, **kwargs)
-        self._scored: bool | None = None
-
-    def read_scores(self, samples: Sequence[Mapping]) -> tuple[np.ndarray, np.ndarray]:
+    def read_scores(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
         """Scores (samples, classes) and labels of samples with ``pred_score``."""
-        name = self.namer(samples)
+        name = self.sample_names(samples)
         scores, labels = stack_fields(samples, ["pred_score", "gt_label"], name)
         scores = self.checked_scores(scores, name)
         return scores, read_labels(labels, "gt_label", scores.shape[1], name)
 
-    def read_decisions(self, samples: Sequence[Mapping]) -> tuple[np.ndarray, np.ndarray]:
+    def read_decisions(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
         """Predicted classes (samples, 1) and labels of samples with ``pred_label`` only."""
-        name = self.namer(samples)
+        name = self.sample_names(samples)
         num_classes = self.classes_expected()
         if not num_classes:
             raise MetricInputError(
                 f"{name(0)} has no 'pred_score', only 'pred_label': {type(self).__name__} then needs num_classes=..., "
-                "because the data set names no classes"
+                "because the dataset has no class names"
             )
         predicted, labels = stack_fields(samples, ["pred_label", "gt_label"], name)
         return (
@@ -147,7 +151,7 @@ class SingleLabelMetricBase(ScoredMetricBase):
             read_labels(labels, "gt_label", num_classes, name),
         )
 
-    def has_scores(self, samples: Sequence[Mapping]) -> bool:
+    def has_scores(self, samples: Samples) -> bool:
         """Whether samples have scores; the first batch decides for all."""
         if self._scored is None or not len(self.results):
             self._scored = "pred_score" in samples[0] or "pred_label" not in samples[0]
@@ -155,17 +159,17 @@ class SingleLabelMetricBase(ScoredMetricBase):
 
 
 class MultiLabelMetricBase(ScoredMetricBase):
-    """Reads ``pred_score`` and ``gt_score`` (1, 0, or -1 for what does not count) or a list of classes ``gt_label``."""
+    """Reads ``pred_score`` and ``gt_score`` (1, 0, or -1 to be ignored) or the list of classes ``gt_label``."""
 
     default_prefix = "multi-label"
 
-    def read_scores(self, samples: Sequence[Mapping]) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and ground truth (int8: 1, 0, or -1 for what does not count), both (samples, classes)."""
-        name = self.namer(samples)
+    def read_scores(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and targets (int8: 1, 0, or -1 to be ignored), both (samples, classes)."""
+        name = self.sample_names(samples)
         if "gt_score" in samples[0]:
-            scores, truth = stack_fields(samples, ["pred_score", "gt_score"], name)
+            scores, target = stack_fields(samples, ["pred_score", "gt_score"], name)
             scores = self.checked_scores(scores, name)
-            return scores, _checked_truth(truth, scores.shape[1], name)
+            return scores, _checked_target(target, scores.shape[1], name)
         lists = real_values(field_values(samples, "gt_label", name), "gt_label", name)
         lists = [value.reshape(-1) for value in lists]
         stacked = stack_values(field_values(samples, "pred_score", name), "pred_score", name)
@@ -176,24 +180,24 @@ class MultiLabelMetricBase(ScoredMetricBase):
             labels = np.concatenate(exact_arrays(arrays, "gt_label", name))
         scores = self.checked_scores(scores, name)
         rows = np.repeat(np.arange(len(lists)), [len(value) for value in lists])
-        return scores, _truth_of_lists(labels, rows, scores.shape, name)
+        return scores, _target_of_lists(labels, rows, scores.shape, name)
 
 
-def _checked_truth(truth: np.ndarray, num_classes: int, name: SampleName) -> np.ndarray:
-    if truth.shape[1:] != (num_classes,):
+def _checked_target(target: np.ndarray, num_classes: int, name: SampleName) -> np.ndarray:
+    if target.shape[1:] != (num_classes,):
         raise MetricInputError(
-            f"'gt_score' of {name(0)} must hold {num_classes} values, one per class (found shape {truth.shape[1:]})"
+            f"'gt_score' of {name(0)} must hold {num_classes} values, one per class (found shape {target.shape[1:]})"
         )
-    good = (truth == 0) | (truth == 1) | (truth == -1)
+    good = (target == 0) | (target == 1) | (target == -1)
     if not good.all():
         row = first_bad(good)
         raise MetricInputError(
-            f"'gt_score' of {name(row)} must be 1, 0 or -1 for every class (found {truth[row][~good[row]][0]})"
+            f"'gt_score' of {name(row)} must be 1, 0 or -1 for every class (found {target[row][~good[row]][0]})"
         )
-    return truth.astype(np.int8)
+    return target.astype(np.int8)
 
 
-def _truth_of_lists(labels: np.ndarray, rows: np.ndarray, shape: tuple[int, ...], name: SampleName) -> np.ndarray:
+def _target_of_lists(labels: np.ndarray, rows: np.ndarray, shape: tuple[int, ...], name: SampleName) -> np.ndarray:
     num_classes = shape[1]
     good = (labels >= -1) & (labels < num_classes) & (labels == np.floor(labels))
     if not good.all():
@@ -202,7 +206,7 @@ def _truth_of_lists(labels: np.ndarray, rows: np.ndarray, shape: tuple[int, ...]
             f"'gt_label' of {name(int(rows[bad]))} must hold class indices from 0 to {num_classes - 1}, or -1 for none "
             f"(found {labels[bad]})"
         )
-    truth = np.zeros(shape, dtype=np.int8)
+    target = np.zeros(shape, dtype=np.int8)
     given = labels >= 0
-    truth[rows[given], labels[given].astype(np.int64)] = 1
-    return truth
+    target[rows[given], labels[given].astype(np.int64)] = 1
+    return target

@@ -20,7 +20,7 @@ from mm_metrics_plugin.settings import require
 
 
 @HOOKS.register_module()
-class MetricFigureHook(Hook):
+class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
     """Sends the metrics' figures to the backends of mmengine's visualizer at each validation and test.
 
     Figures: ``confusion_matrix`` (SingleLabelPRF, DetectionPRF, MeanIoU), ``curves``, which are ROC and

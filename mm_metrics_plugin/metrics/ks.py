@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -11,8 +11,9 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.classification.histograms import histogram_ks
 from mm_metrics_plugin.functional.classification.roc_curves import KSResult, ks_statistic
-from mm_metrics_plugin.metrics.classification_base import SingleLabelMetricBase, check_num_thresholds
+from mm_metrics_plugin.metrics.classification_base import SingleLabelMetricBase
 from mm_metrics_plugin.metrics.log import class_values
+from mm_metrics_plugin.metrics.sample_fields import Samples
 from mm_metrics_plugin.settings import require, require_choice
 from mm_metrics_plugin.states.base import Batch, State
 from mm_metrics_plugin.states.scores import ScoreHistogramState, ScoreState, score_state
@@ -20,12 +21,15 @@ from mm_metrics_plugin.states.scores import ScoreHistogramState, ScoreState, sco
 
 @METRICS.register_module()
 class SingleLabelKS(SingleLabelMetricBase):
-    """Kolmogorov-Smirnov statistic: the largest TPR - FPR of a class against the rest over all thresholds.
+    """Kolmogorov-Smirnov statistic: the largest TPR - FPR of a class, one-vs-rest, over all thresholds.
 
-    Keys: ``ks`` first, the mean over the classes or that of ``positive_label``; ``ks_threshold`` with
-    ``positive_label``, the highest threshold with this value, else ``classes_in_ks``, the number of classes with a
-    value; ``ks_error`` with ``num_thresholds``; ``ks/<class>`` and ``ks_threshold/<class>`` with ``classwise``. Values
-    lie in 0 to 1.
+    Keys, with the prefix ``single-label``; values lie in 0 to 1:
+
+    - ``ks``: the mean over the classes, or the value of ``positive_label``.
+    - ``ks_threshold``: the highest threshold with this value, with ``positive_label``.
+    - ``classes_in_ks``: number of classes with a value, without ``positive_label``.
+    - ``ks_error``: how far the exact value may be above ``ks``, with ``num_thresholds``.
+    - ``ks/<class>``, ``ks_threshold/<class>``: the same per class, with ``classwise``.
 
     Args:
         positive_label: The positive class of a binary problem. Only its scores are kept.
@@ -34,8 +38,7 @@ class SingleLabelKS(SingleLabelMetricBase):
         absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
             ``'error'`` raises.
         classwise: Also keys per class.
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'single-label'`` by default.
+        **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
         >>> import torch
@@ -53,18 +56,15 @@ class SingleLabelKS(SingleLabelMetricBase):
         num_thresholds: int | None = None,
         absent: str = "skip",
         classwise: bool = False,
-        collect_device: str = "cpu",
-        prefix: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(collect_device=collect_device, prefix=prefix)
+        super().__init__(num_thresholds=num_thresholds, **kwargs)
         require_choice("absent", absent, ABSENT_RULES)
-        check_num_thresholds(num_thresholds)
         require(
             positive_label is None or (positive_label >= 0 and not classwise),
             "positive_label must be a class index, and does not go with classwise",
         )
         self.positive_label = positive_label
-        self.num_thresholds = num_thresholds
         self.absent = absent
         self.classwise = classwise
 
@@ -72,16 +72,14 @@ class SingleLabelKS(SingleLabelMetricBase):
         """Scores or their histogram."""
         return score_state(self.num_thresholds)
 
-    def read(self, samples: Sequence[Mapping]) -> Batch:
+    def read(self, samples: Samples) -> Batch:
         """Scores and labels of a batch; with ``positive_label`` of one column."""
         scores, labels = self.read_scores(samples)
-        if self.num_thresholds is not None:
-            self.check_unit(scores, "num_thresholds", samples)
         if self.positive_label is None:
             return Batch(scores, labels)
         if self.positive_label >= scores.shape[1]:
             raise MetricInputError(
-                f"'pred_score' of {self.namer(samples)(0)} must hold a score of class {self.positive_label}, "
+                f"'pred_score' of {self.sample_names(samples)(0)} must hold a score of class {self.positive_label}, "
                 f"the positive_label (found {scores.shape[1]} scores)"
             )
         column = slice(self.positive_label, self.positive_label + 1)
@@ -102,17 +100,13 @@ class SingleLabelKS(SingleLabelMetricBase):
         if self.classwise:
             metrics.update(class_values("ks", names, result.per_class))
             metrics.update(class_values("ks_threshold", names, result.thresholds))
-        undefined = [names[index] for index in np.flatnonzero(np.isnan(result.per_class))]
-        reason = "the data holds no sample of the class, or no other"
-        self.warn_undefined("KS", reason, undefined, mean_of=len(names) if self.absent == "skip" else 0)
-        if not len(names):
-            self.warn_undefined("KS", "there were no samples", ["the data set"])
+        self.warn_undefined_classes("KS", result.per_class, names, skip=self.absent == "skip")
         return metrics
 
     def _result(self, state: State) -> KSResult:
         if isinstance(state, ScoreHistogramState) and state.totals is not None:
             return histogram_ks(state.positives, state.totals)
         if isinstance(state, ScoreState) and len(state.labels):
-            return ks_statistic(state.scores.blocks, state.labels.to_array())  # type: ignore[arg-type]
+            return ks_statistic(state.scores.blocks, state.labels.rows)
         undefined = np.full(self.classes_expected() if self.positive_label is None else 1, np.nan)
         return KSResult(undefined, undefined, np.zeros(len(undefined), dtype=np.int64), undefined)

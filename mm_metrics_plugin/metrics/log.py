@@ -21,8 +21,8 @@ def class_key(name: str, class_name: str) -> str:
     """The key of a value of one class, ``<name>/<class>``. No other key has a slash, and no name has one.
 
     Example:
-        >>> class_key("mAP", "50"), class_key("f1_low", "a/b")
-        ('mAP/50', 'f1_low/a/b')
+        >>> class_key("AP", "50"), class_key("f1_low", "a/b")
+        ('AP/50', 'f1_low/a/b')
     """
     return f"{name}/{class_name}"
 

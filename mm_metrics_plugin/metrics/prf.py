@@ -1,9 +1,9 @@
-"""Precision, recall, F-score and the other numbers of a confusion matrix."""
+"""Precision, recall, F-score and other values of the confusion matrix of a classifier."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Mapping, Sequence, Union
+from typing import Any, Sequence, Union
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -24,6 +24,7 @@ from mm_metrics_plugin.functional.thresholding import hard_decisions, limits_for
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.classification_base import MultiLabelMetricBase, ScoredMetricBase, SingleLabelMetricBase
 from mm_metrics_plugin.metrics.log import class_values, threshold_suffixes
+from mm_metrics_plugin.metrics.sample_fields import Samples
 from mm_metrics_plugin.settings import require, require_choice
 from mm_metrics_plugin.states.base import Batch, State
 from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState, TopConfusionState
@@ -48,9 +49,9 @@ def zero_division_value(zero_division: str | float) -> float:
 
 
 class _PRFMetric(ScoredMetricBase):
-    """The options and keys of single-label and multi-label precision, recall and F-score."""
+    """Options and keys that single-label and multi-label precision, recall and F-score share."""
 
-    def _set_options(
+    def __init__(
         self,
         average: Averages,
         beta: float,
@@ -58,7 +59,9 @@ class _PRFMetric(ScoredMetricBase):
         zero_division: str | float,
         classwise: bool,
         counts: bool,
+        **kwargs: Any,
     ) -> None:
+        super().__init__(**kwargs)
         self.averages: tuple[str, ...] = (average,) if isinstance(average, str) else tuple(average or ())
         for choice in self.averages:
             require_choice("average", choice, AVERAGES)
@@ -104,7 +107,7 @@ class _PRFMetric(ScoredMetricBase):
         if self.convention == "default":
             self._count_classes(result, names, metrics, suffix)
         if not sum(count.sum() for count in (result.tp, result.fp, result.fn, result.tn)):
-            self.warn_undefined("every rate", "there were no samples", ["the data set"])
+            self.warn_no_samples("every rate")
         return metrics
 
     def _count_classes(
@@ -112,12 +115,12 @@ class _PRFMetric(ScoredMetricBase):
     ) -> None:
         """Counts the classes with a value, and warns of those without one."""
         mean_of = len(names) if {"macro", "weighted"} & set(self.averages) else 0
-        no_sample = "the data holds no sample of the class"
+        no_sample = "the dataset has no sample of the class"
         either = result.support + result.predicted
         for key, what, reason, counts, remedy in (
             ("classes_present", "recall", no_sample, result.support, ""),
             ("classes_predicted", "precision", "the class was never predicted", result.predicted, REMEDY),
-            ("", f"f{self.beta:g}", f"{no_sample}, nor was it predicted", either, REMEDY),
+            ("", f"f{self.beta:g}", f"{no_sample}, and it was never predicted", either, REMEDY),
         ):
             missing = [names[int(index)] for index in np.flatnonzero(counts == 0)]
             if key:
@@ -128,36 +131,43 @@ class _PRFMetric(ScoredMetricBase):
 
 @METRICS.register_module()
 class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
-    """Precision, recall, F-score and the other numbers of the confusion matrix of the best class of each sample.
+    """Precision, recall, F-score and other values of the confusion matrix of the predicted classes.
 
-    Keys: ``f1``, ``precision``, ``recall``, ``specificity`` (macro; with the suffix ``_micro`` or ``_weighted`` for the
-    other averages), ``accuracy``, ``balanced_accuracy``, ``mcc``, ``kappa``, ``kappa_linear``,
-    ``kappa_quadratic``; ``accuracy_top<k>`` with ``topk``; ``f1/<class>`` and so on with ``classwise``;
-    ``tp/<class>``, ``fp/<class>``, ``tn/<class>``, ``fn/<class>`` with ``counts``; ``classes_present`` and
-    ``classes_predicted``, the numbers of classes in the means. With several thresholds every key has the suffix
-    ``_thr-0.50``, or ``_no-thr`` for None. Values lie in 0 to 1, MCC and kappa in -1 to 1.
+    The predicted class is the one with the highest score.
+
+    Keys, with the prefix ``single-label-prf``, because mmpretrain's ``SingleLabelMetric`` has
+    ``single-label/precision`` and ``single-label/recall``; values lie in 0 to 1, MCC and kappa in -1 to 1:
+
+    - ``f1``, ``precision``, ``recall``, ``specificity``: macro averages; ``f1_micro``, ``f1_weighted`` and so on
+      for the other averages.
+    - ``accuracy``, ``balanced_accuracy``, ``mcc``, ``kappa``, ``kappa_linear``, ``kappa_quadratic``.
+    - ``accuracy_top<k>``: top-k accuracy, with ``topk``.
+    - ``classes_present``, ``classes_predicted``: numbers of classes in the means.
+    - ``f1/<class>``, ``precision/<class>``, ``recall/<class>``, ``specificity/<class>``: the same per class, with
+      ``classwise``.
+    - ``tp/<class>``, ``fp/<class>``, ``tn/<class>``, ``fn/<class>``: counts per class, with ``counts``.
+
+    With several thresholds every key has a suffix such as ``_thr-0.50``, or ``_no-thr`` for None.
 
     Args:
         average: ``'macro'``, ``'micro'``, ``'weighted'`` (by support), several of them, or None for keys per class.
-        thrs: A sample whose best score is not above the threshold has no decision: it is a false negative of its class
-            and no false positive, and weighted kappas are undefined. One or several; None for no threshold. Thresholds
-            are rounded to the precision of each sample's scores.
-        topk: Also the share of samples whose true class is among the k best (and above the threshold); one or
-            several. Of equal scores the lower class index is the better one.
+        thrs: One or several score thresholds; None for no threshold. A sample whose highest score is not above the
+            threshold has no decision: it is a false negative of its class and no false positive, and weighted kappas
+            are undefined. Thresholds are rounded to the precision of each sample's scores.
+        topk: Also the share of samples whose true class is among the k highest scores (and above the threshold); one
+            or several k. Ties are broken by the class index, lower first.
         beta: Weight of recall in the F-score, whose key is then ``f2``, ``f0.5`` and so on.
         convention: ``'default'`` leaves classes without a value (0/0) out of the means. ``'mmpretrain'`` counts them
-            as 0 and takes ``thrs=0.0`` unless others are given. ``'paddlerec'`` counts them as 1, gives macro and
+            as 0 and uses ``thrs=0.0`` unless others are given. ``'paddlerec'`` counts them as 1, gives macro and
             micro, and its macro F1 is that of the macro precision and recall.
         zero_division: The value of 0/0, such as the precision of a class that was never predicted: ``'skip'`` leaves
-            the class out of the means, 0 and 1 count. Use 0 for a precision in ``save_best``, as mmpretrain does: else
-            a model that predicts one class only can have the best one.
+            the class out of the means, 0 and 1 count. Use 0, as mmpretrain does, if ``save_best`` uses a precision:
+            otherwise a model that predicts only one class can be the best.
         classwise: Also keys per class.
         counts: Also true and false positives and negatives per class.
-        num_classes: Number of classes; needed only where samples have ``pred_label`` without ``pred_score`` and the
-            data set has no class names.
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'single-label-prf'`` by default, because mmpretrain's ``SingleLabelMetric`` has
-            ``single-label/precision`` and ``single-label/recall``.
+        num_classes: Number of classes; needed only if samples have ``pred_label`` without ``pred_score`` and the
+            dataset has no class names.
+        **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
         >>> import torch
@@ -183,11 +193,9 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         classwise: bool = False,
         counts: bool = False,
         num_classes: int | None = None,
-        collect_device: str = "cpu",
-        prefix: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(num_classes=num_classes, collect_device=collect_device, prefix=prefix)
-        self._set_options(average, beta, convention, zero_division, classwise, counts)
+        super().__init__(average, beta, convention, zero_division, classwise, counts, num_classes=num_classes, **kwargs)
         self.topk: tuple[int, ...] = () if topk is None else tuple(int(k) for k in np.atleast_1d(topk))
         require(all(k >= 1 for k in self.topk), f"topk must be at least 1 (found {topk!r})")
         self._needs_scores = thrs is not None or bool(self.topk)
@@ -203,13 +211,12 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         rules = 1 if self._scored is False else len(self.thrs)
         return (TopConfusionState if self.topk else ConfusionState)(self.classes_expected(), rules)
 
-    def read(self, samples: Sequence[Mapping]) -> Batch:
-        """True and predicted classes of a batch, and whether the true one is among the best."""
+    def read(self, samples: Samples) -> Batch:
+        """Labels and decisions of a batch, and with ``topk`` whether the true class is among the k highest scores."""
         if not self.has_scores(samples):
             if self._needs_scores:
-                raise MetricInputError(
-                    f"{self.namer(samples)(0)} must have a field 'pred_score' for thrs and topk (found 'pred_label')"
-                )
+                name = self.sample_names(samples)(0)
+                raise MetricInputError(f"{name} must have a field 'pred_score' for thrs and topk (found 'pred_label')")
             decisions, labels = self.read_decisions(samples)
             return Batch(labels, decisions)
         scores, labels = self.read_scores(samples)
@@ -224,7 +231,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         return Batch(labels, decisions, (among[:, :, None] & above[:, None, :]).reshape(len(labels), -1))
 
     def compute(self, state: Any) -> dict[str, float]:
-        """The numbers of the confusion matrices, by key."""
+        """The values of the confusion matrices by key."""
         matrices = state.matrices
         metrics: dict[str, float] = {}
         for rule, (suffix, matrix) in enumerate(zip(self._suffixes, matrices)):
@@ -257,35 +264,41 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
 
     def _warn_of_agreement(self, report: ConfusionResult) -> None:
         if np.isnan(report.mcc):
-            self.warn_undefined("MCC", "one class holds all of the truth, or all of the decisions", ["the data set"])
+            self.warn_undefined("MCC", "all labels, or all decisions, are one class", ["the dataset"])
         if np.isnan(report.kappa_linear):
-            reason = "some samples were given to no class, or all of truth and decisions is one class"
-            self.warn_undefined("weighted kappa", reason, ["the data set"])
+            reason = "some samples have no decision, or all labels and decisions are one class"
+            self.warn_undefined("weighted kappa", reason, ["the dataset"])
 
 
 @METRICS.register_module()
 class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
     """Precision, recall and F-score where a sample may have several classes.
 
-    Reads ``pred_score`` and ``gt_score`` (1, 0, or -1 for what does not count) or a list of classes ``gt_label``.
+    Reads ``pred_score`` and ``gt_score`` (1, 0, or -1 to be ignored) or the list of classes ``gt_label``.
 
-    Keys: those of :class:`SingleLabelPRF` without MCC, kappas and ``accuracy_top<k>``; ``accuracy`` is the share of
-    correct yes-or-no decisions.
+    Keys, with the prefix ``multi-label-prf``, because mmpretrain's ``MultiLabelMetric`` has ``multi-label/precision``
+    and ``multi-label/recall``; values lie in 0 to 1:
+
+    - ``f1``, ``precision``, ``recall``, ``specificity``: macro averages; ``f1_micro``, ``f1_weighted`` and so on
+      for the other averages.
+    - ``accuracy``: share of correct yes-or-no decisions.
+    - ``classes_present``, ``classes_predicted``: numbers of classes in the means.
+    - ``f1/<class>``, ``precision/<class>``, ``recall/<class>``, ``specificity/<class>``: the same per class, with
+      ``classwise``.
+    - ``tp/<class>``, ``fp/<class>``, ``tn/<class>``, ``fn/<class>``: counts per class, with ``counts``.
 
     Args:
-        thr: Least score of a predicted class, rounded to the precision of each sample's scores; 0.5 if neither ``thr``
-            nor ``topk`` is given.
-        topk: The k best classes of each sample are predicted; of equal scores the lower class index is the better
-            one. Not together with ``thr``.
+        thr: Score threshold of a predicted class, rounded to the precision of each sample's scores; 0.5 if neither
+            ``thr`` nor ``topk`` is given.
+        topk: The k classes with the highest scores of each sample are predicted; ties are broken by the class index,
+            lower first. Not together with ``thr``.
         average: As in :class:`SingleLabelPRF`.
         beta: As in :class:`SingleLabelPRF`.
         convention: As in :class:`SingleLabelPRF`.
         zero_division: As in :class:`SingleLabelPRF`.
         classwise: Also keys per class.
         counts: Also true and false positives and negatives per class.
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'multi-label-prf'`` by default, because mmpretrain's ``MultiLabelMetric`` has
-            ``multi-label/precision`` and ``multi-label/recall``.
+        **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
         >>> import torch
@@ -309,11 +322,9 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
         zero_division: str | float = "skip",
         classwise: bool = False,
         counts: bool = False,
-        collect_device: str = "cpu",
-        prefix: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(collect_device=collect_device, prefix=prefix)
-        self._set_options(average, beta, convention, zero_division, classwise, counts)
+        super().__init__(average, beta, convention, zero_division, classwise, counts, **kwargs)
         require(thr is None or topk is None, "thr and topk do not go together")
         require(topk is None or topk >= 1, f"topk must be at least 1 (found {topk!r})")
         self.topk = topk
@@ -323,16 +334,16 @@ class MultiLabelPRF(_PRFMetric, MultiLabelMetricBase):
         """Counts per class."""
         return BinaryCountState()
 
-    def read(self, samples: Sequence[Mapping]) -> Batch:
-        """Decisions and ground truth of a batch."""
-        scores, truth = self.read_scores(samples)
+    def read(self, samples: Samples) -> Batch:
+        """Decisions and targets of a batch."""
+        scores, target = self.read_scores(samples)
         if self.topk is None:
-            return Batch(reach(scores, self.thr, self.score_precisions(samples)), truth)
+            return Batch(reach(scores, self.thr, self.score_precisions(samples)), target)
         self.check_topk(self.topk, scores, samples)
-        return Batch(top_k_decisions(scores, k=self.topk), truth)
+        return Batch(top_k_decisions(scores, k=self.topk), target)
 
     def compute(self, state: State) -> dict[str, float]:
-        """The rates of the counts, by key."""
+        """The rates by key."""
         zeros = np.zeros(self.classes_expected(), dtype=np.int64)
         tp, fp, fn, tn = (zeros if count is None else count for count in state.arrays().values())
         total = int(tp.sum() + fp.sum() + fn.sum() + tn.sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -11,7 +11,7 @@ from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional.ranking import label_ranks, pos_neg_ratio
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.classification_base import SingleLabelMetricBase
-from mm_metrics_plugin.metrics.sample_fields import flat_fields
+from mm_metrics_plugin.metrics.sample_fields import Samples, flat_fields
 from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import Batch, State
 from mm_metrics_plugin.states.counts import HitState, PairState
@@ -19,16 +19,19 @@ from mm_metrics_plugin.states.counts import HitState, PairState
 
 @METRICS.register_module()
 class RecallAtK(SingleLabelMetricBase):
-    """The share of samples whose true class is among the k classes with the best scores.
+    """Top-k recall: the share of samples whose true class is among the k classes with the highest scores.
 
-    Of equal scores the lower class index is the better one, so exactly k classes are taken whatever the ties.
+    Ties are broken by the class index, lower first, so there are always exactly k classes.
 
-    Keys: ``recall@<k>`` for each k, ``recall_count@<k>`` (PaddleRec's RecallCnt), ``sample_count`` (its InsCnt).
+    Keys, with the prefix ``single-label``:
+
+    - ``recall@<k>``: recall for each k.
+    - ``recall_count@<k>``: number of these samples (PaddleRec's RecallCnt).
+    - ``sample_count``: number of samples (PaddleRec's InsCnt).
 
     Args:
         topk: One or several k.
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'single-label'`` by default.
+        **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
         >>> import torch
@@ -40,10 +43,8 @@ class RecallAtK(SingleLabelMetricBase):
         1.0
     """
 
-    def __init__(
-        self, topk: int | Sequence[int] = (1, 5), collect_device: str = "cpu", prefix: str | None = None
-    ) -> None:
-        super().__init__(collect_device=collect_device, prefix=prefix)
+    def __init__(self, topk: int | Sequence[int] = (1, 5), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.topk: tuple[int, ...] = tuple(int(k) for k in np.atleast_1d(topk))
         require(
             len(self.topk) > 0 and min(self.topk) >= 1,
@@ -54,18 +55,18 @@ class RecallAtK(SingleLabelMetricBase):
         """The number of samples, and of hits for each k."""
         return HitState()
 
-    def read(self, samples: Sequence[Mapping]) -> Batch:
+    def read(self, samples: Samples) -> Batch:
         """Whether the true class is among the k best, for each sample and k."""
         scores, labels = self.read_scores(samples)
         self.check_topk(max(self.topk), scores, samples)
         return Batch(label_ranks(scores, labels)[:, None] < np.array(self.topk))
 
-    def compute(self, state: HitState) -> dict[str, float]:  # type: ignore[override]
+    def compute(self, state: HitState) -> dict[str, float]:
         """The shares and the counts, by key."""
         hits = np.zeros(len(self.topk)) if state.hits is None else state.hits
         samples = 0 if state.samples is None else int(state.samples)
         if not samples:
-            self.warn_undefined("recall", "there were no samples", ["the data set"])
+            self.warn_no_samples("recall")
         metrics = {f"recall@{k}": share for k, share in zip(self.topk, divide(hits, np.asarray(samples)))}
         metrics.update({f"recall_count@{k}": count for k, count in zip(self.topk, hits)})
         return {**metrics, "sample_count": samples}
@@ -73,17 +74,19 @@ class RecallAtK(SingleLabelMetricBase):
 
 @METRICS.register_module()
 class PosNegRatio(StreamingMetric):
-    """The number of pairs of scores in the correct order for each that is not, as PaddleRec's PosNegRatio.
+    """Ratio of correctly to wrongly ordered pairs of scores, as PaddleRec's PosNegRatio.
 
-    Keys: ``pn`` = (right + 1) / (wrong + 1) first; ``right``, pairs whose positive scores higher; ``wrong``, all
-    others, including ties.
+    Keys, with the prefix ``ranking``:
+
+    - ``pn``: (right + 1) / (wrong + 1).
+    - ``right``: number of pairs whose positive score is higher.
+    - ``wrong``: number of all other pairs, including ties.
 
     Args:
         positive_field: Field of the scores that should be higher, any number per sample; a dotted path such as
             ``'scores.clicked'`` is a field inside a field.
         negative_field: Field of the scores they are compared with, of the same shape.
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'ranking'`` by default.
+        **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
         >>> metric = PosNegRatio()
@@ -99,23 +102,22 @@ class PosNegRatio(StreamingMetric):
         self,
         positive_field: str = "pos_score",
         negative_field: str = "neg_score",
-        collect_device: str = "cpu",
-        prefix: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(collect_device=collect_device, prefix=prefix)
+        super().__init__(**kwargs)
         self.fields = [positive_field, negative_field]
 
     def empty_state(self) -> PairState:
         """No pairs."""
         return PairState()
 
-    def read(self, samples: Sequence[Mapping]) -> Batch:
+    def read(self, samples: Samples) -> Batch:
         """The pairs of a batch."""
-        return flat_fields(samples, self.fields, self.namer(samples))
+        return flat_fields(samples, self.fields, self.sample_names(samples))
 
-    def compute(self, state: PairState) -> dict[str, float]:  # type: ignore[override]
+    def compute(self, state: PairState) -> dict[str, float]:
         """The ratio and the counts."""
         right, wrong = (0, 0) if state.counts is None else state.counts.tolist()
         if not right + wrong:
-            self.warn_undefined("The ratio", "there were no pairs", ["the data set"])
+            self.warn_undefined("The ratio", "there were no pairs", ["the dataset"])
         return {"pn": pos_neg_ratio(right, wrong), "right": right, "wrong": wrong}

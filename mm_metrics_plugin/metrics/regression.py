@@ -1,14 +1,14 @@
-"""Errors of predicted numbers."""
+"""Regression errors."""
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Any
 
 from mmengine.registry import METRICS
 
 from mm_metrics_plugin.functional.regression import MAX_VALUE
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.sample_fields import flat_fields
+from mm_metrics_plugin.metrics.sample_fields import Samples, flat_fields
 from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import Batch
 from mm_metrics_plugin.states.sums import RegressionState
@@ -16,22 +16,25 @@ from mm_metrics_plugin.states.sums import RegressionState
 
 @METRICS.register_module()
 class RegressionError(StreamingMetric):
-    """Errors of predicted numbers of any shape; all values of all samples have the same weight.
+    """Regression errors of predictions of any shape; all values of all samples have the same weight.
 
-    Sums are exact and rounded once, so means of 1e8 cost no digit and the number of processes changes none.
+    Sums are exact and rounded once: they lose no digits to large values, and do not depend on the number of processes.
 
-    Keys: ``mse``, ``rmse``, ``mae``, ``percentage_error`` (mean absolute error as a fraction of the target),
-    ``max_error``: less is better; ``r2``: greater is better. ``zero_targets`` when some targets are 0 and so have
-    no percentage error.
+    Keys, with the prefix ``regression``; less is better except for ``r2``:
+
+    - ``mse``, ``rmse``, ``mae``: mean squared error, its root, mean absolute error.
+    - ``percentage_error``: mean absolute error as a fraction of the target.
+    - ``max_error``: largest absolute error.
+    - ``r2``: coefficient of determination.
+    - ``zero_targets``: number of targets that are 0 and so have no percentage error, if there are any.
 
     Args:
-        prediction_field: Field of the predicted numbers; a dotted path such as ``'pred_instances.depth'`` is a field
+        prediction_field: Field of the predictions; a dotted path such as ``'pred_instances.depth'`` is a field
             inside a field.
-        target_field: Field of the true numbers, of the same shape.
+        target_field: Field of the targets, of the same shape.
         percentage_floor: Targets smaller than this count as this large in the percentage error. With 0, targets of 0
             are left out of it and counted. Keras takes 1e-7, scikit-learn 2.2e-16.
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'regression'`` by default.
+        **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
         >>> metric = RegressionError()
@@ -48,10 +51,9 @@ class RegressionError(StreamingMetric):
         prediction_field: str = "pred_score",
         target_field: str = "gt_score",
         percentage_floor: float = 0.0,
-        collect_device: str = "cpu",
-        prefix: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(collect_device=collect_device, prefix=prefix)
+        super().__init__(**kwargs)
         require(0 <= percentage_floor < 1e149, f"percentage_floor must not be negative (found {percentage_floor})")
         self.fields = [prediction_field, target_field]
         self.percentage_floor = percentage_floor
@@ -60,17 +62,17 @@ class RegressionError(StreamingMetric):
         """No errors."""
         return RegressionState(self.percentage_floor)
 
-    def read(self, samples: Sequence[Mapping]) -> Batch:
-        """The numbers of a batch."""
-        return flat_fields(samples, self.fields, self.namer(samples), largest=MAX_VALUE)
+    def read(self, samples: Samples) -> Batch:
+        """Predictions and targets of a batch."""
+        return flat_fields(samples, self.fields, self.sample_names(samples), largest=MAX_VALUE)
 
-    def compute(self, state: RegressionState) -> dict[str, float]:  # type: ignore[override]
+    def compute(self, state: RegressionState) -> dict[str, float]:
         """All errors by key."""
         metrics = state.result().to_dict()
         if not metrics.pop("count"):
-            self.warn_undefined("The error", "there were no values", ["the data set"])
+            self.warn_undefined("The error", "there were no values", ["the dataset"])
         elif metrics["r2"] != metrics["r2"]:
-            self.warn_undefined("R²", "all targets are equal", ["the data set"])
+            self.warn_undefined("R²", "all targets are equal", ["the dataset"])
         zeros = metrics.pop("zero_targets")
         if zeros:
             self.warn_undefined("The percentage error", "the targets are 0", [f"{zeros} values"])

@@ -1,4 +1,4 @@
-"""From data samples to arrays: one array per field, one copy from the device per batch."""
+"""Convert the fields of data samples to arrays, with one copy from the device per batch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._exact_sum import MAX_SUMMAND, split_values
-from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.thresholding import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, precision_of
 from mm_metrics_plugin.states.base import FlatBatch
 
-# The name in messages of the sample at an index of the batch.
-SampleName = Callable[[int], str]
+Sample = Mapping[str, Any]
+Samples = Sequence[Sample]
+SampleName = Callable[[int], str]  # from the index of a sample of the batch to its name in messages
 # The dtypes that NumPy has too, bfloat16, and complex numbers, which have their own message.
 _DTYPES = frozenset(
     getattr(torch, kind)
@@ -27,7 +27,7 @@ _DTYPES = frozenset(
 # By name: torch before 2.3 does not have them. torch does not compute with uint1 to uint7.
 _CONVERTED = ("torch.float8", "torch.uint16", "torch.uint32", "torch.uint64")
 _PRECISIONS = {torch.bfloat16: BFLOAT16, torch.float16: FLOAT16, torch.float32: FLOAT32}
-# How a data set gets its ground truth.
+# How a dataset gets its ground truth.
 _REMEDIES = {
     "gt_instances": ": add dict(type='LoadAnnotations', with_bbox=True) after Resize in the test pipeline",
     "gt_sem_seg": ": add dict(type='LoadAnnotations') after Resize in the test pipeline (in mmdet, with_seg=True)",
@@ -51,7 +51,7 @@ def check_samples(samples: Any, name: Callable[[Any, int], str]) -> None:
             raise MetricInputError(f"{name({}, index)} must be a dict with fields (found {value}): {remedy}{cause}")
 
 
-def field_values(samples: Sequence[Mapping], field: str, name: SampleName) -> list[Any]:
+def field_values(samples: Samples, field: str, name: SampleName) -> list[Any]:
     """The value of a field in every sample, checked to exist; ``'a.b'`` is ``b`` inside ``a``."""
     values: list[Any] = list(samples)
     for key in field.split("."):
@@ -67,7 +67,7 @@ def field_values(samples: Sequence[Mapping], field: str, name: SampleName) -> li
     return values
 
 
-def stack_fields(samples: Sequence[Mapping], fields: Sequence[str], name: SampleName) -> list[np.ndarray]:
+def stack_fields(samples: Samples, fields: Sequence[str], name: SampleName) -> list[np.ndarray]:
     """One array per field, its first axis the samples.
 
     Args:
@@ -289,7 +289,7 @@ def squeezed_shape(array: Any) -> list[int]:
 
 
 def flat_fields(
-    samples: Sequence[Mapping],
+    samples: Samples,
     fields: Sequence[str],
     name: SampleName,
     *,
@@ -344,117 +344,3 @@ def flat_fields(
             expected = "hold whole numbers that float64 holds exactly; subtract a common offset first"
             raise refusal(field, position, expected, int(column[position]) + int(rest[position]))
     return FlatBatch(*columns, lengths=lengths)
-
-
-# --- detections and ground truths, as in mmdet and mmyolo -------------------------------------------------------------
-
-_INSTANCE_FIELDS = (
-    *("pred_instances.bboxes", "pred_instances.scores", "pred_instances.labels"),
-    *("gt_instances.bboxes", "gt_instances.labels"),
-)
-_NO_CROWDS = {"ignored_instances": {"bboxes": np.zeros((0, 4), np.float32), "labels": np.zeros(0, np.int64)}}
-
-
-def read_images(samples: Sequence[Mapping], name: SampleName) -> DetectionBatch:
-    """The detections and ground truths of a batch of images, fetched from the device in one copy.
-
-    Args:
-        samples: Each with ``pred_instances`` (bboxes, scores, labels), ``gt_instances`` (bboxes, labels) and possibly
-            ``ignored_instances``; boxes are left, top, right, bottom, as tensors, arrays or mmdet's box objects.
-        name: The names of the samples in messages.
-
-    Raises:
-        MetricInputError: A field is missing, or its shape does not fit.
-    """
-    detections = _instance_columns(samples, "pred_instances", ("bboxes", "scores", "labels"), name)
-    regular = _instance_columns(samples, "gt_instances", ("bboxes", "labels"), name)
-    with_crowds = [sample if "bboxes" in (sample.get("ignored_instances") or ()) else _NO_CROWDS for sample in samples]
-    crowds = _instance_columns(with_crowds, "ignored_instances", ("bboxes", "labels"), name)
-    columns = [*detections, *(values + crowd_values for values, crowd_values in zip(regular, crowds))]
-    boxes, scores, labels, gt_boxes, gt_labels = to_host(
-        [_concatenated(column, field, len(samples), name) for column, field in zip(columns, _INSTANCE_FIELDS)]
-    )
-    precision = np.repeat([score_precision(value) for value in detections[1]], [len(value) for value in detections[1]])
-    gt_image, crowd_image = _image_index(regular[0]), _image_index(crowds[0])
-    return DetectionBatch(
-        Detections(_image_index(detections[0]), boxes, scores, labels, precision=precision),
-        GroundTruths(
-            np.concatenate([gt_image, crowd_image]),
-            gt_boxes,
-            gt_labels,
-            crowd=np.repeat([False, True], [len(gt_image), len(crowd_image)]),
-        ),
-        len(samples),
-    )
-
-
-def _instance_columns(
-    samples: Sequence[Mapping], part: str, fields: Sequence[str], name: SampleName
-) -> list[list[Any]]:
-    """The fields of a part of every sample, boxes first, as tensors or arrays of equal length per image."""
-    columns = [field_values(samples, f"{part}.{field}", name) for field in fields]
-    for field, column in zip(fields, columns):
-        for index, value in enumerate(column):
-            value = getattr(value, "tensor", value)  # mmdet's box objects
-            value = real_value(value, f"{part}.{field}", name, index)
-            boxes = value if field == "bboxes" else columns[0][index]
-            rows = boxes.shape[0] if boxes.ndim else 1
-            expected = (rows, 4) if field == "bboxes" else (rows,)
-            if not rows and not math.prod(value.shape):
-                value = value.reshape(expected)  # "no boxes" comes in many shapes
-            if tuple(value.shape) != expected:
-                raise MetricInputError(
-                    f"'{part}.{field}' of {name(index)} must have shape {expected} (found {tuple(value.shape)})"
-                )
-            column[index] = value
-    return columns
-
-
-def _concatenated(column: list[Any], field: str, num_images: int, name: SampleName) -> Any:
-    """The values of all images in one tensor or array; different dtypes are converted without rounding."""
-    filled = [(index % num_images, value) for index, value in enumerate(column) if len(value)]
-    values = [value for _, value in filled] or column[:1]
-    if same_kind(values):
-        return concatenate_values(values)
-    return np.concatenate(exact_arrays(to_host(values), field, lambda index: name(filled[index][0])))
-
-
-def _image_index(column: list[Any]) -> np.ndarray:
-    return np.repeat(np.arange(len(column)), [len(value) for value in column])
-
-
-def scale_factor(sample: Mapping, name: str) -> tuple[float, float]:
-    """The factors of width and height by which the image was resized; 1 where the sample has none."""
-    value = sample.get("scale_factor")
-    if value is None:
-        return 1.0, 1.0
-    factors = _flat_numbers(value, "scale_factor", name)
-    if len(factors) not in (1, 2, 4) or not all(0 < factor < np.inf for factor in factors):  # 4: mmdet 2
-        raise MetricInputError(
-            f"'scale_factor' of {name} must be one positive number, or those of width and height (found {value!r})"
-        )
-    return factors[0], factors[min(1, len(factors) - 1)]
-
-
-def original_shape(sample: Mapping, name: str) -> tuple[float, float]:
-    """Height and width of the image before it was resized; infinite where the sample has none."""
-    value = sample.get("ori_shape")
-    if value is None:
-        return np.inf, np.inf
-    sides = _flat_numbers(value, "ori_shape", name)[:2]
-    if len(sides) < 2 or not all(0 <= side < np.inf for side in sides):
-        raise MetricInputError(f"'ori_shape' of {name} must be height and width (found {value!r})")
-    return sides[0], sides[1]
-
-
-def _flat_numbers(value: Any, field: str, name: str) -> list[float]:
-    """The numbers of a value in one list; empty if it holds anything else."""
-    if isinstance(value, (str, bytes)):
-        return []
-    try:
-        array = to_host([plain_value(value, field, lambda _: name, 0)])[0].astype(np.float64)
-    except MetricInputError:
-        raise
-    except (TypeError, ValueError):
-        return []
-    return np.ravel(array).tolist()

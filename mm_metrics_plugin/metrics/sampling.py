@@ -1,4 +1,4 @@
-"""Which samples of a process are padding, and to which of several concatenated data sets they belong."""
+"""Which samples of a process are padding, and to which of several concatenated datasets they belong."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def find_padding(shares: Sequence[Share], size: int) -> Padding:
 
     Args:
         shares: The samples of each process, in rank order.
-        size: Number of samples of the data set.
+        size: Number of samples of the dataset.
 
     Example:
         >>> find_padding([Share(3, "img_id 0", "img_id 4"), Share(3, "img_id 1", "img_id 0")], 5)
@@ -106,10 +106,10 @@ def _repeated(shares: Sequence[Share]) -> str | None:
     return None
 
 
-# --- concatenated data sets -------------------------------------------------------------------------------------------
+# --- concatenated datasets -------------------------------------------------------------------------------------------
 
-# The entry of a sample that is counted in the entry of another one. Not None: mmengine removes that.
-ELSEWHERE = 0
+# The entry of a sample that is counted in another entry. Not None: mmengine removes None.
+PLACEHOLDER = 0
 
 
 class Entry:
@@ -129,24 +129,24 @@ def whole_entries(results: Sequence[Any], name: str) -> list[Entry] | None:
         MetricInputError: The slice begins or ends inside an entry.
 
     Example:
-        >>> [entry.samples for entry in whole_entries([Entry("state", 2), ELSEWHERE, Entry("batch", 1)], "a metric")]
+        >>> [entry.samples for entry in whole_entries([Entry("state", 2), PLACEHOLDER, Entry("batch", 1)], "a metric")]
         [2, 1]
     """
-    if not any(isinstance(result, Entry) or result == ELSEWHERE for result in results):
+    if not any(isinstance(result, Entry) or result == PLACEHOLDER for result in results):
         return None
     entries = [result for result in results if isinstance(result, Entry)]
     counted = sum(entry.samples for entry in entries)
     if counted != len(results):
         raise MetricInputError(
             f"{name} cannot give the numbers of a part of the samples: the part has {len(results)} samples, and what "
-            f"was added up belongs to {counted}. Use mmengine's Evaluator, or evaluate each data set in a run of its "
+            f"was added up belongs to {counted}. Use mmengine's Evaluator, or evaluate each dataset in a run of its "
             "own"
         )
     return entries
 
 
 def cumulative_sizes(meta: Any) -> list[int] | None:
-    """Where the data sets of mmdet's ConcatDataset end, from its metainfo; None for any other data set.
+    """Where the datasets of mmdet's ConcatDataset end, from its metainfo; None for any other dataset.
 
     Example:
         >>> cumulative_sizes({"classes": ("a",), "cumulative_sizes": [3, 5]}), cumulative_sizes({"classes": ("a",)})
@@ -158,11 +158,11 @@ def cumulative_sizes(meta: Any) -> list[int] | None:
 
 
 def split_by_dataset(ends: Sequence[int], indices: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Runs of samples of one data set, as (data set, start, stop).
+    """Runs of samples of one dataset, as (dataset, start, stop).
 
     Args:
-        ends: Where the data sets end.
-        indices: The indices of the samples. Those after the last data set are padding, which starts over.
+        ends: Where the datasets end.
+        indices: The indices of the samples. Those after the last dataset are padding, which starts over.
 
     Example:
         >>> list(split_by_dataset([3, 5], np.array([1, 2, 3, 4, 5])))

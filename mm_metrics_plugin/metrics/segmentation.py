@@ -1,9 +1,9 @@
-"""Metrics of label maps and regions, as in mmseg."""
+"""IoU and Dice of label maps and masks, as in mmseg."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -23,7 +23,14 @@ from mm_metrics_plugin.functional.segmentation import (
 from mm_metrics_plugin.functional.thresholding import FLOAT64, round_thresholds
 from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric, check_num_classes
 from mm_metrics_plugin.metrics.log import class_values
-from mm_metrics_plugin.metrics.sample_fields import field_values, plain_value, score_precision, squeezed_shape, to_host
+from mm_metrics_plugin.metrics.sample_fields import (
+    Samples,
+    field_values,
+    plain_value,
+    score_precision,
+    squeezed_shape,
+    to_host,
+)
 from mm_metrics_plugin.settings import require, require_choice
 from mm_metrics_plugin.states.base import Batch, State
 from mm_metrics_plugin.states.counts import PixelConfusionState
@@ -50,9 +57,9 @@ class LabelMapMetricBase(StreamingMetric):
         target_field: str,
         num_classes: int | None,
         ignore_index: int | None,
-        **kwargs: str | None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)  # type: ignore[arg-type]
+        super().__init__(**kwargs)
         check_num_classes(num_classes)
         self.prediction_field = prediction_field
         self.target_field = target_field
@@ -61,17 +68,17 @@ class LabelMapMetricBase(StreamingMetric):
 
     @property
     def target_fields(self) -> Sequence[str]:  # type: ignore[override]
-        """The ground truth, if it comes from the data set: a model may set other fields."""
+        """The ground truth, if it comes from the dataset: a model may set other fields."""
         return [self.target_field] if self.target_field.startswith("gt_") else []
 
     @property
     def known_classes(self) -> int | None:
-        """The number of classes, from the option or the data set; None if unknown."""
-        return self.num_classes or len((self.dataset_meta or {}).get("classes") or ()) or None
+        """The number of classes, from the option or the dataset; None if unknown."""
+        return self.num_classes or len(self.dataset_classes) or None
 
-    def images(self, samples: Sequence[Mapping]) -> Iterator[SegmentedImage]:
+    def images(self, samples: Samples) -> Iterator[SegmentedImage]:
         """The images of a batch."""
-        name = self.namer(samples)
+        name = self.sample_names(samples)
         predictions, targets = (
             [plain_value(value, field, name, index) for index, value in enumerate(field_values(samples, field, name))]
             for field in (self.prediction_field, self.target_field)
@@ -135,17 +142,20 @@ class LabelMapMetricBase(StreamingMetric):
     def warn_absent(self, what: str, reason: str, values: np.ndarray, names: Sequence[str], *, skip: bool) -> None:
         """Warns of the classes without a value, or that there are no classes."""
         absent = [name for name, value in zip(names, values) if np.isnan(value)]
-        self.warn_undefined(what, reason, absent if names else ["the data set"], mean_of=len(names) if skip else 0)
+        self.warn_undefined(what, reason, absent if names else ["the dataset"], mean_of=len(names) if skip else 0)
 
 
 @METRICS.register_module()
 class MeanIoU(LabelMapMetricBase):
-    """Intersection over union of the classes of label maps, over all pixels of the data set.
+    """Intersection over union of the classes of label maps, over all pixels of the dataset.
 
-    Keys: ``mIoU``, the mean over the classes in ground truth or prediction; ``aAcc``, the share of correct pixels;
-    ``mAcc``, the mean of that share over the classes in the ground truth; ``classes_averaged``, the number of classes
-    in ``mIoU``; ``IoU/<class>`` and ``Acc/<class>`` with ``classwise``. Values lie in 0 to 1: they are those of mmseg's
-    IoUMetric, divided by 100 and not rounded.
+    Keys, with the prefix ``sem-seg``; values lie in 0 to 1, those of mmseg's IoUMetric divided by 100 and not rounded:
+
+    - ``mIoU``: the mean over the classes in ground truth or prediction.
+    - ``aAcc``: pixel accuracy.
+    - ``mAcc``: the mean of the pixel accuracy over the classes in the ground truth.
+    - ``classes_averaged``: number of classes in ``mIoU``.
+    - ``IoU/<class>``, ``Acc/<class>``: the same per class, with ``classwise``.
 
     Args:
         num_classes: Number of classes; that of ``dataset_meta['classes']`` by default.
@@ -155,8 +165,7 @@ class MeanIoU(LabelMapMetricBase):
         absent: Classes in neither ground truth nor prediction: ``'skip'`` leaves them out of ``mIoU``, ``'nan'`` makes
             it NaN, ``'error'`` raises.
         classwise: Also two keys per class.
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'sem-seg'`` by default.
+        **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
         >>> metric = MeanIoU(num_classes=2)
@@ -174,12 +183,9 @@ class MeanIoU(LabelMapMetricBase):
         target_field: str = "gt_sem_seg.data",
         absent: str = "skip",
         classwise: bool = False,
-        collect_device: str = "cpu",
-        prefix: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(
-            prediction_field, target_field, num_classes, ignore_index, collect_device=collect_device, prefix=prefix
-        )
+        super().__init__(prediction_field, target_field, num_classes, ignore_index, **kwargs)
         require_choice("absent", absent, ABSENT_RULES)
         self.absent = absent
         self.classwise = classwise
@@ -188,17 +194,17 @@ class MeanIoU(LabelMapMetricBase):
         """A matrix of zeros."""
         return PixelConfusionState(self.known_classes or 0)
 
-    def read(self, samples: Sequence[Mapping]) -> Batch:
+    def read(self, samples: Samples) -> Batch:
         """Two confusion matrices: of all images but the last, and of the last."""
         num_classes = self.known_classes
         if num_classes is None:
-            raise MetricInputError("MeanIoU needs num_classes=..., because the data set names no classes")
+            raise MetricInputError("MeanIoU needs num_classes=..., because the dataset has no class names")
         matrices = np.zeros((2, num_classes, num_classes), dtype=np.int64)
         for index, image in enumerate(self.images(samples)):
             matrices[int(index == len(samples) - 1)] += self.count_pixels(image, num_classes)
         return Batch(matrices)
 
-    def compute(self, state: PixelConfusionState) -> dict[str, float]:  # type: ignore[override]
+    def compute(self, state: PixelConfusionState) -> dict[str, float]:
         """The means, and with ``classwise`` the values per class."""
         result = mean_iou_report(state.matrix[:, : state.num_classes], absent=self.absent)
         names = self.class_names(state.num_classes)
@@ -207,7 +213,7 @@ class MeanIoU(LabelMapMetricBase):
         if self.classwise:
             metrics.update(class_values("IoU", names, result.iou))
             metrics.update(class_values("Acc", names, result.accuracy))
-        reason = "no pixel of the class is in truth or prediction"
+        reason = "neither prediction nor ground truth has the class"
         self.warn_absent("IoU", reason, result.iou, names, skip=self.absent == "skip")
         return metrics
 
@@ -221,19 +227,22 @@ class MeanIoU(LabelMapMetricBase):
 class DiceScore(LabelMapMetricBase):
     """Dice = 2·Σxy / (Σx² + Σy² + smooth) of prediction x and ground truth y.
 
-    Keys: ``mDice``, the mean over the classes; ``classes_in_dice``, the number of these classes; ``Dice/<class>`` with
-    ``classwise``. Values lie in 0 to 1.
+    Keys, with the prefix ``sem-seg``; values lie in 0 to 1:
+
+    - ``mDice``: the mean over the classes.
+    - ``classes_in_dice``: number of classes in ``mDice``.
+    - ``Dice/<class>``: Dice per class, with ``classwise``.
 
     Args:
         mode: ``'hard'`` compares label maps; ``'soft'`` compares scores, one channel per class.
-        over: ``'sample'`` for one Dice per sample and class, then the mean over the samples; ``'dataset'`` for one Dice
-            per class, of all samples.
-        num_classes: Number of classes; that of the data set by default. Without either, arrays are of one
-            region: masks of 0 and 1, or with ``'soft'`` scores of any shape and targets of the same. With ``'soft'``
-            and two classes, scores of one channel are those of the second class (mmseg's ``out_channels=1``).
+        over: ``'sample'`` for the mean over samples of the Dice per class; ``'dataset'`` for the Dice per class of all
+            samples pooled.
+        num_classes: Number of classes; that of the dataset by default. Without either, arrays are binary masks, or
+            with ``'soft'`` scores of any shape and targets of the same shape. With ``'soft'`` and two classes, scores
+            of one channel are those of the second class (mmseg's ``out_channels=1``).
         smooth: Added to the denominator; 0 by default, 1e-5 in MindSpore's convention.
-        empty: The value of a class that prediction and ground truth both lack: a number, or ``'skip'`` to leave it out
-            of the mean.
+        empty: The value of a class that is in neither prediction nor ground truth: a number, or ``'skip'`` to leave it
+            out of the mean.
         activation: With ``'soft'``: ``'softmax'`` (over the channels) or ``'sigmoid'`` for logits, such as mmseg's
             ``seg_logits``; none by default.
         threshold: With ``'soft'``: scores above it count as 1 and others as 0. It is rounded to the precision of the
@@ -242,11 +251,10 @@ class DiceScore(LabelMapMetricBase):
         prediction_field: Field of the prediction; by default ``'pred_sem_seg.data'`` for ``'hard'`` and
             ``'seg_logits.data'`` for ``'soft'``.
         target_field: Field of the ground truth: a label map, or with ``'soft'`` also an array of the scores' shape.
-        convention: ``'mindspore'`` gives the number of MindSpore's Dice: the sum of the Dice of each batch, divided by
+        convention: ``'mindspore'`` gives the value of MindSpore's Dice: the sum of the Dice of each batch, divided by
             the number of samples, so that perfect batches of 3 score 1/3.
         classwise: Also one key per class.
-        collect_device: As in mmengine.
-        prefix: As in mmengine; ``'sem-seg'`` by default.
+        **kwargs: ``collect_device`` and ``prefix``, as in mmengine.
 
     Example:
         >>> x, y = np.array([[0.2, 0.5], [0.3, 0.1], [0.9, 0.6]]), np.array([[0, 1], [1, 0], [0, 1]])
@@ -270,11 +278,10 @@ class DiceScore(LabelMapMetricBase):
         target_field: str = "gt_sem_seg.data",
         convention: str | None = None,
         classwise: bool = False,
-        collect_device: str = "cpu",
-        prefix: str | None = None,
+        **kwargs: Any,
     ) -> None:
         field = prediction_field or ("seg_logits.data" if mode == "soft" else "pred_sem_seg.data")
-        super().__init__(field, target_field, num_classes, ignore_index, collect_device=collect_device, prefix=prefix)
+        super().__init__(field, target_field, num_classes, ignore_index, **kwargs)
         require_choice("mode", mode, ("hard", "soft"))
         require_choice("over", over, ("sample", "dataset"))
         require_choice("activation", activation, (None, "softmax", "sigmoid"))
@@ -298,14 +305,14 @@ class DiceScore(LabelMapMetricBase):
 
     @property
     def in_one_state(self) -> bool:
-        """Whether each batch has one Dice, also with samples of two data sets."""
+        """Whether each batch has one Dice, also with samples of two datasets."""
         return self.convention is not None
 
     def empty_state(self) -> State:
         """Sums of the samples' Dice or of their overlaps, or the overlaps of batches."""
         return ExactSumState() if self.convention is None else BatchDiceState()
 
-    def read(self, samples: Sequence[Mapping]) -> Batch:
+    def read(self, samples: Samples) -> Batch:
         """The Dice (samples, classes), or intersections and sizes (samples, 2, classes)."""
         overlaps = np.array([self._overlap(image) for image in self.images(samples)], dtype=np.float64)
         if self.convention is not None or self.over == "dataset":
@@ -316,7 +323,8 @@ class DiceScore(LabelMapMetricBase):
         """The mean, and with ``classwise`` the values per class."""
         if isinstance(state, BatchDiceState):
             value = state.dice(smooth=self.smooth)
-            self.warn_undefined("Dice", "there were no samples", ["the data set"] if np.isnan(value) else [])
+            if np.isnan(value):
+                self.warn_no_samples("Dice")
             return {"mDice": value}
         values = self._per_class(state)
         names = self.class_names(len(values))
@@ -324,7 +332,7 @@ class DiceScore(LabelMapMetricBase):
         metrics["classes_in_dice"] = int((~np.isnan(values)).sum())  # not MeanIoU's key, which has the same prefix
         if self.classwise:
             metrics.update(class_values("Dice", names, values))
-        self.warn_absent("Dice", "prediction and truth both lack the class", values, names, skip=True)
+        self.warn_absent("Dice", "neither prediction nor ground truth has the class", values, names, skip=True)
         return metrics
 
     def _per_class(self, state: ExactSumState) -> np.ndarray:
@@ -383,7 +391,7 @@ class DiceScore(LabelMapMetricBase):
                 raise MetricInputError(
                     f"'{self.prediction_field}' of {name()} has one channel: use activation='sigmoid' for its logits"
                 )
-            raise MetricInputError("activation='softmax' needs num_classes=..., because the data set names no classes")
+            raise MetricInputError("activation='softmax' needs num_classes=..., because the dataset has no class names")
         if self.activation is not None:
             precision = FLOAT64
             scores = scores.astype(np.float64)

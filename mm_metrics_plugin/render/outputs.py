@@ -180,7 +180,7 @@ def _write(folder: Path, contents: Mapping[str, Content], saved: SavedOutputs) -
     saved.files.extend(contents)
 
 
-def _drawn(name: str, draw: Callable[[], Any], folder: Optional[Path]) -> Tuple[Any, Optional[memoryview]]:
+def _drawn(name: str, draw: Callable[[], Any], folder: Optional[Path]) -> Tuple[Any, Optional[bytes]]:
     """A figure and its PNG; a warning if it cannot be drawn."""
     from mm_metrics_plugin.render.figures.confusion_matrix import save_png
 
@@ -192,7 +192,7 @@ def _drawn(name: str, draw: Callable[[], Any], folder: Optional[Path]) -> Tuple[
         older = "; the one in OUT_DIR is of an older report" if folder and (folder / name).exists() else ""
         warnings.warn(f"{name} cannot be drawn ({type(error).__name__}: {error}){older}", MetricWarning)
         return None, None
-    return figure, image.getbuffer()
+    return figure, image.getvalue()
 
 
 def _csv_files(tables: Mapping[str, Callable[[], Table]]) -> Dict[str, Callable[[], str]]:

@@ -85,6 +85,14 @@ class RowBuffer:
             self._full, self._open, self._used = [np.concatenate(self.blocks)], None, 0
         return self.blocks[0] if self.blocks else None
 
+    @property
+    def rows(self) -> np.ndarray:
+        """All rows as one array."""
+        array = self.to_array()
+        if array is None:
+            raise ValueError("no rows were appended")
+        return array
+
     def joined(self, other: RowBuffer) -> RowBuffer:
         """A new buffer of these rows followed by those of ``other``; it shares the blocks with both."""
         self._check_shape(other.row_shape)
@@ -137,7 +145,7 @@ class State:
         result._clear()
         return result
 
-    def update(self: _S, *columns: Any) -> _S:
+    def update(self: _S, *columns: Any, **options: Any) -> _S:
         """Adds the samples of a batch and returns the state."""
         raise NotImplementedError
 

@@ -69,7 +69,8 @@ class ConfusionState(State):
     @property
     def matrix(self) -> np.ndarray:
         """The matrix of the first rule."""
-        return self.matrices[0]
+        matrix: np.ndarray = self.matrices[0]
+        return matrix
 
     @property
     def decisions(self) -> np.ndarray:

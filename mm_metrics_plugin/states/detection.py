@@ -418,12 +418,14 @@ class DetectionState(StateGroup):
 
     def rule(self, name: str) -> RuleState:
         """The state of one matching rule."""
-        return self[name]
+        state: RuleState = self[name]
+        return state
 
     @property
     def tally(self) -> dict[str, int]:
         """The counts that do not depend on the matching rule."""
-        return self["counts"].tally
+        counts: CountState = self["counts"]
+        return counts.tally
 
     def table(self) -> MatchTable | None:
         """The matched detections; None without images or with ``table='none'``."""

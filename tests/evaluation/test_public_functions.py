@@ -136,7 +136,7 @@ def test_unknown_options_name_the_nearest_one():
         evaluate_detection(TRUTH, RESULTS, score_threshold=0.5)
     with pytest.raises(ValueError, match="iou_thr must be"):
         evaluate_detection(TRUTH, RESULTS, iou_thr=2)
-    with pytest.raises(ResultFileError, match="results must be given"):
+    with pytest.raises(ResultFileError, match="results must be a path"):
         evaluate_detection(TRUTH)
     with pytest.raises(ResultFileError, match="--task: is for classifiers"):
         compare_runs(TRUTH, [RESULTS, RESULTS], task="multi-label")

@@ -29,6 +29,8 @@ def command(*arguments, cwd):
 
 def torchrun(number, *arguments, cwd):
     """The command on several processes. They are a group of their own, so that none outlives a failure."""
+    import torch.distributed.run  # noqa: F401  # skips the test where torch is absent on purpose
+
     words = ["-m", "torch.distributed.run", "--nproc-per-node", str(number), "--master-port", "0", "--standalone"]
     process = subprocess.Popen(
         [sys.executable, *words, "-m", "mm_metrics_command", *map(str, arguments)],

@@ -84,8 +84,8 @@ def rates(tp, fp, fn):
         "precision": mean_precision,
         "recall": mean_recall,
         "f1_of_means": 2 * mean_precision * mean_recall / (mean_precision + mean_recall),
-        "micro_precision": tp.sum() / (tp.sum() + fp.sum()),
-        "micro_recall": tp.sum() / (tp.sum() + fn.sum()),
+        "precision_micro": tp.sum() / (tp.sum() + fp.sum()),
+        "recall_micro": tp.sum() / (tp.sum() + fn.sum()),
         "tp": tp.sum(),
         "fp": fp.sum(),
         "fn": fn.sum(),
@@ -153,8 +153,8 @@ def coco_intervals(samples, resamples=20, level=0.9):
     found = count_intervals(*counts, level)
     tp, fp, fn = counts
     trials = {"precision": tp + fp, "recall": tp + fn}
-    for key in ("f1", "precision", "recall", "f1_of_means", "micro_f1", "micro_precision", "micro_recall"):
-        pooled = key in ("micro_precision", "micro_recall")
+    for key in ("f1", "precision", "recall", "f1_of_means", "f1_micro", "precision_micro", "recall_micro"):
+        pooled = key in ("precision_micro", "recall_micro")
         enough = pooled or trials.get(key, tp + fp + fn).any(axis=1).sum() >= 30
         result[f"{key}_low"], result[f"{key}_high"] = found[named.get(key, key)] if enough else (np.nan, np.nan)
     for label, name in enumerate(CLASSES):

@@ -120,7 +120,7 @@ def stock_tool():
 
 
 class StockDataset:
-    """What the stock tool asks of a data set."""
+    """What the stock tool asks of a dataset."""
 
     def __init__(self, batch, num_classes):
         self.metainfo = {"classes": tuple(str(index) for index in range(num_classes))}

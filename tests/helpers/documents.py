@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Iterator, List, NamedTuple, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
-DOCUMENTS = [*(ROOT / name for name in ("README.md", "README_zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")), *PAGES]
-# Copies of other documents and of docstrings, whose code is run where it comes from.
-COPIES = [ROOT / "docs" / "index.md", ROOT / "docs" / "zh.md", *sorted((ROOT / "docs" / "api").glob("*.md"))]
+NAMES = ("README.md", "README_zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = [*(ROOT / name for name in NAMES), *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
 
@@ -28,7 +26,7 @@ def name_of(path: Path) -> str:
 
 
 def blocks(path: Path) -> List[Block]:
-    """The fenced blocks of a document, in order, each with the reason for which it is not run, if there is one."""
+    """The fenced code of a document, in order, each with the reason for which it is not run; no directives of MyST."""
     found, lines = [], path.read_text(encoding="utf-8").splitlines()
     start, above = None, ""
     for number, line in enumerate(lines, start=1):
@@ -37,7 +35,8 @@ def blocks(path: Path) -> List[Block]:
         elif start is not None and line == "```":
             mark = NOT_RUN.fullmatch(above)
             text = "\n".join(lines[start : number - 1]) + "\n"
-            found.append(Block(start, language, text, mark.group(1) if mark else ""))
+            if not language.startswith("{"):
+                found.append(Block(start, language, text, mark.group(1) if mark else ""))
             start, above = None, ""
         elif start is None and line.strip():
             above = line.strip()
@@ -50,19 +49,22 @@ def prose(path: Path) -> str:
     return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
-def headings(path: Path) -> List[Tuple[int, str]]:
-    """Level and text of every heading."""
-    return [(len(marks), text) for marks, text in re.findall(r"^(#+) (.+)$", prose(path), re.MULTILINE)]
+def tables(path: Path) -> List[List[str]]:
+    """The cells of every table row, without the rows that only draw lines."""
+    rows = [line.strip("|").split("|") for line in prose(path).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows if set("".join(row)) - set("-")]
 
 
 def anchors(path: Path) -> List[str]:
-    """What links to the headings of a document are called."""
-    plain = [re.sub(r"[`*]|\]\([^)]*\)", "", text).lower() for _, text in headings(path)]
-    return [re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-") for text in plain]
+    """The names of the headings of a document in links."""
+    headings = re.findall(r"^#+ (.+)$", prose(path), re.MULTILINE)
+    plain = [re.sub(r"[`*]|\]\([^)]*\)", "", text).lower() for text in headings]
+    targets = re.findall(r"^\(([\w-]+)\)=$", prose(path), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-") for text in plain] + targets
 
 
 def links(path: Path) -> Iterator[Tuple[str, str]]:
-    """File and anchor of every link and picture that stays inside the project."""
+    """File and anchor of every link and image inside the project."""
     for target in re.findall(r"\]\((?!https?://)([^)\s]+)\)", prose(path)):
         name, _, anchor = target.partition("#")
         yield name, anchor

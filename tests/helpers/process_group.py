@@ -79,7 +79,7 @@ def evaluator(kind: str, prefix: Optional[str] = None) -> Evaluator:
 
 
 def samples(kind: str) -> list:
-    """The data set of a kind of evaluator."""
+    """The dataset of a kind of evaluator."""
     return (single_label if kind == "classification" else detections)(np.random.default_rng(0), SIZE)
 
 

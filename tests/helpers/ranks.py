@@ -1,7 +1,7 @@
 """Several ranks in one process: they take turns, each until it waits for the others.
 
 The metrics run as they are, ``states/distributed.py`` included; only mmengine's collectives are replaced. That real
-processes agree is tested in ``tests/test_all_metrics.py``, for a few data sets; here it costs a millisecond.
+processes agree is tested in ``tests/test_all_metrics.py``, for a few datasets; here it costs a millisecond.
 """
 
 from __future__ import annotations

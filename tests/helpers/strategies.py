@@ -117,7 +117,7 @@ def samples_of(roll, case, *, rows_differ=False):
     return samples if form == "numpy" else _map_tensors(samples, torch.clone)  # arrays are read-only
 
 
-# The samples are drawn from these many data sets of so many samples: making new ones takes longer than the checks.
+# The samples are drawn from these many datasets of so many samples: making new ones takes longer than the checks.
 DRAWS, SAMPLES_DRAWN = 128, 16
 
 
@@ -232,7 +232,7 @@ def cut_at(samples, cuts):
 
 @dataclass(frozen=True)
 class ScoreMap:
-    """A strictly growing map of the scores of a data set, exact in their precision.
+    """A strictly growing map of the scores of a dataset, exact in their precision.
 
     Attributes:
         kind: ``'scaled'`` by a power of two; ``'ranks'``, whole numbers; ``'negative'``, whole numbers below 0;

@@ -1,4 +1,4 @@
-"""Small generated data sets, and one real training run of each kind for all tests that look at it."""
+"""Small generated datasets, and one real training run of each kind for all tests that look at it."""
 
 from __future__ import annotations
 

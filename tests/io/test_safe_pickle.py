@@ -21,9 +21,10 @@ import torch
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io import files as reading
 from mm_metrics_plugin.io import safe_pickle
-from mm_metrics_plugin.io.safe_pickle import loads, read_pickle
+from mm_metrics_plugin.io.safe_pickle import loads, read_pickle, tensors
 from mm_metrics_plugin.io.safe_pickle import safe_globals as stand_ins
-from mm_metrics_plugin.io.safe_pickle.machine import Machine
+from mm_metrics_plugin.io.safe_pickle.machine import Machine, StandIn
+from mm_metrics_plugin.io.safe_pickle.opcodes import run
 from mm_metrics_plugin.io.values import BFloat16Array
 from tests.helpers.hostile_pickles import storage_bytes
 
@@ -245,21 +246,55 @@ def test_storages_known_by_their_bytes_are_those_the_machine_reads():
             tensor = torch.zeros(count, dtype=getattr(torch, dtype))
             content = tensor.untyped_storage() if dtype.startswith("uint") and dtype != "uint8" else tensor.storage()
             content = content.__reduce__()[1][0]
-            head = stand_ins._HEADER.match(content)
+            head = tensors._HEADER.match(content)
             assert head, dtype
             for trial in range(30):
                 changed = bytearray(content)
                 if trial:
                     changed[rng.randrange(head.end())] = rng.randrange(256)
                 try:
-                    fast = stand_ins._load_from_bytes(machine, bytes(changed))
+                    fast = tensors.load_from_bytes(machine, bytes(changed))
                 except Exception:
                     continue
                 machine.budget.left = 1 << 40
-                kind, numel, at = stand_ins._storage_header(machine, bytes(changed))
+                kind, numel, at = tensors._storage_header(machine, bytes(changed))
                 assert (fast.kind, fast.count, fast.start) == (kind, numel, at + 8)
                 taken += 1
     assert taken > 75  # the unchanged ones at least
+
+
+def _outcome(data, names):
+    machine = Machine(data, names, "test")
+    try:
+        value, _ = run(machine)
+    except ResultFileError as error:
+        return str(error)
+    return [(array.dtype, array.shape, array.tobytes()) for array in value]
+
+
+def test_tensors_read_in_one_step_are_those_the_opcodes_give():
+    """Whatever the layouts of tensors accept, in undamaged and damaged files, the opcodes must give as well."""
+    name = ("torch._utils", "_rebuild_tensor_v2")
+    slow = {**stand_ins.NAMES, name: StandIn(".".join(name), tensors.rebuild_tensor_v2)}
+    kinds = [
+        torch.rand(300),
+        torch.arange(2),
+        torch.rand(3, 4),
+        torch.rand(4, 3).T,
+        torch.zeros(0, 4),
+        torch.ones(2).bfloat16(),
+    ]
+    data = pickle.dumps([kind.clone() for _ in range(9) for kind in kinds], 2)
+    first = len(pickle.dumps([kind.clone() for _ in range(6) for kind in kinds], 2))
+    machine = Machine(data, stand_ins.NAMES, "test")
+    run(machine)
+    assert len(machine.layouts) == len(kinds) - 1  # two have the same type and size, and different strides
+    assert _outcome(data, stand_ins.NAMES) == _outcome(data, slow)
+    rng = random.Random(0)
+    for _ in range(2_000):
+        changed = bytearray(data)
+        changed[rng.randrange(first, len(data))] = rng.randrange(256)
+        assert _outcome(bytes(changed), stand_ins.NAMES) == _outcome(bytes(changed), slow)
 
 
 def test_every_truncation_is_an_error_with_its_offset():

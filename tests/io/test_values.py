@@ -14,8 +14,7 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.thresholding import PRECISIONS
 from mm_metrics_plugin.io.classification_results import classification_from_samples, read_classification
 from mm_metrics_plugin.io.results import read_results, results_from_images
-from mm_metrics_plugin.io.safe_pickle import loads
-from mm_metrics_plugin.io.safe_pickle import safe_globals as stand_ins
+from mm_metrics_plugin.io.safe_pickle import loads, tensors
 from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine
 from mm_metrics_plugin.io.state_file import read_state
 
@@ -85,7 +84,7 @@ def test_bits_that_cannot_be_are_refused(bit):
 def test_metadata_that_is_no_dict_is_refused():
     machine = Machine(b"", {}, "results.pkl", None)
     with pytest.raises(Damaged, match="metadata of a tensor is a bool"):
-        stand_ins._with_bits(machine, np.zeros(2), True)
+        tensors._with_bits(machine, np.zeros(2), True)
 
 
 # --- precision ----------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def ann_file(tmp_path):
 
 
 def samples(dataset):
-    """As mmdet evaluates: objects by the labels of the data set, and a detector that finds some of each class."""
+    """As mmdet evaluates: objects by the labels of the dataset, and a detector that finds some of each class."""
     for number in range(len(dataset)):
         info = dataset.get_data_info(number)
         boxes = torch.tensor([one["bbox"] for one in info["instances"]])
@@ -79,9 +79,9 @@ def test_names_are_those_of_coco_metric(ann_file, classes, recwarn):
     assert len(said) == int(classes != CATEGORIES)
     assert all("'emu', 'dog'" in one for one in said)
     for name in classes:
-        assert log[f"det/mAP/{name}"] == pytest.approx(reference[f"coco/{name}_precision"], abs=5e-4)
-    assert len({round(log[f"det/mAP/{name}"], 3) for name in classes}) == len(classes)
-    assert dataset.metainfo["classes"] == classes  # the data set is left alone
+        assert log[f"det/AP/{name}"] == pytest.approx(reference[f"coco/{name}_precision"], abs=5e-4)
+    assert len({round(log[f"det/AP/{name}"], 3) for name in classes}) == len(classes)
+    assert dataset.metainfo["classes"] == classes  # the dataset is left alone
 
 
 def test_labels_that_mmdet_shifts_are_an_error(ann_file):

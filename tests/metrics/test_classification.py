@@ -23,57 +23,11 @@ from mm_metrics_plugin import (
     UndefinedMetricWarning,
 )
 from mm_metrics_plugin.testing import evaluate
-from tests.helpers.cases_single_label import single_label
-
-
-def binary(truth, scores, dtype=torch.float64):
-    return [
-        dict(pred_score=torch.tensor([1 - score, score], dtype=dtype), gt_label=torch.tensor([label]))
-        for label, score in zip(truth, scores)
-    ]
-
-
-FOURTEEN = (
-    [1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1, 0, 1, 0],
-    [0.6, 0.1, 0.4, 0.5, 0.7, 0.7, 0.7, 0.4, 0.4, 0.5, 0.8, 0.3, 0.5, 0.3],
-)
-
-
-@pytest.mark.parametrize("options", [{}, {"num_thresholds": 4096}], ids=["exact", "binned"])
-def test_worked_numbers_of_ks_and_auc(options):
-    samples = binary(*FOURTEEN)
-    found = evaluate(SingleLabelKS(positive_label=1, **options), samples)
-    assert found["single-label/ks"] == 0.625
-    above = np.array(FOURTEEN[1]) >= found["single-label/ks_threshold"]
-    truth = np.array(FOURTEEN[0]) == 1
-    assert above[truth].mean() - above[~truth].mean() == 0.625
-    auc = evaluate(SingleLabelAUC(average=None, **options), samples)
-    assert auc["single-label/auc/1"] == pytest.approx(38 / 48, abs=1e-15)
-    four = binary([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
-    assert evaluate(SingleLabelKS(positive_label=1, **options), four)["single-label/ks"] == 0.5
+from tests.helpers.cases_single_label import NAMES, single_label
 
 
 def decided(predicted, truth):
     return [dict(pred_label=torch.tensor([p]), gt_label=torch.tensor([t])) for p, t in zip(predicted, truth)]
-
-
-def test_paddlerec_six_and_states():
-    metric = SingleLabelPRF(num_classes=4, convention="paddlerec", counts=True)
-    found = evaluate(metric, decided([0, 1, 1, 3], [0, 2, 1, 3]))
-    keys = ("precision", "recall", "f1", "precision_micro", "recall_micro", "f1_micro")
-    six = [found[f"single-label-prf/{key}"] for key in keys]
-    assert six == pytest.approx([0.875, 0.75, 0.807692, 0.75, 0.75, 0.75], abs=5e-7)
-    states = [[found[f"single-label-prf/{key}/{c}"] for key in ("tp", "fp", "tn", "fn")] for c in range(4)]
-    assert states == [[1, 0, 3, 0], [1, 1, 2, 0], [0, 0, 3, 1], [1, 0, 3, 0]]
-
-
-def test_mmpretrain_convention_on_its_own_example():
-    found = evaluate(SingleLabelPRF(num_classes=4, convention="mmpretrain"), decided([0, 1, 1, 3], [0, 2, 1, 3]))
-    values = [found[f"single-label-prf/{key}"] for key in ("precision", "recall", "f1")]
-    assert values == pytest.approx([0.625, 0.75, 0.666667], abs=5e-7)
-    assert next(iter(found)) == "single-label-prf/f1"
-    theirs = SingleLabelMetric.calculate([0, 1, 1, 3], [0, 2, 1, 3], num_classes=4)
-    assert values == pytest.approx([float(value) / 100 for value in theirs[:3]], abs=1e-6)
 
 
 def test_mmpretrain_convention_has_its_threshold_at_zero():
@@ -91,18 +45,6 @@ def test_empty_data_is_undefined_whatever_the_convention():
         with pytest.warns(UndefinedMetricWarning, match="no samples"):
             found = metric.evaluate(0)
         assert all(map(math.isnan, found.values()))
-
-
-def test_undefined_classes_are_named_and_counted():
-    metric = SingleLabelPRF(num_classes=4)
-    metric.dataset_meta = {"classes": ["a", "b", "c", "d"]}
-    metric.process(None, decided([0, 1, 1, 1], [0, 2, 1, 1]))
-    with pytest.warns(UndefinedMetricWarning) as caught:
-        found = metric.evaluate(4)
-    messages = [str(warning.message) for warning in caught]
-    assert any("recall is undefined for d:" in message for message in messages)
-    assert any("precision is undefined for c, d:" in message for message in messages)
-    assert (found["single-label-prf/classes_present"], found["single-label-prf/classes_predicted"]) == (3, 2)
 
 
 def test_mmpretrain_samples_work_as_they_come():
@@ -155,31 +97,6 @@ def test_certain_and_wrong_is_infinitely_unlikely():
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
-    [
-        (lambda: SingleLabelPRF(average="mean"), "'macro', 'micro', 'weighted'"),
-        (lambda: SingleLabelPRF(convention="sklearn"), "'default', 'mmpretrain', 'paddlerec'"),
-        (lambda: SingleLabelPRF(beta=0), "beta"),
-        (lambda: SingleLabelPRF(topk=0), "topk"),
-        (lambda: SingleLabelPRF(thrs=()), "thrs"),
-        (lambda: SingleLabelPRF(thrs=(0.301, 0.302)), "two digits"),
-        (lambda: SingleLabelAUC(thrs=(0.301, 0.302)), "two digits"),
-        (lambda: SingleLabelKS(positive_label=1, classwise=True), "positive_label"),
-        (lambda: SingleLabelKS(num_thresholds=1), "num_thresholds"),
-        (lambda: RecallAtK(topk=()), "topk"),
-        (lambda: CalibrationError(binning="quantile"), "'equal-width', 'equal-mass'"),
-        (lambda: CalibrationError(num_bins=0), "num_bins"),
-        (lambda: CalibrationError(floor=1), "floor"),
-        (lambda: MultiLabelPRF(thr=0.5, topk=1), "thr and topk"),
-        (lambda: MultiLabelAUC(curve="pr", max_fpr=0.5), "max_fpr"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(build, words):
-    with pytest.raises(ValueError, match=words):
-        build()
-
-
-@pytest.mark.parametrize(
     ("metric", "words"),
     [
         (lambda: SingleLabelPRF(topk=5), ["'pred_score' of sample 0", "at least 5", "found 4"]),
@@ -197,3 +114,39 @@ def test_options_that_do_not_fit_the_samples_are_refused(metric, words):
 def test_thresholds_need_scores():
     with pytest.raises(MetricInputError, match="sample 0 must have a field 'pred_score'"):
         SingleLabelPRF(thrs=0.5, num_classes=2).process(None, decided([0], [0]))
+
+
+# --- AUC ---
+
+SAMPLES = single_label(np.random.default_rng(0), 50)
+
+
+def test_auc_comes_first_and_classes_are_named():
+    metric = SingleLabelAUC(classwise=True, num_thresholds=100)
+    metric.dataset_meta = {"classes": NAMES}
+    keys = ["auc", "auc_error", "classes_averaged", *(f"auc/{name}" for name in NAMES)]
+    assert list(evaluate(metric, SAMPLES)) == [f"single-label/{key}" for key in keys]
+    found = evaluate(SingleLabelAUC(average=None, ci=0.9), SAMPLES)
+    assert "single-label/auc_low/0" in found and "single-label/auc_low" not in found
+
+
+def test_scores_that_require_gradients():
+    samples = [dict(s, pred_score=s["pred_score"].clone().requires_grad_()) for s in SAMPLES]
+    assert evaluate(SingleLabelAUC(), samples) == evaluate(SingleLabelAUC(), SAMPLES)
+
+
+def test_absent_classes_make_the_mean_nan_or_raise():
+    samples = [sample for sample in SAMPLES if int(sample["gt_label"]) != 3]
+    assert np.isnan(evaluate(SingleLabelAUC(absent="nan"), samples)["single-label/auc"])
+    with pytest.raises(MetricInputError, match=r"classes 3"):
+        evaluate(SingleLabelAUC(absent="error"), samples)
+
+
+def test_slide_steps_zero_means_all_batches():
+    found = evaluate(SingleLabelAUC(slide_steps=0), SAMPLES)
+    assert found["single-label/batch_auc"] == found["single-label/auc"]
+
+
+def test_a_sample_has_one_label():
+    with pytest.raises(MetricInputError, match=r"'gt_label' of sample 0 .*found 2 values"):
+        evaluate(SingleLabelAUC(), [dict(s, gt_label=torch.tensor([0, 1])) for s in SAMPLES])

@@ -1,4 +1,4 @@
-"""Several data sets in one evaluation: mmdet's MultiDatasetsEvaluator, and others that read ``results`` themselves."""
+"""Several datasets in one evaluation: mmdet's MultiDatasetsEvaluator, and others that read ``results`` themselves."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_data_sets_with_different_classes(tmp_path):
     assert json.loads((tmp_path / "second.json").read_text())["classes"] == ["ant", "bee", "cow"]
     plain = Evaluator([DetectionPRF()])
     plain.dataset_meta = metas
-    with pytest.raises(MetricInputError, match="cannot evaluate data sets with different classes as one"):
+    with pytest.raises(MetricInputError, match="cannot evaluate datasets with different classes as one"):
         fed(plain, samples, 4)
 
 
@@ -96,7 +96,7 @@ def test_batches_that_count_together_are_refused_at_once():
     metas = [{"classes": ("a", "b", "c"), "cumulative_sizes": [3, 5]}, {"classes": ("x",), "cumulative_sizes": [3, 5]}]
     for metric in (SingleLabelAUC(slide_steps=2), DiceScore(convention="mindspore")):
         metric.dataset_meta = metas
-        with pytest.raises(MetricInputError, match="evaluate each data set in a run of its own"):
+        with pytest.raises(MetricInputError, match="evaluate each dataset in a separate run"):
             metric.process(None, single_label(np.random.default_rng(0), 2))
 
 
@@ -116,7 +116,7 @@ def test_metainfo_of_mmdets_own_data_set():
 
 
 def on_a_process(job):
-    """One rank of an evaluation of three data sets."""
+    """One rank of an evaluation of three datasets."""
     size, round_up = job
     ends = [size // 2, size // 2 + 1, size]
     samples = [dict(value=10.0**index, img_id=index) for index in range(size)]

@@ -51,7 +51,7 @@ class Model(BaseModel):
 
 
 class Dataset(torch.utils.data.Dataset):
-    """Samples as mmdet's and mmpretrain's data sets give them."""
+    """Samples as mmdet's and mmpretrain's datasets give them."""
 
     def __init__(self, samples, **metainfo):
         self.samples = samples
@@ -171,7 +171,7 @@ def test_detections_per_class(tmp_path):
     metric = DetectionPRF(classwise=True, ap=True)
     _, log = train(tmp_path, [detected(), detected()], [metric], classes=("cat", "dog"))
     table = log.split("DetectionPRF, results per class:\n")[1].splitlines()
-    assert table[0].split() == ["class", "f1", "precision", "recall", "tp", "fp", "fn", "mAP"]
+    assert table[0].split() == ["class", "f1", "precision", "recall", "tp", "fp", "fn", "AP"]
     assert table[1].split() == ["cat", "1.0000", "1.0000", "1.0000", "2", "0", "0", "1.0000"]
 
 
@@ -199,13 +199,13 @@ def test_no_table_without_values_per_class_nor_outside_of_a_runner(tmp_path, cap
 @pytest.mark.filterwarnings("ignore::mm_metrics_plugin.UndefinedMetricWarning")  # there are no birds
 def test_missing_class_names_are_told_once(tmp_path):
     _, log = train(tmp_path, classified(0, 1), [SingleLabelKS(classwise=True)], epochs=2)
-    assert log.count("3 classes are named by their numbers, because the data set has 0 class names") == 1
+    assert log.count("3 classes are named by their indices, because the dataset has 0 class names") == 1
     assert "metainfo=dict(classes=(...))" in log
     MMLogger._instance_dict.clear()
     metric = SingleLabelKS(classwise=True)
     metric.dataset_meta = dict(classes=("cat", "dog"))
     metric.process(None, [sample.to_dict() for sample in classified(0, 1)])
-    with pytest.warns(MetricWarning, match="the data set has 2 class names"):
+    with pytest.warns(MetricWarning, match="the dataset has 2 class names"):
         metric.evaluate(2)
 
 
@@ -253,7 +253,7 @@ def test_the_check_changes_nothing_random(tmp_path):
 
 
 class Broken(Dataset):
-    """A data set whose files are missing."""
+    """A dataset whose files are missing."""
 
     def __getitem__(self, index):
         raise OSError("no such file")

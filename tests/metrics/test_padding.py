@@ -13,7 +13,7 @@ from mmengine.dist import get_rank
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from mm_metrics_plugin import FieldSum
-from mm_metrics_plugin.metrics.sampling import Share, find_padding, sample_identity
+from mm_metrics_plugin.metrics.sampling import Share, find_padding
 from mm_metrics_plugin.testing import run_processes
 from tests.helpers.ranks import on_ranks
 
@@ -162,11 +162,6 @@ def test_however_samples_are_dealt_each_counts_once_or_it_is_told(size, world_si
         assert sorted(kept) == list(range(size))
     if len(dealt) == size:
         assert padding.ranks == ()
-
-
-def test_what_names_a_sample():
-    assert sample_identity({"img_path": "a.jpg", "sample_idx": 0, "img_id": None}) == "sample_idx 0, img_path a.jpg"
-    assert sample_identity((1, 2)) is None
 
 
 def on_a_process(job):

@@ -146,13 +146,6 @@ def test_no_class_is_known(build):
         metric.process(None, [{**IMAGE, **MAPS}])
 
 
-@pytest.mark.parametrize("build", [SingleLabelAUC, SingleLabelPRF, DetectionPRF, MeanIoU, DiceScore])
-@pytest.mark.parametrize("number", [0, -1, 2.5, "2"])
-def test_num_classes_is_at_least_one(build, number):
-    with pytest.raises(ValueError, match=f"num_classes must be a whole number of at least 1 .found {number!r}"):
-        build(num_classes=number)
-
-
 @pytest.mark.parametrize(
     ("samples", "found"),
     [

@@ -25,7 +25,7 @@ from tests.helpers.strategies import (
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning"),
-    pytest.mark.filterwarnings("ignore:.* samples of a data set of:mm_metrics_plugin.exceptions.MetricWarning"),
+    pytest.mark.filterwarnings("ignore:.* samples of a dataset of:mm_metrics_plugin.exceptions.MetricWarning"),
 ]
 
 
@@ -79,8 +79,8 @@ class Mean(StreamingMetric):
     def read(self, samples):
         return Batch(np.array([float(sample["value"]) for sample in samples]))
 
-    def _local(self, *, drop_last):
-        return super()._local(drop_last=drop_last and not self.keep_padding)
+    def _local_state(self, *, drop_last):
+        return super()._local_state(drop_last=drop_last and not self.keep_padding)
 
     def compute(self, state):
         return {"mean": state.total / state.count if state.count else float("nan")}

@@ -86,7 +86,7 @@ def test_growing_maps_of_scores_change_no_rank(roll):
 
 @given(rolls)
 def test_counts_of_parts_add_up(roll):
-    """Images have nothing to do with each other, so any parts of the data set add up, whatever their order."""
+    """Images have nothing to do with each other, so any parts of the dataset add up, whatever their order."""
     problem = detection_problem_of(roll)
     batch = problem.batch
     cuts = sorted(roll.some(roll.below(4)) % (batch.num_images + 1))

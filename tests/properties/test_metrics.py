@@ -42,7 +42,7 @@ from tests.helpers.strategies import (
 pytestmark = [
     pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning"),
     # Samples without names, or drawn twice, cannot be told from padding; tests/metrics/test_padding.py expects this.
-    pytest.mark.filterwarnings("ignore:.* samples of a data set of:mm_metrics_plugin.exceptions.MetricWarning"),
+    pytest.mark.filterwarnings("ignore:.* samples of a dataset of:mm_metrics_plugin.exceptions.MetricWarning"),
 ]
 
 

@@ -10,7 +10,7 @@ every object is found or none is.
 * The variance of a mean over classes is the sum of those of the classes plus the covariance of classes of the same
   images. The variance of a class with few objects uses a share that is shrunken towards that of all classes.
 
-docs/compare.md shows the coverage; ``python -m benchmarks coverage`` makes the table.
+docs/en/concepts/statistics.md shows the coverage; ``python -m benchmarks coverage`` makes the table.
 """
 
 from __future__ import annotations

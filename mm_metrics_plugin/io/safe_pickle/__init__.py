@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import pickle
 import warnings
+from collections import OrderedDict
 from contextlib import contextmanager
 from pathlib import Path
 from sys import getsizeof
-from typing import Any, Iterator, List
+from typing import Any, Iterator, List, Tuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ PROTO = b"\x80"  # begins every pickle but those of protocols 0 and 1
 REFERENCE_COST = 32  # bytes that readers need for each array in a list
 _NUMBERS = frozenset((int, float, bool, type(None)))
 _LEAVES = (complex, set, frozenset)
+_CONTAINERS = (dict, list, tuple, OrderedDict)
 
 
 def read_pickle(path: PathLike, *, trust: bool = False) -> Any:
@@ -80,7 +82,7 @@ def loads(data: Content, source: str = "pickle") -> Any:
     if data[:1] in (b"[", b"{"):
         raise ResultFileError(f"{source}: not a result file: it looks like JSON by its byte 0 (expected a pickle)")
     machine = Machine(data, NAMES, source)
-    with _collector_paused():
+    with collector_paused():
         try:
             value, end = run(machine)
         except UnsafePickleError:
@@ -117,61 +119,45 @@ def _check_content(value: Any, machine: Machine) -> Any:
         object: A value that is not data, such as a stand-in that was never called; None if there is none.
     """
     recalled = machine.recalled
-    path: List[_Open] = []
-    child: Any = value
+    outer: List[Tuple[Iterator[Any], int, int, int]] = []  # the containers around the one that is looked through
+    children, identity, height, size = iter((value,)), 0, 0, 0
     while True:
-        kind = type(child)
-        if kind not in _NUMBERS:
+        for child in children:
+            kind = type(child)
+            if kind in _NUMBERS:
+                continue
             known = recalled.get(id(child))
             if known is not None:
                 machine.charge(known[1])
-                if len(path) + known[0] > DEEPEST:
+                if len(outer) + known[0] > DEEPEST:
                     raise _too_deep()
-                path[-1].add(*known)
+                height = max(height, known[0] + 1)
+                size += known[1]
+            elif kind in _CONTAINERS:
+                if len(outer) >= DEEPEST:
+                    raise _too_deep()
+                outer.append((children, identity, height, size))
+                children = iter(child if kind in (list, tuple) else child.values())
+                if kind is list and _NUMBERS.issuperset(map(type, child)):
+                    children = iter(())  # nothing to look into
+                identity, height, size = id(child), 1, getsizeof(child)
+                break
             elif isinstance(child, (np.ndarray, np.generic, str, bytes, bytearray)):
-                size = REFERENCE_COST + child.nbytes if isinstance(child, np.ndarray) else getsizeof(child)
+                own = REFERENCE_COST + child.nbytes if isinstance(child, np.ndarray) else getsizeof(child)
                 if id(child) in recalled:
-                    recalled[id(child)] = 0, size
-                if path:
-                    path[-1].size += size
-            elif isinstance(child, (dict, list, tuple)):
-                if len(path) >= DEEPEST:
-                    raise _too_deep()
-                path.append(_Open(child))
+                    recalled[id(child)] = 0, own
+                size += own
             elif kind not in _LEAVES and not isinstance(child, np.dtype):
                 return child
-        while path:
-            container = path[-1]
-            child = next(container.children, path)
-            if child is not path:  # which is no data, so it marks the end
-                break
-            path.pop()
-            if container.identity in recalled:
-                recalled[container.identity] = container.height, container.size
-            if path:
-                path[-1].add(container.height, container.size)
         else:
-            return None
-
-
-class _Open:
-    """A container that is being looked through: what is left of it, and the height and size of what was seen."""
-
-    __slots__ = ("children", "height", "identity", "size")
-
-    def __init__(self, container: Any) -> None:
-        self.identity = id(container)
-        values = container.values() if isinstance(container, dict) else container
-        self.children: Iterator[Any] = iter(values)
-        if _NUMBERS.issuperset(map(type, values)):  # nothing to look into
-            self.children = iter(())
-        self.height = 1
-        self.size = getsizeof(container)
-
-    def add(self, height: int, size: int) -> None:
-        """Count a value in it."""
-        self.height = max(self.height, height + 1)
-        self.size += size
+            if not outer:
+                return None
+            inner = height, size
+            if identity in recalled:
+                recalled[identity] = inner
+            children, identity, height, size = outer.pop()
+            height = max(height, inner[0] + 1)
+            size += inner[1]
 
 
 def _too_deep() -> Damaged:
@@ -179,8 +165,8 @@ def _too_deep() -> Damaged:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Data holds no cycles (they are refused), so the collector would only look at the same objects over again."""
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector. Data holds no cycles, and collections would visit the same objects repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -105,6 +105,7 @@ class Machine:
         self.budget = budget or MemoryBudget(len(data))
         self.charge = self.budget.charge
         self.odd_keys = 0
+        self.layouts: Dict[bytes, Any] = {}  # of the tensors that were read in one step
         self.asked: Dict[StandIn, int] = {}  # where each name came last
         # Ids of the values that are used more than once. The height and size of each are filled in after reading.
         self.recalled: Dict[int, Optional[Tuple[int, int]]] = {}

@@ -12,6 +12,7 @@ from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.budget import OverBudget
 from mm_metrics_plugin.io.safe_pickle.machine import (
     CONTAINER_COST,
+    LONGEST_SHORT_TEXT,
     SET_COST,
     Damaged,
     Forbidden,
@@ -255,7 +256,7 @@ def _empty(name: str, kind: Callable[[], Any], cost: int) -> None:
 
 
 _empty("EMPTY_LIST", list, CONTAINER_COST)
-_empty("EMPTY_DICT", dict, CONTAINER_COST)
+_empty("EMPTY_DICT", {}.copy, CONTAINER_COST)  # dict() allocates a table on Python 3.8
 _empty("EMPTY_SET", set, SET_COST)
 
 
@@ -349,7 +350,11 @@ def _get_line(machine: Machine, at: int) -> int:
 
 @opcode("BINGET")
 def _binget(machine: Machine, at: int) -> int:
-    machine.recall(machine.data[at])
+    index, memo = machine.data[at], machine.memo
+    if index < len(memo) and type(memo[index]) is str and len(memo[index]) <= LONGEST_SHORT_TEXT:
+        machine.stack.append(memo[index])  # as `recall`, for the most frequent values: keys of dicts
+    else:
+        machine.recall(index)
     return at + 1
 
 

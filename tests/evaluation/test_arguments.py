@@ -1,0 +1,79 @@
+"""Invalid arguments of the evaluation functions end in one sentence of this package, before anything is read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin import compare_runs, evaluate_classification, evaluate_detection, merge_states
+from mm_metrics_plugin.exceptions import ResultFileError
+
+ANNOTATIONS = "demo/detections/annotations.json"
+RESULTS = "demo/detections/results.pkl"
+SCORES = np.array([[0.8, 0.2], [0.4, 0.6]])
+LABELS = np.array([0, 1])
+RUN = (SCORES, LABELS)
+
+
+@pytest.mark.parametrize(
+    "option", ["matching", "iou_thrs", "area_edges", "operating_point", "resamples", "matrix_only"]
+)
+def test_comparison_has_no_options_without_effect(option):
+    with pytest.raises(TypeError, match=f"'{option}' is not an option"):
+        compare_runs(None, [RUN, RUN], **{option: "coco"})
+
+
+@pytest.mark.parametrize(
+    ("call", "option", "nearest"),
+    [
+        (lambda **options: evaluate_detection(ANNOTATIONS, RESULTS, **options), "clases", "classes"),
+        (lambda **options: evaluate_detection(ANNOTATIONS, RESULTS, **options), "alow_missing", "allow_missing"),
+        (lambda **options: evaluate_classification(RUN, **options), "at_specifity", "at_specificity"),
+        (lambda **options: compare_runs(None, [RUN, RUN], **options), "permutation", "permutations"),
+    ],
+)
+def test_unknown_options_are_refused_with_the_nearest_one(call, option, nearest):
+    with pytest.raises(TypeError, match=f"did you mean '{nearest}'"):
+        call(**{option: 1})
+
+
+def test_internal_fields_are_no_options():
+    with pytest.raises(TypeError, match="task_reason"):
+        evaluate_classification(RUN, task_reason="because")
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (lambda: merge_states([]), r"files .*\[\]"),
+        (lambda: merge_states(None), "files .*None"),
+        (lambda: merge_states("a.npz"), "files .*'a.npz'"),
+        (lambda: compare_runs(ANNOTATIONS, 5), "runs .*5"),
+        (lambda: compare_runs(ANNOTATIONS, "a.pkl"), "runs .*'a.pkl'"),
+        (lambda: compare_runs(ANNOTATIONS, [RESULTS, None]), "run number 1 .*NoneType"),
+        (lambda: compare_runs(None, [RUN, RUN], names=["a"]), r"names .*2 distinct.*\['a'\]"),
+        (lambda: compare_runs(None, [RUN, RUN], names=["a", "a"]), "names .*2 distinct"),
+        (lambda: evaluate_detection(ANNOTATIONS, 5), "results .*int"),
+        (lambda: evaluate_detection(ANNOTATIONS, iter([])), "results .*list_iterator"),
+        (lambda: evaluate_detection(ANNOTATIONS, RESULTS, save_state="x"), "save_state .*'x'"),
+        (lambda: evaluate_detection("\0", RESULTS), "null"),
+        (lambda: evaluate_classification(()), "results .*tuple of 0"),
+        (lambda: evaluate_classification((SCORES, LABELS, LABELS)), "results .*tuple of 3"),
+        (lambda: evaluate_classification((None, None)), "results .*pair"),
+        (lambda: evaluate_classification(RUN, classes=5), "classes .*5"),
+        (lambda: evaluate_classification(RUN, classes="ab"), "classes .*'ab'"),
+        (lambda: evaluate_classification(RUN, classes=["a", 1]), "classes .*1"),
+        (lambda: evaluate_classification(RUN, classes=["a", "a"]), "classes .*'a' more than once"),
+        (lambda: evaluate_classification(RUN).save(""), "folder"),
+    ],
+)
+def test_invalid_inputs_are_named(call, found):
+    with pytest.raises(ResultFileError, match=found):
+        call()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [0.5], "x"])
+@pytest.mark.parametrize("option", ["score_thr", "at_specificity", "ci"])
+def test_options_are_finite_numbers(option, value):
+    with pytest.raises(ValueError, match=f"{option} must be"):
+        evaluate_classification(RUN, **{option: value})
