@@ -212,7 +212,7 @@ def classes(kind: str, number: int, images: int, recall: Tuple[float, float] = (
     return Classes(images, objects, found, objects * (1.1 - found))
 
 
-MEANS = ("mean_precision", "mean_recall", "macro_f1", "f1_of_means")
+MEANS = ("precision", "recall", "f1", "f1_of_means")
 
 
 def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> Dict[str, Coverage]:
@@ -223,9 +223,9 @@ def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> Dict[str
     for _ in range(datasets):
         counts = setting.sample(random)
         found = bootstrap_counts(counts, ci=LEVEL)
-        values = {"mean_precision": "precision", "mean_recall": "recall", "macro_f1": "f1"}
-        truth = {name: float(true[key][~np.isnan(found.per_class[key].value)].mean()) for name, key in values.items()}
-        both = truth["mean_precision"], truth["mean_recall"]
+        rates = ("precision", "recall", "f1")
+        truth = {name: float(true[name][~np.isnan(found.per_class[name].value)].mean()) for name in rates}
+        both = truth["precision"], truth["recall"]
         truth["f1_of_means"] = 2 * both[0] * both[1] / sum(both)
         for name in MEANS:
             rows[name].append((found.overall[name].low, found.overall[name].high, truth[name]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import traceback
 from typing import Optional, Sequence
 
 from mm_metrics_plugin.cli import classification, compare, detection, merge
@@ -11,6 +12,7 @@ from mm_metrics_plugin.cli.streams import (
     discard_output,
     ignore,
     warnings_shown_by,
+    without_control_characters,
     write_error,
     write_output,
 )
@@ -53,6 +55,12 @@ def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) 
         return _run(arguments, published)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        discard_output()
+        return 0
+    except OSError as error:  # help or version on a full device
+        write_error(f"{PROGRAM}: {_message(error)}")
+        return BAD_INPUT
 
 
 def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
@@ -75,7 +83,7 @@ def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
             discard_output()
         except Exception as error:
             if parsed.debug:
-                raise
+                write_error(without_control_characters(traceback.format_exc()))
             # Bad input is an error on every process, so the first speaks for all.
             if not rank or not isinstance(error, (ValueError, OSError)):
                 hint = classes_hint(parsed) if isinstance(error, ClassNamesError) else ""

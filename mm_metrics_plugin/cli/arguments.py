@@ -45,6 +45,8 @@ class Parser(argparse.ArgumentParser):
             if namespace.out_dir is not None:
                 self.error(f"OUT_DIR is given twice: {namespace.out_dir} and --out {namespace.out}")
             namespace.out_dir = namespace.out
+        if vars(namespace).get("out_dir") == "":
+            self.error("OUT_DIR must be the name of a folder (found an empty name)")
         self._check_options(namespace)
         missing = _missing_input(namespace)
         if missing is not None:

@@ -20,6 +20,7 @@ from mm_metrics_plugin.cli.arguments import (
     class_names,
     given_options,
 )
+from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.settings import PERMUTATIONS, ClassificationSettings, ComparisonSettings, DetectionSettings
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ def run(arguments: argparse.Namespace) -> None:
     truth, runs = arguments.truth, arguments.results
     if truth.lower().endswith((".pkl", ".pickle")):  # a pickle holds results: TRUTH was left out
         truth, runs = INSIDE, [truth, *runs]
+    elif len(runs) < 2 and truth != INSIDE:
+        raise ResultFileError(
+            f"a comparison needs the results of at least two runs (found 1: {runs[0]}; {truth} is taken as the ground "
+            "truth, which COCO results do not contain)"
+        )
     options: Dict[str, Any] = {}
     for settings in (DetectionSettings, ClassificationSettings, ComparisonSettings):
         options.update(given_options(arguments, settings))

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from mm_metrics_plugin.cli.streams import write_output
+from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.version import __version__
 
 # By import name: the minimum version, and the names it is installed under (the first, or forks that keep the import).
@@ -160,5 +160,9 @@ def main() -> int:
     """
     versions = {name: installed(name) for name in LIBRARIES}
     found = findings(versions)
-    write_output(report(versions, found))
+    try:
+        write_output(report(versions, found))
+    except OSError as error:
+        write_error(f"python -m mm_metrics_plugin: {error.filename}: {error.strerror}")
+        return 2
     return int(any(one.status == "wrong" for one in found))

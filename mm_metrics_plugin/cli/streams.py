@@ -24,8 +24,9 @@ def write_output(text: str, *, kind: str = "text") -> None:
 
     Args:
         text: What is written.
-        kind: ``'json'``: characters that the encoding lacks become JSON escapes, so that it stays the same JSON.
-            ``'text'``: they become similar characters, or are written out, as all are in other kinds.
+        kind: ``'json'``: unless the encoding is UTF-8, UTF-16 or UTF-32, which JSON readers detect, all characters
+            that are not ASCII become JSON escapes. ``'text'``: characters that the encoding lacks become similar ones
+            or escapes. Other kinds: they become escapes.
 
     Raises:
         BrokenPipeError: The reader has closed the pipe.
@@ -37,6 +38,8 @@ def write_output(text: str, *, kind: str = "text") -> None:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if kind != "text" and is_terminal(stream):
         text = without_control_characters(text, kind=kind)
+    if kind == "json" and not codecs.lookup(encoding).name.startswith(("utf-8", "utf-16", "utf-32")):
+        text = text.encode("ascii", _JSON_ESCAPES).decode("ascii")
     handler = {"json": _JSON_ESCAPES, "text": _SIMILAR}.get(kind, "backslashreplace")
     try:
         stream.write(text.encode(encoding, handler).decode(encoding))

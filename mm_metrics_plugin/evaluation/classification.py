@@ -39,7 +39,7 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
     stat_scores_report,
     top_confusions,
 )
-from mm_metrics_plugin.functional.classification.delong import AUCIntervals, delong_ci
+from mm_metrics_plugin.functional.classification.delong import delong_ci
 from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves, corner_curve, roc_curves
 from mm_metrics_plugin.functional.ranking import label_ranks
 from mm_metrics_plugin.functional.statistics.bootstrap import (
@@ -66,11 +66,11 @@ from mm_metrics_plugin.states.scores import CalibrationState, ScoreState
 if TYPE_CHECKING:
     from mm_metrics_plugin.io.files import PathLike
 
-TOP_K = (1, 5)
+TOP_K = (5,)
 MOST_DRAWN = 100  # classes whose curves can be told apart
 MOST_SCORES_DRAWN = 10_000_000  # a curve has a point for every score
 
-_AVERAGED = ("precision", "recall", "f1", "auc", "average_precision")
+_AVERAGED = ("precision", "recall", "f1", "auc", "AP")
 _THRESHOLDS = (
     "ks",
     "ks_threshold",
@@ -117,10 +117,9 @@ class ClassificationReport(Report):
         accuracy: Top-1 accuracy; of a multi-label task, the accuracy of all binary decisions.
         auc: One-vs-rest AUC.
         average_precision: One-vs-rest average precision.
-        top_k: Top-k accuracy by k; single-label tasks only.
+        top_k: Top-k accuracy by k above 1; single-label tasks only.
         thresholds: KS, sensitivity at specificity and the reverse, from :func:`class_thresholds`.
-        auc_intervals: Confidence intervals of the AUC (DeLong), if ``ci`` is given.
-        intervals: Confidence intervals of accuracy, precision, recall and F1, if ``ci`` is given.
+        intervals: Confidence intervals of accuracy, precision, recall, F1 and AUC (DeLong), if ``ci`` is given.
         calibration: Of a single-label task whose scores lie in 0 to 1.
         results: The samples that the report was made from.
     """
@@ -135,7 +134,6 @@ class ClassificationReport(Report):
     average_precision: AUCResult
     top_k: Mapping[int, float] = field(default_factory=dict)
     thresholds: Mapping[str, Any] = field(default_factory=dict)
-    auc_intervals: Optional[AUCIntervals] = None
     intervals: Optional[Intervals] = None
     calibration: Optional[Calibration] = None
     results: Optional[ClassificationResults] = field(default=None, repr=False)
@@ -175,29 +173,26 @@ class ClassificationReport(Report):
             "recall": rates.recall,
             "f1": rates.f_score,
             "auc": self.auc.per_class,
-            "average_precision": self.average_precision.per_class,
+            "AP": self.average_precision.per_class,
         }
 
     @property
     def means(self) -> Dict[str, float]:
-        """The averages, by the names they have in the JSON report."""
-        macro = self.result.macro
+        """Accuracy, means over classes, and the rates of the pooled counts (micro), by their keys in log and report."""
+        macro, micro = self.result.macro, self.result.micro
         return {
             "accuracy": self.accuracy,
-            **{f"top_{k}_accuracy": value for k, value in self.top_k.items() if k > 1},
+            **{f"accuracy_top{k}": value for k, value in self.top_k.items()},
             "auc": self.auc.value,
-            "mean_average_precision": self.average_precision.value,
-            "mean_precision": macro.precision,
-            "mean_recall": macro.recall,
+            "mAP": self.average_precision.value,
+            "precision": macro.precision,
+            "recall": macro.recall,
             "f1_of_means": self.result.f_of_means,
-            "macro_f1": macro.f_score,
+            "f1": macro.f_score,
+            "precision_micro": micro.precision,
+            "recall_micro": micro.recall,
+            "f1_micro": micro.f_score,
         }
-
-    @property
-    def micro(self) -> Dict[str, float]:
-        """The rates of all classes' counts added up."""
-        micro = self.result.micro
-        return {"precision": micro.precision, "recall": micro.recall, "f1": micro.f_score}
 
     @property
     def classes_averaged(self) -> Dict[str, int]:
@@ -218,8 +213,6 @@ class ClassificationReport(Report):
             "inputs": dict(self.inputs),
             "counts": dict(self.counts),
             **self.means,
-            "top_k": {str(k): value for k, value in self.top_k.items()},
-            "micro": self.micro,
             "classes_averaged": self.classes_averaged,
             "per_class": [dict(zip(columns, row)) for row in rows],
             **(
@@ -230,7 +223,6 @@ class ClassificationReport(Report):
             "top_confusions": [one.to_dict() for one in self.confusions],
             "thresholds": _rows({"name": list(self.classes), **self.thresholds}),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
-            "auc_intervals": None if self.auc_intervals is None else self.auc_intervals.to_dict(),
             "intervals": None if self.intervals is None else self.intervals.to_dict(),
         }
 
@@ -305,7 +297,6 @@ def evaluate_classification(
         thresholds=class_thresholds(
             scores, truth, at_specificity=settings.at_specificity, at_sensitivity=settings.at_sensitivity
         ),
-        auc_intervals=None if ci is None else delong_ci([scores], truth, ci=ci),
         intervals=None if ci is None else _intervals(samples, threshold, ci),
         calibration=_calibration(samples),
         results=samples,
@@ -369,7 +360,7 @@ def _top_k(results: ClassificationResults) -> Dict[int, float]:
     if results.labels is None:
         return {}
     ranks = label_ranks(results.scores, results.labels)
-    return {k: float((ranks < k).mean()) for k in TOP_K if k == 1 or k < results.scores.shape[1]}
+    return {k: float((ranks < k).mean()) for k in TOP_K if k < results.scores.shape[1]}
 
 
 def _calibration(results: ClassificationResults) -> Optional[Calibration]:
@@ -386,7 +377,7 @@ def _calibration(results: ClassificationResults) -> Optional[Calibration]:
 
 
 def _intervals(results: ClassificationResults, score_thr: float, ci: float) -> Intervals:
-    """Confidence intervals of accuracy, precision, recall and F1."""
+    """Confidence intervals of accuracy, precision, recall, F1 and AUC."""
     scores = results.scores
     if results.targets is not None:
         reached = results.reach(score_thr)
@@ -397,12 +388,13 @@ def _intervals(results: ClassificationResults, score_thr: float, ci: float) -> I
         decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
         counts = PerImageCounts.from_labels(results.labels, decided, num_classes=scores.shape[1])  # type: ignore[arg-type]
         right, trials = decided == results.labels, np.ones(len(decided))
-    intervals = bootstrap_counts(counts, ci=ci)
-    overall = {"accuracy": proportion_interval(right, trials, ci=ci), **intervals.overall}
+    intervals, auc = bootstrap_counts(counts, ci=ci), delong_ci([scores], results.ground_truth, ci=ci)
+    overall = {"accuracy": proportion_interval(right, trials, ci=ci), "auc": auc.macro, **intervals.overall}
+    per_class = {**intervals.per_class, "auc": auc.per_class}
     return replace(
         intervals,
         overall={name: _in_samples(one) for name, one in overall.items()},
-        per_class={name: _in_samples(one) for name, one in intervals.per_class.items()},
+        per_class={name: _in_samples(one) for name, one in per_class.items()},
     )
 
 

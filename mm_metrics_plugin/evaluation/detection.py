@@ -19,7 +19,7 @@ from mm_metrics_plugin.evaluation.report import (
 )
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional._arrays import divide
-from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_NAME, ProtocolReport, protocol_report
+from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport, background_name, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.settings import DetectionSettings, with_options
 
@@ -77,7 +77,7 @@ class DetectionReport(Report):
     @property
     def labels(self) -> List[str]:
         """Names of the rows and columns of the matrices."""
-        return [*self.classes, BACKGROUND_NAME]
+        return [*self.classes, background_name(self.classes)]
 
     @property
     def differences(self) -> List[str]:

@@ -30,7 +30,8 @@ class Joined:
         image_names (Tuple[str, ...]): File name of each image, "" where unknown.
         detections (Tally): Detections read, used and dropped.
         objects (Tally): Objects read, used and dropped.
-        missing_images (int): Images the results do not speak of, taken as without detections.
+        missing_images (int): Images without results, evaluated as images without detections. COCO results do not list
+            images without detections, so they may have some.
         class_order (str): What labels follow: ``'annotations'``, ``'classes'`` or ``'metainfo'`` as in
             :class:`GroundTruth`, or ``'labels'`` where nobody names the classes.
         joined_by (str): ``'image id'``, ``'image path'`` where ids repeat, or ``'position'`` where the results have no
@@ -163,9 +164,7 @@ def _places(truth: GroundTruth, results: DetectionResults, allow_missing: bool) 
         twice = [truth.image_ids[at] for at in np.flatnonzero(counts > 1)]
         raise ResultFileError(f"{results.source}: {listing('image', twice)} more than once")
     absent = np.flatnonzero(counts == 0)
-    if results.dialect == "coco":
-        return place, 0
-    if len(absent) and not allow_missing:
+    if len(absent) and not allow_missing and results.dialect != "coco":
         missing = [truth.image_ids[at] for at in absent]
         raise ResultFileError(
             f"{results.source}: no results for {listing('image', missing)} of {truth.source} "

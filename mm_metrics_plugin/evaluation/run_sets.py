@@ -229,8 +229,8 @@ class ClassifierRuns(RunSet):
             *counts, auc=swaps, ci=settings.ci, permutations=settings.permutations, seed=settings.seed
         )
         if self.truth.ndim == 1:  # micro precision, recall and F1 are the accuracy
-            overall = {name: value for name, value in comparison.overall.items() if not name.startswith("micro_")}
-            comparison = replace(comparison, overall={"accuracy": comparison.overall["micro_recall"], **overall})
+            overall = {name: value for name, value in comparison.overall.items() if not name.endswith("_micro")}
+            comparison = replace(comparison, overall={"accuracy": comparison.overall["recall_micro"], **overall})
         return comparison
 
 
@@ -256,8 +256,15 @@ def _align(first: ClassificationResults, other: ClassificationResults) -> Tuple[
         order = np.array([place[key] for key in keys[0]])
     for name in ("labels", "targets"):
         mine, theirs = getattr(first, name), getattr(other, name)
-        if (mine is None) != (theirs is None) or (mine is not None and (mine != theirs[order]).any()):
-            raise ResultFileError(f"{both}: differ in the ground truth of some samples")
+        if mine is None and theirs is None:
+            continue
+        different = (mine != theirs[order]).reshape(len(order), -1).any(axis=1)
+        if different.any():
+            at = int(np.argmax(different))
+            name = keys[0][at] if keys else at
+            raise ResultFileError(
+                f"{both}: differ in the ground truth of {int(different.sum()):,} samples, first in sample {name!a}"
+            )
     if np.array_equal(order, np.arange(len(order))):  # spares a copy of all scores
         return other.scores, other.precision, joined_by
     return other.scores[order], other.precision[order], joined_by

@@ -165,7 +165,14 @@ def renumber(shards: Sequence[Shard]) -> Tuple[Tuple[ImageId, ...], List[Shard]]
                 names = [shard_of_image[image_id], shard.name]
             shard_of_image[image_id] = shard.name
     if twice:
-        raise ResultFileError(f"{names[0]} and {names[1]}: both hold {listing('image', twice)}")
+        json_only = all(str(one["file"]).endswith(".json") for shard in shards for one in shard.results)
+        hint = (
+            "; COCO results do not list images without detections, so each file stands for all images: give all files "
+            "to one call of mm-metrics detection"
+        )
+        raise ResultFileError(
+            f"{names[0]} and {names[1]}: both hold {listing('image', twice)}{hint if json_only else ''}"
+        )
     ordered = image_order(list(shard_of_image))
     place = {image_id: at for at, image_id in enumerate(ordered)}
     return tuple(ordered), [shard.renumbered([place[image_id] for image_id in shard.image_ids]) for shard in shards]
@@ -284,8 +291,7 @@ def read_shard(path: str) -> Shard:
 
 def _check_header(header: Mapping[str, Any]) -> None:
     """Raises a ValueError if a value is of another type than :func:`header_of` writes."""
-    ids, tally = header["image_ids"], header["detections"]
-    counts = [header["missing_images"], tally["read"], tally["used"], *tally["dropped"].values()]
+    ids = header["image_ids"]
     kinds = {
         "classes": all(isinstance(one, str) for one in header["classes"]),
         "image_ids": all(type(one) in (int, str) for one in ids),
@@ -294,13 +300,35 @@ def _check_header(header: Mapping[str, Any]) -> None:
         "allow_missing": isinstance(header["allow_missing"], bool),
         "truth_inside": isinstance(header["truth_inside"], bool),
         "worst_images": header["worst_images"] is None or type(header["worst_images"]) is int,
-        "detections": all(type(one) is int and one >= 0 for one in counts)
-        and tally["read"] == tally["used"] + sum(tally["dropped"].values()),
-        "missing_images": header["missing_images"] <= len(ids),
+        "detections": _is_tally(header["detections"]),
+        "missing_images": _is_count(header["missing_images"]) and header["missing_images"] <= len(ids),
+        **{name: _is_entries(header[name]) for name in ("results", "versions")},
+        "truths": _is_entries(header["truths"])
+        and all(_is_count(one["images"]) and _is_tally(one["ground_truths"]) for one in header["truths"]),
     }
     for name, holds in kinds.items():
         if not holds:
             raise ValueError(f"{name!a} is not what such a file says")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_tally(value: Any) -> bool:
+    counts = [value["read"], value["used"], *value["dropped"].values()]
+    return all(map(_is_count, counts)) and value["read"] == value["used"] + sum(value["dropped"].values())
+
+
+def _is_entries(value: Any) -> bool:
+    """Whether a value is a list of entries about files, as :func:`header_of` writes them."""
+    texts = ("file", "class_order", "joined_by")
+    return isinstance(value, list) and all(
+        isinstance(one, dict)
+        and all(isinstance(one.get(key, ""), str) for key in texts)
+        and isinstance(one.get("sha256"), (str, type(None)))
+        for one in value
+    )
 
 
 def shard_of_header(name: str, header: Mapping[str, Any]) -> Shard:

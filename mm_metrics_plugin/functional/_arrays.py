@@ -144,13 +144,13 @@ def rates_from_counts(
     precision, recall = mean_of_defined(per_class["precision"]), mean_of_defined(per_class["recall"])
     pooled = [counts.sum(axis=-1) for counts in (tp, fp, fn)]
     return per_class, {
-        "mean_precision": precision,
-        "mean_recall": recall,
+        "precision": precision,
+        "recall": recall,
         "f1_of_means": fbeta_of_rates(precision, recall),
-        "macro_f1": mean_of_defined(per_class["f1"]),
-        "micro_precision": divide(pooled[0], pooled[0] + pooled[1]),
-        "micro_recall": divide(pooled[0], pooled[0] + pooled[2]),
-        "micro_f1": fbeta_score(*pooled),
+        "f1": mean_of_defined(per_class["f1"]),
+        "precision_micro": divide(pooled[0], pooled[0] + pooled[1]),
+        "recall_micro": divide(pooled[0], pooled[0] + pooled[2]),
+        "f1_micro": fbeta_score(*pooled),
     }
 
 

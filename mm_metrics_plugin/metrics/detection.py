@@ -19,7 +19,7 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
     matrix_view,
 )
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
-from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_NAME, protocol_report
+from mm_metrics_plugin.functional.detection.confusion_rules import background_name, protocol_report
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
@@ -48,15 +48,6 @@ _RATES = ("f1", "precision", "recall")
 _MICRO_RATES = ("f1_micro", "precision_micro", "recall_micro")
 _MEAN_AP = ("mAP", "mAP_50", "mAP_75")
 _OPERATING_KEYS = ("threshold", "f_score", "precision", "recall")
-# The keys by their names in bootstrap_ci, where they differ.
-_BOOTSTRAP_NAMES = {
-    "f1": "macro_f1",
-    "precision": "mean_precision",
-    "recall": "mean_recall",
-    "f1_micro": "micro_f1",
-    "precision_micro": "micro_precision",
-    "recall_micro": "micro_recall",
-}
 
 
 @METRICS.register_module()
@@ -260,7 +251,7 @@ class DetectionPRF(StreamingMetric):
 
         def view() -> MatrixView:
             title = f"{self.matching}: score >= {settings.score_thr:g}, IoU >= {settings.iou_thr:g}"
-            return matrix_view(rule.matrix, [*names, BACKGROUND_NAME], title=title)
+            return matrix_view(rule.matrix, [*names, background_name(names)], title=title)
 
         def curves() -> Any:
             table: Any = state.table()
@@ -366,7 +357,7 @@ class DetectionPRF(StreamingMetric):
         metrics: dict[str, float] = {}
         too_few = []
         for key, name in overall.items():
-            interval = intervals.overall[_BOOTSTRAP_NAMES.get(name, name)]
+            interval = intervals.overall[name]
             metrics.update(zip(keys[key], (interval.low, interval.high)))
             too_few += [key] if interval.reason in TOO_FEW else []
         for key, pairs in class_keys.items():
@@ -396,7 +387,7 @@ class DetectionPRF(StreamingMetric):
         files = {
             "json": to_json(content),
             "per_class.csv": to_csv(list(report.columns), rows),
-            "confusion_matrix.csv": to_csv(*matrix_rows(content, [*names, BACKGROUND_NAME])),
+            "confusion_matrix.csv": to_csv(*matrix_rows(content, [*names, background_name(names)])),
         }
         return {f"{self.outfile_prefix}.{ending}": text for ending, text in files.items()}
 
@@ -421,7 +412,7 @@ def _label_names(ann_file: str, names: Sequence[str]) -> Sequence[str]:
 
 
 def _matrix_text(matrix: np.ndarray, names: list[str]) -> str:
-    labels = [*names, BACKGROUND_NAME]
+    labels = [*names, background_name(names)]
     width = max(7, *(len(label) + 1 for label in labels), len(str(matrix.max())) + 1)
     lines = [
         "confusion matrix (rows ground truth, columns prediction)",

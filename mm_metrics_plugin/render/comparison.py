@@ -22,6 +22,7 @@ VERDICTS = {
 SIGNIFICANT = ("better", "worse")
 SHOWN_PER_CLASS = ("AP_50", "auc", "f1")
 MOST_ROWS = 40
+MOST_CHANGED = 20
 LONGEST_NAME = 8  # of a run in a table, which then fits 80 columns
 
 
@@ -143,22 +144,26 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
         mine = [row for row in rows if row.class_name is not None and row.metric == metric]
         if not mine:
             continue
+        of_all = ""
         if len(mine) > MOST_ROWS:
+            of_all = f" ({MOST_ROWS} of {len(mine):,} classes, in order of their p-values)"
             mine = sorted(mine, key=lambda row: (row.p_value != row.p_value, row.p_value))[:MOST_ROWS]
         table = [metric, *header[1:]], [_cells(row, row.class_name, second, ci) for row in mine]
         title = COLUMN_NAMES.get(metric, metric)
-        sections.append(Section(f"{title} per class, adjusted for the number of classes", (), table))
+        sections.append(Section(f"{title} per class, adjusted for the number of classes{of_all}", (), table))
+    entries = versus.changed_entries()[:MOST_CHANGED]
+    of_all = f" ({MOST_CHANGED} of {len(versus.changed):,})" if len(versus.changed) > MOST_CHANGED else ""
     if versus.changed_classes:
-        rows_of_classes = [[printable(name), *classes.values()] for _, name, classes in versus.changed_entries()]
-        title = f"Samples that {first} and {second} decide differently"
+        rows_of_classes = [[printable(name), *classes.values()] for _, name, classes in entries]
+        title = f"Samples that {first} and {second} decide differently{of_all}"
         sections.append(Section(title, (), (["sample", "true class", first, second], rows_of_classes)))
     elif versus.changed:
         changed = [
             [printable(name), *(f"{value:+d}" if value else "0" for value in (one.tp, one.fp, one.fn))]
-            for one, name, _ in versus.changed_entries()
+            for one, name, _ in entries
         ]
         order = ["in order of the TP, then the FP, that differ; those of different classes do not cancel in this order"]
-        sections.append(Section("Images that changed most", order, (["image", "TP", "FP", "FN"], changed)))
+        sections.append(Section(f"Images that changed most{of_all}", order, (["image", "TP", "FP", "FN"], changed)))
     return sections
 
 

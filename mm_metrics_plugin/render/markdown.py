@@ -55,7 +55,7 @@ def detection_markdown(report: DetectionReport) -> str:
         if one.protocol != "mmdet":  # which has no match that could be taken already
             lines += ["", "False positives by type:", "", *table(*false_positive_table(one.columns))]
             lines += ["", *_items(false_positive_lines(report.settings.iou_thr))]
-    means = {one.protocol: mean_rows(one.means, one.micro) for one in report.protocols}
+    means = {one.protocol: mean_rows(one.means) for one in report.protocols}
     names = next(iter(means.values()))
     lines += ["", "## Means (macro: over classes; micro: pooled)", ""]
     lines += table(["", *means], [[name, *(column[name] for column in means.values())] for name in names])
@@ -76,7 +76,7 @@ def classification_markdown(report: ClassificationReport) -> str:
     lines += _body(report.columns, averaged_line(report.classes_averaged, len(report.classes)), report.confusions)
     if report.matrix is not None:
         lines += _matrix(report.matrix, report.classes)
-    lines += ["", "## Means", "", *table(["", "value"], list(mean_rows(report.means, report.micro).items()))]
+    lines += ["", "## Means", "", *table(["", "value"], list(mean_rows(report.means).items()))]
     lines += sections_markdown(classification_sections(report))
     return "\n".join(lines) + "\n"
 

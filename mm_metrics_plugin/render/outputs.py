@@ -364,7 +364,7 @@ def summary_html(report: Report) -> str:
         rows = [row for row in rows if row[header.index("class")] in (None, "")] if "class" in header else rows
     elif isinstance(report, DetectionReport):
         first = report.protocols[0]
-        figures = {**first.means, **{f"micro_{name}": value for name, value in first.micro.items()}}
+        figures = dict(first.means)
         if report.analysis is not None:
             figures = {"mAP": report.analysis.average_precision.to_dict()["mAP"], **figures}
         title = ", ".join(f"{name} {cell(value)}" for name, value in figures.items())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
 import numpy as np
 
 from mm_metrics_plugin.render.sentences import max_dets_lines
-from mm_metrics_plugin.render.tables import OVERALL_NAMES, Table, cell, rows_of
+from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, Table, cell, rows_of
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
@@ -80,10 +80,12 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
 
 
 def _sizes(analysis: DetectionAnalysis) -> Section:
-    keys = ("ground_truths", "tp", "fp", "mean_precision", "mean_recall", "mAP", "mAP_50")
-    header = ["area", "GTs", "TP", "FP", "macro precision", "macro recall", "mAP", "mAP_50"]
+    counts, rates = ("ground_truths", "tp", "fp"), ("precision", "recall", "mAP", "mAP_50")
+    header = ["area", *(COLUMN_NAMES[key] for key in counts), *(OVERALL_NAMES[key] for key in rates)]
     figures, ranges = analysis.sizes.figures(), analysis.sizes.ranges
-    rows = [[size_range(name, *ranges[name]), *(row[key] for key in keys)] for name, row in figures.items()]
+    rows = [
+        [size_range(name, *ranges[name]), *(row[key] for key in (*counts, *rates))] for name, row in figures.items()
+    ]
     lines = [
         "an object on the edge of two ranges is in both, as in COCO; every range is matched on its own, so TP and FP "
         "of the ranges need not add up to those of all objects",
@@ -185,6 +187,7 @@ def _intervals(
     lines = [
         f"confidence level {100 * intervals.ci:g} %; Wilson score intervals with the effective number of "
         f"{'samples' if samples else 'objects'}" + (resamples if intervals.resamples else ""),
+        *(["AUC: score intervals with DeLong's variance, raised towards that of the exponential model"] * samples),
         few,
     ]
     overall = [
@@ -198,7 +201,7 @@ def _intervals(
     ]
 
 
-_COUNTED = ("precision", "recall", "f1")
+_RATES_AND_AUC = ("precision", "recall", "f1", "auc")
 
 
 def _class_intervals(figures: Mapping[str, Any], classes: Sequence[str], names: Sequence[str]) -> Table:
@@ -233,20 +236,8 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
         ]
         rows = [[OVERALL_NAMES[name], value] for name, value in report.calibration.figures.items()]
         sections.append(Section("Calibration", lines, (["", "value"], rows)))
-    if report.auc_intervals is not None:
-        found = report.auc_intervals
-        header = ["class", "AUC", f"{100 * found.ci:g} % CI"]
-        each = zip(report.classes, *(getattr(found.per_class, end).tolist() for end in ("value", "low", "high")))
-        rows = [[name, value, span(low, high)] for name, value, low, high in each]
-        rows.append(["mean", found.macro.value, span(found.macro.low, found.macro.high)])
-        lines = [
-            f"confidence level {100 * found.ci:g} %; score intervals with DeLong's variance, raised towards that of "
-            "the exponential model",
-        ]
-        sections.append(Section("Confidence intervals of the AUC", lines, (header, rows)))
     if report.intervals is not None:
-        title = "Confidence intervals of accuracy, precision, recall and F1"
-        sections += _intervals(report.intervals, report.classes, _COUNTED, title, samples=True)
+        sections += _intervals(report.intervals, report.classes, _RATES_AND_AUC, "Confidence intervals", samples=True)
     return sections
 
 

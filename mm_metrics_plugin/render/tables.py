@@ -21,7 +21,6 @@ COLUMN_NAMES = {  # columns of tables with one row per class
     "fn": "FN",
     "f1": "F1",
     "auc": "AUC",
-    "average_precision": "AP",
     "fp_confusion": "confusion",
     "fp_confusion_matched": "confusion, matched object",
     "fp_duplicate": "duplicate",
@@ -31,19 +30,18 @@ COLUMN_NAMES = {  # columns of tables with one row per class
 FALSE_POSITIVE_TYPES = ("fp_confusion", "fp_confusion_matched", "fp_duplicate", "fp_background")
 OVERALL_NAMES = {  # metrics over all classes, in the order of tables
     "accuracy": "accuracy",
-    "top_5_accuracy": "top-5 accuracy",
+    "accuracy_top5": "top-5 accuracy",
     "auc": "AUC",
     "mAP": "mAP",
-    "mean_average_precision": "mAP",
     "mAP_50": "mAP_50",
     "mAP_75": "mAP_75",
-    "mean_precision": "macro precision",
-    "mean_recall": "macro recall",
+    "precision": "macro precision",
+    "recall": "macro recall",
     "f1_of_means": "F1 of means",
-    "macro_f1": "macro F1",
-    "micro_precision": "micro precision",
-    "micro_recall": "micro recall",
-    "micro_f1": "micro F1",
+    "f1": "macro F1",
+    "precision_micro": "micro precision",
+    "recall_micro": "micro recall",
+    "f1_micro": "micro F1",
     "ece": "ECE",
     "mce": "MCE",
     "brier": "Brier score",
@@ -163,15 +161,14 @@ def false_positive_table(columns: Mapping[str, Sequence[Any]]) -> Table:
     return class_table({name: columns[name] for name in ("name", "fp", *FALSE_POSITIVE_TYPES)})
 
 
-def mean_rows(means: Mapping[str, float], micro: Mapping[str, float]) -> Dict[str, float]:
+def mean_rows(means: Mapping[str, float]) -> Dict[str, float]:
     """The metrics over all classes by their display names.
 
     Example:
-        >>> mean_rows({"accuracy": 0.5}, {"f1": 0.25})
+        >>> mean_rows({"accuracy": 0.5, "f1_micro": 0.25})
         {'accuracy': 0.5, 'micro F1': 0.25}
     """
-    pooled = {f"micro_{name}": value for name, value in micro.items()}
-    return {OVERALL_NAMES[name]: value for name, value in {**means, **pooled}.items()}
+    return {OVERALL_NAMES[name]: value for name, value in means.items()}
 
 
 def curve_rows(analysis: DetectionAnalysis) -> Table:
@@ -223,8 +220,6 @@ def classification_class_rows(report: ClassificationReport) -> Table:
     columns = report.columns
     if report.intervals is not None:
         columns.update(interval_columns(report.intervals.per_class))
-    if report.auc_intervals is not None:
-        columns.update(interval_columns({"auc": report.auc_intervals.per_class}))
     return list(columns), rows_of(columns)
 
 

@@ -263,12 +263,8 @@ def _print_protocol(report: DetectionReport, one: ProtocolReport, printer: _Prin
 
 def _mean_rows(report: DetectionReport, one: ProtocolReport, columns: Mapping[str, Any]) -> List[List[Any]]:
     """The rows "macro" and "micro" of the table per class."""
-    means, micro, sums = one.means, one.micro, one.result
-    macro: Dict[str, Any] = {
-        "precision": means["mean_precision"],
-        "recall": means["mean_recall"],
-        "f1": means["macro_f1"],
-    }
+    means, sums = one.means, one.result
+    macro: Dict[str, Any] = {name: means[name] for name in ("precision", "recall", "f1")}
     if report.analysis is not None:
         macro["AP"] = report.analysis.average_precision.to_dict()["mAP"]
     pooled: Dict[str, Any] = {
@@ -276,7 +272,7 @@ def _mean_rows(report: DetectionReport, one: ProtocolReport, columns: Mapping[st
         "tp": int(sums.tp[:-1].sum()),
         "fp": int(sums.fp[:-1].sum()),
         "fn": int(sums.fn[:-1].sum()),
-        **micro,
+        **{name: means[f"{name}_micro"] for name in ("precision", "recall", "f1")},
     }
     if "detections" in columns:
         pooled["detections"] = int(sum(columns["detections"]))
@@ -309,7 +305,7 @@ def _print_classification(report: ClassificationReport, printer: _Printer, verbo
     printer.lines(averaged_line(report.classes_averaged, len(report.classes)))
     _print_confusions(printer, confusion_lines(report.confusions), None if verbose else MAX_CONFUSIONS)
     printer.heading("Means (macro: over classes; micro: pooled)")
-    printer.table(["", "value"], list(mean_rows(report.means, report.micro).items()))
+    printer.table(["", "value"], list(mean_rows(report.means).items()))
     printer.sections(classification_sections(report), most=None if verbose else MOST_CLASSES)
 
 

@@ -77,7 +77,7 @@ def test_the_differences_equal_the_json(page, report):
     for rows in zip(*(versus["overall"] for versus in report["comparisons"])):
         expected = [rows[0]["first"], *(row[key] for row in rows for key in ("second", "difference"))]
         assert beside[rows[0]["metric"]] == expected
-    worst = page.locator('#summary-table tr[data-metric="mean_recall"] .change').first
+    worst = page.locator('#summary-table tr[data-metric="recall"] .change').first
     assert "fp" in worst.get_attribute("class") and RUN in worst.get_attribute("title")
     assert page.locator("#comparison-0").get_by_test_id("not-significant").count() == 0
     assert page.locator("#comparison-1").get_by_test_id("not-significant").count() == 1

@@ -238,3 +238,12 @@ def test_an_image_with_too_many_overlapping_pairs_ends_in_one_line(subcommand, t
     assert main([subcommand, str(truth), *([results] * (2 if subcommand == "compare" else 1))]) == 2
     out, said = capsys.readouterr()
     assert out == "" and said.count("\n") == 1 and "image 3 has more than 30 pairs" in said and "nms_iou_thr" in said
+
+
+@pytest.mark.parametrize("words", [("",), ("--out", "")])
+def test_an_empty_folder_name_is_refused(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = files.write_pickle(tmp_path / "r.pkl", files.samples(10))
+    with pytest.raises(SystemExit):
+        main(["classification", str(path), *words])
+    assert "OUT_DIR" in capsys.readouterr().err and list(tmp_path.iterdir()) == [path]

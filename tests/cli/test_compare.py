@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -67,15 +68,15 @@ def test_each_run_is_compared_with_the_first_and_written(folder):
         ("good.pkl", "worse.pkl"),
     ]
     rows = {row["metric"]: row for row in report["comparisons"][1]["overall"]}
-    assert rows["mean_recall"]["verdict"] == "worse" and rows["mean_recall"]["high"] < 0
-    assert rows["mean_recall"]["p_value"] == pytest.approx(1 / 200)
+    assert rows["recall"]["verdict"] == "worse" and rows["recall"]["high"] < 0
+    assert rows["recall"]["p_value"] == pytest.approx(1 / 200)
     # What the report of each run alone says.
     for name, side in (("good", "first"), ("worse", "second")):
         alone = json.loads(
             files.printed("detection", folder / "truth.json", folder / f"{name}.pkl", "--format", "json")
         )
         coco = alone["protocols"]["coco"]
-        for key in ("mean_precision", "mean_recall", "f1_of_means", "macro_f1"):
+        for key in ("precision", "recall", "f1_of_means", "f1"):
             assert rows[key][side] == pytest.approx(coco[key], abs=1e-12)
         for key in ("mAP", "mAP_50"):
             assert rows[key][side] == pytest.approx(alone["average_precision"][key], abs=1e-12)
@@ -122,7 +123,7 @@ def test_another_iou_threshold_and_suppression(folder):
             "0.9",
         )
     )
-    assert rows["macro_f1"]["first"] == pytest.approx(alone["protocols"]["coco"]["macro_f1"], abs=1e-12)
+    assert rows["f1"]["first"] == pytest.approx(alone["protocols"]["coco"]["f1"], abs=1e-12)
     assert rows["mAP_50"]["first"] == pytest.approx(alone["average_precision"]["mAP_50"], abs=1e-12)
 
 
@@ -315,10 +316,10 @@ def test_several_classes_a_sample(tmp_path):
     paths = [files.write_pickle(tmp_path / f"{at}.pkl", run) for at, run in enumerate(runs)]
     report = report_of("-", *paths, *QUICK)
     rows = {row["metric"]: row for row in report["comparisons"][0]["overall"]}
-    assert rows["auc"]["verdict"] == "worse" and "micro_f1" in rows and report["settings"]["score_thr"] == 0.5
+    assert rows["auc"]["verdict"] == "worse" and "f1_micro" in rows and report["settings"]["score_thr"] == 0.5
     for path, key in zip(paths, ("first", "second")):
         alone = json.loads(files.printed("classification", path, "--format", "json"))
-        for metric in ("mean_precision", "mean_recall", "macro_f1", "f1_of_means", "auc"):
+        for metric in ("precision", "recall", "f1", "f1_of_means", "auc"):
             assert rows[metric][key] == pytest.approx(alone[metric], abs=1e-12)
     lower = report_of("-", *paths, *QUICK, "--score-thr", "0.3")
     assert lower["settings"]["score_thr"] == 0.3
@@ -383,3 +384,37 @@ def test_bad_options(option, value, capsys):
         main(["compare", "-", "a.pkl", "b.pkl", option, value])
     out, said = capsys.readouterr()
     assert left.value.code == 2 and out == "" and said.count("\n") == 1 and option in said
+
+
+def test_truncated_tables_say_how_many_rows_there_are_and_files_are_complete(tmp_path):
+    """50 classes and 100 samples, of which the second run decides 60 differently."""
+    runs = []
+    for name, moved in (("a.pkl", 0), ("b.pkl", 60)):
+        content = []
+        for at in range(100):
+            scores = np.full(50, 0.01, dtype=np.float32)
+            scores[(at + (at < moved)) % 50] = 0.5
+            content.append({"pred_score": scores, "gt_label": np.array([at % 50]), "img_path": f"{at}.png"})
+        runs.append(files.write_pickle(tmp_path / name, content))
+    text = files.printed("compare", *runs, tmp_path / "out", *QUICK)
+    markdown = (tmp_path / "out" / "comparison.md").read_text()
+    for shown in (text, markdown):
+        assert "40 of 50 classes" in shown and "20 of 60" in shown
+    versus = json.loads((tmp_path / "out" / "comparison.json").read_text())["comparisons"][0]
+    with open(tmp_path / "out" / "changed_images.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == len(versus["changed_images"]) == 60
+
+
+def test_samples_whose_ground_truth_differs_are_named(tmp_path, capsys):
+    runs = two_classifiers(tmp_path)
+    content = pickle.loads(runs[1].read_bytes())
+    content[3]["gt_label"] = np.array([0])
+    other = files.write_pickle(tmp_path / "other.pkl", content)
+    assert main(["compare", str(runs[0]), str(other)]) == 2
+    assert "1 samples, first in sample 'data/val/3.png'" in capsys.readouterr().err
+
+
+def test_two_coco_results_without_ground_truth_are_explained(tmp_path, capsys):
+    paths = [str(files.write_json(tmp_path / name, [])) for name in ("a.json", "b.json")]
+    assert main(["compare", *paths]) == 2
+    assert "a.json is taken as the ground truth" in capsys.readouterr().err

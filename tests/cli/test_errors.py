@@ -149,7 +149,7 @@ def test_bad_configs(name, words, folder):
 
 def test_debug_shows_the_traceback(folder):
     done = command("detection", "truth.json", "cut.pkl", "--debug", cwd=folder)
-    assert done.returncode != 0 and "Traceback" in done.stderr and "ResultFileError" in done.stderr
+    assert done.returncode == 2 and "Traceback" in done.stderr and "ResultFileError" in done.stderr
 
 
 def test_trust_reads_with_plain_pickle_and_warns(folder):

@@ -146,7 +146,7 @@ def dense_changes(first, second):
         cells.append(dense)
     change = cells[1] - cells[0]
     size, totals = np.abs(change).sum(axis=1), change.sum(axis=1)
-    order = np.lexsort((np.arange(first.num_images), -size[1], -size[0]))[:20]
+    order = np.lexsort((np.arange(first.num_images), -size[1], -size[0]))
     return [(int(image), *totals[:, image].tolist()) for image in order if size[:, image].any()]
 
 

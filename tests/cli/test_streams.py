@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -50,6 +51,8 @@ def test_json_is_json_in_every_encoding(encoding, folder, monkeypatch):
     paths = [str(folder / "truth.json"), str(folder / "results.pkl")]
     assert main(["detection", *paths, "--format", "json", "--matrix-only"]) == 0
     assert json.loads(stream.content())["classes"] == list(NAMES)
+    # Readers of JSON detect UTF-8, UTF-16 and UTF-32; in any other encoding it is ASCII.
+    assert json.loads(stream.buffer.getvalue())["classes"] == list(NAMES)
 
 
 @pytest.mark.parametrize("form", ["text", "csv", "md"])
@@ -212,3 +215,11 @@ def test_error_handlers_only_help_encoding():
             b"\xff".decode("utf-8", name)
     text = json.dumps({"name": "é\U0001f600\udce9"}, ensure_ascii=False)
     assert json.loads(text.encode("ascii", "mm_metrics_plugin.json_escapes")) == {"name": "é\U0001f600\udce9"}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("words", [("mm_metrics_command", "--help"), ("mm_metrics_plugin",)])
+def test_a_full_device_is_one_line_and_exit_code_2(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.count("\n") == 1

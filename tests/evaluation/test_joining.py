@@ -103,10 +103,10 @@ def test_coco_results_meet_by_category_id(truth_file, tmp_path):
     assert joined.detections.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
     assert joined.objects.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
 
-    # Images without detections are not in such a file, and not missing.
+    # COCO results do not list images without detections: these images are counted, and no error.
     path.write_text(json.dumps(found[:6]))
     joined = join(read_ground_truth(truth_file), read_results(path))
-    assert (joined.missing_images, len(joined.batch.detections), joined.batch.num_images) == (0, 6, 40)
+    assert (joined.missing_images, len(joined.batch.detections), joined.batch.num_images) == (38, 6, 40)
 
     path.write_text(json.dumps([{**found[0], "category_id": 8}]))
     with pytest.raises(ResultFileError, match=r"found.json: category id 8 not in instances.json"):

@@ -296,3 +296,39 @@ def test_a_state_is_plain_arrays_and_the_same_again(states, folder, tmp_path):
     assert header["schema_version"] == 3 and header["classes"] == list(CLASSES)
     assert header["settings"]["score_thr"] == 0.3 and len(header["results"][0]["sha256"]) == 64
     assert all(entry.compress_type == zipfile.ZIP_STORED for entry in zipfile.ZipFile(path).infolist())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("truths", ["x"]),
+        ("truths", [{"file": "a", "sha256": None, "images": "3", "ground_truths": {}}]),
+        ("results", 5),
+        ("results", [{"file": 3}]),
+        ("results", [{"file": "a", "sha256": 4}]),
+        ("versions", [[]]),
+        ("detections", []),
+        ("missing_images", -1),
+    ],
+)
+def test_a_header_of_another_form_is_refused(field, value, states, tmp_path, capsys):
+    with np.load(states / "a.npz") as content:
+        arrays = dict(content)
+    header = json.loads(arrays["header"].tobytes())
+    header[field] = value
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(tmp_path / "bad.npz", **arrays)
+    assert "bad.npz: is no state" in refused(capsys, "merge", tmp_path / "bad.npz")
+
+
+def test_states_of_coco_results_explain_why_they_overlap(folder, tmp_path, capsys):
+    found = [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 9, 9], "score": 0.5}]
+    truth = {"images": [{"id": 1, "height": 50, "width": 50}, {"id": 2, "height": 50, "width": 50}],
+             "categories": [{"id": 1, "name": "cat"}], "annotations": []}  # fmt: skip
+    path = files.write_json(tmp_path / "truth.json", truth)
+    for name, image in (("a", 1), ("b", 2)):
+        results = files.write_json(tmp_path / f"{name}.json", [{**found[0], "image_id": image}])
+        printed = files.printed("detection", path, results, "--save-state", tmp_path / f"{name}.npz")
+        assert "1 images have no results" in printed
+    message = refused(capsys, "merge", tmp_path / "a.npz", tmp_path / "b.npz")
+    assert "COCO results do not list images without detections" in message

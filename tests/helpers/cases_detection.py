@@ -149,14 +149,13 @@ def coco_intervals(samples, resamples=20, level=0.9):
 
     result = coco_classwise(samples)
     counts = np.stack([coco_counts([sample]) for sample in samples], axis=1)  # TP, FP, FN; images; classes
-    named = {"f1": "macro_f1", "precision": "mean_precision", "recall": "mean_recall"}
     found = count_intervals(*counts, level)
     tp, fp, fn = counts
     trials = {"precision": tp + fp, "recall": tp + fn}
     for key in ("f1", "precision", "recall", "f1_of_means", "f1_micro", "precision_micro", "recall_micro"):
         pooled = key in ("precision_micro", "recall_micro")
         enough = pooled or trials.get(key, tp + fp + fn).any(axis=1).sum() >= 30
-        result[f"{key}_low"], result[f"{key}_high"] = found[named.get(key, key)] if enough else (np.nan, np.nan)
+        result[f"{key}_low"], result[f"{key}_high"] = found[key] if enough else (np.nan, np.nan)
     for label, name in enumerate(CLASSES):
         ends = Ratio(tp[:, label], (tp + fn)[:, label]).interval(level)
         result[f"recall_low/{name}"], result[f"recall_high/{name}"] = ends

@@ -129,13 +129,13 @@ def count_intervals(tp, fp, fn, level):
     pooled = [part.sum(axis=1) for part in (tp, fp, fn)]
     jaccard = Ratio(pooled[0], sum(pooled)).interval(level)
     return {
-        "mean_precision": mean_interval(tp, tp + fp, level),
-        "mean_recall": mean_interval(tp, tp + fn, level),
-        "macro_f1": mean_f1_interval(tp, fp, fn, level),
+        "precision": mean_interval(tp, tp + fp, level),
+        "recall": mean_interval(tp, tp + fn, level),
+        "f1": mean_f1_interval(tp, fp, fn, level),
         "f1_of_means": f1_of_means_interval(tp, fp, fn, level),
-        "micro_precision": Ratio(pooled[0], pooled[0] + pooled[1]).interval(level),
-        "micro_recall": Ratio(pooled[0], pooled[0] + pooled[2]).interval(level),
-        "micro_f1": (f1_of(jaccard[0]), f1_of(jaccard[1])),
+        "precision_micro": Ratio(pooled[0], pooled[0] + pooled[1]).interval(level),
+        "recall_micro": Ratio(pooled[0], pooled[0] + pooled[2]).interval(level),
+        "f1_micro": (f1_of(jaccard[0]), f1_of(jaccard[1])),
     }
 
 

@@ -110,8 +110,8 @@ def test_the_report_of_the_results_equals_the_log(training, tested):
     config, options, work_dir = training
     found = report_of(config, options, work_dir, "coco")
     log = scalars(work_dir, "det/f1")[-1]
-    assert found["macro_f1"] == log["det/f1"]
-    assert found["mean_recall"] == log["det/recall"]
+    assert found["f1"] == log["det/f1"]
+    assert found["recall"] == log["det/recall"]
     assert sum(row["tp"] for row in found["per_class"]) == log["det/tp"] > 0
     for row in found["per_class"]:
         assert (row["tp"], row["fp"], row["fn"]) == tuple(log[f"det/{key}/{row['name']}"] for key in ("tp", "fp", "fn"))

@@ -97,7 +97,7 @@ def test_detections_of_one_class_only(tmp_path):
     assert messages == []
     assert (found["det/precision"], found["det/recall"], found["det/f1"]) == (0.25, 0.25, 0.25)
     assert found["det/precision/dog"] == 0.0 and found["det/classes_averaged"] == 4.0
-    assert json.loads((tmp_path / "latest.json").read_text())["mean_precision"] == 0.25
+    assert json.loads((tmp_path / "latest.json").read_text())["precision"] == 0.25
     assert said(DetectionPRF(zero_division=1), samples)[0]["det/precision"] == 1.0
     empty = dict(bboxes=torch.zeros(0, 4), labels=torch.zeros(0, dtype=torch.int64))
     nothing = [dict(pred_instances=dict(empty, scores=torch.zeros(0)), gt_instances=empty)]

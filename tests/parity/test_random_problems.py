@@ -218,7 +218,7 @@ def test_classifiers(tmp_path, seed, several):
             ]
             expected = np.array([*means, np.nanmean(areas)])
         report = json.loads(files.printed("classification", path, "--format", "json", *options))
-        keys = ("mean_precision", "mean_recall", "macro_f1", "auc")
+        keys = ("precision", "recall", "f1", "auc")
         for found in ([report[key] for key in keys], [compared[key][run] for key in keys]):
             np.testing.assert_allclose(np.array(found, dtype=float), expected, rtol=0, atol=1e-12)
         given = {"precision": rates[0], "recall": rates[1], "f1": rates[2], "auc": areas}

@@ -72,9 +72,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
         fp, fn = matrix.sum(axis=0)[:-1] - tp, matrix.sum(axis=1)[:-1] - tp
         rates, means = rates_from_counts(tp, fp, fn)
         check_agreement({**rates, "tp": tp, "fp": fp, "fn": fn}, table, "table and matrix")
-        overall = {name: float(means[name]) for name in ("mean_precision", "mean_recall", "f1_of_means", "macro_f1")}
-        micro = {f"micro_{name}": value for name, value in said["micro"].items()}
-        check_agreement({**overall, **{name: means[name] for name in micro}}, {**said, **micro}, "means and matrix")
+        check_agreement(means, said, "means and matrix")
         # The log.
         metric = DetectionPRF(
             num_classes=len(names), score_thr=threshold, matching=protocol, classwise=True, ap=protocol == "coco"
@@ -84,9 +82,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
         check_rates(log)
         logged = {key: np.array([log[f"det/{key}/{name}"] for name in names]) for key in (*rates, "tp", "fp", "fn")}
         check_agreement(logged, table, "log and table")
-        keys = dict(precision="mean_precision", recall="mean_recall", f1="macro_f1", f1_of_means="f1_of_means")
-        check_agreement({keys[key]: log[f"det/{key}"] for key in keys}, said, "log and report")
-        check_agreement({key: log[f"det/{key}"] for key in micro}, micro, "log and report")
+        check_agreement({key: log[f"det/{key}"] for key in means}, said, "log and report")
         if protocol != "coco":
             continue
         check_agreement(
@@ -113,7 +109,7 @@ def check_grid(analysis, matches):
         for index, name in enumerate((*analysis.classes, "")):
             row = dict(zip(header, rows[index * size + place]))
             assert (row["class"], row["confidence"]) == (name, confidence)
-            expected = {"precision": means["mean_precision"], "recall": means["mean_recall"], "f1": means["macro_f1"]}
+            expected = {"precision": means["precision"], "recall": means["recall"], "f1": means["f1"]}
             if name:
                 expected = {key: value[index] for key, value in rates.items()}
             check_agreement(expected, row, "curves.csv")
@@ -157,9 +153,8 @@ def test_classification_matrix_table_curve_report_and_log_agree(roll):
     samples = [dict(pred_score=torch.tensor(row), gt_label=int(label)) for row, label in zip(scores, labels)]
     log = logged(SingleLabelPRF(classwise=True, counts=True, average=("macro", "micro")), samples, names)
     check_agreement(by_class(log, ("precision", "recall", "f1", "tp", "fp", "fn"), names), table, "log and table")
-    means = dict(accuracy="accuracy", precision="mean_precision", recall="mean_recall", f1="macro_f1")
-    check_agreement({means[key]: log[key] for key in means}, report, "log and report")
-    check_agreement({key: log[f"{key}_micro"] for key in ("precision", "recall", "f1")}, report["micro"], "micro")
+    means = ("accuracy", "precision", "recall", "f1", "precision_micro", "recall_micro", "f1_micro")
+    check_agreement({key: log[key] for key in means}, report, "log and report")
     matrix = np.array(report["confusion_matrix"])
     check_agreement(
         {"tp": matrix.diagonal(), "samples": matrix.sum(axis=1), "predicted": matrix.sum(axis=0)}, table, "matrix"

@@ -143,7 +143,7 @@ class SizeReport(Result):
         lines = [f"{'':<16}{'gts':>9}{'precision':>11}{'recall':>9}{'mAP':>9}{'mAP_50':>9}"]
         for name, row in self.figures().items():
             lines.append(
-                f"{name:<16}{row['ground_truths']:>9}{row['mean_precision']:>11.4f}{row['mean_recall']:>9.4f}"
+                f"{name:<16}{row['ground_truths']:>9}{row['precision']:>11.4f}{row['recall']:>9.4f}"
                 f"{row['mAP']:>9.4f}{row['mAP_50']:>9.4f}"
             )
         return "\n".join(lines)

@@ -32,9 +32,21 @@ from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
 # matched object if one of another class does, else background.
 TP, CONFUSION, CONFUSION_MATCHED, DUPLICATE, BACKGROUND, IGNORED, BELOW_THRESHOLD, MISSED = range(8)
 BACKGROUND_TYPES = {"confusion_matched": CONFUSION_MATCHED, "duplicate": DUPLICATE, "background": BACKGROUND}
-BACKGROUND_NAME = "background"
 # Columns of the table per class that add up to FP: confusions in the matrix, and the types of its background row.
 FALSE_POSITIVES = ("fp_confusion", *(f"fp_{name}" for name in BACKGROUND_TYPES))
+
+
+def background_name(classes: Sequence[str]) -> str:
+    """The name of the background row and column: one that no class has.
+
+    Example:
+        >>> background_name(["cat", "dog"]), background_name(["background", "cat"])
+        ('background', '(background)')
+    """
+    name = "background"
+    while name in classes:
+        name = f"({name})"
+    return name
 
 
 class OneToOne(NamedTuple):
@@ -188,20 +200,17 @@ class ProtocolReport:
 
     @property
     def means(self) -> dict[str, float]:
-        """The means over classes, by their names in the JSON report."""
-        result = self.result
+        """Means over classes, and the rates of the pooled counts (micro), by their keys in log and report."""
+        result, micro = self.result, self.result.micro
         return {
-            "mean_precision": result.macro.precision,
-            "mean_recall": result.macro.recall,
+            "precision": result.macro.precision,
+            "recall": result.macro.recall,
             "f1_of_means": result.f_of_means,
-            "macro_f1": result.macro.f_score,
+            "f1": result.macro.f_score,
+            "precision_micro": micro.precision,
+            "recall_micro": micro.recall,
+            "f1_micro": micro.f_score,
         }
-
-    @property
-    def micro(self) -> dict[str, float]:
-        """The rates of the pooled counts of all classes."""
-        micro = self.result.micro
-        return {"precision": micro.precision, "recall": micro.recall, "f1": micro.f_score}
 
     @property
     def classes_averaged(self) -> dict[str, int]:
@@ -218,7 +227,6 @@ class ProtocolReport:
             **matrix_entries(self.result.matrix),
             "per_class": [dict(zip(names, row)) for row in rows],
             **self.means,
-            "micro": self.micro,
             "classes_averaged": self.classes_averaged,
             "top_confusions": [one.to_dict() for one in self.confusions],
             "counts": dict(self.counts),

@@ -156,10 +156,10 @@ class ThresholdSweep(Result):
         fn = self.ground_truths[:, None] - self.tp
         reports = [stat_scores_report(*counts, np.zeros_like(counts[0])) for counts in zip(self.tp.T, self.fp.T, fn.T)]
         return {
-            "mean_precision": np.array([one.macro.precision for one in reports]),
-            "mean_recall": np.array([one.macro.recall for one in reports]),
+            "precision": np.array([one.macro.precision for one in reports]),
+            "recall": np.array([one.macro.recall for one in reports]),
             "f1_of_means": np.array([one.f_of_means for one in reports]),
-            "macro_f1": np.array([one.macro.f_score for one in reports]),
+            "f1": np.array([one.macro.f_score for one in reports]),
         }
 
     def to_dict(self) -> dict[str, Any]:

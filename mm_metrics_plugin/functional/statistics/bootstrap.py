@@ -133,10 +133,10 @@ def _count_intervals(
     both = jaccard.defined & np.array_equal(precision.defined, recall.defined)
     # Ends, and the classes that have a value: the mean over one class has the interval of that class.
     means = {
-        "mean_precision": (mean_interval(precision, ci=ci), "precision", precision.defined, precision),
-        "mean_recall": (mean_interval(recall, ci=ci), "recall", recall.defined, recall),
+        "precision": (mean_interval(precision, ci=ci), "precision", precision.defined, precision),
+        "recall": (mean_interval(recall, ci=ci), "recall", recall.defined, recall),
         "f1_of_means": (f1_of_means_interval(precision, recall, ci=ci), "f1", both, jaccard),
-        "macro_f1": (mean_f1_interval(jaccard, ci=ci), "f1", jaccard.defined, jaccard),
+        "f1": (mean_f1_interval(jaccard, ci=ci), "f1", jaccard.defined, jaccard),
     }
     overall = {}
     for name, (ends, name_of_class, defined, part) in means.items():
@@ -148,9 +148,9 @@ def _count_intervals(
     precision, recall, jaccard = (
         ratios(images, zeros, tp, trials, groups=1) for trials in (tp + fp, tp + fn, tp + fp + fn)
     )
-    micro = {"micro_precision": _proportions(precision, ci), "micro_recall": _proportions(recall, ci)}
+    micro = {"precision_micro": _proportions(precision, ci), "recall_micro": _proportions(recall, ci)}
     # With one label per sample, every error is an FP and an FN: precision, recall and F1 are equal.
-    micro["micro_f1"] = micro["micro_recall"] if np.array_equal(fp, fn) else _f1(jaccard, ci)
+    micro["f1_micro"] = micro["recall_micro"] if np.array_equal(fp, fn) else _f1(jaccard, ci)
     for name, one in micro.items():
         overall[name] = replace(one.at(0), value=float(value[name]))
     return per_class, overall
@@ -290,7 +290,7 @@ def bootstrap_ci(
         >>> detections = Detections(image, box + 30 * (image % 5 == 0)[:, None], 1 - image / 100, np.zeros(50))
         >>> batch = DetectionBatch(detections, GroundTruths(image, box, np.zeros(50)), 50)
         >>> table = match_images(batch, num_classes=1, table="ap").table
-        >>> print(bootstrap_ci(table).overall["micro_recall"])
+        >>> print(bootstrap_ci(table).overall["recall_micro"])
         0.8000 [0.6679, 0.8884]
     """
     counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr)

@@ -139,8 +139,8 @@ class ChangedImage(Result):
     fn: int
 
 
-def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int = 20) -> tuple[ChangedImage, ...]:
-    """The images on which two runs differ most: by TP, then FP, gained or lost."""
+def changed_images(first: PerImageCounts, second: PerImageCounts) -> tuple[ChangedImage, ...]:
+    """The images on which two runs differ, those that differ most first: by TP, then FP, gained or lost."""
     _check_pair(first, second)
     # Cells (image and class) first, so that a class gained does not hide another one lost on the same image.
     images, change = _changed_cells(first, second)
@@ -148,10 +148,10 @@ def changed_images(first: PerImageCounts, second: PerImageCounts, *, most: int =
         np.stack([np.bincount(images, weights=part, minlength=first.num_images) for part in parts])
         for parts in (np.abs(change), change)
     )
-    order = np.lexsort((np.arange(first.num_images), -size[1], -size[0]))[:most]
-    return tuple(
-        ChangedImage(int(image), *(int(part[image]) for part in totals)) for image in order if size[:, image].any()
-    )
+    order = np.lexsort((-size[1], -size[0]))
+    order = order[size[:, order].any(axis=0)]
+    rows = np.stack([order, *totals[:, order].astype(np.int64)], axis=1)
+    return tuple(ChangedImage(*row) for row in rows.tolist())
 
 
 def _changed_cells(first: PerImageCounts, second: PerImageCounts) -> tuple[np.ndarray, np.ndarray]:

@@ -54,8 +54,7 @@ COLUMN_HELP = {
     "recall": "TP / (TP + FN)",
     "f1": "harmonic mean of precision and recall",
     "auc": "area under the ROC curve, one-vs-rest; 0.5 is chance level",
-    "average_precision": "average precision: the area under the precision-recall curve",
-    "AP": "average precision, mean over the IoU thresholds 0.50 to 0.95",
+    "AP": "average precision",
     "AP_50": "average precision at IoU 0.5",
     "best": "the score threshold with the highest F1 of this class",
 }

@@ -91,7 +91,7 @@ def _context(report: ClassificationReport) -> Dict[str, Any]:
     """The variables of the template."""
     calibration = None if report.calibration is None else report.calibration.figures
     sections = [section for section in classification_sections(report) if section.heading != "Calibration"]
-    rates = ("precision", "recall", "f1", "auc", "average_precision")
+    rates = ("precision", "recall", "f1", "auc", "AP")
     return {
         "title": "Classification report",
         "single_label": report.matrix is not None,
@@ -107,14 +107,12 @@ def _context(report: ClassificationReport) -> Dict[str, Any]:
 
 
 def _cards(report: ClassificationReport) -> List[Any]:
-    intervals = {} if report.intervals is None else dict(report.intervals.overall)
-    if report.auc_intervals is not None:
-        intervals["auc"] = report.auc_intervals.macro
+    intervals = {} if report.intervals is None else report.intervals.overall
     words = {
         "accuracy": f"Share of correct {'samples' if report.matrix is not None else 'yes-or-no decisions'}.",
         "auc": "Area under the ROC curve, one-vs-rest; mean over classes.",
-        "mean_precision": "Share of the predictions of a class that are correct; mean over classes.",
-        "mean_recall": "Share of the samples of a class that are predicted as such; mean over classes.",
-        "macro_f1": "Harmonic mean of precision and recall; mean over classes.",
+        "precision": "Share of the predictions of a class that are correct; mean over classes.",
+        "recall": "Share of the samples of a class that are predicted as such; mean over classes.",
+        "f1": "Harmonic mean of precision and recall; mean over classes.",
     }
     return summary_cards(report.means, words, intervals)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAX_DRAWN = 200  # rows of a matrix that is drawn; a larger one has cells smaller than pixels
 COUNTS = ("ground_truths", "tp", "fp", "fn")
 RATES = ("precision", "recall", "f1")
-SIZE_RATES = ("mean_precision", "mean_recall", "mAP", "mAP_50")
+SIZE_RATES = ("precision", "recall", "mAP", "mAP_50")
 BOX_CLASSES = ("tp", "fp", "fn")  # CSS classes of the kinds of boxes
 
 
@@ -187,12 +187,12 @@ def _cards(report: DetectionReport, main: ProtocolReport) -> List[Any]:
         intervals = {} if analysis.intervals is None else analysis.intervals.overall
     if main.protocol != "coco":
         intervals = {key: value for key, value in intervals.items() if key.startswith("mAP")}
-    words["mean_precision"] = (
+    words["precision"] = (
         f"Share of the detections with a score of at least {report.settings.score_thr:g} that are correct; "
         "mean over classes."
     )
-    words["mean_recall"] = "Share of the ground-truth objects that are detected; mean over classes."
-    words["macro_f1"] = "Harmonic mean of precision and recall; mean over classes."
+    words["recall"] = "Share of the ground-truth objects that are detected; mean over classes."
+    words["f1"] = "Harmonic mean of precision and recall; mean over classes."
     return summary_cards(values, words, intervals)
 
 
@@ -231,10 +231,7 @@ def _sizes(report: DetectionReport) -> Optional[Dict[str, Any]]:
         "columns": [
             Column("area", "area", kind="name"),
             *table_columns(names=(), counts=COUNTS[:-1]),
-            *(
-                Column(key, OVERALL_NAMES[key], kind="rate")
-                for key in ("mean_precision", "mean_recall", "mAP", "mAP_50")
-            ),
+            *(Column(key, OVERALL_NAMES[key], kind="rate") for key in SIZE_RATES),
         ],
         "rows": [{"area": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.figures().items()],
     }

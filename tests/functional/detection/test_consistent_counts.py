@@ -63,7 +63,7 @@ def test_every_table_has_the_same_counts(seed, monkeypatch):
     place = int(np.flatnonzero(sweep.thresholds == score_thr)[0])
     same_counts(expected, sweep.tp[:, place], sweep.fp[:, place], sweep.ground_truths - sweep.tp[:, place])
     same_counts(expected, *per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr).totals())
-    recall = analysis.intervals.overall["micro_recall"].value
+    recall = analysis.intervals.overall["recall_micro"].value
     assert recall == pytest.approx(tp.sum() / (tp.sum() + fn.sum()), abs=1e-15)
     for label, point in [(slice(None), analysis.points.overall), *enumerate(analysis.points.per_class)]:
         there = counts_at(batch, size, point.threshold, iou_thr)
@@ -94,9 +94,9 @@ def test_everything_detected_is_recall_1_in_every_table():
     table = match_images(batch, settings, num_classes=1).table
     analysis = analyze_detections(table, settings, classes=["nut"])
     sizes = analysis.sizes.figures()
-    assert sizes["all"]["mean_recall"] == sizes["small"]["mean_recall"] == 1
+    assert sizes["all"]["recall"] == sizes["small"]["recall"] == 1
     assert (sizes["all"]["tp"], sizes["all"]["fp"], sizes["all"]["ground_truths"]) == (1200, 0, 1200)
-    assert analysis.points.overall.recall == analysis.intervals.overall["mean_recall"].value == 1
+    assert analysis.points.overall.recall == analysis.intervals.overall["recall"].value == 1
     assert set(analysis.error_totals.values()) == set(analysis.errors.totals.values()) == {0}
     assert analysis.errors.average_precision == 1
     assert (analysis.max_dets, analysis.most_detections) == (100, 240)

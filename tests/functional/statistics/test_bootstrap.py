@@ -69,7 +69,7 @@ def test_draws_are_those_of_data_put_together_anew():
         )
         table = match_table(again, 3)
         theirs = stat_scores_report(*per_image_counts(table, score_thr=0.3).totals(), np.zeros(3))
-        assert drawn.overall["mean_precision"][draw] == pytest.approx(theirs.macro.precision, abs=1e-12)
+        assert drawn.overall["precision"][draw] == pytest.approx(theirs.macro.precision, abs=1e-12)
         assert drawn.per_class["recall"][draw] == pytest.approx(theirs.per_class.recall, abs=1e-12)
         assert drawn.overall["mAP_50"][draw] == pytest.approx(average_precision(table).to_dict()["mAP_50"], abs=1e-12)
 
@@ -211,18 +211,18 @@ def test_below_the_limits_there_is_no_interval_but_a_reason():
     result = bootstrap_counts(counts)
     recall = result.per_class["recall"]
     assert recall.reason.tolist() == [TOO_FEW_OBJECTS, TOO_FEW_OBJECTS, UNDEFINED] and np.isnan(recall.low).all()
-    assert result.overall["macro_f1"].reason == TOO_FEW_IMAGES
+    assert result.overall["f1"].reason == TOO_FEW_IMAGES
     assert result.to_dict()["per_class"]["recall"]["reason"] == [TOO_FEW_OBJECTS, TOO_FEW_OBJECTS, UNDEFINED]
-    assert result.to_dict()["overall"]["micro_recall"]["reason"] == TOO_FEW_OBJECTS
+    assert result.to_dict()["overall"]["recall_micro"]["reason"] == TOO_FEW_OBJECTS
     # From 10 objects in 5 images on, and from 30 images on.
     for images, per_image, enough in ((4, 5, False), (5, 2, True), (9, 1, False), (10, 1, True)):
         tp, fn = np.full((images, 1), per_image), np.zeros((images, 1), dtype=int)
-        given = bootstrap_counts(image_counts(tp, fn, fn)).overall["micro_recall"].reason == ""
+        given = bootstrap_counts(image_counts(tp, fn, fn)).overall["recall_micro"].reason == ""
         assert given == enough
     for images, reason in ((29, TOO_FEW_IMAGES), (30, "")):
         tp, fp, fn = (np.full((images, 2), number) for number in (2, 1, 0))
         found = bootstrap_counts(image_counts(tp, fp, fn))
-        for name in ("macro_f1", "f1_of_means", "mean_precision", "mean_recall", "micro_f1"):
+        for name in ("f1", "f1_of_means", "precision", "recall", "f1_micro"):
             assert found.overall[name].reason == reason, name
         assert found.per_class["f1"].reason.tolist() == [reason] * 2
         table = match_table(simple_run(np.random.default_rng(0), images, 0.7), 1)
@@ -240,12 +240,12 @@ def test_one_number_has_one_interval():
     truth = random.integers(0, 3, 60)
     decided = np.where(random.random(60) < 0.7, truth, random.integers(0, 3, 60))
     overall = bootstrap_counts(PerImageCounts.from_labels(truth, decided, num_classes=3)).overall
-    assert overall["micro_precision"] == overall["micro_recall"] == overall["micro_f1"]
+    assert overall["precision_micro"] == overall["recall_micro"] == overall["f1_micro"]
     tp, fp, fn = random_counts(random, 60, 1, rate=1.0)
     found = bootstrap_counts(image_counts(tp, fp, fn))
-    for mean, each in (("mean_precision", "precision"), ("mean_recall", "recall"), ("macro_f1", "f1")):
+    for mean, each in (("precision", "precision"), ("recall", "recall"), ("f1", "f1")):
         assert found.overall[mean].low == found.per_class[each].low[0]
-    assert found.overall["f1_of_means"].low == found.overall["micro_f1"].low == found.per_class["f1"].low[0]
+    assert found.overall["f1_of_means"].low == found.overall["f1_micro"].low == found.per_class["f1"].low[0]
 
 
 def test_objects_of_one_image_count_less_than_objects_of_many():
@@ -253,7 +253,7 @@ def test_objects_of_one_image_count_less_than_objects_of_many():
     for images, per_image in ((120, 1), (12, 10)):
         found = np.arange(images) % 4 > 0
         tp = (found * per_image)[:, None]
-        recall = bootstrap_counts(image_counts(tp, 0 * tp, per_image - tp)).overall["micro_recall"]
+        recall = bootstrap_counts(image_counts(tp, 0 * tp, per_image - tp)).overall["recall_micro"]
         assert recall.value == 0.75
         widths.append(recall.high - recall.low)
     assert widths[1] > 2 * widths[0]

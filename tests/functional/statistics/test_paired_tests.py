@@ -36,7 +36,7 @@ def counts_of(random, ease):
 
 def test_equal_runs_are_told_apart_as_often_as_said():
     random, runs = np.random.default_rng(21), 500
-    rejected = dict.fromkeys(("micro_precision", "micro_recall", "micro_f1"), 0)
+    rejected = dict.fromkeys(("precision_micro", "recall_micro", "f1_micro"), 0)
     for run in range(runs):
         ease = random.beta(3, 2, 80)
         result = compare_counts(counts_of(random, ease), counts_of(random, ease), permutations=199, seed=run)
@@ -71,7 +71,7 @@ def test_a_better_run_is_found():
     random = np.random.default_rng(24)
     ease = random.beta(3, 2, 200)
     better = compare_counts(counts_of(random, ease), counts_of(random, np.minimum(ease + 0.15, 1)))
-    assert better.overall["micro_recall"].p_value < 0.01 and better.overall["micro_recall"].low > 0
+    assert better.overall["recall_micro"].p_value < 0.01 and better.overall["recall_micro"].low > 0
     first, second = (table_at_50(simple_run(random, 200, quality), 1) for quality in (0.55, 0.8))
     assert paired_permutation_test(first, second, permutations=199).overall["mAP_50"].p_value < 0.02
 
@@ -295,7 +295,6 @@ def test_the_images_that_changed_most_come_first():
     assert [(image.image, image.tp, image.fp, image.fn) for image in changed] == [
         (1, 2, 0, -2), (0, 1, 0, -1), (3, 1, 0, -1), (2, 0, 1, 0),
     ]  # fmt: skip
-    assert len(changed_images(first, second, most=2)) == 2
 
 
 def test_runs_of_other_images_are_refused():

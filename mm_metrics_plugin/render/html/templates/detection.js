@@ -99,8 +99,8 @@ function classes() {
     output.textContent = short(thresholds[place]);
     output.dataset.value = String(thresholds[place]);
     slider.setAttribute("aria-valuetext", output.textContent);
-    for (const [name, key] of [["precision", "mean_precision"], ["recall", "mean_recall"], ["f1", "macro_f1"]]) {
-      show(readout.macro[name], means[key][place]);
+    for (const name of ["precision", "recall", "f1"]) {
+      show(readout.macro[name], means[name][place]);
       show(readout.micro[name], micro[place][name]);
     }
     for (const name of ["tp", "fp", "fn"]) showCount(readout.micro[name], micro[place][name]);
