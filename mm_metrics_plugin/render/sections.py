@@ -82,7 +82,7 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
 def _sizes(analysis: DetectionAnalysis) -> Section:
     counts, rates = ("ground_truths", "tp", "fp"), ("precision", "recall", "mAP", "mAP_50")
     header = ["area", *(COLUMN_NAMES[key] for key in counts), *(OVERALL_NAMES[key] for key in rates)]
-    figures, ranges = analysis.sizes.figures(), analysis.sizes.ranges
+    figures, ranges = analysis.sizes.metrics(), analysis.sizes.ranges
     rows = [
         [size_range(name, *ranges[name]), *(row[key] for key in (*counts, *rates))] for name, row in figures.items()
     ]
@@ -132,7 +132,7 @@ def main_errors(analysis: DetectionAnalysis) -> Section:
 def error_lines(analysis: DetectionAnalysis) -> List[str]:
     """Which detections the columns of the error types are about, and what they add up to."""
     errors: Any = analysis.errors
-    overall = analysis.sizes.figures()["all"]
+    overall = analysis.sizes.metrics()["all"]
     return [
         f"score >= {analysis.score_thr:g}: counted as the confusion matrix of coco; the errors of "
         f"detections add up to FP ({overall['fp']:,}), missed objects and confusions in the matrix to FN "

@@ -233,7 +233,7 @@ def _sizes(report: DetectionReport) -> Optional[Dict[str, Any]]:
             *table_columns(names=(), counts=COUNTS[:-1]),
             *(Column(key, OVERALL_NAMES[key], kind="rate") for key in SIZE_RATES),
         ],
-        "rows": [{"area": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.figures().items()],
+        "rows": [{"area": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.metrics().items()],
     }
 
 
