@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -87,7 +88,9 @@ FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "Makefile", "mo
 
 
 def run(*arguments, cwd):
-    done = subprocess.run([str(word) for word in arguments], cwd=cwd, capture_output=True, text=True)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    words = [str(word) for word in arguments]
+    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     return done.stdout
 

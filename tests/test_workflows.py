@@ -18,6 +18,7 @@ SCHEMAS = {
     "vendor.github-issue-forms": ".github/ISSUE_TEMPLATE/*_re*.yml",
     "vendor.github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
     "vendor.dependabot": ".github/dependabot.yml",
+    "vendor.readthedocs": ".readthedocs.yaml",
     "vendor.citation-file-format": "CITATION.cff",
 }
 

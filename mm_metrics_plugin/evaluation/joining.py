@@ -157,7 +157,7 @@ def _places(truth: GroundTruth, results: DetectionResults, allow_missing: bool) 
         by_path = (
             "; image ids repeat in the results, so their images are named by path: give the config of the test set"
         )
-        hint = f"{by_path} as TRUTH" if _joined_by(results) == IMAGE_PATH else ""
+        hint = f"{by_path} as GROUND_TRUTH" if _joined_by(results) == IMAGE_PATH else ""
         raise ResultFileError(f"{results.source}: {listing('image', unknown)} not in {truth.source}{hint}")
     counts = np.bincount(place, minlength=len(truth.image_ids))
     if (counts > 1).any():

@@ -114,7 +114,7 @@ class DetectionInput:
 def ground_truth_inside(results: DetectionResults) -> GroundTruth:
     """The ground truth inside results."""
     if results.truth is None:
-        raise ResultFileError(f"{results.source}: holds no ground truth; give the annotation file as TRUTH")
+        raise ResultFileError(f"{results.source}: holds no ground truth; give the annotation file as GROUND_TRUTH")
     return results.truth
 
 
@@ -249,7 +249,7 @@ class _Loader:
         self.empty_results: Optional[DetectionResults] = None  # of the same form, without detections
         self.num_classes = 0
         progress.step("reading the results")
-        for path in group.share(source.results) if self.several else source.results:
+        for path in progress.track(group.share(source.results) if self.several else source.results):
             self._read(path)
 
     def _read(self, path: Any) -> None:

@@ -175,7 +175,7 @@ class ClassifierRuns(RunSet):
     ) -> None:
         first = results[0]
         if not source.is_inside:
-            raise ResultFileError(f"{first.source}: holds its ground truth; TRUTH must be -")
+            raise ResultFileError(f"{first.source}: holds its ground truth; GROUND_TRUTH must be -")
         source.check_inside()
         chosen = self._settings(settings, options, ClassificationSettings(), first.source)
         results = _of_one_task(results)
@@ -261,9 +261,9 @@ def _align(first: ClassificationResults, other: ClassificationResults) -> Tuple[
         different = (mine != theirs[order]).reshape(len(order), -1).any(axis=1)
         if different.any():
             at = int(np.argmax(different))
-            name = keys[0][at] if keys else at
+            sample: object = keys[0][at] if keys else at
             raise ResultFileError(
-                f"{both}: differ in the ground truth of {int(different.sum()):,} samples, first in sample {name!a}"
+                f"{both}: differ in the ground truth of {int(different.sum()):,} samples, first in sample {sample!a}"
             )
     if np.array_equal(order, np.arange(len(order))):  # spares a copy of all scores
         return other.scores, other.precision, joined_by

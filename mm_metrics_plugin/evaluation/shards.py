@@ -81,7 +81,7 @@ class Shard:
 
     def counts(self) -> Dict[str, Any]:
         """Images, detections and objects read, used and dropped by reason."""
-        counted = self.state.tally
+        counted = self.state.counts_by_name
         detections = self.detections.then("removed by NMS", counted["detections_suppressed"])
         detections = detections.then(f"score below {self.settings.score_thr:g}", counted["detections_below_threshold"])
         objects = Tally.total(Tally(**truth["ground_truths"]) for truth in self.truths)
@@ -279,7 +279,7 @@ def read_shard(path: str) -> Shard:
                 state=shard.state.with_arrays({name: arrays.get(name) for name in shard.state.reductions}),  # type: ignore[arg-type]
             )
             check_detection_state(shard.state, len(shard.image_ids))
-            counted = shard.state.tally
+            counted = shard.state.counts_by_name
             if shard.detections.used != counted["detections"] + counted["detections_suppressed"]:
                 raise ValueError(f"the number of detections used must be {counted['detections']}")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:

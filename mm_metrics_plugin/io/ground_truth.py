@@ -335,7 +335,7 @@ def _read_voc(folder: Path, classes: Optional[Sequence[str]], image_set: Optiona
     if classes is None:
         raise ResultFileError(
             f"{folder.name}: VOC annotations do not say which label a class has; list all classes of the model in the "
-            "order of its labels with --classes, or give the config as TRUTH (the folder has objects of "
+            "order of its labels with --classes, or give the config as GROUND_TRUTH (the folder has objects of "
             f"{listing('class', sorted(set(names))) if names else 'no class'})"
         )
     labels = _places(names, {name: label for label, name in enumerate(classes)})

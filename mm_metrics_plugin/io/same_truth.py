@@ -32,7 +32,7 @@ def check_same_truth(first: GroundTruth, second: GroundTruth) -> None:
         >>> check_same_truth(truth("a.pkl", (7, 8), [3, 3]), truth("b.pkl", (7, 8), [3, 4]))
         Traceback (most recent call last):
         mm_metrics_plugin.exceptions.ResultFileError: a.pkl and b.pkl: differ in the ground truth of image 8 (class, \
-box or crowd flag of object number 0); give the annotations as TRUTH instead of -
+box or crowd flag of object number 0); give the annotations as GROUND_TRUTH instead of -
     """
     number = {image_id: at for at, image_id in enumerate(first.image_ids)}
     mine, theirs = (_rows(truth, number) for truth in (first, second))
@@ -53,7 +53,7 @@ box or crowd flag of object number 0); give the annotations as TRUTH instead of 
         what = f"class, box or crowd flag of object number {rows[0] - int(counts[0][:image].sum())}"
     raise ResultFileError(
         f"{first.source} and {second.source}: differ in the ground truth of image {first.image_ids[image]!a} ({what}); "
-        "give the annotations as TRUTH instead of -"
+        "give the annotations as GROUND_TRUTH instead of -"
     )
 
 

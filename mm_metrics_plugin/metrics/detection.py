@@ -378,7 +378,7 @@ class DetectionPRF(StreamingMetric):
             classes=names,
             ground_truths=result.support[:-1],
             detections=result.predicted[:-1],
-            counts={**state.tally, **rule.tally},
+            counts={**state.counts_by_name, **rule.counts_by_name},
             background_types=rule.false_positives,
             zero_division=self._zero_division if rule.matrix.any() else float("nan"),
         )

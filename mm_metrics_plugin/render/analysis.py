@@ -84,7 +84,7 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
 def _sizes(analysis: DetectionAnalysis) -> Section:
     keys = ("ground_truths", "tp", "fp", "precision", "recall", "mAP", "mAP_50")
     header = ["area", "GTs", "TP", "FP", "macro precision", "macro recall", "mAP", "mAP_50"]
-    figures, ranges = analysis.sizes.figures(), analysis.sizes.ranges
+    figures, ranges = analysis.sizes.metrics(), analysis.sizes.ranges
     rows = [[size_range(name, *ranges[name]), *(row[key] for key in keys)] for name, row in figures.items()]
     lines = [
         "an object on the edge of two ranges is in both, as in COCO; every range is matched on its own, so TP and FP "
@@ -129,7 +129,7 @@ def main_errors(analysis: DetectionAnalysis) -> Section:
 def error_lines(analysis: DetectionAnalysis) -> List[str]:
     """Which detections the columns of the error types are about, and what they add up to."""
     errors: Any = analysis.errors
-    overall = analysis.sizes.figures()["all"]
+    overall = analysis.sizes.metrics()["all"]
     return [
         f"score >= {analysis.score_thr:g}: counted as the confusion matrix of coco; the errors of "
         f"detections add up to FP ({overall['fp']:,}), missed objects and confusions in the matrix to FN "

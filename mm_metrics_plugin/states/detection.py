@@ -18,7 +18,7 @@ from mm_metrics_plugin.functional.detection.match_table import MatchDetails, Mat
 from mm_metrics_plugin.functional.detection.matching import BatchCounts, ImageMatches, match_images
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import CONCAT, SUM, Batch, RowBuffer, State, StateGroup
-from mm_metrics_plugin.states.counts import ConfusionState
+from mm_metrics_plugin.states.counts import MatrixState
 
 NO_NUMBER = np.iinfo(np.int64).max  # the key of images whose id is not a number: after all others
 IMAGE_COLUMNS = ("images", "texts", "text_positions")
@@ -87,23 +87,23 @@ def _without_nul(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass").replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
 
 
-class RuleState(ConfusionState):
+class RuleState(MatrixState):
     """The confusion matrix and the counts of one matching rule.
 
     Example:
         >>> matrix, types = np.array([[1, 0], [2, 0]]), np.array([[0], [1], [1]])
         >>> state = RuleState(1).update(RuleCounts(matrix, types, np.array([3]), np.array([1]), 0, 0))
-        >>> state.matrix.tolist(), state.tally["detections"], state.false_positives.tolist()
+        >>> state.matrix.tolist(), state.counts_by_name["detections"], state.false_positives.tolist()
         ([[1, 0], [2, 0]], 3, [[0], [1], [1]])
     """
 
-    reductions = {**ConfusionState.reductions, "counts": SUM, "background_types": SUM, "used": SUM}
+    reductions = {**MatrixState.reductions, "counts": SUM, "background_types": SUM, "used": SUM}
     counts: np.ndarray
     background_types: np.ndarray
     used: np.ndarray
     background_rows = 1
 
-    def update(self, counts: RuleCounts) -> RuleState:  # type: ignore[override]
+    def update(self, counts: RuleCounts) -> RuleState:
         """Adds the counts of some images."""
         self.add_matrix(counts.matrix)
         self.add("background_types", counts.background_types)
@@ -124,7 +124,7 @@ class RuleState(ConfusionState):
         return np.zeros((2, self.num_classes), dtype=np.int64) if self.used is None else self.used
 
     @property
-    def tally(self) -> dict[str, int]:
+    def counts_by_name(self) -> dict[str, int]:
         """All counts by name, and by how much rows and columns sum to more than ground truths and detections."""
         ground_truths, detections = self.used_per_class.sum(axis=1).tolist()
         others = [0] * len(RULE_COUNTS) if self.counts is None else self.counts.tolist()
@@ -151,7 +151,7 @@ class CountState(State):
         return self
 
     @property
-    def tally(self) -> dict[str, int]:
+    def counts_by_name(self) -> dict[str, int]:
         """The counts by name."""
         return dict(zip(self.NAMES, [0] * len(self.NAMES) if self.counts is None else self.counts.tolist()))
 
@@ -347,7 +347,7 @@ class DetectionState(StateGroup):
         >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 0])
         >>> batch = DetectionBatch(detections, GroundTruths([0], [[0, 0, 10, 10]], [0]), 1)
         >>> state = DetectionState(1, DetectionSettings()).update(batch, np.array([0]))
-        >>> state.rule("coco").matrix.tolist(), state.tally["images"], len(state.table().score)
+        >>> state.rule("coco").matrix.tolist(), state.counts_by_name["images"], len(state.table().score)
         ([[1, 0], [1, 0]], 1, 2)
     """
 
@@ -422,10 +422,10 @@ class DetectionState(StateGroup):
         return state
 
     @property
-    def tally(self) -> dict[str, int]:
+    def counts_by_name(self) -> dict[str, int]:
         """The counts that do not depend on the matching rule."""
         counts: CountState = self["counts"]
-        return counts.tally
+        return counts.counts_by_name
 
     def table(self) -> MatchTable | None:
         """The matched detections; None without images or with ``table='none'``."""

@@ -40,7 +40,7 @@ def check_detection_state(state: DetectionState, num_images: int) -> None:
         _check_columns(state, expected.table, num_images)
     if expected.examples is not None:
         _check_examples(state, expected.examples, num_images)
-    require(state.tally["images"] == num_images, f"the counts must be of {num_images} images")
+    require(state.counts_by_name["images"] == num_images, f"the counts must be of {num_images} images")
     table = state.table()
     if table is not None:
         _check_sums(state, table)
@@ -173,7 +173,7 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
         "crowds": int((~table.gt_counts.any(axis=1)).sum()),
     }
     for name, count in counts.items():
-        require(state.tally[name] == count, f"the number of {name!a} must be {count}")
+        require(state.counts_by_name[name] == count, f"the number of {name!a} must be {count}")
     label, gt_label, details = table.label, table.gt_label, table.details
     is_tp, is_tp_or_fp = table.flags(state.settings.iou_thr)
     # By name: rows of detections or ground truths, their labels, and how many there must be of each class.

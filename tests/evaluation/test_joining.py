@@ -205,7 +205,7 @@ def test_ids_and_paths_that_repeat_cannot_be_joined(path):
 def test_one_annotation_file_is_not_the_ground_truth_of_both_parts(truth_file):
     found = results_from_images(twice_numbered(), "results.pkl")
     with pytest.raises(
-        ResultFileError, match=r"image ids repeat in the results.*give the config of the test set as TRUTH"
+        ResultFileError, match=r"image ids repeat in the results.*give the config of the test set as GROUND_TRUTH"
     ):
         join(read_ground_truth(truth_file), found)
 

@@ -19,7 +19,7 @@ from tests.helpers.strategies import cut_at, small_metric
 
 # Rates of any kind; what is counted or a threshold has a name of its own.
 _RATE = re.compile(
-    r"(micro_|operating_|cross_fitted_)?(f1|f_score|precision|recall|specificity|accuracy|auc|mAP|mIoU|IoU)(?!_count)"
+    r"(operating_|cross_fitted_)?(f1|f_score|precision|recall|specificity|accuracy|auc|m?AP|m?IoU)(?!_count)"
 )
 
 

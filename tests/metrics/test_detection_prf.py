@@ -216,8 +216,8 @@ def test_boxes_without_area_match_nothing_and_are_counted():
     made = DetectionPRF(num_classes=1)
     made.process(None, [sample])
     made._flush()
-    tally = made.results[0].tally
-    assert tally["detections_without_area"] == tally["ground_truths_without_area"] == 2
+    counts = made.results[0].counts_by_name
+    assert counts["detections_without_area"] == counts["ground_truths_without_area"] == 2
     found = made.evaluate(1)
     assert (found["det/tp"], found["det/fp"], found["det/fn"]) == (0, 2, 2)
 

@@ -42,7 +42,8 @@ def test_rules_are_counted_side_by_side():
 
 def test_ready_matrices_are_added():
     state = ConfusionState(2).update(np.array([0, 1]), np.array([0, -1]))
-    state.add_matrix(np.array([[1, 2], [3, 4]])).add_matrix(np.array([[0, 0, 5], [0, 0, 0]]))
+    state.add_matrix(np.array([[1, 2], [3, 4]]))
+    state.add_matrix(np.array([[0, 0, 5], [0, 0, 0]]))
     assert state.matrix.tolist() == [[2, 2, 5], [3, 4, 1]]
 
 

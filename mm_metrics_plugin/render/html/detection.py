@@ -236,7 +236,7 @@ def _sizes(report: DetectionReport) -> Optional[List[Dict[str, Any]]]:
     if report.analysis is None:
         return None
     sizes = report.analysis.sizes
-    return [{"title": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.figures().items()]
+    return [{"title": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.metrics().items()]
 
 
 def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:

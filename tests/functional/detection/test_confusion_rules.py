@@ -70,7 +70,7 @@ def thresholds_of(seed):
 def block(request, monkeypatch):
     """Many blocks of pairs must give what one gives."""
     if request.param:
-        monkeypatch.setattr(pairs, "_CANDIDATES_AT_ONCE", request.param)
+        monkeypatch.setattr(pairs, "_BLOCK_CANDIDATES", request.param)
 
 
 def test_mmdet_equals_the_stock_tool_cell_by_cell(block):
@@ -302,8 +302,8 @@ def test_mmdet_counts_duplicates_as_tp():
     mmdet, coco = state.rule("mmdet"), state.rule("coco")
     assert mmdet.matrix.tolist() == [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
     names = ("duplicates", "ground_truths_counted_again", "detections_counted_again")
-    assert [mmdet.tally[name] for name in names] == [1, 1, 0]
-    assert [coco.tally[name] for name in names] == [0, 0, 0]
+    assert [mmdet.counts_by_name[name] for name in names] == [1, 1, 0]
+    assert [coco.counts_by_name[name] for name in names] == [0, 0, 0]
     assert coco.false_positives[list(BACKGROUND_TYPES).index("duplicate")].tolist() == [1, 0]
 
 

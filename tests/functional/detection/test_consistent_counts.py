@@ -28,7 +28,7 @@ def same_counts(expected, *found):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_every_table_has_the_same_counts(seed, monkeypatch):
-    monkeypatch.setattr(examples, "PER_CELL", 10**6)
+    monkeypatch.setattr(examples, "MAX_PER_CELL", 10**6)
     batch, size = dense_batch(seed)
     names = [str(label) for label in range(size)]
     score_thr, iou_thr = [(0.3, 0.5), (0.05, 0.5), (0.62, 0.75), (0.3, 0.42)][seed % 4]
@@ -48,7 +48,7 @@ def test_every_table_has_the_same_counts(seed, monkeypatch):
         classes=names,
         ground_truths=objects,
         detections=detections,
-        counts=coco.tally,
+        counts=coco.counts_by_name,
         background_types=coco.false_positives,
     ).columns
     same_counts(expected, columns["tp"], columns["fp"], columns["fn"])
@@ -93,7 +93,7 @@ def test_everything_detected_is_recall_1_in_every_table():
     batch, settings = crowded_images(), DetectionSettings(operating_point="f1", ci=0.9, resamples=2)
     table = match_images(batch, settings, num_classes=1).table
     analysis = analyze_detections(table, settings, classes=["nut"])
-    sizes = analysis.sizes.figures()
+    sizes = analysis.sizes.metrics()
     assert sizes["all"]["recall"] == sizes["small"]["recall"] == 1
     assert (sizes["all"]["tp"], sizes["all"]["fp"], sizes["all"]["ground_truths"]) == (1200, 0, 1200)
     assert analysis.points.overall.recall == analysis.intervals.overall["recall"].value == 1
@@ -109,7 +109,7 @@ def test_everything_detected_is_recall_1_in_every_table():
     ):
         assert value == pytest.approx(limited, abs=1e-12)
     everything = analyze_detections(table, DetectionSettings(max_dets=240), classes=["nut"])
-    assert everything.average_precision.to_dict()["mAP"] == everything.sizes.figures()["all"]["mAP"] == 1
+    assert everything.average_precision.to_dict()["mAP"] == everything.sizes.metrics()["all"]["mAP"] == 1
 
 
 @pytest.mark.parametrize("max_dets", [1, 7, 100, 1000])
@@ -123,7 +123,7 @@ def test_every_average_precision_of_a_report_is_the_same(max_dets):
         expected = average_precision(table, max_dets=max_dets).to_dict()
         for key in ("mAP", "mAP_50"):
             assert analysis.average_precision.to_dict()[key] == expected[key]
-            assert analysis.sizes.figures()["all"][key] == pytest.approx(expected[key], abs=1e-12)
+            assert analysis.sizes.metrics()["all"][key] == pytest.approx(expected[key], abs=1e-12)
             assert analysis.intervals.overall[key].value == pytest.approx(expected[key], abs=1e-12)
             assert compared[key].first == compared[key].second == pytest.approx(expected[key], abs=1e-12)
         assert np.nanmean(analysis.curves.average_precision) == pytest.approx(expected["mAP_50"], abs=1e-12)

@@ -136,7 +136,7 @@ def test_a_report_has_a_row_for_every_area_range(edges):
     settings = DetectionSettings(area_edges=edges)
     table = match_images(batch, settings, num_classes=1).table
     sizes = analyze_detections(table, settings, classes=["cat"]).sizes
-    rows = sizes.figures()
+    rows = sizes.metrics()
     assert len(rows) == (len(edges) + 2 if edges else 1)
     for name, (low, high) in sizes.ranges.items():
         assert rows[name]["tp"] == rows[name]["ground_truths"] == (low <= 1_000_001.0 <= high), name

@@ -9,7 +9,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.classification.auc import one_vs_rest_auc
 from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report, stat_scores_report
 from mm_metrics_plugin.functional.classification.delong import delong_ci, delong_test
-from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves
+from mm_metrics_plugin.functional.detection.ap_curves import APCurves
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.statistics.bootstrap import (
@@ -52,7 +52,7 @@ def table_at_50(batch, num_classes):
 
 
 def figures_of(table):
-    return WeightedMetrics(per_image_counts(table, score_thr=0.3), RangeCurves(table, "all", 100))
+    return WeightedMetrics(per_image_counts(table, score_thr=0.3), APCurves(table, "all", 100))
 
 
 # --- the bootstrap ----------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def figures_of(table):
 def test_draws_are_those_of_data_put_together_anew():
     batch = everywhere(5, num_images=6)
     figures = figures_of(table_at_50(batch, 3))
-    weights = np.concatenate(list(bootstrap_draws(6, draws=5, seed=3, at_once=2)), axis=1)
+    weights = np.concatenate(list(bootstrap_draws(6, draws=5, seed=3, batch_size=2)), axis=1)
     drawn = figures(weights)
     for draw, column in enumerate(weights.T):
         again = DetectionBatch.concatenate(
@@ -77,8 +77,8 @@ def test_draws_are_those_of_data_put_together_anew():
 def test_the_same_seed_gives_the_same_interval_however_it_is_cut():
     figures = figures_of(table_at_50(everywhere(6), 3))
     parts = [
-        map_draws(figures, bootstrap_draws(12, draws=30, seed=9, at_once=at_once)).overall["mAP_50"]
-        for at_once in (1, 7, 30)
+        map_draws(figures, bootstrap_draws(12, draws=30, seed=9, batch_size=batch_size)).overall["mAP_50"]
+        for batch_size in (1, 7, 30)
     ]
     # The same draws; sums may round otherwise.
     assert np.allclose(parts[0], parts[1:], rtol=0, atol=1e-14)
@@ -138,7 +138,7 @@ ENDS = ("low", "high")
 def test_intervals_of_average_precision_are_the_formulas_written_out():
     table = table_at_50(everywhere(12, num_images=60), 3)
     result = bootstrap_ci(table, ci=0.9, resamples=40, seed=2)
-    draws = map_draws(figures_of(table), bootstrap_draws(60, draws=40, seed=2, at_once=64)).per_class["AP_50"]
+    draws = map_draws(figures_of(table), bootstrap_draws(60, draws=40, seed=2, batch_size=64)).per_class["AP_50"]
     value = result.per_class["AP_50"].value
     chosen = table.grid.at(table.gt_counts, "all", 0.5)
     objects = np.bincount(table.gt_label[chosen], minlength=3)
