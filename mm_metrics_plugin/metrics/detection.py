@@ -40,7 +40,8 @@ from mm_metrics_plugin.settings import (
     require,
     require_choice,
 )
-from mm_metrics_plugin.states.detection import DetectionState, ImageBatch, RuleState
+from mm_metrics_plugin.states.detection import DetectionState, RuleState
+from mm_metrics_plugin.states.matches import ImageBatch
 
 _CURVES = ("pr_curves", "confidence_curves")
 _CURVE_POINTS = 201  # of the curves against confidence

@@ -199,13 +199,6 @@ def mapped(samples, score_map):
     return result
 
 
-def check_certificate(exact, value, error):
-    """The exact value lies within the error of the approximate one."""
-    assert math.isnan(exact) == math.isnan(value), f"{value!r} where the exact value is {exact!r}"
-    if not abs(exact - value) <= error + 1e-12 and not math.isnan(exact):
-        raise AssertionError(f"{value!r} is further than {error!r} from the exact {exact!r}")
-
-
 # --- functions of arrays ----------------------------------------------------------------------------------------------
 
 

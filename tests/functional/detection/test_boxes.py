@@ -106,16 +106,6 @@ def test_an_image_with_too_many_overlapping_pairs_is_named(block, monkeypatch):
     assert len(find_pairs(few.detections, few.ground_truths, min_overlap=0.5).det) == 8
 
 
-def test_empty_and_inverted_boxes_overlap_nothing():
-    odd = np.array([[5, 5, 5, 9], [5, 5, 5, 5], [9, 9, 1, 1], [9, 1, 1, 9]], dtype=float)
-    everything = np.concatenate([odd, [[0, 0, 10, 10]]])
-    rows, others = all_pairs(len(odd), len(everything))
-    for crowd in (False, True):
-        np.testing.assert_array_equal(box_iou(odd[rows], everything[others], crowd=crowd), 0)
-    for boxes in (Boxes(everything), Boxes(Boxes(everything).to_format("xywh"), "xywh")):
-        assert boxes.is_empty().tolist() == [True] * 4 + [False]
-
-
 def test_formats_there_and_back():
     boxes = np.array([[1, 2, 11, 22], [3, 3, 3, 3]])
     np.testing.assert_array_equal(Boxes(Boxes(boxes).to_format("xywh"), "xywh").to_format("xyxy"), boxes)

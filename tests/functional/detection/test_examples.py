@@ -116,16 +116,6 @@ def test_the_worst_come_first_and_only_so_many(unlimited, monkeypatch):
                     assert np.array_equal(getattr(first, name), getattr(members, name)[:2])
 
 
-def test_all_cells_together_list_no_more_than_fits(monkeypatch):
-    batch, size = next(one for one in map(random_batch, SEEDS) if len(one[0].detections) > 60 and one[1] == 1)
-    settings = DetectionSettings(score_thr=0.0)
-    matrix = found_in(batch, size, settings=settings).rules["coco"].matrix
-    for most, expected in ((int(matrix.sum()) // 2, None), (0, np.count_nonzero(matrix))):
-        monkeypatch.setattr(examples, "MAX_MEMBERS", most)
-        listed = len(found_in(batch, size, settings=settings).examples.members.cell)
-        assert listed <= most if expected is None else listed == expected  # one of a cell is always listed
-
-
 def test_the_worst_images_equal_a_plain_loop():
     for seed in SEEDS:
         batch, size = random_batch(seed)

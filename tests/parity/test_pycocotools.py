@@ -14,7 +14,7 @@ from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detectio
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import COCO_IOU_THRS
-from tests.helpers.coco_problems import counts_at, match_table
+from tests.helpers.coco_problems import match_table
 from tests.helpers.detection_problems import accumulated, coco_summary, dense_batch, empty_batch, random_batch
 
 
@@ -219,16 +219,6 @@ def test_recall_at_a_level_counts_as_in_pycocotools():
         curves = APCurves(match_table(batch, 1), "all", 100)
         for weights in (None, np.ones((100, 1))):
             assert curves.average_precision(weights)[0, 0, 0] == pytest.approx(theirs, abs=1e-14)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_counts_at_any_score_are_those_of_matching_there(seed):
-    batch, num_classes = random_batch(seed)
-    table = match_table(batch, num_classes)
-    for iou_thr in (0.5, 0.75):
-        for score_thr in (0.0, 0.3, 0.5, 0.9):
-            counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr).totals()
-            assert np.array_equal(counts, counts_at(batch, num_classes, score_thr, iou_thr))
 
 
 def test_an_unknown_threshold_is_refused():
