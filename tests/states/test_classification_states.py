@@ -47,7 +47,7 @@ def test_ready_matrices_are_added():
     assert state.matrix.tolist() == [[2, 2, 5], [3, 4, 1]]
 
 
-def test_histograms_of_several_labels_leave_out_what_is_ignored():
+def test_multi_label_histograms_leave_out_ignored_labels():
     scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.3]])
     state = ScoreHistogramState(64).update(scores, np.array([[1, -1], [0, 1], [-1, -1]], dtype=np.int8))
     assert state.totals.sum(axis=1).tolist() == [2, 1]
