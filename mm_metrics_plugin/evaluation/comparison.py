@@ -246,7 +246,7 @@ def compare_runs(
         allow_missing=allow_missing,
     )
     inputs: Dict[str, Any] = {"runs": [input_entry(run) for run in runs]}
-    if not source.is_inside:
+    if not source.in_results:
         inputs["ground_truth"] = source.ground_truth_entry()
     progress.step("reading")
     results = [_read(run, trust, options.get("task")) for run in progress.track(runs)]

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.joining import Joined, image_order
+from mm_metrics_plugin.evaluation.joining import JoinedImages, image_order
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.ground_truth import ImageId, listing
@@ -105,7 +105,7 @@ def empty_state(num_classes: int, settings: DetectionSettings, worst_images: Opt
 
 
 def make_shard(
-    joined: Joined,
+    joined: JoinedImages,
     settings: DetectionSettings,
     *,
     results: Sequence[Entry],

@@ -36,8 +36,8 @@ def test_a_name_is_found_in_the_folder(folder):
     pictures = folder / "pictures"
     assert found("val/b.png", pictures) == FoundImage(pictures / "val" / "b.png")
     assert found(str(pictures / "a.png"), pictures) == FoundImage(pictures / "a.png")
-    assert found("elsewhere/a.png", pictures) == FoundImage(pictures / "a.png", by_last_part=True)
-    assert found("C:\\data\\a.png", pictures) == FoundImage(pictures / "a.png", by_last_part=True)
+    assert found("elsewhere/a.png", pictures) == FoundImage(pictures / "a.png", by_base_name=True)
+    assert found("C:\\data\\a.png", pictures) == FoundImage(pictures / "a.png", by_base_name=True)
 
 
 def test_the_last_part_of_a_name_is_used_only_if_no_other_image_has_it(folder):
@@ -89,12 +89,12 @@ def test_links_are_followed_below_the_folder_only(folder):
 def test_a_size_agrees_as_stored_or_as_shown():
     assert thumbnail_of((300, 200)).has_size(200, 300)
     assert not thumbnail_of((300, 200)).has_size(300, 200)
-    assert thumbnail_of((300, 200), turned=True).has_size(300, 200)
+    assert thumbnail_of((300, 200), rotated=True).has_size(300, 200)
     assert thumbnail_of((300, 200)).has_size(0, 0)  # nobody knows
 
 
-def thumbnail_of(size, turned=False):
-    return Thumbnail("", size, turned)
+def thumbnail_of(size, rotated=False):
+    return Thumbnail("", size, rotated)
 
 
 def test_large_ones_become_small(tmp_path):
@@ -112,9 +112,9 @@ def test_a_picture_that_lies_on_its_side_is_turned(tmp_path):
     exif[0x0112] = 6
     picture.save(tmp_path / "a.jpg", exif=exif)
     made = thumbnail(tmp_path / "a.jpg")
-    assert made.size == (200, 300) and made.turned
-    grey = np.asarray(small_one(made).convert("L"))
-    assert grey.shape == (300, 200) and grey[:, -20:].mean() > 200 and grey[:, :100].mean() < 30  # now on the right
+    assert made.size == (200, 300) and made.rotated
+    gray = np.asarray(small_one(made).convert("L"))
+    assert gray.shape == (300, 200) and gray[:, -20:].mean() > 200 and gray[:, :100].mean() < 30  # now on the right
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGBA", "P", "CMYK", "1", "I;16", "F"])
@@ -126,8 +126,8 @@ def test_every_kind_of_picture_is_shown(tmp_path, mode):
         picture = Image.linear_gradient("L").convert("RGB" if mode == "CMYK" else mode).convert(mode)
     suffix = "jpg" if mode == "CMYK" else "tiff"
     picture.save(tmp_path / f"a.{suffix}")
-    grey = np.asarray(small_one(thumbnail(tmp_path / f"a.{suffix}")).convert("L"))
-    assert grey.max() > 200 and grey.min() < 50
+    gray = np.asarray(small_one(thumbnail(tmp_path / f"a.{suffix}")).convert("L"))
+    assert gray.max() > 200 and gray.min() < 50
 
 
 def test_what_is_no_picture_is_none(tmp_path, monkeypatch):
