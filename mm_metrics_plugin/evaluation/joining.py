@@ -11,9 +11,9 @@ from mm_metrics_plugin.exceptions import ClassNamesError, MetricInputError, Resu
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
+from mm_metrics_plugin.io.files import RowCounts
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing
 from mm_metrics_plugin.io.results import DetectionResults
-from mm_metrics_plugin.io.row_counts import Tally
 
 IMAGE_ID, IMAGE_PATH, POSITION = "image id", "image path", "position"
 MOST_CLASSES = 1 << 16  # labels beyond are refused by name
@@ -28,8 +28,8 @@ class Joined:
         classes (Tuple[str, ...]): Class names in the order of the labels.
         image_ids (Tuple): Id of each image.
         image_names (Tuple[str, ...]): File name of each image, "" where unknown.
-        detections (Tally): Detections read, used and dropped.
-        objects (Tally): Objects read, used and dropped.
+        detections (RowCounts): Detections read, used and dropped.
+        objects (RowCounts): Objects read, used and dropped.
         missing_images (int): Images without results, evaluated as images without detections. COCO results do not list
             images without detections, so they may have some.
         class_order (str): What labels follow: ``'annotations'``, ``'classes'`` or ``'metainfo'`` as in
@@ -43,8 +43,8 @@ class Joined:
     classes: Tuple[str, ...]
     image_ids: Tuple[ImageId, ...]
     image_names: Tuple[str, ...]
-    detections: Tally
-    objects: Tally
+    detections: RowCounts
+    objects: RowCounts
     missing_images: int
     class_order: str = LABELS
     joined_by: str = IMAGE_ID
@@ -64,7 +64,7 @@ def join(
     their image set. A folder of VOC files has no order of its own: results without ids need ``image_set``.
 
     Args:
-        truth (GroundTruth): What is there; ``results.truth`` where it came with the results.
+        truth (GroundTruth): What is there; ``results.ground_truth`` where it came with the results.
         results (DetectionResults): What was found.
         classes (Sequence[str], optional): Class names for ground truth that has none.
         allow_missing (bool): Take images that the results do not speak of as without detections. Default False.
@@ -78,7 +78,7 @@ def join(
         >>> from mm_metrics_plugin.io.results import results_from_images
         >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
         >>> results = results_from_images([{"img_id": 7, "pred_instances": found, "gt_instances": found}], "a.pkl")
-        >>> joined = join(results.truth, results, classes=["cat"])
+        >>> joined = join(results.ground_truth, results, classes=["cat"])
         >>> joined.batch.num_images, joined.classes, joined.detections.to_dict()
         (1, ('cat',), {'read': 1, 'used': 1, 'dropped': {}})
     """
@@ -88,7 +88,7 @@ def join(
     place, missing = _places(truth, results, allow_missing)
     names = _class_names(truth, results, classes)
     detections = results.detections
-    tally = results.tally
+    tally = results.row_counts
     if results.category_ids is not None:
         detections, tally = _by_category(truth, results)
     detections = replace(detections, image=place[detections.image])
@@ -105,7 +105,7 @@ def join(
         image_names=truth.image_names,
         image_sizes=truth.image_sizes,
         detections=tally,
-        objects=truth.tally,
+        objects=truth.row_counts,
         missing_images=missing,
         class_order=truth.class_order or (CLASSES if classes else LABELS),
         joined_by=_joined_by(results),
@@ -120,7 +120,7 @@ def ids_as_in(truth: GroundTruth, results: DetectionResults) -> DetectionResults
         >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
         >>> image = {"img_id": 7, "img_path": "a/7.jpg", "pred_instances": found, "gt_instances": found}
         >>> results = results_from_images([image], "a.pkl")
-        >>> ids_as_in(replace(results.truth, image_ids=("a/7.jpg",)), results).image_ids
+        >>> ids_as_in(replace(results.ground_truth, image_ids=("a/7.jpg",)), results).image_ids
         ('a/7.jpg',)
     """
     by_path = any(truth.image_names) and tuple(truth.image_ids) == tuple(truth.image_names)
@@ -196,7 +196,7 @@ def classes_from_labels(results: DetectionResults, truth: GroundTruth) -> int:
         >>> from mm_metrics_plugin.io.results import results_from_images
         >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
         >>> results = results_from_images([{"img_id": 7, "pred_instances": found, "gt_instances": found}], "a.pkl")
-        >>> classes_from_labels(results, results.truth)
+        >>> classes_from_labels(results, results.ground_truth)
         4
     """
     labels = [results.detections.labels, truth.objects.labels]
@@ -205,7 +205,7 @@ def classes_from_labels(results: DetectionResults, truth: GroundTruth) -> int:
     return min(max(most, 0), MOST_CLASSES)
 
 
-def _by_category(truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, Tally]:
+def _by_category(truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, RowCounts]:
     """Category ids to labels; detections of categories that were not chosen are left out."""
     if truth.category_ids is None:
         raise ResultFileError(f"{results.source}: COCO results need COCO ground truth, which {truth.source} is not")
@@ -218,7 +218,7 @@ def _by_category(truth: GroundTruth, results: DetectionResults) -> Tuple[Detecti
     labels = np.array([label_of.get(category_id, -1) for category_id in category_ids], dtype=np.int64)
     detections = replace(results.detections, labels=labels[results.detections.labels])
     keep = detections.labels >= 0
-    return detections.take(keep), results.tally.then("class not chosen", int(np.count_nonzero(~keep)))
+    return detections.take(keep), results.row_counts.drop("class not chosen", int(np.count_nonzero(~keep)))
 
 
 def _check_labels(labels: np.ndarray, image: np.ndarray, names: Sequence[str], truth: GroundTruth, source: str) -> None:
@@ -251,7 +251,8 @@ def in_image_order(joined: Joined) -> Joined:
 
     Examples:
         >>> found, there = Detections([0, 1], np.zeros((2, 4)), [0.1, 0.2], [0, 0]), GroundTruths.empty()
-        >>> joined = Joined(DetectionBatch(found, there, 2), ("cat",), (9, 7), ("b", "a"), Tally(2, 2), Tally(0, 0), 0)
+        >>> batch, counts = DetectionBatch(found, there, 2), (RowCounts(2, 2), RowCounts(0, 0))
+        >>> joined = Joined(batch, ("cat",), (9, 7), ("b", "a"), *counts, 0)
         >>> ordered = in_image_order(joined)
         >>> ordered.image_ids, ordered.image_names, ordered.batch.detections.image.tolist()
         ((7, 9), ('a', 'b'), [1, 0])
@@ -279,7 +280,7 @@ def share_of_truth(truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTr
 
     Examples:
         >>> there = GroundTruths([0, 1, 2], np.zeros((3, 4)), [5, 6, 7])
-        >>> truth = GroundTruth("a.json", (7, 8, 9), ("", "", ""), np.zeros((3, 2), int), there, Tally(3, 3))
+        >>> truth = GroundTruth("a.json", (7, 8, 9), ("", "", ""), np.zeros((3, 2), int), there, RowCounts(3, 3))
         >>> share = share_of_truth(truth, [9, 8])
         >>> share.image_ids, share.objects.image.tolist(), share.objects.labels.tolist()
         ((8, 9), [0, 1], [6, 7])
@@ -301,7 +302,7 @@ def share_of_joined(joined: Joined, rank: int, world_size: int) -> Joined:
 
     Examples:
         >>> found, there = Detections([0, 1, 2], np.zeros((3, 4)), [0.1, 0.2, 0.3], [0, 0, 0]), GroundTruths.empty()
-        >>> batch, tallies = DetectionBatch(found, there, 3), (Tally(3, 3), Tally(0, 0))
+        >>> batch, tallies = DetectionBatch(found, there, 3), (RowCounts(3, 3), RowCounts(0, 0))
         >>> whole = Joined(batch, ("cat",), (7, 8, 9), ("", "", ""), *tallies, 0)
         >>> share = share_of_joined(whole, 1, 2)
         >>> share.image_ids, share.batch.detections.scores.tolist(), share.detections.read
@@ -315,7 +316,7 @@ def share_of_joined(joined: Joined, rank: int, world_size: int) -> Joined:
         _renumbered(joined.batch.ground_truths, chosen),
         int(np.count_nonzero(chosen)),
     )
-    nothing = Tally(0, 0)
+    nothing = RowCounts(0, 0)
     return replace(
         joined,
         batch=batch,
