@@ -49,7 +49,7 @@ def without_stack(session):
     else:
         session.install("--upgrade", *(re.split("[>=]", line)[0] for line in needed), *TOOLS)
     session.install("--no-deps", "--editable", ".")
-    folders = [f"{root}/{layer}" for root in ("tests", "mm_metrics_plugin") for layer in LAYERS]
+    folders = [f"{root}/{layer}" for root in ("tests", "mm_metrics_plugin") for layer in LAYERS] + ["tests/parity"]
     # Not pyproject.toml: its filter for warnings imports the package with torch.
     config = Path(session.create_tmp(), "pytest.ini")
     config.write_text("[pytest]\ndoctest_optionflags = NORMALIZE_WHITESPACE ELLIPSIS\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How often 95 % confidence intervals contain the true value, by simulation: the tables of docs/en/concepts/statistics.md."""
+"""Coverage of 95 % confidence intervals, by simulation: the tables of docs/en/concepts/statistics.md."""
 
 from __future__ import annotations
 

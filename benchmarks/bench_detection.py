@@ -64,7 +64,7 @@ def compare_matching(problem: Problem, batch: DetectionBatch) -> None:
     times, results = {}, {}
     for rule in MATCHING_RULES:
         times[rule], results[rule] = seconds(matching(batch, problem.num_classes, rule), repeat=7)
-        used = results[rule].rule(rule).tally["detections"]
+        used = results[rule].rule(rule).counts_by_name["detections"]
         print(f"{'confusion matrix, ' + rule:<44}{times[rule]:9.3f} s   {used:,} detections used", flush=True)
     predictions, targets = supervision_inputs(problem)
     names = [str(index) for index in range(problem.num_classes)]

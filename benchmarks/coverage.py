@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import norm
 
 from mm_metrics_plugin.functional.classification.delong import delong_ci
-from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves
+from mm_metrics_plugin.functional.detection.ap_curves import APCurves
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.matching import match_images
@@ -256,14 +256,14 @@ def ap_coverage(
 def _true_ap(setting: Classes, random: Random, images: int) -> np.ndarray:
     values = []
     for _ in range(4):
-        curves = RangeCurves(setting.table(random, images=images // 4), "all", 100)
+        curves = APCurves(setting.table(random, images=images // 4), "all", 100)
         values.append(curves.average_precision()[0, :, 0])
     return np.mean(values, axis=0)
 
 
 def _basic(table: MatchTable, one: Interval, resamples: int, seed: int) -> np.ndarray:
-    figures = WeightedMetrics(per_image_counts(table, score_thr=0.3), RangeCurves(table, "all", 100))
-    draws = map_draws(figures, bootstrap_draws(table.num_images, draws=resamples, seed=seed, at_once=64))
+    figures = WeightedMetrics(per_image_counts(table, score_thr=0.3), APCurves(table, "all", 100))
+    draws = map_draws(figures, bootstrap_draws(table.num_images, draws=resamples, seed=seed, batch_size=64))
     low, high = np.quantile(draws.overall["mAP_50"], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return np.clip([2 * one.value - high, 2 * one.value - low], 0, 1)
 

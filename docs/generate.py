@@ -37,16 +37,15 @@ def _part(name: str, *arguments: str) -> str:
 
 
 def metric_table() -> str:
-    """Every metric with the first line of its docstring and its default prefix."""
+    """Every metric, in the order of the sections of its page, with the first line of its docstring and its prefix."""
     import mm_metrics_plugin
-    from mm_metrics_plugin import StreamingMetric
 
     rows = ["| metric | description | prefix |", "|---|---|---|"]
-    for name in mm_metrics_plugin.metrics.__all__:
+    page = (DOCS / "en" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    for name in re.findall(r"^### `(\w+)`$", page, re.MULTILINE):
         metric = getattr(mm_metrics_plugin, name)
-        if issubclass(metric, StreamingMetric) and metric is not StreamingMetric:
-            summary = (inspect.getdoc(metric) or "").splitlines()[0].rstrip(".")
-            rows.append(f"| [`{name}`](#{name.lower()}) | {summary} | `{metric.default_prefix}` |")
+        summary = (inspect.getdoc(metric) or "").splitlines()[0].rstrip(".")
+        rows.append(f"| [`{name}`](#{name.lower()}) | {summary} | `{metric.default_prefix}` |")
     return "\n".join(rows)
 
 

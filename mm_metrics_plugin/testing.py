@@ -107,7 +107,7 @@ class MetricCase:
 def evaluate(
     metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, size: int | None = None
 ) -> Dict[str, float]:
-    """The numbers of the samples, in batches; without warnings of undefined ones."""
+    """The values of the samples, read in batches; without warnings of undefined values."""
     with warnings.catch_warnings(), python_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         for start in range(0, len(samples), batch_size):
@@ -169,7 +169,7 @@ def check_values(case: MetricCase) -> None:
 
 
 def check_batches(case: MetricCase) -> None:
-    """The numbers depend neither on the batch size nor on the order of the samples."""
+    """The values depend neither on the batch size nor on the order of the samples."""
     if case.order_matters:
         return
     samples = case.draw(41)
@@ -183,7 +183,7 @@ def check_batches(case: MetricCase) -> None:
 
 
 def check_reuse(case: MetricCase) -> None:
-    """A second evaluation, a deep copy and a pickled copy all give the numbers of a new metric."""
+    """A second evaluation, a deep copy and a pickled copy all give the values of a new metric."""
     first, second = case.draw(30, seed=1), case.draw(31, seed=2)
     expected = evaluate(case.metric(), second)
     metric = case.metric()
@@ -197,7 +197,7 @@ def check_reuse(case: MetricCase) -> None:
 
 
 def check_offline(case: MetricCase) -> None:
-    """Mmengine's offline evaluation gives the same numbers."""
+    """Mmengine's offline evaluation gives the same values."""
     samples = case.draw(23)
     expected = evaluate(case.metric(), samples, batch_size=4)
     actual = Evaluator(case.metric()).offline_evaluate(samples, chunk_size=4)
@@ -205,7 +205,7 @@ def check_offline(case: MetricCase) -> None:
 
 
 def check_inputs_unchanged(case: MetricCase) -> None:
-    """The metric does not change the samples, and changing them afterwards changes no number."""
+    """The metric does not change the samples, and changing them afterwards changes no value."""
     samples = case.draw(12)
     before = copy.deepcopy(samples)
     # On a copy: a metric that changes its input would change the expected values alike.
@@ -263,7 +263,7 @@ def check_single_sample(case: MetricCase) -> None:
 
 
 def check_dtypes(case: MetricCase) -> None:
-    """Tensors of every dtype, and arrays, give the numbers of their values in float64 and int64."""
+    """Tensors of every dtype, and arrays, give the values of float64 and int64."""
     samples = case.draw(30)
     for form in case.dtypes:
         if form == "numpy":
@@ -339,7 +339,7 @@ LOCAL_CHECKS: tuple[Callable[[MetricCase], None], ...] = (
 
 
 def check_metric(case: MetricCase, world_sizes: Sequence[int] = (2, 3)) -> None:
-    """Runs every check on one case, 70,000 samples and real processes included."""
+    """Run every check on one case, 70,000 samples and real processes included."""
     for check in (*LOCAL_CHECKS, check_many):
         check(case)
     for world_size in world_sizes:
@@ -352,7 +352,7 @@ SIZES = (24, 25, 23, 3, 1)
 
 
 def check_processes(cases: Sequence[MetricCase], world_size: int, sizes: Sequence[int] = SIZES) -> None:
-    """Real gloo processes give the numbers of one process.
+    """Real gloo processes give the values of one process.
 
     The number of processes divides some of the dataset sizes and not others; samplers pad and do not.
     """
@@ -382,7 +382,7 @@ def _evaluate_share(job: tuple[MetricCase, int, bool]) -> dict[str, float]:
 def run_processes(
     world_size: int, function: Callable[[Any], Any], jobs: Sequence[Any], *, timeout: float = 60.0
 ) -> list[list[Any]]:
-    """Runs ``function(job)`` for each job on every rank of a gloo group; returns, for each job, the ranks' values.
+    """Run ``function(job)`` for each job on every rank of a gloo group; returns, for each job, the values of the ranks.
 
     ``function`` must be importable. A collective fails after ``timeout`` seconds.
 

@@ -45,7 +45,7 @@ def gallery(tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_the_header_says_what_it_shows_and_how_to_run_it(path):
+def test_the_header_describes_the_config_and_its_command(path):
     header = re.match(r"(# .+\n|#\n)+", path.read_text(encoding="utf-8")).group()
     assert len(header.split()) > 10
     assert f"configs/{path.name}" in header or "tools/demo.py" in header
@@ -61,7 +61,7 @@ def test_it_builds(gallery, path):
     assert found["ours"] and found["train"] > found["val"] > 0 and found["parameters"] > 1000
 
 
-def test_the_gallery_shows_what_it_should(gallery):
+def test_the_gallery_runs_every_config(gallery):
     shown = {name for found in gallery.values() for name in found["ours"] + found["hooks"]}
     assert {"SingleLabelAUC", "MultiLabelAUC", "DetectionPRF", "MeanIoU", "DiceScore", "EarlyStoppingHook"} <= shown
 

@@ -102,7 +102,7 @@ class TheirDataset(CocoDataset):
 """
 
 
-def test_a_data_set_that_the_command_builds_finds_the_metrics(tmp_path):
+def test_a_dataset_built_by_the_command_finds_the_metrics(tmp_path):
     pair(tmp_path)
     (tmp_path / "config.py").write_text(CONFIG.format(classes=CLASSES))
     (tmp_path / "their_data_set.py").write_text(DATA_SET)
@@ -110,7 +110,7 @@ def test_a_data_set_that_the_command_builds_finds_the_metrics(tmp_path):
     assert "Most frequent confusions" in succeeded(done)
 
 
-def test_an_installed_torch_that_fails_is_told_with_the_check_that_explains_it(tmp_path):
+def test_a_broken_torch_raises_with_the_command_that_checks_it(tmp_path):
     (tmp_path / "torch.py").write_text("raise OSError('libtorch.so: undefined symbol')\n")
     env = {"PYTHONPATH": str(tmp_path)}
     done = command(cwd=tmp_path, script=("-c", "import mm_metrics_plugin"), env=env)

@@ -1,10 +1,14 @@
 """A pytest plugin for environments without the OpenMMLab stack: tests that import a part of it are skipped.
 
-Elsewhere the same import fails, so that no test is skipped because a package is missing by mistake.
+Elsewhere the same import fails, so that no test is skipped because a package is missing by mistake. On macOS and
+Windows the plugin also skips tests of what only Linux or POSIX has.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -34,3 +38,15 @@ def pytest_configure(config) -> None:
     """Add the finder, and register the markers that pyproject.toml would."""
     sys.meta_path.append(_Absent())
     config.addinivalue_line("markers", "slow: takes minutes")
+
+
+def pytest_collection_modifyitems(items) -> None:
+    """Skip tests that use what this system lacks: files that read /proc, and functions that name a missing call."""
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        if not Path("/proc/self").exists() and "/proc/self" in inspect.getsource(item.module):
+            item.add_marker(pytest.mark.skip(reason="needs /proc"))
+        for module, name in ((os, "mkfifo"), (signal, "SIGKILL")):
+            if not hasattr(module, name) and f".{name}" in inspect.getsource(item.function):
+                item.add_marker(pytest.mark.skip(reason=f"needs {module.__name__}.{name}"))

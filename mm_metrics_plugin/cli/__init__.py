@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import traceback
 from typing import Optional, Sequence
 
-from mm_metrics_plugin.cli import classification, compare, detection, merge
+from mm_metrics_plugin.cli import classification, compare, completion, detection, merge
 from mm_metrics_plugin.cli.arguments import Parser, classes_hint, one_line
 from mm_metrics_plugin.cli.streams import (
     discard_output,
@@ -20,21 +21,40 @@ from mm_metrics_plugin.exceptions import ClassNamesError
 from mm_metrics_plugin.version import __version__
 
 PROGRAM = "mm-metrics"
-SUBCOMMANDS = {"detection": detection, "classification": classification, "compare": compare, "merge": merge}
+SUBCOMMANDS = {
+    "detection": detection,
+    "classification": classification,
+    "compare": compare,
+    "merge": merge,
+    "completion": completion,
+}
+EXAMPLES = """examples:
+  mm-metrics detection annotations.json results.pkl report/ --html
+  mm-metrics classification results.pkl report/ --html
+  mm-metrics compare annotations.json old.pkl new.pkl
+  mm-metrics merge part1.npz part2.npz report/
+  mm-metrics completion bash >> ~/.bashrc
+
+mm-metrics SUBCOMMAND --help lists the options. python -m mm_metrics_plugin checks the installation."""
 BAD_INPUT = 2
-INTERRUPTED = 130  # as a shell says of a command that Ctrl-C ended
+INTERRUPTED = 130  # a shell's exit code of a command that Ctrl-C ended
 
 
 def make_parser() -> Parser:
     """The parser of the whole command.
 
     Example:
-        >>> make_parser().parse_args(["detection", "truth.json", "results.pkl", "--score-thr", "0.3"]).score_thr
+        >>> make_parser().parse_args(["detection", "annotations.json", "results.pkl", "--score-thr", "0.3"]).score_thr
         0.3
     """
-    parser = Parser(prog=PROGRAM, description="Reports from the result files of OpenMMLab's tools.")
+    parser = Parser(
+        prog=PROGRAM,
+        description="Evaluates result files of OpenMMLab's test tools.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    choices = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True, parser_class=Parser)
+    choices = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", parser_class=Parser)
     for name, module in SUBCOMMANDS.items():
         module.add_arguments(choices.add_parser(name, **module.PARSER))
     return parser
@@ -44,12 +64,12 @@ def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) 
     """Run the command. Several threads may do so at the same time.
 
     Args:
-        arguments: The words after the program's name; taken from the command line by default.
-        published: Whether a detection report ends with the lines of the published recipe even if they are not asked
-            for, as that of ``tools/detection_report.py`` does.
+        arguments: Words after the program's name; those of the command line by default. Without any, the help is
+            printed.
+        published: End a detection report with the lines of the published recipe, as ``tools/detection_report.py`` does.
 
     Returns:
-        0; 2 if the input is bad or the output cannot be written, which one line on stderr explains; 130 after Ctrl-C.
+        0; 2 if the input is invalid or the output cannot be written, with one line on stderr; 130 after Ctrl-C.
     """
     try:
         return _run(arguments, published)
@@ -64,27 +84,31 @@ def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) 
 
 
 def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
-    parsed = make_parser().parse_args(arguments)
+    parser = make_parser()
+    parsed = parser.parse_args(arguments)
+    if parsed.subcommand is None:
+        parser.print_help()
+        return 0
     parsed.published = published
     module = SUBCOMMANDS[parsed.subcommand]
     from mm_metrics_plugin.states.distributed import launched_processes  # imports NumPy
 
     rank, world_size = launched_processes()
-    if rank and module is not detection:  # the others are not divided among processes: the first does all
+    if rank and module is not detection:  # only detection divides its work among processes
         return 0
     parsed.quiet = parsed.quiet or rank > 0
     collects = gc.isenabled()
-    gc.disable()  # a report is over before anything worth collecting has gathered, and looking for it takes its time
+    gc.disable()  # a report creates no cycles worth collecting, and collections take time
     with warnings_shown_by(ignore if parsed.quiet else _show_warning):
         try:
             module.run(parsed)
-            write_output("")  # a reader that has gone is noticed here, not at the end
-        except BrokenPipeError:  # who read our output has seen enough
+            write_output("")  # raises here, not at exit, if the reader closed the pipe
+        except BrokenPipeError:  # the reader, such as head, has closed the pipe
             discard_output()
         except Exception as error:
             if parsed.debug:
                 write_error(without_control_characters(traceback.format_exc()))
-            # Bad input is an error on every process, so the first speaks for all.
+            # Invalid input is an error on every process: only the first one prints it.
             if not rank or not isinstance(error, (ValueError, OSError)):
                 hint = classes_hint(parsed) if isinstance(error, ClassNamesError) else ""
                 place = f" (process {rank} of {world_size})" if rank else ""

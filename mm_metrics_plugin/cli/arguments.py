@@ -20,12 +20,12 @@ from mm_metrics_plugin.settings import (
     DetectionSettings,
 )
 
-INSIDE = "-"  # the ground truth is inside the results
+IN_RESULTS = "-"  # GROUND_TRUTH if the results contain it
 FORMATS = ("text", "json", "csv", "md")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says what is wrong in one line, and takes positional arguments anywhere."""
+    """A parser whose error messages are one line, and which accepts positional arguments anywhere."""
 
     _splitting = False
 
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
                         self.error(f"argument --{name.replace('_', '-')}: {error}")
 
     def error(self, message: str) -> NoReturn:
-        """Say it and leave with exit code 2."""
+        """Print the message and exit with code 2."""
         write_error(f"{self.prog}: {one_line(message)} (see {self.prog} --help)")
         sys.exit(2)
 
@@ -111,7 +111,7 @@ class FilesAndFolder(argparse.Action):
     suffixes: Tuple[str, ...] = ()
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Optional[str] = None) -> None:
-        """Tell the folder from the files by its name."""
+        """Identify the folder: its name does not have a suffix of the files."""
         files = [values[0]]
         for value in values[1:]:
             if not value.lower().endswith(self.suffixes):
@@ -125,7 +125,7 @@ class FilesAndFolder(argparse.Action):
 
 
 def classes_hint(namespace: argparse.Namespace) -> str:
-    """How the names on the command line were read, for a message that a blank between class names may have caused.
+    """How ``--classes`` was parsed, for errors that a blank between class names may have caused.
 
     Example:
         >>> print(classes_hint(argparse.Namespace(classes="cat", out_dir="dog")))
@@ -148,8 +148,8 @@ def _missing_input(namespace: argparse.Namespace) -> Optional[str]:
     if given.get("classes") is None:
         return None
     results = [given["results"]] if isinstance(given["results"], str) else given["results"]
-    inputs = [given.get("truth", "-"), *results]
-    return next((one for one in inputs if one != "-" and not Path(one).suffix and not os.path.exists(one)), None)
+    inputs = [given.get("ground_truth", IN_RESULTS), *results]
+    return next((one for one in inputs if one != IN_RESULTS and not Path(one).suffix and not os.path.exists(one)), None)
 
 
 class ResultsAndFolder(FilesAndFolder):
@@ -165,14 +165,14 @@ class StatesAndFolder(FilesAndFolder):
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, *, verbose: bool = True) -> argparse._ArgumentGroup:
-    """Options about what comes out, which all reports share.
+    """Output options, which all reports share.
 
     Args:
         parser: Receives them.
         verbose: Whether the report has more to print than it prints by default.
     """
     group = parser.add_argument_group("output")
-    group.add_argument("--format", choices=FORMATS, default="text", help="what is printed (default: text)")
+    group.add_argument("--format", choices=FORMATS, default="text", help="format of the printed report (default: text)")
     group.add_argument("--out", metavar="DIR", help="write the files of the report to DIR; the same as OUT_DIR")
     if verbose:
         group.add_argument("--verbose", action="store_true", help="print everything, not only one screen")
@@ -184,11 +184,11 @@ def add_output_arguments(parser: argparse.ArgumentParser, *, verbose: bool = Tru
 
 
 def add_page_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
-    """The option for a page to look at, in the group about what comes out."""
+    """The option ``--html`` in the output group."""
     group.add_argument(
         "--html",
         action="store_true",
-        help="also write report.html to OUT_DIR: one page to look at, which works offline "
+        help="also write report.html to OUT_DIR, an HTML page that works offline "
         "(pip install mm_metrics_plugin[report])",
     )
     return group
@@ -210,7 +210,7 @@ def add_gallery_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentG
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, *, detectors: bool = True) -> argparse._ArgumentGroup:
-    """Options about what goes in, which all reports share.
+    """Input options, which all reports share.
 
     Args:
         parser: Receives them.
@@ -232,14 +232,14 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, detectors: bool = Tr
     group.add_argument(
         "--trust",
         action="store_true",
-        help="read RESULTS with plain pickle, which runs whatever was put in it; only for files of your own that the "
-        "safe reader refuses",
+        help="read RESULTS with plain pickle, which runs any code in it; only for your own files, if the safe "
+        "reader refuses them",
     )
     return group
 
 
 def add_task_argument(group: argparse._ArgumentGroup) -> None:
-    """The option that says what the results of a classifier are."""
+    """The option ``--task``."""
     add_option(
         group,
         "--task",
@@ -250,10 +250,10 @@ def add_task_argument(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_truth_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
-    """Options about the ground truth of detectors, in the group about what goes in."""
+def add_ground_truth_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
+    """Options about the ground truth of detectors, in the input group."""
     group.add_argument(
-        "--allow-missing", action="store_true", help="count images without results as without detections"
+        "--allow-missing", action="store_true", help="evaluate images without results as images without detections"
     )
     group.add_argument(
         "--class-order",
@@ -272,7 +272,7 @@ def add_truth_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGro
 
 
 def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: bool = False) -> argparse._ArgumentGroup:
-    """Options about which detections count, and when one is a true positive. Values are checked by the settings."""
+    """Options of matching. The settings check their values."""
     group = parser.add_argument_group("matching")
     others = f", {MULTI_LABEL_SCORE_THR} for multi-label classifiers" if classifiers else ""
     add_option(
@@ -360,8 +360,22 @@ def given_options(arguments: argparse.Namespace, settings: Any) -> Dict[str, Any
     return {one.name: values[one.name] for one in fields(settings) if one.name in values}
 
 
+def reading_options(arguments: argparse.Namespace) -> Dict[str, Any]:
+    """The options about the input, by the names that the evaluation functions have for them.
+
+    Example:
+        >>> reading_options(argparse.Namespace(ground_truth="-", classes="cat,dog", trust=False, quiet=True))
+        {'ground_truth': None, 'trust': False, 'classes': ['cat', 'dog']}
+    """
+    names = ("ground_truth", "class_order", "image_set", "config", "cfg_options", "trust", "allow_missing")
+    options = {name: value for name, value in vars(arguments).items() if name in names}
+    if options.get("ground_truth") == IN_RESULTS:
+        options["ground_truth"] = None
+    return {**options, "classes": class_names(arguments.classes)}
+
+
 def amount(text: str) -> int:
-    """A whole number from 0 on, of things that fit one page.
+    """Parse the number of images on a page.
 
     Example:
         >>> amount("48")

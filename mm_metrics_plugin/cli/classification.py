@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Any, Dict
 
 from mm_metrics_plugin.cli.arguments import (
     add_input_arguments,
@@ -12,14 +12,10 @@ from mm_metrics_plugin.cli.arguments import (
     add_output_arguments,
     add_page_arguments,
     add_task_argument,
-    class_names,
     given_options,
+    reading_options,
 )
 from mm_metrics_plugin.settings import MULTI_LABEL_SCORE_THR, ClassificationSettings
-
-if TYPE_CHECKING:
-    from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.evaluation.classification import ClassificationReport
 
 PARSER: Dict[str, Any] = dict(
     help="report on a classifier's results",
@@ -31,7 +27,7 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics classification results.pkl                                 print a report
   mm-metrics classification results.pkl report/ --classes classes.txt   and write JSON, Markdown, CSV and a figure
   mm-metrics classification results.pkl --config configs/my_resnet.py   class names from the config (needs mmpretrain)
-  mm-metrics classification results.pkl report/ --html                  and a page to look at
+  mm-metrics classification results.pkl report/ --html                  and an HTML page
   mm-metrics classification results.pkl --format json
 
 OUT_DIR receives report.json, report.md, per_class.csv, curves.png (ROC and precision-recall, of up to 100 classes)
@@ -75,15 +71,5 @@ def run(arguments: argparse.Namespace) -> None:
     from mm_metrics_plugin.cli.output import deliver
     from mm_metrics_plugin.evaluation.classification import evaluate_classification
 
-    def evaluate(progress: Steps) -> ClassificationReport:
-        return evaluate_classification(
-            arguments.results,
-            classes=class_names(arguments.classes),
-            config=arguments.config,
-            cfg_options=arguments.cfg_options,
-            trust=arguments.trust,
-            progress=progress,
-            **given_options(arguments, ClassificationSettings),
-        )
-
-    deliver(arguments, evaluate)
+    options = {**reading_options(arguments), **given_options(arguments, ClassificationSettings)}
+    deliver(arguments, lambda progress: evaluate_classification(arguments.results, progress=progress, **options))

@@ -1,35 +1,30 @@
-"""``mm-metrics detection``: what a detector gets right, what it misses, and what it takes for what."""
+"""``mm-metrics detection``: TP, FP, FN, precision, recall, F1, AP and error types of a detector."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Any, Dict
 
 from mm_metrics_plugin.cli.arguments import (
-    INSIDE,
     ResultsAndFolder,
     add_gallery_arguments,
+    add_ground_truth_arguments,
     add_input_arguments,
     add_interval_arguments,
     add_option,
     add_output_arguments,
     add_page_arguments,
     add_threshold_arguments,
-    add_truth_arguments,
     areas,
-    class_names,
     given_options,
+    reading_options,
     state_file,
 )
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 
-if TYPE_CHECKING:
-    from mm_metrics_plugin.cli.progress import Steps
-    from mm_metrics_plugin.evaluation.detection import DetectionReport
-
 PARSER: Dict[str, Any] = dict(
     help="report on a detector's results",
-    usage="%(prog)s TRUTH RESULTS [RESULTS ...] [OUT_DIR] [options]",
+    usage="%(prog)s GROUND_TRUTH RESULTS [RESULTS ...] [OUT_DIR] [options]",
     description="Reports on the results of a detector: TP, FP, FN, precision, recall, F1 and AP per class,\n"
     "the most frequent confusions and the error types. Reads RESULTS without running anything in it.",
     formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -39,10 +34,10 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics detection annotations.json results.pkl report/    and write JSON, Markdown, CSV and figures
   mm-metrics detection configs/my_rtmdet.py results.pkl out/   ground truth: the config's test set (needs mmdet)
   mm-metrics detection VOC2007/Annotations results.pkl --classes classes.txt --image-set ImageSets/Main/test.txt
-  mm-metrics detection - results.pkl --classes cat,dog         ground truth inside the results (mmyolo)
+  mm-metrics detection - results.pkl --classes cat,dog         the results contain the ground truth (mmyolo)
   mm-metrics detection annotations.json results.pkl --matching mmdet --score-thr 0.5 --format json
   mm-metrics detection annotations.json results.pkl report/ --operating-point f1 --ci 0.95
-  mm-metrics detection annotations.json results.pkl report/ --html --images val2017/    and a page to look at
+  mm-metrics detection annotations.json results.pkl report/ --html --images val2017/    and an HTML page
   torchrun --nproc-per-node 4 -m mm_metrics_plugin.cli detection annotations.json part*.pkl report/
   mm-metrics detection annotations.json part1.pkl --save-state part1.npz     see mm-metrics merge --help
 
@@ -55,10 +50,10 @@ protocol; those of other protocols are named after them), curves.csv, pr_curves.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "truth",
-        metavar="TRUTH",
-        help="the ground truth: COCO annotations (.json), a folder of VOC .xml files, an mmdet config (.py), or - "
-        "if it is inside RESULTS",
+        "ground_truth",
+        metavar="GROUND_TRUTH",
+        help="COCO annotations (.json), a folder of VOC .xml files, an mmdet config (.py), or - if RESULTS contains "
+        "the ground truth",
     )
     parser.add_argument(
         "results",
@@ -97,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--matrix-only", action="store_true", help="leave out average precision, curves, object sizes and error types"
     )
     add_interval_arguments(parser, drawn="resamples")
-    add_truth_arguments(add_input_arguments(parser))
+    add_ground_truth_arguments(add_input_arguments(parser))
     group = add_gallery_arguments(add_page_arguments(add_output_arguments(parser)))
     group.add_argument(
         "--save-state",
@@ -113,25 +108,10 @@ def run(arguments: argparse.Namespace) -> None:
     from mm_metrics_plugin.cli.output import deliver
     from mm_metrics_plugin.evaluation.detection import DEFAULT_MATCHING, evaluate_detection
 
-    options = given_options(arguments, DetectionSettings)
+    options = {**reading_options(arguments), **given_options(arguments, DetectionSettings)}
     options["matching"] = tuple(dict.fromkeys(arguments.matching or DEFAULT_MATCHING))
     keep_examples = arguments.html or arguments.save_state is not None
-
-    def evaluate(progress: Steps) -> DetectionReport:
-        return evaluate_detection(
-            None if arguments.truth == INSIDE else arguments.truth,
-            arguments.results,
-            classes=class_names(arguments.classes),
-            class_order=arguments.class_order,
-            image_set=arguments.image_set,
-            cfg_options=arguments.cfg_options,
-            trust=arguments.trust,
-            allow_missing=arguments.allow_missing,
-            gallery=arguments.gallery if keep_examples else None,
-            save_state=arguments.save_state,
-            distributed=True,
-            progress=progress,
-            **options,
-        )
-
-    deliver(arguments, evaluate)
+    options.update(
+        gallery=arguments.gallery if keep_examples else None, save_state=arguments.save_state, distributed=True
+    )
+    deliver(arguments, lambda progress: evaluate_detection(results=arguments.results, progress=progress, **options))

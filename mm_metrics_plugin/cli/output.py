@@ -1,4 +1,4 @@
-"""How a report leaves the command: files in OUT_DIR, text on standard output, windows."""
+"""Output of a report: files in OUT_DIR, text on standard output, figures in windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mm_metrics_plugin.render.tables import printable
 
 
 def deliver(arguments: Namespace, evaluate: Callable[[Steps], Optional[Report]]) -> None:
-    """Make a report, write its files and print it; nothing on processes that get no report.
+    """Make a report, write its files and print it. Only the first process gets a report.
 
     Args:
         arguments: Of the command line.
@@ -83,11 +83,11 @@ def _suggested(arguments: Namespace) -> List[str]:
 
 def _check_not_a_class(arguments: Namespace) -> None:
     """Raises a ClassNamesError if OUT_DIR is a class: names of --classes were separated by blanks."""
-    given = vars(arguments)
-    names, truth = given.get("classes"), str(given.get("truth", ""))
-    if names is None or arguments.out_dir is None or Path(names).is_file() or not truth.lower().endswith(".json"):
+    given, out_dir = vars(arguments), arguments.out_dir
+    names, ground_truth = given.get("classes"), Path(given.get("ground_truth", ""))
+    if names is None or Path(names).is_file() or ground_truth.suffix.lower() != ".json":
         return
     from mm_metrics_plugin.io.class_order import read_categories
 
-    if arguments.out_dir in read_categories(truth).names and arguments.out_dir not in names.split(","):
-        raise ClassNamesError(f"{Path(truth).name}: has class {arguments.out_dir!a}, which --classes does not name")
+    if out_dir in read_categories(str(ground_truth)).names and out_dir not in names.split(","):
+        raise ClassNamesError(f"{ground_truth.name}: has class {out_dir!a}, which --classes does not name")

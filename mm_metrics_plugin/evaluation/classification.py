@@ -272,7 +272,7 @@ def evaluate_classification(
         finally:
             inputs["results"] = entry.result()
     names = _class_names(samples, classes, config, cfg_options, inputs)
-    progress.step("counting")
+    progress.step("computing metrics")
     multi_label = samples.targets is not None
     threshold = MULTI_LABEL_SCORE_THR if settings.score_thr is None else settings.score_thr
     settings = replace(

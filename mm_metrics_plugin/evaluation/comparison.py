@@ -246,10 +246,10 @@ def compare_runs(
         allow_missing=allow_missing,
     )
     inputs: Dict[str, Any] = {"runs": [input_entry(run) for run in runs]}
-    if not source.is_inside:
+    if not source.in_results:
         inputs["ground_truth"] = source.ground_truth_entry()
     progress.step("reading")
-    results = [_read(run, trust, options.get("task")) for run in runs]
+    results = [_read(run, trust, options.get("task")) for run in progress.track(runs)]
     kinds = {isinstance(one, ClassificationResults) for one in results}
     if len(kinds) > 1:
         raise ResultFileError(f"{results[0].source} and the others: detectors cannot be compared with classifiers")
@@ -270,7 +270,7 @@ def compare_runs(
         settings=run_set.settings,
         inputs=inputs,
         images=len(run_set.image_names),
-        versus=tuple(_versus(run_set, other, run_names) for other in range(1, len(runs))),
+        versus=tuple(_versus(run_set, other, run_names) for other in progress.track(range(1, len(runs)))),
         runs=run_set,
     )
 

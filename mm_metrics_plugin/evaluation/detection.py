@@ -227,7 +227,7 @@ def evaluate_detection(
         return None  # type: ignore[return-value]
     if save_state is not None:
         save_shard(str(save_state), shard)
-    progress.step("counting")
+    progress.step("computing metrics")
     return report_of(shard)
 
 
@@ -248,25 +248,25 @@ def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = No
         raise ResultFileError(f"files must be a list of .npz files (found {files!r})")
     progress = progress or Progress()
     progress.step("reading")
-    shard = merge_shards([read_shard(str(file)) for file in files])
+    shard = merge_shards([read_shard(str(file)) for file in progress.track(files)])
     if shard.images_elsewhere:
         names = ", ".join(truth["file"] for truth in shard.truths)
         raise ResultFileError(
             f"{names}: {shard.images_elsewhere} of its images are in none of the states, so shards are missing"
         )
-    progress.step("counting")
+    progress.step("computing metrics")
     return report_of(shard)
 
 
 def report_of(shard: Shard) -> DetectionReport:
     """The report on all images."""
     settings, state = shard.settings, shard.state
-    counted, protocols = state.tally, []
+    counted, protocols = state.counts_by_name, []
     for name in settings.matching:
         rule = state.rule(name)
         ground_truths, detections = rule.used_per_class
         counts = {
-            **rule.tally,
+            **rule.counts_by_name,
             **{key: counted[key] for key in ("detections_without_area", "ground_truths_without_area")},
         }
         if name == "mmdet":

@@ -1,9 +1,9 @@
-"""Putting what was found beside what is there, image by image."""
+"""Joins detections with the ground truth of the same images, and selects images."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import List, Optional, Sequence, Tuple, TypeVar
+from typing import List, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
@@ -20,23 +20,21 @@ MOST_CLASSES = 1 << 16  # labels beyond are refused by name
 
 
 @dataclass(frozen=True, eq=False)
-class Joined:
-    """Detections and objects of the same images.
+class JoinedImages:
+    """Detections and ground truths of the same images.
 
-    Args:
-        batch (DetectionBatch): Both, with images counted in the order of the ground truth.
-        classes (Tuple[str, ...]): Class names in the order of the labels.
-        image_ids (Tuple): Id of each image.
-        image_names (Tuple[str, ...]): File name of each image, "" where unknown.
-        detections (RowCounts): Detections read, used and dropped.
-        objects (RowCounts): Objects read, used and dropped.
-        missing_images (int): Images without results, evaluated as images without detections. COCO results do not list
-            images without detections, so they may have some.
-        class_order (str): What labels follow: ``'annotations'``, ``'classes'`` or ``'metainfo'`` as in
-            :class:`GroundTruth`, or ``'labels'`` where nobody names the classes.
-        joined_by (str): ``'image id'``, ``'image path'`` where ids repeat, or ``'position'`` where the results have no
-            ids (mmdet 2.x).
-        image_sizes (np.ndarray, optional): (images, 2) height and width, 0 where unknown.
+    Attributes:
+        batch: Both; images are numbered in the order of the ground truth.
+        classes: Class names in the order of the labels.
+        image_ids: Id of each image.
+        image_names: File name of each image, "" if unknown.
+        detections: Detections read, used and dropped.
+        missing_images: Number of images without results, evaluated as images without detections.
+        class_order: What the labels follow: ``'annotations'``, ``'classes'`` or ``'metainfo'`` as in
+            :class:`GroundTruth`, or ``'labels'`` if the classes have no names.
+        joined_by: ``'image id'``, ``'image path'`` if ids repeat, or ``'position'`` if the results have no ids
+            (mmdet 2.x).
+        image_sizes: (images, 2) height and width, 0 if unknown.
     """
 
     batch: DetectionBatch
@@ -44,7 +42,6 @@ class Joined:
     image_ids: Tuple[ImageId, ...]
     image_names: Tuple[str, ...]
     detections: RowCounts
-    objects: RowCounts
     missing_images: int
     class_order: str = LABELS
     joined_by: str = IMAGE_ID
@@ -52,78 +49,77 @@ class Joined:
 
 
 def join(
-    truth: GroundTruth,
+    ground_truth: GroundTruth,
     results: DetectionResults,
     *,
     classes: Optional[Sequence[str]] = None,
     allow_missing: bool = False,
-) -> Joined:
+) -> JoinedImages:
     """Join results to the ground truth by image id, by path where ids repeat, by position where results have no ids.
 
     mmdet 2.x tested COCO data sets in the order of the annotation file's images, and VOC data sets in the order of
     their image set. A folder of VOC files has no order of its own: results without ids need ``image_set``.
 
     Args:
-        truth (GroundTruth): What is there; ``results.ground_truth`` where it came with the results.
-        results (DetectionResults): What was found.
-        classes (Sequence[str], optional): Class names for ground truth that has none.
-        allow_missing (bool): Take images that the results do not speak of as without detections. Default False.
-            COCO results name only images with detections, so none of theirs is missing.
+        ground_truth: The ground truth; ``results.ground_truth`` if the results contain it.
+        results: The detections.
+        classes: Class names, if the ground truth has none.
+        allow_missing: Evaluate images without results as images without detections. COCO results contain only images
+            with detections, so none of their images is missing.
 
     Raises:
-        ResultFileError: Images are missing, unknown or come twice, labels are beyond the classes, or it is not known
-            which order of classes they follow.
+        ResultFileError: Images are missing, unknown or repeated, labels are out of range, or the order of the classes
+            is ambiguous.
 
-    Examples:
+    Example:
         >>> from mm_metrics_plugin.io.results import results_from_images
-        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
-        >>> results = results_from_images([{"img_id": 7, "pred_instances": found, "gt_instances": found}], "a.pkl")
+        >>> boxes = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
+        >>> results = results_from_images([{"img_id": 7, "pred_instances": boxes, "gt_instances": boxes}], "a.pkl")
         >>> joined = join(results.ground_truth, results, classes=["cat"])
         >>> joined.batch.num_images, joined.classes, joined.detections.to_dict()
         (1, ('cat',), {'read': 1, 'used': 1, 'dropped': {}})
     """
-    results = ids_as_in(truth, results)
-    if truth.class_conflict and results.category_ids is None:
-        raise ResultFileError(f"{results.source}: holds labels, not class names: {truth.class_conflict}")
-    place, missing = _places(truth, results, allow_missing)
-    names = _class_names(truth, results, classes)
+    results = match_image_ids(ground_truth, results)
+    if ground_truth.class_conflict and results.category_ids is None:
+        raise ResultFileError(f"{results.source}: holds labels, not class names: {ground_truth.class_conflict}")
+    position, missing = _positions(ground_truth, results, allow_missing)
+    names = _class_names(ground_truth, results, classes)
     detections = results.detections
-    tally = results.row_counts
+    counts = results.row_counts
     if results.category_ids is not None:
-        detections, tally = _by_category(truth, results)
-    detections = replace(detections, image=place[detections.image])
-    for rows, source in ((detections, results.source), (truth.objects, truth.source)):
-        _check_labels(rows.labels, rows.image, names, truth, source)
+        detections, counts = _by_category(ground_truth, results)
+    detections = replace(detections, image=position[detections.image])
+    for rows, source in ((detections, results.source), (ground_truth.objects, ground_truth.source)):
+        _check_labels(rows, names, ground_truth.image_ids, source)
         try:
-            rows.check(num_classes=len(names), names=truth.image_ids)
+            rows.check(num_classes=len(names), names=ground_truth.image_ids)
         except MetricInputError as error:
             raise ResultFileError(f"{source}: {error}") from None
-    return Joined(
-        batch=DetectionBatch(detections, truth.objects, len(truth.image_ids)),
+    return JoinedImages(
+        batch=DetectionBatch(detections, ground_truth.objects, len(ground_truth.image_ids)),
         classes=names,
-        image_ids=truth.image_ids,
-        image_names=truth.image_names,
-        image_sizes=truth.image_sizes,
-        detections=tally,
-        objects=truth.row_counts,
+        image_ids=ground_truth.image_ids,
+        image_names=ground_truth.image_names,
+        image_sizes=ground_truth.image_sizes,
+        detections=counts,
         missing_images=missing,
-        class_order=truth.class_order or (CLASSES if classes else LABELS),
+        class_order=ground_truth.class_order or (CLASSES if classes else LABELS),
         joined_by=_joined_by(results),
     )
 
 
-def ids_as_in(truth: GroundTruth, results: DetectionResults) -> DetectionResults:
-    """Results whose images are named by path if those of the ground truth are, because ids repeat there.
+def match_image_ids(ground_truth: GroundTruth, results: DetectionResults) -> DetectionResults:
+    """Results with paths as image ids if the ground truth has paths as ids, because ids repeat there.
 
-    Examples:
+    Example:
         >>> from mm_metrics_plugin.io.results import results_from_images
-        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
-        >>> image = {"img_id": 7, "img_path": "a/7.jpg", "pred_instances": found, "gt_instances": found}
+        >>> instances = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
+        >>> image = {"img_id": 7, "img_path": "a/7.jpg", "pred_instances": instances, "gt_instances": instances}
         >>> results = results_from_images([image], "a.pkl")
-        >>> ids_as_in(replace(results.ground_truth, image_ids=("a/7.jpg",)), results).image_ids
+        >>> match_image_ids(replace(results.ground_truth, image_ids=("a/7.jpg",)), results).image_ids
         ('a/7.jpg',)
     """
-    by_path = any(truth.image_names) and tuple(truth.image_ids) == tuple(truth.image_names)
+    by_path = any(ground_truth.image_names) and tuple(ground_truth.image_ids) == tuple(ground_truth.image_names)
     if not by_path or results.image_ids is None or not all(results.image_names):
         return results
     return replace(results, image_ids=results.image_names)
@@ -135,96 +131,104 @@ def _joined_by(results: DetectionResults) -> str:
     return IMAGE_PATH if results.image_ids and results.image_ids == results.image_names else IMAGE_ID
 
 
-def _places(truth: GroundTruth, results: DetectionResults, allow_missing: bool) -> Tuple[np.ndarray, int]:
-    """For every image of the results its number in the ground truth, and how many of the latter have none."""
+def _positions(ground_truth: GroundTruth, results: DetectionResults, allow_missing: bool) -> Tuple[np.ndarray, int]:
+    """Index of each result image in the ground truth, and the number of images without results."""
     if results.image_ids is None:
-        if not truth.images_ordered:
+        if not ground_truth.images_ordered:
             raise ResultFileError(
-                f"{results.source}: has no image ids (mmdet 2.x), and {truth.source} has no order of images; give the "
-                "list of the test set with --image-set, such as ImageSets/Main/test.txt"
+                f"{results.source}: has no image ids (mmdet 2.x), and {ground_truth.source} has no order of images; "
+                "give the list of the test set with --image-set, such as ImageSets/Main/test.txt"
             )
-        if results.num_images != len(truth.image_ids):
+        expected = len(ground_truth.image_ids)
+        if results.num_images != expected:
             raise ResultFileError(
-                f"{results.source}: has no image ids and must have one entry for each of the {len(truth.image_ids)} "
-                f"images of {truth.source} (found {results.num_images})"
+                f"{results.source}: has no image ids and must have one entry for each of the {expected} images of "
+                f"{ground_truth.source} (found {results.num_images})"
             )
         return np.arange(results.num_images), 0
-    number = {image_id: at for at, image_id in enumerate(truth.image_ids)}
-    places: List[int] = [number.get(image_id, -1) for image_id in results.image_ids]
+    index_of = {image_id: index for index, image_id in enumerate(ground_truth.image_ids)}
+    places: List[int] = [index_of.get(image_id, -1) for image_id in results.image_ids]
     place = np.array(places, dtype=np.int64)
     if (place < 0).any():
         unknown = [image_id for image_id, at in zip(results.image_ids, places) if at < 0]
         by_path = (
             "; image ids repeat in the results, so their images are named by path: give the config of the test set"
         )
-        hint = f"{by_path} as TRUTH" if _joined_by(results) == IMAGE_PATH else ""
-        raise ResultFileError(f"{results.source}: {listing('image', unknown)} not in {truth.source}{hint}")
-    counts = np.bincount(place, minlength=len(truth.image_ids))
+        hint = f"{by_path} as GROUND_TRUTH" if _joined_by(results) == IMAGE_PATH else ""
+        raise ResultFileError(f"{results.source}: {listing('image', unknown)} not in {ground_truth.source}{hint}")
+    counts = np.bincount(place, minlength=len(ground_truth.image_ids))
     if (counts > 1).any():
-        twice = [truth.image_ids[at] for at in np.flatnonzero(counts > 1)]
+        twice = [ground_truth.image_ids[at] for at in np.flatnonzero(counts > 1)]
         raise ResultFileError(f"{results.source}: {listing('image', twice)} more than once")
     absent = np.flatnonzero(counts == 0)
     if len(absent) and not allow_missing and results.dialect != "coco":
-        missing = [truth.image_ids[at] for at in absent]
+        missing = [ground_truth.image_ids[at] for at in absent]
         raise ResultFileError(
-            f"{results.source}: no results for {listing('image', missing)} of {truth.source} "
+            f"{results.source}: no results for {listing('image', missing)} of {ground_truth.source} "
             f"(--allow-missing or allow_missing=True takes them as without detections)"
         )
     return place, len(absent)
 
 
-def _class_names(truth: GroundTruth, results: DetectionResults, classes: Optional[Sequence[str]]) -> Tuple[str, ...]:
-    names = truth.classes if truth.classes is not None else tuple(classes or ())
+def _class_names(
+    ground_truth: GroundTruth, results: DetectionResults, classes: Optional[Sequence[str]]
+) -> Tuple[str, ...]:
+    names = ground_truth.classes if ground_truth.classes is not None else tuple(classes or ())
     if not names:
-        names = tuple(map(str, range(max(classes_from_labels(results, truth), results.num_classes or 0))))
+        names = tuple(map(str, range(max(classes_from_labels(results, ground_truth), results.num_classes or 0))))
     if classes is None:
         check_num_classes(len(names), results.source, results.file_size, labels_only=False)
     if results.num_classes is not None and results.num_classes != len(names):
         raise ClassNamesError(
-            f"{results.source}: has {results.num_classes} classes where {truth.source} has {len(names)}"
+            f"{results.source}: has {results.num_classes} classes where {ground_truth.source} has {len(names)}"
         )
     return names
 
 
-def classes_from_labels(results: DetectionResults, truth: GroundTruth) -> int:
-    """The number of classes, by the largest label, where nothing names the classes.
+def classes_from_labels(results: DetectionResults, ground_truth: GroundTruth) -> int:
+    """The number of classes by the largest label, if the classes have no names.
 
     Raises:
-        ResultFileError: There are more than a file of this size explains.
+        ResultFileError: There are more classes than a file of this size can have.
 
-    Examples:
+    Example:
         >>> from mm_metrics_plugin.io.results import results_from_images
-        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
-        >>> results = results_from_images([{"img_id": 7, "pred_instances": found, "gt_instances": found}], "a.pkl")
+        >>> boxes = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
+        >>> results = results_from_images([{"img_id": 7, "pred_instances": boxes, "gt_instances": boxes}], "a.pkl")
         >>> classes_from_labels(results, results.ground_truth)
         4
     """
-    labels = [results.detections.labels, truth.objects.labels]
+    labels = [results.detections.labels, ground_truth.objects.labels]
     most = max([int(column.max()) + 1 for column in labels if len(column)], default=0)
     check_num_classes(most, results.source, results.file_size, labels_only=True)
     return min(max(most, 0), MOST_CLASSES)
 
 
-def _by_category(truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, RowCounts]:
-    """Category ids to labels; detections of categories that were not chosen are left out."""
-    if truth.category_ids is None:
-        raise ResultFileError(f"{results.source}: COCO results need COCO ground truth, which {truth.source} is not")
-    label_of = {category_id: label for label, category_id in enumerate(truth.category_ids)}
+def _by_category(ground_truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, RowCounts]:
+    """Convert category ids to labels; drop detections of categories that were not selected."""
+    if ground_truth.category_ids is None:
+        raise ResultFileError(
+            f"{results.source}: COCO results need COCO annotations as ground truth (found {ground_truth.source})"
+        )
+    label_of = {category_id: label for label, category_id in enumerate(ground_truth.category_ids)}
     category_ids = results.category_ids or ()
-    known = set(truth.category_ids) | set(truth.unselected_categories)
+    known = set(ground_truth.category_ids) | set(ground_truth.unselected_categories)
     unknown = [category_id for category_id in category_ids if category_id not in known]
     if unknown:
-        raise ResultFileError(f"{results.source}: {listing('category id', unknown)} not in {truth.source}")
+        raise ResultFileError(f"{results.source}: {listing('category id', unknown)} not in {ground_truth.source}")
     labels = np.array([label_of.get(category_id, -1) for category_id in category_ids], dtype=np.int64)
     detections = replace(results.detections, labels=labels[results.detections.labels])
     keep = detections.labels >= 0
     return detections.take(keep), results.row_counts.drop("class not chosen", int(np.count_nonzero(~keep)))
 
 
-def _check_labels(labels: np.ndarray, image: np.ndarray, names: Sequence[str], truth: GroundTruth, source: str) -> None:
+def _check_labels(
+    rows: Union[Detections, GroundTruths], names: Sequence[str], image_ids: Sequence[ImageId], source: str
+) -> None:
+    labels, image = rows.labels, rows.image
     wrong = np.flatnonzero((labels < 0) | (labels >= len(names)))
     if len(wrong):
-        shown = [f"{int(labels[row])} in image {truth.image_ids[image[row]]!a}" for row in wrong[:10]]
+        shown = [f"{int(labels[row])} in image {image_ids[image[row]]!a}" for row in wrong[:10]]
         raise ClassNamesError(
             f"{source}: {len(wrong)} labels are beyond the {len(names)} classes "
             f"({', '.join(shown)}{', ...' if len(wrong) > 10 else ''})"
@@ -237,22 +241,21 @@ _R = TypeVar("_R", Detections, GroundTruths)
 
 
 def image_order(image_ids: Sequence[ImageId]) -> List[ImageId]:
-    """Ids in the order that decides between equal scores: numbers ascending as in pycocotools, then text.
+    """Image ids in the order that breaks score ties: numbers ascending as in pycocotools, then strings.
 
-    Examples:
+    Example:
         >>> image_order([10, 9, "b", "a"])
         [9, 10, 'a', 'b']
     """
     return sorted(image_ids, key=lambda one: (isinstance(one, str), one))
 
 
-def in_image_order(joined: Joined) -> Joined:
-    """The same images in the order that decides between equal scores, whatever their order in the ground truth.
+def in_image_order(joined: JoinedImages) -> JoinedImages:
+    """The same images in the order that breaks score ties.
 
-    Examples:
-        >>> found, there = Detections([0, 1], np.zeros((2, 4)), [0.1, 0.2], [0, 0]), GroundTruths.empty()
-        >>> batch, counts = DetectionBatch(found, there, 2), (RowCounts(2, 2), RowCounts(0, 0))
-        >>> joined = Joined(batch, ("cat",), (9, 7), ("b", "a"), *counts, 0)
+    Example:
+        >>> dets, gts = Detections([0, 1], np.zeros((2, 4)), [0.1, 0.2], [0, 0]), GroundTruths.empty()
+        >>> joined = JoinedImages(DetectionBatch(dets, gts, 2), ("cat",), (9, 7), ("b", "a"), RowCounts(2, 2), 0)
         >>> ordered = in_image_order(joined)
         >>> ordered.image_ids, ordered.image_names, ordered.batch.detections.image.tolist()
         ((7, 9), ('a', 'b'), [1, 0])
@@ -275,36 +278,35 @@ def in_image_order(joined: Joined) -> Joined:
     )
 
 
-def share_of_truth(truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTruth:
-    """The ground truth of some images only, in the order of the file. The tally stays that of the whole file.
+def select_images(ground_truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTruth:
+    """The ground truth of some images, in the order of the file. The row counts stay those of the whole file.
 
-    Examples:
-        >>> there = GroundTruths([0, 1, 2], np.zeros((3, 4)), [5, 6, 7])
-        >>> truth = GroundTruth("a.json", (7, 8, 9), ("", "", ""), np.zeros((3, 2), int), there, RowCounts(3, 3))
-        >>> share = share_of_truth(truth, [9, 8])
+    Example:
+        >>> gts = GroundTruths([0, 1, 2], np.zeros((3, 4)), [5, 6, 7])
+        >>> ground_truth = GroundTruth("a.json", (7, 8, 9), ("", "", ""), np.zeros((3, 2), int), gts, RowCounts(3, 3))
+        >>> share = select_images(ground_truth, [9, 8])
         >>> share.image_ids, share.objects.image.tolist(), share.objects.labels.tolist()
         ((8, 9), [0, 1], [6, 7])
     """
     wanted = set(image_ids)
-    chosen = np.array([one in wanted for one in truth.image_ids], dtype=bool)
+    chosen = np.array([one in wanted for one in ground_truth.image_ids], dtype=bool)
     rows = np.flatnonzero(chosen)
     return replace(
-        truth,
-        image_ids=tuple(truth.image_ids[at] for at in rows),
-        image_names=tuple(truth.image_names[at] for at in rows),
-        image_sizes=truth.image_sizes[rows],
-        objects=_renumbered(truth.objects, chosen),
+        ground_truth,
+        image_ids=tuple(ground_truth.image_ids[at] for at in rows),
+        image_names=tuple(ground_truth.image_names[at] for at in rows),
+        image_sizes=ground_truth.image_sizes[rows],
+        objects=_renumbered(ground_truth.objects, chosen),
     )
 
 
-def share_of_joined(joined: Joined, rank: int, world_size: int) -> Joined:
-    """Every ``world_size``-th image. What was counted while reading is left to the first share.
+def every_nth_image(joined: JoinedImages, rank: int, world_size: int) -> JoinedImages:
+    """Every ``world_size``-th image, from ``rank`` on. Row counts of the file stay with rank 0.
 
-    Examples:
-        >>> found, there = Detections([0, 1, 2], np.zeros((3, 4)), [0.1, 0.2, 0.3], [0, 0, 0]), GroundTruths.empty()
-        >>> batch, tallies = DetectionBatch(found, there, 3), (RowCounts(3, 3), RowCounts(0, 0))
-        >>> whole = Joined(batch, ("cat",), (7, 8, 9), ("", "", ""), *tallies, 0)
-        >>> share = share_of_joined(whole, 1, 2)
+    Example:
+        >>> dets, gts = Detections([0, 1, 2], np.zeros((3, 4)), [0.1, 0.2, 0.3], [0, 0, 0]), GroundTruths.empty()
+        >>> whole = JoinedImages(DetectionBatch(dets, gts, 3), ("cat",), (7, 8, 9), ("", "", ""), RowCounts(3, 3), 0)
+        >>> share = every_nth_image(whole, 1, 2)
         >>> share.image_ids, share.batch.detections.scores.tolist(), share.detections.read
         ((8,), [0.2], 0)
     """
@@ -329,7 +331,7 @@ def share_of_joined(joined: Joined, rank: int, world_size: int) -> Joined:
 
 
 def _renumbered(rows: _R, chosen: np.ndarray) -> _R:
-    """The rows of the chosen images, which are counted anew."""
+    """The rows of the selected images, renumbered."""
     places = np.cumsum(chosen) - 1
     rows = rows.take(chosen[rows.image])
     return replace(rows, image=places[rows.image])

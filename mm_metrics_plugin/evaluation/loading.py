@@ -1,4 +1,4 @@
-"""From files, or what is in memory, to the shard of all images that a detection report is made of."""
+"""Loads detections and ground truth, from files or from memory, into the shard of all images."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.evaluation.joining import (
-    Joined,
+    JoinedImages,
     classes_from_labels,
-    ids_as_in,
+    every_nth_image,
     join,
-    share_of_joined,
-    share_of_truth,
+    match_image_ids,
+    select_images,
 )
 from mm_metrics_plugin.evaluation.process_group import ProcessGroup
 from mm_metrics_plugin.evaluation.report import IN_MEMORY, Progress, input_entry, is_config, is_path, versions
@@ -40,13 +40,13 @@ class DetectionInput:
 
     Attributes:
         ground_truth: COCO annotations (``.json``), a folder of VOC files, an mmdet config (``.py``), or a dict of COCO
-            annotations; None if the ground truth is inside the results.
+            annotations; None if the results contain the ground truth.
         results: Result files, which are shards of one test set; or one list of results in memory.
         classes: Class names in the order of the labels.
         class_order: Which order the labels follow, ``'annotations'`` or ``'classes'``, where the two differ.
         image_set: List of the test images of a folder of VOC files.
         cfg_options: ``KEY=VALUE`` overrides of the config.
-        trust: Read pickles with plain pickle, which runs whatever is in them.
+        trust: Read pickles with plain pickle, which runs any code in them.
         allow_missing: Evaluate images without results as images without detections.
     """
 
@@ -60,8 +60,8 @@ class DetectionInput:
     allow_missing: bool = False
 
     @property
-    def is_inside(self) -> bool:
-        """Whether the ground truth is inside the results."""
+    def in_results(self) -> bool:
+        """Whether the results contain the ground truth."""
         return self.ground_truth is None
 
     def read_results(self, source: Any) -> DetectionResults:
@@ -71,7 +71,7 @@ class DetectionInput:
         return results_from_content(source, IN_MEMORY)
 
     def read_ground_truth(self, progress: Progress) -> GroundTruth:
-        """Read the ground truth of a file, a folder, or the test data set of a config."""
+        """Read the ground truth from a file, a folder, or the test data set of a config."""
         source = self.ground_truth
         if is_config(source):
             if self.image_set is not None:
@@ -84,13 +84,13 @@ class DetectionInput:
                 track=progress.track,
             )
         if self.cfg_options:
-            raise ResultFileError("--cfg-options: the ground truth is no config whose settings could be overridden")
+            raise ResultFileError("--cfg-options: the ground truth is not a config")
         if not is_path(source):
             return ground_truth_from_coco(source, IN_MEMORY, classes=self.classes, class_order=self.class_order)
         return read_ground_truth(source, classes=self.classes, class_order=self.class_order, image_set=self.image_set)
 
     def ground_truth_entry(self) -> Dict[str, Any]:
-        """Name and SHA-256 of the ground truth, and of the list of its images."""
+        """Name and SHA-256 of the ground truth and of its image set."""
         image_set = {} if self.image_set is None else {"image_set": input_entry(self.image_set)}
         return {**input_entry(self.ground_truth), **image_set}
 
@@ -98,23 +98,23 @@ class DetectionInput:
         """Versions of what reads the input."""
         return versions(*(("mmengine", "mmdet") if is_config(self.ground_truth) else ()))
 
-    def check_inside(self) -> None:
-        """Refuse options about a separate ground truth."""
+    def check_in_results(self) -> None:
+        """Reject options that need a separate ground truth."""
         for option in ("class_order", "image_set", "cfg_options"):
             if getattr(self, option):
-                raise ResultFileError(f"--{option.replace('_', '-')}: the ground truth is inside the results")
+                raise ResultFileError(f"--{option.replace('_', '-')}: the results contain the ground truth")
 
-    def class_order_of(self, joined: Joined) -> str:
-        """What the labels follow."""
-        if self.is_inside:
+    def class_order_of(self, joined: JoinedImages) -> str:
+        """The order that the labels follow."""
+        if self.in_results:
             return CLASSES if self.classes else LABELS
         return joined.class_order
 
 
-def ground_truth_inside(results: DetectionResults) -> GroundTruth:
-    """The ground truth inside results."""
+def ground_truth_in(results: DetectionResults) -> GroundTruth:
+    """The ground truth that results contain."""
     if results.ground_truth is None:
-        raise ResultFileError(f"{results.source}: holds no ground truth; give the annotation file as TRUTH")
+        raise ResultFileError(f"{results.source}: contains no ground truth; give the annotation file as GROUND_TRUTH")
     return results.ground_truth
 
 
@@ -164,29 +164,28 @@ def shard_of_batch(
     worst_images: Optional[int] = None,
 ) -> Shard:
     """The shard of detections and ground truths that are arrays already."""
-    detections, objects = batch.detections, batch.ground_truths
+    detections, gts = batch.detections, batch.ground_truths
     if classes is None:
-        labels = np.concatenate([detections.labels, objects.labels])
+        labels = np.concatenate([detections.labels, gts.labels])
         classes = [str(label) for label in range(int(labels.max(initial=-1)) + 1)]
-    for rows in (detections, objects):
+    for rows in (detections, gts):
         rows.check(num_classes=len(classes), names=range(batch.num_images))
-    counts = RowCounts(len(objects.labels), len(objects.labels))
-    joined = Joined(
+    counts = RowCounts(len(gts.labels), len(gts.labels))
+    joined = JoinedImages(
         batch=batch,
         classes=tuple(classes),
         image_ids=tuple(range(batch.num_images)),
         image_names=("",) * batch.num_images,
         detections=RowCounts(len(detections.labels), len(detections.labels)),
-        objects=counts,
         missing_images=0,
     )
     entry = input_entry(batch)
-    truth = {**entry, "images": batch.num_images, "ground_truths": counts.to_dict(), "class_order": LABELS}
+    ground_truth = {**entry, "images": batch.num_images, "ground_truths": counts.to_dict(), "class_order": LABELS}
     return make_shard(
         joined,
         settings,
         results=[entry],
-        truth=truth,
+        truth=ground_truth,
         truth_inside=False,
         versions=versions(),
         worst_images=worst_images,
@@ -195,7 +194,7 @@ def shard_of_batch(
 
 @dataclass(frozen=True)
 class _FileInfo:
-    """What other processes must know about a result file."""
+    """What the other processes need to know about a result file."""
 
     source: str
     dialect: str
@@ -208,19 +207,19 @@ class _ReadFile:
 
     entry: Entry
     results: DetectionResults
-    truth: GroundTruth
+    ground_truth: GroundTruth
 
 
 @dataclass(frozen=True)
 class _ProcessInfo:
-    """What a process tells the others: its files, and the number of classes where nothing names them."""
+    """What a process sends to the others: its files, and the number of classes if the classes have no names."""
 
     files: Tuple[_FileInfo, ...]
     num_classes: int
 
 
 class _Loader:
-    """What this process reads: a share of the images of one file, or some of several files."""
+    """Reads the part of this process: every n-th image of one file, or some of several files."""
 
     def __init__(
         self,
@@ -234,22 +233,22 @@ class _Loader:
         self.source, self.settings, self.group, self.progress = source, settings, group, progress
         self.worst_images, self.partial = worst_images, partial
         self.several = len(source.results) > 1
-        self.inside = source.is_inside
+        self.in_results = source.in_results
         self.classes = source.classes
-        self.truth_entry: Dict[str, Any] = {}
-        if self.inside:
-            source.check_inside()
+        self.ground_truth_entry: Dict[str, Any] = {}
+        if self.in_results:
+            source.check_in_results()
         else:
             progress.step("reading the ground truth")
-            self.truth_entry, self.truth = source.ground_truth_entry(), source.read_ground_truth(progress)
+            self.ground_truth_entry, self.ground_truth = source.ground_truth_entry(), source.read_ground_truth(progress)
         self.versions = source.versions()
         self.files: List[_FileInfo] = []
         self.matched: List[Shard] = []
         self.waiting: List[_ReadFile] = []
-        self.empty_results: Optional[DetectionResults] = None  # of the same form, without detections
+        self.empty_results: Optional[DetectionResults] = None  # of the same kind, without detections
         self.num_classes = 0
         progress.step("reading the results")
-        for path in group.share(source.results) if self.several else source.results:
+        for path in progress.track(group.share(source.results) if self.several else source.results):
             self._read(path)
 
     def _read(self, path: Any) -> None:
@@ -257,81 +256,81 @@ class _Loader:
         results = self.source.read_results(path)
         if self.several and results.image_ids is None:
             raise ResultFileError(f"{results.source}: has no image ids, so it cannot be one of several files")
-        truth = ground_truth_inside(results) if self.inside else self.truth
-        if not self.inside:
-            results = ids_as_in(truth, results)
+        ground_truth = ground_truth_in(results) if self.in_results else self.ground_truth
+        if not self.in_results:
+            results = match_image_ids(ground_truth, results)
         self.files.append(_FileInfo(results.source, results.dialect, results.image_ids or ()))
         self.empty_results = self.empty_results or _without_detections(results)
-        file = _ReadFile(input_entry(path), results, truth)
-        names_classes = self.classes is not None or not self.inside
+        file = _ReadFile(input_entry(path), results, ground_truth)
+        names_classes = self.classes is not None or not self.in_results
         if not names_classes:
-            self.num_classes = max(self.num_classes, classes_from_labels(results, truth))
+            self.num_classes = max(self.num_classes, classes_from_labels(results, ground_truth))
         if self.several and names_classes:
             self.matched.append(self._match(file))
         else:
             self.waiting.append(file)
 
     def info(self) -> _ProcessInfo:
-        """What the other processes must know."""
+        """What the other processes need to know."""
         return _ProcessInfo(tuple(self.files), self.num_classes)
 
     def shards(self, infos: Sequence[_ProcessInfo]) -> List[Shard]:
-        """Join and match what was not matched yet."""
+        """Join and match the files that are not matched yet."""
         self.progress.step("joining and matching")
-        if self.inside and self.classes is None and (self.several or self.group.world_size > 1):
+        if self.in_results and self.classes is None and (self.several or self.group.world_size > 1):
             self.classes = [str(label) for label in range(max(info.num_classes for info in infos))]
         shards = self.matched
         while self.waiting:
             shards.append(self._match(self.waiting.pop(0)))
-        if self.several and not self.inside and self.group.is_first:
+        if self.several and not self.in_results and self.group.is_first:
             remaining = self._remaining([file for info in infos for file in info.files])
             if remaining is not None:
-                shards.append(self._shard(remaining, [], self.truth, {}))
+                shards.append(self._shard(remaining, [], self.ground_truth, {}))
         return shards
 
     def _match(self, file: _ReadFile) -> Shard:
-        """The shard of one file; of the only file, this process' share of the images."""
-        truth = file.truth
+        """The shard of one file; of a single file, the images of this process."""
+        ground_truth = file.ground_truth
         if self.several or (self.partial and file.results.dialect == "mmdet"):
-            truth = share_of_truth(file.truth, file.results.image_ids or ())
+            ground_truth = select_images(file.ground_truth, file.results.image_ids or ())
         allow_missing = self.source.allow_missing and not self.several
-        joined = join(truth, file.results, classes=self.classes, allow_missing=allow_missing)
+        joined = join(ground_truth, file.results, classes=self.classes, allow_missing=allow_missing)
         if not self.several:
-            joined = share_of_joined(joined, self.group.rank, self.group.world_size)
-        return self._shard(joined, [results_entry(file.entry, file.results)], file.truth, file.entry)
+            joined = every_nth_image(joined, self.group.rank, self.group.world_size)
+        return self._shard(joined, [results_entry(file.entry, file.results)], file.ground_truth, file.entry)
 
-    def _shard(self, joined: Joined, entries: Sequence[Entry], truth: GroundTruth, entry: Entry) -> Shard:
+    def _shard(self, joined: JoinedImages, entries: Sequence[Entry], ground_truth: GroundTruth, entry: Entry) -> Shard:
         return make_shard(
             joined,
             self.settings,
             results=[{**one, "joined_by": joined.joined_by} for one in entries],
             truth={
-                **(entry if self.inside else self.truth_entry),
-                "images": len(truth.image_ids),
-                "ground_truths": truth.row_counts.to_dict(),
+                **(entry if self.in_results else self.ground_truth_entry),
+                "images": len(ground_truth.image_ids),
+                "ground_truths": ground_truth.row_counts.to_dict(),
                 "class_order": self.source.class_order_of(joined),
-                "image_folders": list(truth.image_folders),
+                "image_folders": list(ground_truth.image_folders),
             },
-            truth_inside=self.inside,
+            truth_inside=self.in_results,
             versions=self.versions,
             allow_missing=self.source.allow_missing,
             worst_images=self.worst_images,
         )
 
-    def _remaining(self, files: Sequence[_FileInfo]) -> Optional[Joined]:
+    def _remaining(self, files: Sequence[_FileInfo]) -> Optional[JoinedImages]:
         """The images that no file has results for, if they belong to this report."""
         seen = {image_id for file in files for image_id in file.image_ids}
-        remaining = [image_id for image_id in self.truth.image_ids if image_id not in seen]
+        remaining = [image_id for image_id in self.ground_truth.image_ids if image_id not in seen]
         names_all = any(file.dialect != "coco" for file in files)
         if not remaining or (names_all and self.partial):
             return None
         if names_all and not self.source.allow_missing:
             raise ResultFileError(
                 f"{files[0].source} and the other files: no results for {listing('image', remaining)} of "
-                f"{self.truth.source} (--allow-missing takes them as without detections)"
+                f"{self.ground_truth.source} (--allow-missing takes them as without detections)"
             )
         return join(
-            share_of_truth(self.truth, remaining),
+            select_images(self.ground_truth, remaining),
             self.empty_results,  # type: ignore[arg-type]
             classes=self.classes,
             allow_missing=True,
@@ -339,7 +338,7 @@ class _Loader:
 
 
 def _without_detections(results: DetectionResults) -> DetectionResults:
-    """Results of the same form for no image at all."""
+    """Results of the same kind without images."""
     return replace(
         results,
         num_images=0,

@@ -1,4 +1,4 @@
-"""What all reports have in common: rendering, saving, provenance and progress."""
+"""The base class of the reports; provenance of their inputs; progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, TypeVar
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.files import PathLike
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+_T = TypeVar("_T")
 SCHEMA_VERSION = 3
 GALLERY = 48  # worst images that a page shows
 IN_MEMORY = "in memory"
@@ -116,11 +117,11 @@ class Progress:
     """Receives the steps of an evaluation. This one shows nothing."""
 
     def step(self, description: str) -> None:
-        """A new step begins."""
+        """Start a step."""
 
-    def track(self, numbers: Sequence[int]) -> Iterable[int]:
-        """Iterate over the images of a data set."""
-        return numbers
+    def track(self, items: Sequence[_T]) -> Iterable[_T]:
+        """Iterate over the items of the current step, such as images, files or figures."""
+        return items
 
 
 def input_entry(source: Any) -> Dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.joining import Joined, classes_from_labels, in_image_order, join
-from mm_metrics_plugin.evaluation.loading import DetectionInput, ground_truth_inside
+from mm_metrics_plugin.evaluation.joining import JoinedImages, classes_from_labels, in_image_order, join
+from mm_metrics_plugin.evaluation.loading import DetectionInput, ground_truth_in
 from mm_metrics_plugin.evaluation.report import Progress, common_folder
 from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.classification.delong import auc_swaps
@@ -118,11 +118,13 @@ class DetectorRuns(RunSet):
         if message:
             warnings.warn(message, MetricWarning)
 
-    def _join(self, source: DetectionInput, results: Sequence[DetectionResults], progress: Progress) -> List[Joined]:
+    def _join(
+        self, source: DetectionInput, results: Sequence[DetectionResults], progress: Progress
+    ) -> List[JoinedImages]:
         classes = source.classes
-        if source.is_inside:
-            source.check_inside()
-            truth, *others = [ground_truth_inside(one) for one in results]
+        if source.in_results:
+            source.check_in_results()
+            truth, *others = [ground_truth_in(one) for one in results]
             for other in others:
                 check_same_ground_truth(truth, other)
             if classes is None:  # as many as any of the runs has
@@ -135,7 +137,7 @@ class DetectorRuns(RunSet):
             raise ResultFileError(f"{truth.source}: holds no images")
         return [in_image_order(one) for one in joined]  # it decides between equal scores
 
-    def _match(self, joined: Joined) -> MatchTable:
+    def _match(self, joined: JoinedImages) -> MatchTable:
         state = DetectionState(len(joined.classes), self.detection, table="scores")
         order = range(joined.batch.num_images)
         return state.update(joined.batch, order, names=joined.image_ids).table()  # type: ignore[return-value]
@@ -173,9 +175,9 @@ class ClassifierRuns(RunSet):
         progress: Progress,
     ) -> None:
         first = results[0]
-        if not source.is_inside:
-            raise ResultFileError(f"{first.source}: holds its ground truth; TRUTH must be -")
-        source.check_inside()
+        if not source.in_results:
+            raise ResultFileError(f"{first.source}: contains its ground truth; GROUND_TRUTH must be -")
+        source.check_in_results()
         chosen = self._settings(settings, options, ClassificationSettings(), first.source)
         results = _of_one_task(results)
         first = results[0]
@@ -260,9 +262,9 @@ def _align(first: ClassificationResults, other: ClassificationResults) -> Tuple[
         different = (mine != theirs[order]).reshape(len(order), -1).any(axis=1)
         if different.any():
             at = int(np.argmax(different))
-            name = keys[0][at] if keys else at
+            sample: object = keys[0][at] if keys else at
             raise ResultFileError(
-                f"{both}: differ in the ground truth of {int(different.sum()):,} samples, first in sample {name!a}"
+                f"{both}: differ in the ground truth of {int(different.sum()):,} samples, first in sample {sample!a}"
             )
     if np.array_equal(order, np.arange(len(order))):  # spares a copy of all scores
         return other.scores, other.precision, joined_by

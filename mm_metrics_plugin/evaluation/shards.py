@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.joining import Joined, image_order
+from mm_metrics_plugin.evaluation.joining import JoinedImages, image_order
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.files import RowCounts
@@ -81,7 +81,7 @@ class Shard:
 
     def counts(self) -> Dict[str, Any]:
         """Images, detections and objects read, used and dropped by reason."""
-        counted = self.state.tally
+        counted = self.state.counts_by_name
         detections = self.detections.drop("removed by NMS", counted["detections_suppressed"])
         detections = detections.drop(f"score below {self.settings.score_thr:g}", counted["detections_below_threshold"])
         objects = RowCounts.total(RowCounts(**truth["ground_truths"]) for truth in self.truths)
@@ -105,7 +105,7 @@ def empty_state(num_classes: int, settings: DetectionSettings, worst_images: Opt
 
 
 def make_shard(
-    joined: Joined,
+    joined: JoinedImages,
     settings: DetectionSettings,
     *,
     results: Sequence[Entry],
@@ -279,7 +279,7 @@ def read_shard(path: str) -> Shard:
                 state=shard.state.with_arrays({name: arrays.get(name) for name in shard.state.reductions}),  # type: ignore[arg-type]
             )
             check_detection_state(shard.state, len(shard.image_ids))
-            counted = shard.state.tally
+            counted = shard.state.counts_by_name
             if shard.detections.used != counted["detections"] + counted["detections_suppressed"]:
                 raise ValueError(f"the number of detections used must be {counted['detections']}")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:

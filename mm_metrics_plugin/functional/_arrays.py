@@ -96,8 +96,8 @@ def _sortable(key: np.ndarray) -> np.ndarray:
         bits = (key + key.dtype.type(0)).view(unsigned)  # -0.0 becomes 0.0
         bits ^= np.where(bits >= sign, ~unsigned.type(0), sign)
         bits -= bits.min()
-        return bits
-    return (key - key.min()).view(f"u{key.dtype.itemsize}")
+        return np.asarray(bits)
+    return np.asarray((key - key.min()).view(f"u{key.dtype.itemsize}"))
 
 
 def group_starts(groups: np.ndarray) -> np.ndarray:
@@ -110,7 +110,7 @@ def group_starts(groups: np.ndarray) -> np.ndarray:
 def position_in_group(groups: np.ndarray) -> np.ndarray:
     """The position of each row within its group; groups are sorted."""
     starts = group_starts(groups)
-    return np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
+    return np.asarray(np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups)))))
 
 
 def mean_of_defined(values: np.ndarray) -> np.ndarray:

@@ -49,7 +49,7 @@ def limits_for(scores: np.ndarray, thresholds: Any, precision: np.ndarray | None
     """
     rounded = round_thresholds(thresholds)
     codes = np.array([precision_of(scores.dtype)]) if precision is None else np.asarray(precision)
-    return rounded[codes].astype(scores.dtype)
+    return np.asarray(rounded[codes], dtype=scores.dtype)
 
 
 def reach(scores: np.ndarray, threshold: float, precision: np.ndarray | None = None) -> np.ndarray:

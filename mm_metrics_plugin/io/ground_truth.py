@@ -333,7 +333,7 @@ def _read_voc(folder: Path, classes: Optional[Sequence[str]], image_set: Optiona
     if classes is None:
         raise ResultFileError(
             f"{folder.name}: VOC annotations do not say which label a class has; list all classes of the model in the "
-            "order of its labels with --classes, or give the config as TRUTH (the folder has objects of "
+            "order of its labels with --classes, or give the config as GROUND_TRUTH (the folder has objects of "
             f"{listing('class', sorted(set(names))) if names else 'no class'})"
         )
     labels = _places(names, {name: label for label, name in enumerate(classes)})
@@ -462,7 +462,7 @@ def check_same_ground_truth(first: GroundTruth, second: GroundTruth) -> None:
         >>> check_same_ground_truth(truth("a.pkl", (7, 8), [3, 3]), truth("b.pkl", (7, 8), [3, 4]))
         Traceback (most recent call last):
         mm_metrics_plugin.exceptions.ResultFileError: a.pkl and b.pkl: differ in the ground truth of image 8 (class, \
-box or crowd flag of object number 0); give the annotations as TRUTH instead of -
+box or crowd flag of object number 0); give the annotations as GROUND_TRUTH instead of -
     """
     number = {image_id: at for at, image_id in enumerate(first.image_ids)}
     mine, theirs = (_sorted_rows(one, number) for one in (first, second))
@@ -483,7 +483,7 @@ box or crowd flag of object number 0); give the annotations as TRUTH instead of 
         what = f"class, box or crowd flag of object number {rows[0] - int(counts[0][:image].sum())}"
     raise ResultFileError(
         f"{first.source} and {second.source}: differ in the ground truth of image {first.image_ids[image]!a} ({what}); "
-        "give the annotations as TRUTH instead of -"
+        "give the annotations as GROUND_TRUTH instead of -"
     )
 
 

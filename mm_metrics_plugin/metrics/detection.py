@@ -40,7 +40,8 @@ from mm_metrics_plugin.settings import (
     require,
     require_choice,
 )
-from mm_metrics_plugin.states.detection import DetectionState, ImageBatch, RuleState
+from mm_metrics_plugin.states.detection import DetectionState, RuleState
+from mm_metrics_plugin.states.matches import ImageBatch
 
 _CURVES = ("pr_curves", "confidence_curves")
 _CURVE_POINTS = 201  # of the curves against confidence
@@ -378,7 +379,7 @@ class DetectionPRF(StreamingMetric):
             classes=names,
             ground_truths=result.support[:-1],
             detections=result.predicted[:-1],
-            counts={**state.tally, **rule.tally},
+            counts={**state.counts_by_name, **rule.counts_by_name},
             background_types=rule.false_positives,
             zero_division=self._zero_division if rule.matrix.any() else float("nan"),
         )

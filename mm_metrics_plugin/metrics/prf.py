@@ -27,7 +27,7 @@ from mm_metrics_plugin.metrics.log import class_values, threshold_suffixes
 from mm_metrics_plugin.metrics.sample_fields import Samples
 from mm_metrics_plugin.settings import require, require_choice
 from mm_metrics_plugin.states.base import Batch, State
-from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState, TopConfusionState
+from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState
 
 AVERAGES = ("macro", "micro", "weighted")
 CONVENTIONS = {"default": None, "mmpretrain": 0.0, "paddlerec": 1.0}  # the value of 0/0; None: that of zero_division
@@ -209,7 +209,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
     def empty_state(self) -> State:
         """One confusion matrix per threshold."""
         rules = 1 if self._scored is False else len(self.thrs)
-        return (TopConfusionState if self.topk else ConfusionState)(self.classes_expected(), rules)
+        return ConfusionState(self.classes_expected(), rules)
 
     def read(self, samples: Samples) -> Batch:
         """Labels and decisions of a batch, and with ``topk`` whether the true class is among the k highest scores."""

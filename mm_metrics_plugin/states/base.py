@@ -1,4 +1,4 @@
-"""States accumulate samples between batches; each of their arrays is declared SUM, MAX or CONCAT."""
+"""States accumulate samples between batches. Each array of a state is declared SUM, MAX or CONCAT."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RowBuffer:
         return self._length
 
     def append(self, rows: np.ndarray) -> None:
-        """Copies ``rows`` (first axis: rows) to the end; all rows must have the same shape."""
+        """Copy ``rows`` (first axis: rows) to the end; all rows must have the same shape."""
         self._check_shape(rows.shape[1:])
         if self._open is not None and self._open.dtype != rows.dtype:
             self._close()
@@ -57,7 +57,7 @@ class RowBuffer:
         self._length += len(rows)
 
     def reserve(self, rows: int) -> None:
-        """Makes the next block large enough for this number of rows."""
+        """Make the next block large enough for this number of rows."""
         self._reserved = rows
 
     def _close(self) -> None:
@@ -146,11 +146,11 @@ class State:
         return result
 
     def update(self: _S, *columns: Any, **options: Any) -> _S:
-        """Adds the samples of a batch and returns the state."""
+        """Add the samples of a batch and returns the state."""
         raise NotImplementedError
 
     def add(self, name: str, value: Any) -> None:
-        """Adds ``value`` to one of the arrays by its reduction."""
+        """Add ``value`` to one of the arrays by its reduction."""
         value = np.asarray(value)
         reduction, held = self.reductions[name], getattr(self, name)
         if reduction == CONCAT:
@@ -212,7 +212,7 @@ class StateGroup(State):
         }
 
     def update(self, *columns: Any) -> StateGroup:
-        """Updates every member."""
+        """Update every member."""
         for member in self.members.values():
             member.update(*columns)
         return self

@@ -8,21 +8,16 @@ from mm_metrics_plugin.functional.ranking import count_pairs
 from mm_metrics_plugin.states.base import SUM, State
 
 
-class ConfusionState(State):
+class MatrixState(State):
     """Confusion matrices with a column for "no decision".
 
     Args:
         num_classes: Number of classes.
         num_rules: Number of decision rules, such as thresholds, each with its own matrix.
-
-    Example:
-        >>> state = ConfusionState(2).update(np.array([0, 0, 1, 1]), np.array([0, 1, 1, -1]))
-        >>> state.matrix.tolist()
-        [[1, 1, 0], [0, 1, 1]]
     """
 
     reductions = {"cells": SUM}
-    # (rules, truth, 1 + prediction): the first column is "no decision", the prediction -1.
+    # (rules, ground truth, 1 + prediction): the first column is "no decision", the prediction -1.
     cells: np.ndarray
     background_rows = 0  # rows after those of the classes, for predictions without a ground truth
 
@@ -31,9 +26,53 @@ class ConfusionState(State):
         self.num_rules = num_rules
         super().__init__()
 
-    def update(self, truth: np.ndarray, predicted: np.ndarray) -> ConfusionState:
-        """Counts true classes (samples) and predicted ones (samples) or (samples, rules); -1 is no decision."""
-        rows = truth.astype(np.int64)
+    def add_matrix(self, matrix: np.ndarray) -> None:
+        """Add a matrix with one column per class, or one more for "no decision"."""
+        cells = self._allocated()[0]
+        cells[:, 1:] += matrix[:, : self.num_classes]
+        if matrix.shape[1] > self.num_classes:
+            cells[:, 0] += matrix[:, self.num_classes]
+
+    def _allocated(self) -> np.ndarray:
+        if self.cells is None:
+            rows = self.num_classes + self.background_rows
+            self.cells = np.zeros((self.num_rules, rows, self.num_classes + 1), dtype=np.int64)
+        return self.cells
+
+    @property
+    def matrices(self) -> np.ndarray:
+        """One matrix per rule: rows ground truth, columns prediction; background and "no decision" last."""
+        return np.roll(self._allocated(), -1, axis=2)
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The matrix of the first rule."""
+        return np.asarray(self.matrices[0])
+
+    @property
+    def decisions(self) -> np.ndarray:
+        """A view of the matrix of the first rule without the column "no decision"."""
+        return self._allocated()[0, :, 1:]
+
+
+class ConfusionState(MatrixState):
+    """Confusion matrices of labels and decisions, and the number of samples that fulfill other conditions.
+
+    Example:
+        >>> state = ConfusionState(2).update(np.array([0, 0, 1, 1]), np.array([0, 1, 1, -1]))
+        >>> state.matrix.tolist()
+        [[1, 1, 0], [0, 1, 1]]
+    """
+
+    reductions = {"cells": SUM, "hits": SUM}
+    hits: np.ndarray
+
+    def update(self, target: np.ndarray, predicted: np.ndarray, hits: np.ndarray | None = None) -> ConfusionState:
+        """Count labels (samples) and predicted classes (samples) or (samples, rules); -1 is no decision.
+
+        ``hits`` (samples, conditions) are booleans, such as whether the true class is among the k highest scores.
+        """
+        rows = target.astype(np.int64)
         if predicted.ndim == 2:
             rows = rows[:, None] + np.arange(self.num_rules) * self.num_classes
         indices = rows * (self.num_classes + 1)
@@ -45,68 +84,21 @@ class ConfusionState(State):
             np.add.at(cells.reshape(-1), indices.reshape(-1), 1)
         else:
             cells += np.bincount(indices.reshape(-1), minlength=cells.size).reshape(cells.shape)
-        return self
-
-    def add_matrix(self, matrix: np.ndarray) -> ConfusionState:
-        """Adds a matrix with one column per class, or one more for "no decision"."""
-        cells = self._allocated()[0]
-        cells[:, 1:] += matrix[:, : self.num_classes]
-        if matrix.shape[1] > self.num_classes:
-            cells[:, 0] += matrix[:, self.num_classes]
-        return self
-
-    def _allocated(self) -> np.ndarray:
-        if self.cells is None:
-            rows = self.num_classes + self.background_rows
-            self.cells = np.zeros((self.num_rules, rows, self.num_classes + 1), dtype=np.int64)
-        return self.cells
-
-    @property
-    def matrices(self) -> np.ndarray:
-        """One matrix per rule: rows truth, columns prediction; background and "no decision" last."""
-        return np.roll(self._allocated(), -1, axis=2)
-
-    @property
-    def matrix(self) -> np.ndarray:
-        """The matrix of the first rule."""
-        matrix: np.ndarray = self.matrices[0]
-        return matrix
-
-    @property
-    def decisions(self) -> np.ndarray:
-        """A view of the matrix of the first rule without the column "no decision"."""
-        return self._allocated()[0, :, 1:]
-
-
-class TopConfusionState(ConfusionState):
-    """A confusion matrix, and the number of samples whose true class is among the k best.
-
-    Example:
-        >>> state = TopConfusionState(2).update(np.array([0, 1]), np.array([0, 0]), np.array([[1, 1], [0, 1]]))
-        >>> state.hits.tolist()
-        [1, 2]
-    """
-
-    reductions = {**ConfusionState.reductions, "hits": SUM}
-    hits: np.ndarray
-
-    def update(self, truth: np.ndarray, predicted: np.ndarray, hits: np.ndarray) -> TopConfusionState:  # type: ignore[override]
-        """Counts as :meth:`ConfusionState.update`, and the hits (samples, values of k)."""
-        super().update(truth, predicted)
-        self.add("hits", np.count_nonzero(hits, axis=0))
+        if hits is not None:
+            self.add("hits", np.count_nonzero(hits, axis=0))
         return self
 
 
-class PixelConfusionState(ConfusionState):
-    """A confusion matrix of pixels that are already counted.
+class PixelConfusionState(MatrixState):
+    """The confusion matrix of the pixels of label maps.
 
     Example:
         >>> PixelConfusionState(2).update(np.array([[[3, 1], [0, 2]], [[1, 0], [0, 1]]])).matrix[:, :2].tolist()
         [[4, 1], [0, 3]]
     """
 
-    def update(self, matrices: np.ndarray) -> PixelConfusionState:  # type: ignore[override]
-        """Adds matrices (any number, classes, classes)."""
+    def update(self, matrices: np.ndarray) -> PixelConfusionState:
+        """Add matrices (any number, classes, classes)."""
         self.add_matrix(matrices.sum(axis=0))
         return self
 
@@ -130,7 +122,7 @@ class DecisionState(State):
         super().__init__()
 
     def update(self, decisions: np.ndarray, labels: np.ndarray) -> DecisionState:
-        """Counts the decisions (samples, rules), -1 for none, and the labels (samples)."""
+        """Count the decisions (samples, rules), -1 for none, and the labels (samples)."""
         rules = decisions.shape[1]
         cells = decisions + np.arange(rules) * self.num_classes
         for name, mask in (("decided", decisions >= 0), ("correct", decisions == labels[:, None])):
@@ -162,7 +154,7 @@ class HitState(State):
     samples: np.ndarray
 
     def update(self, hits: np.ndarray) -> HitState:
-        """Counts the hits (samples, conditions)."""
+        """Count the hits (samples, conditions)."""
         self.add("hits", np.count_nonzero(hits, axis=0))
         self.add("samples", np.int64(len(hits)))
         return self
@@ -183,9 +175,9 @@ class BinaryCountState(State):
     fn: np.ndarray
     tn: np.ndarray
 
-    def update(self, decided: np.ndarray, truth: np.ndarray) -> BinaryCountState:
-        """Counts decisions (samples, classes) against labels of 1, 0, or -1 for what does not count."""
-        positive, negative = truth == 1, truth == 0
+    def update(self, decided: np.ndarray, target: np.ndarray) -> BinaryCountState:
+        """Count decisions (samples, classes) against targets of 1, 0, or -1 to be ignored."""
+        positive, negative = target == 1, target == 0
         tp, fp = _column_counts(decided & positive), _column_counts(decided & negative)
         self.add("tp", tp)
         self.add("fp", fp)
@@ -214,6 +206,6 @@ class PairState(State):
     counts: np.ndarray
 
     def update(self, positive: np.ndarray, negative: np.ndarray) -> PairState:
-        """Counts pairs of scores."""
+        """Count pairs of scores."""
         self.add("counts", np.array(count_pairs(positive, negative), dtype=np.int64))
         return self

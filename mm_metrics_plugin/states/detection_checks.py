@@ -14,14 +14,8 @@ from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.tide import FIXED, ON_CROWD, TRUE_POSITIVE
 from mm_metrics_plugin.functional.thresholding import PRECISIONS
 from mm_metrics_plugin.settings import MATCHING_RULES, require
-from mm_metrics_plugin.states.detection import (
-    IMAGE_COLUMNS,
-    RULE_COUNTS,
-    CountState,
-    DetectionState,
-    RuleState,
-    is_gt_column,
-)
+from mm_metrics_plugin.states.detection import RULE_COUNTS, CountState, DetectionState, RuleState
+from mm_metrics_plugin.states.matches import IMAGE_COLUMNS, is_gt_column
 
 
 def check_detection_state(state: DetectionState, num_images: int) -> None:
@@ -40,7 +34,7 @@ def check_detection_state(state: DetectionState, num_images: int) -> None:
         _check_columns(state, expected.table, num_images)
     if expected.examples is not None:
         _check_examples(state, expected.examples, num_images)
-    require(state.tally["images"] == num_images, f"the counts must be of {num_images} images")
+    require(state.counts_by_name["images"] == num_images, f"the counts must be of {num_images} images")
     table = state.table()
     if table is not None:
         _check_sums(state, table)
@@ -65,7 +59,7 @@ def _check_rule(name: str, rule: RuleState) -> None:
     size = rule.num_classes
     _check_counts(f"matrix of {name}", rule.cells, (1, size + 1, size + 1))
     _check_counts(f"counts of {name}", rule.counts, (len(RULE_COUNTS),))
-    _check_counts(f"objects and detections of {name}", rule.used, (2, size))
+    _check_counts(f"ground truths and detections of {name}", rule.used, (2, size))
     _check_counts(f"types of false positives of {name}", rule.background_types, (len(BACKGROUND_TYPES), size))
     matrix = rule.matrix
     require(
@@ -75,7 +69,7 @@ def _check_rule(name: str, rule: RuleState) -> None:
     sums = [matrix[:-1].sum(axis=1), matrix[:, :-1].sum(axis=0)]
     require(
         name == "mmdet" or np.array_equal(rule.used, sums),  # mmdet counts some detections twice
-        f"the matrix of {name!a} must add up to its objects and detections",
+        f"the matrix of {name!a} must add up to its ground truths and detections",
     )
 
 
@@ -160,7 +154,7 @@ def _check_examples(state: DetectionState, expected: Examples, num_images: int) 
 
 
 def _check_sums(state: DetectionState, table: MatchTable) -> None:
-    """Raises a ValueError unless the counts are those of the table."""
+    """Raises a ValueError unless the counts agree with the table."""
     require(
         not ((np.diff(table.image) == 0) & (np.diff(table.score) > 0)).any(),
         "'score' must be descending in every image",
@@ -173,7 +167,7 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
         "crowds": int((~table.gt_counts.any(axis=1)).sum()),
     }
     for name, count in counts.items():
-        require(state.tally[name] == count, f"the number of {name!a} must be {count}")
+        require(state.counts_by_name[name] == count, f"the number of {name!a} must be {count}")
     label, gt_label, details = table.label, table.gt_label, table.details
     is_tp, is_tp_or_fp = table.flags(state.settings.iou_thr)
     # By name: rows of detections or ground truths, their labels, and how many there must be of each class.
@@ -183,16 +177,18 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
         sums += [
             ("true positives of 'coco'", is_tp & reached, label, rule.matrix.diagonal()[:-1]),
             ("detections of 'coco'", is_tp_or_fp & reached, label, rule.used_per_class[1]),
-            ("objects of 'coco'", table.gt_counts.any(axis=1), gt_label, rule.used_per_class[0]),
+            ("ground truths of 'coco'", table.gt_counts.any(axis=1), gt_label, rule.used_per_class[0]),
         ]
         if details is not None:
-            sums.append(("missed objects of 'coco'", details.gt_outcome == MISSED, gt_label, rule.matrix[:-1, -1]))
+            sums.append(
+                ("missed ground truths of 'coco'", details.gt_outcome == MISSED, gt_label, rule.matrix[:-1, -1])
+            )
             for outcome, number in zip(BACKGROUND_TYPES.values(), rule.false_positives):
                 sums.append(("false positives of 'coco'", details.outcome == outcome, label, number))
     if "mmdet" in state.settings.matching:
-        objects, detections = state.rule("mmdet").used_per_class
+        ground_truths, detections = state.rule("mmdet").used_per_class
         sums.append(("detections of 'mmdet'", reached, label, detections))
-        sums.append(("objects of 'mmdet'", np.ones(len(gt_label), dtype=bool), gt_label, objects))
+        sums.append(("ground truths of 'mmdet'", np.ones(len(gt_label), dtype=bool), gt_label, ground_truths))
     if details is not None:
         is_tide_tp = (details.error_type & (ON_CROWD - 1)) == TRUE_POSITIVE
         matched = np.bincount(gt_label[details.gt_tide_matched], minlength=state.num_classes)

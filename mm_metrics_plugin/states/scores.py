@@ -25,7 +25,7 @@ class ScoreState(State):
     labels: RowBuffer
 
     def update(self, scores: np.ndarray, labels: np.ndarray) -> ScoreState:
-        """Keeps the scores (samples, classes) and the labels: (samples), or (samples, classes) of 1, 0 and -1."""
+        """Keep the scores (samples, classes) and the labels: (samples), or (samples, classes) of 1, 0 and -1."""
         self.add("scores", scores)
         self.add("labels", labels)
         return self
@@ -50,7 +50,7 @@ class RecentScoreState(ScoreState):
         self._recent: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=self.num_batches)
 
     def update(self, scores: np.ndarray, labels: np.ndarray) -> RecentScoreState:
-        """Adds a batch and drops the one ``num_batches`` ago."""
+        """Add a batch and drops the one ``num_batches`` ago."""
         self._recent.append((scores, labels))
         # The buffers share the batches: nothing is copied.
         self.scores, self.labels = RowBuffer(), RowBuffer()
@@ -118,7 +118,7 @@ class CalibrationState(StateGroup):
         super().__init__(scores=scores, terms=ExactSumState())
 
     def update(self, confidence: np.ndarray, correct: np.ndarray, terms: np.ndarray) -> CalibrationState:
-        """Adds confidences and decisions (samples), and terms (samples, sums), each at least 0."""
+        """Add confidences and decisions (samples), and terms (samples, sums), each at least 0."""
         self["scores"].update(confidence[:, None], correct.astype(np.int8)[:, None])
         # An infinite term makes the sum infinite: it is enough to know that there was one.
         self["terms"].update(np.where(np.isinf(terms), np.nan, terms))

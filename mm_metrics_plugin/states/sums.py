@@ -26,7 +26,7 @@ class ExactSumState(State):
     count: np.ndarray
 
     def update(self, values: np.ndarray, rest: np.ndarray | None = None) -> ExactSumState:
-        """Adds values (samples) or (samples, columns), and ``rest``, which was rounded off them."""
+        """Add values (samples) or (samples, columns), and ``rest``, which was rounded off them."""
         missing = np.isnan(values)
         limbs = exact_limbs(np.where(missing, 0.0, values))
         if rest is not None and rest.any():
@@ -68,7 +68,7 @@ class RegressionState(State):
         super().__init__()
 
     def update(self, predicted: np.ndarray, target: np.ndarray) -> RegressionState:
-        """Adds predictions and targets of the same shape."""
+        """Add predictions and targets of the same shape."""
         sums = regression_sums(predicted, target, percentage_floor=self.percentage_floor)
         for name, value in zip(self.reductions, sums):
             self.add(name, value)
@@ -100,7 +100,7 @@ class BatchDiceState(State):
         self._num_batches = 0
 
     def update(self, overlaps: np.ndarray) -> BatchDiceState:
-        """Adds the intersections and sizes of a batch, (samples, 2, classes)."""
+        """Add the intersections and sizes of a batch, (samples, 2, classes)."""
         intersection, sizes = overlaps.sum(axis=(0, 2), dtype=np.float64)
         # With its number: batches of the same number on several processes are one batch.
         self.add("batches", np.array([[self._num_batches, intersection, sizes]]))

@@ -34,7 +34,7 @@ def parsed(*arguments):
 @pytest.mark.parametrize("subcommand", ["detection", "compare"])
 def test_positional_arguments_stand_anywhere(subcommand, arguments):
     found = parsed(subcommand, *arguments)
-    assert (found.truth, found.results, found.out_dir) == ("t.json", ["a.pkl", "b.pkl"], "report/")
+    assert (found.ground_truth, found.results, found.out_dir) == ("t.json", ["a.pkl", "b.pkl"], "report/")
     assert (found.ci, found.classes) == (0.95, "x,y")
 
 

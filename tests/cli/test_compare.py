@@ -171,7 +171,7 @@ def test_ground_truths_inside_the_results_must_be_the_same(tmp_path, capsys):
         said = refused(capsys, "-", first, second, path)
         assert f"a.pkl and wrong.pkl: differ in the ground truth of image {at + 1} (" in said
     without = files.write_pickle(tmp_path / "without.pkl", files.results_of(made))
-    assert "without.pkl: holds no ground truth" in refused(capsys, "-", first, without)
+    assert "without.pkl: contains no ground truth" in refused(capsys, "-", first, without)
 
 
 def test_masks_that_are_not_evaluated_are_counted(tmp_path):
@@ -240,7 +240,7 @@ def test_classifiers_need_no_ground_truth_argument(tmp_path, capsys):
 
 def test_detectors_without_ground_truth_are_told_to_give_it(folder, capsys):
     assert main(["compare", str(folder / "good.pkl"), str(folder / "worse.pkl")]) == 2
-    assert "good.pkl: holds no ground truth; give the annotation file as TRUTH" in capsys.readouterr().err
+    assert "good.pkl: contains no ground truth; give the annotation file as GROUND_TRUTH" in capsys.readouterr().err
 
 
 def test_samples_that_changed_have_their_old_and_new_class(tmp_path):
@@ -360,8 +360,8 @@ def test_what_cannot_be_compared(folder, tmp_path, capsys):
     assert "--task: is for classifiers" in refused(capsys, truth, good, good, "--task", "multi-label")
     assert "at least two runs" in refused(capsys, truth, good)
     assert "cannot be compared with classifiers" in refused(capsys, truth, good, scores)
-    assert "TRUTH must be -" in refused(capsys, truth, scores, scores)
-    assert "holds no ground truth" in refused(capsys, "-", good, good)
+    assert "GROUND_TRUTH must be -" in refused(capsys, truth, scores, scores)
+    assert "contains no ground truth" in refused(capsys, "-", good, good)
     some = files.write_pickle(tmp_path / "some.pkl", files.results_of(files.problem(59)))
     assert "no results for image 60" in refused(capsys, truth, good, some)
     fewer = files.write_pickle(tmp_path / "fewer.pkl", samples[1:])
@@ -417,4 +417,4 @@ def test_samples_whose_ground_truth_differs_are_named(tmp_path, capsys):
 def test_two_coco_results_without_ground_truth_are_explained(tmp_path, capsys):
     paths = [str(files.write_json(tmp_path / name, [])) for name in ("a.json", "b.json")]
     assert main(["compare", *paths]) == 2
-    assert "a.json is taken as the ground truth" in capsys.readouterr().err
+    assert "a.json is the ground truth" in capsys.readouterr().err

@@ -81,9 +81,8 @@ def test_bad_content(case, good, tmp_path, monkeypatch, capsys):
 
 
 ARGUMENTS = [
-    ([], "SUBCOMMAND"),
     (["segmentation"], "segmentation"),
-    (["detection"], "TRUTH"),
+    (["detection"], "GROUND_TRUTH"),
     (["detection", "truth.json"], "RESULTS"),
     (["detection", "truth.json", "results.pkl", "--score-thr", "high"], "--score-thr"),
     (["detection", "truth.json", "results.pkl", "--tp-iou-thr", "0"], "--iou-thr"),

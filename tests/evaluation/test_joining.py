@@ -68,8 +68,8 @@ def test_images_meet_by_id_whatever_their_order(truth_file):
         assert is_perfect(joined)
         assert joined.classes == ("cat", "dog", "bird")
         assert joined.missing_images == 0
-        for tally in (joined.detections, joined.objects):
-            assert tally.to_dict() == {"read": 120, "used": 120, "dropped": {}}
+        for counts in (joined.detections, truth.row_counts):
+            assert counts.to_dict() == {"read": 120, "used": 120, "dropped": {}}
     shifted = [{**result(n), "img_id": 500 - (n + 1) % IMAGES} for n in range(IMAGES)]
     assert not is_perfect(join(truth, results_from_images(shifted, "results.pkl")))  # else by position would do as well
 
@@ -97,11 +97,12 @@ def test_coco_results_meet_by_category_id(truth_file, tmp_path):
     assert is_perfect(join(read_ground_truth(truth_file), read_results(path)))
 
     # Chosen classes keep the order of the file, whatever the order they are chosen in; the rest is dropped and counted.
-    joined = join(read_ground_truth(truth_file, classes=["bird", "cat"]), read_results(path))
+    chosen = read_ground_truth(truth_file, classes=["bird", "cat"])
+    joined = join(chosen, read_results(path))
     assert joined.classes == ("cat", "bird")
     assert is_perfect(joined)
     assert joined.detections.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
-    assert joined.objects.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
+    assert chosen.row_counts.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
 
     # COCO results do not list images without detections: these images are counted, and no error.
     path.write_text(json.dumps(found[:6]))
@@ -159,7 +160,7 @@ def test_ground_truth_inside_the_results():
     assert join(inside.ground_truth, inside).classes == ("0", "1", "2")
     with pytest.raises(ResultFileError, match="beyond the 2 classes"):
         join(inside.ground_truth, inside, classes=["a", "b"])
-    with pytest.raises(ResultFileError, match="need COCO ground truth"):
+    with pytest.raises(ResultFileError, match="need COCO annotations"):
         join(inside.ground_truth, replace(inside, dialect="coco", category_ids=(0, 1, 2)))
 
 
@@ -205,7 +206,7 @@ def test_ids_and_paths_that_repeat_cannot_be_joined(path):
 def test_one_annotation_file_is_not_the_ground_truth_of_both_parts(truth_file):
     found = results_from_images(twice_numbered(), "results.pkl")
     with pytest.raises(
-        ResultFileError, match=r"image ids repeat in the results.*give the config of the test set as TRUTH"
+        ResultFileError, match=r"image ids repeat in the results.*give the config of the test set as GROUND_TRUTH"
     ):
         join(read_ground_truth(truth_file), found)
 

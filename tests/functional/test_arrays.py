@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional._arrays import stable_order, worst_first
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -23,3 +23,14 @@ def test_stable_order_equals_lexsort(dtype):
 
 def test_stable_order_of_narrow_integers_does_not_overflow():
     assert stable_order(np.array([2**31 - 1, -(2**31), 0], dtype=np.int32)).tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize("most", [0, 30, 90, 1000])
+def test_every_group_has_its_worst(most):
+    random = np.random.default_rng(1)
+    group, badness = random.integers(0, 25, 400), np.round(random.random(400), 1)
+    rows, limit = worst_first(group, badness, np.arange(400), per_group=7, most=most)
+    assert len(rows) <= max(most, 25) and 1 <= limit <= 7
+    for number in range(25):
+        mine = sorted(np.flatnonzero(group == number), key=lambda row: (-badness[row], row))
+        assert rows[group[rows] == number].tolist() == mine[:limit]

@@ -11,12 +11,6 @@ from scipy.stats import mannwhitneyu
 from mm_metrics_plugin.functional.ranking import count_pairs, pos_neg_ratio
 
 
-def test_worked_ratio():
-    right, wrong = count_pairs(np.array([0.9, 0.5, 0.5]), np.array([0.1, 0.5, 0.6]))
-    assert (right, wrong) == (1, 2)
-    assert pos_neg_ratio(right, wrong) == 2 / 3
-
-
 def test_all_pairs_without_ties_are_mann_whitneys_u():
     generator = np.random.default_rng(0)
     positive, negative = generator.normal(0.5, 1, 40), generator.normal(0, 1, 30)

@@ -81,9 +81,3 @@ def test_images_keep_their_own_precision():
     batch = DetectionBatch.from_images(boxes=boxes, scores=scores, labels=labels, gt_boxes=boxes, gt_labels=labels)
     assert batch.detections.reach(0.7).all()
     assert not batch.detections.reach(0.71).any()
-
-
-def test_big_endian_scores_keep_their_precision():
-    found = Detections([0, 0], np.zeros((2, 4), ">f4"), np.array([0.7, 0.1], dtype=">f4"), [0, 0])
-    assert found.scores.dtype == np.float32
-    assert found.reach(0.7).tolist() == [True, False]

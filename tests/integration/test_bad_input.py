@@ -180,7 +180,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("what", "run", "words"), METRICS + COMMANDS)
-def test_invalid_input_is_refused_with_what_was_found(what, run, words, tmp_path):
+def test_invalid_input_is_refused_and_named(what, run, words, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # an overflow without a message
         message = run(tmp_path)

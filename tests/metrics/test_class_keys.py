@@ -81,7 +81,7 @@ def numbers(metric, state):
 @pytest.mark.parametrize("which", METRICS)
 @settings(max_examples=25, deadline=None)
 @given(names=names_of_classes)
-def test_hostile_names_lose_no_number(which, names):
+def test_no_class_name_replaces_another_key(which, names):
     metric, state, plain = prepared(which)
     num_classes = METRICS[which][2]
     metric.dataset_meta = {"classes": names[:num_classes]}

@@ -95,7 +95,7 @@ def test_labels_that_mmdet_shifts_are_an_error(ann_file):
 
 
 @pytest.mark.filterwarnings("ignore::mm_metrics_plugin.UndefinedMetricWarning")
-def test_without_the_file_names_are_those_of_the_data_set():
+def test_without_ann_file_names_are_those_of_the_dataset():
     metric = DetectionPRF(classwise=True)
     metric.dataset_meta = {"classes": ("emu", "dog", "cat")}
     box = np.array([[0, 0, 9, 9]], np.float32)

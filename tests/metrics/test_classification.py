@@ -39,7 +39,7 @@ def test_mmpretrain_convention_has_its_threshold_at_zero():
     assert evaluate(SingleLabelPRF(), samples)["single-label-prf/recall"] == 1
 
 
-def test_empty_data_is_undefined_whatever_the_convention():
+def test_an_empty_dataset_is_undefined_in_every_convention():
     for convention in ("mmpretrain", "paddlerec"):
         metric = SingleLabelPRF(convention=convention)
         with pytest.warns(UndefinedMetricWarning, match="no samples"):
@@ -59,14 +59,14 @@ def test_mmpretrain_samples_work_as_they_come():
         assert ours[f"multi-label-prf/{mine}"] == pytest.approx(theirs[f"multi-label/{their}"] / 100, abs=1e-6)
 
 
-def test_samples_without_any_label_and_labels_of_minus_one():
+def test_empty_label_lists_and_labels_of_minus_one():
     samples = [dict(pred_score=torch.tensor([0.9, 0.2]), gt_label=labels) for labels in ([0], [], [-1, 1], 0)]
     found = evaluate(MultiLabelPRF(counts=True), samples)
     counts = {key: [found[f"multi-label-prf/{key}/{c}"] for c in (0, 1)] for key in ("tp", "fp", "fn", "tn")}
     assert counts == {"tp": [2, 0], "fp": [2, 0], "fn": [0, 1], "tn": [0, 3]}
 
 
-def test_truth_of_several_labels_is_ones_and_zeros_or_true_and_false():
+def test_multi_label_targets_are_integers_or_booleans():
     scores, truth = torch.tensor([[0.9, 0.2], [0.1, 0.7]]), torch.tensor([[1, 0], [0, 0]])
     samples = [dict(pred_score=row, gt_score=own) for row, own in zip(scores, truth)]
     expected = evaluate(MultiLabelPRF(counts=True), samples)
@@ -76,20 +76,20 @@ def test_truth_of_several_labels_is_ones_and_zeros_or_true_and_false():
         evaluate(MultiLabelPRF(), [{**one, "gt_score": torch.ones(3)} for one in samples])
 
 
-def test_topk_accuracy_also_asks_for_the_threshold():
+def test_topk_accuracy_uses_the_threshold():
     samples = [dict(pred_score=torch.tensor([0.6, 0.3, 0.1]), gt_label=torch.tensor([label])) for label in (0, 1, 2)]
     found = evaluate(SingleLabelPRF(topk=2, thrs=(None, 0.5)), samples)
     assert found["single-label-prf/accuracy_top2_no-thr"] == 2 / 3
     assert found["single-label-prf/accuracy_top2_thr-0.50"] == 1 / 3
 
 
-def test_the_beta_is_in_the_name():
+def test_beta_is_in_the_key():
     found = evaluate(SingleLabelPRF(beta=2, num_classes=2), decided([0, 1, 1], [0, 0, 1]))
     assert found["single-label-prf/f2"] == pytest.approx(np.mean([5 * 1 / (5 + 4 * 1), 5 * 1 / (5 + 1)]))
     assert "single-label-prf/f1" not in found
 
 
-def test_certain_and_wrong_is_infinitely_unlikely():
+def test_nll_of_probability_zero_is_infinite():
     samples = [dict(pred_score=torch.tensor([1.0, 0.0]), gt_label=torch.tensor([label])) for label in (0, 1)]
     assert evaluate(CalibrationError(), samples)["single-label/nll"] == math.inf
     floored = evaluate(CalibrationError(floor=1e-7), samples)["single-label/nll"]

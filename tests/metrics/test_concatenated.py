@@ -50,7 +50,7 @@ def parts(samples):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_metric_gives_the_numbers_of_each_data_set(case):
+def test_every_metric_evaluates_each_dataset(case):
     samples = case.draw(ENDS[-1])
     meta = {**case.metric().dataset_meta, "cumulative_sizes": ENDS}
     evaluator = multi([case.build() for _ in SIZES], meta)
@@ -72,7 +72,7 @@ def boxes(label, right):
     return dict(pred_instances=found, gt_instances=dict(bboxes=box, labels=torch.tensor([label])))
 
 
-def test_data_sets_with_different_classes(tmp_path):
+def test_datasets_with_different_classes(tmp_path):
     """Their metainfo comes as a list, of which each metric gets its own at the first evaluation."""
     metas = [
         {"classes": ("cat",), "cumulative_sizes": [3, 5]},
@@ -92,7 +92,7 @@ def test_data_sets_with_different_classes(tmp_path):
         fed(plain, samples, 4)
 
 
-def test_batches_that_count_together_are_refused_at_once():
+def test_batches_that_span_datasets_are_refused():
     metas = [{"classes": ("a", "b", "c"), "cumulative_sizes": [3, 5]}, {"classes": ("x",), "cumulative_sizes": [3, 5]}]
     for metric in (SingleLabelAUC(slide_steps=2), DiceScore(convention="mindspore")):
         metric.dataset_meta = metas
@@ -100,7 +100,7 @@ def test_batches_that_count_together_are_refused_at_once():
             metric.process(None, single_label(np.random.default_rng(0), 2))
 
 
-def test_metainfo_of_mmdets_own_data_set():
+def test_metainfo_of_mmdets_concat_dataset():
     from mmdet.datasets import ConcatDataset
     from mmengine.dataset import BaseDataset
 
@@ -128,7 +128,7 @@ def on_a_process(job):
     return [*found, fed(plain, share, 2, size)]
 
 
-def test_each_data_set_on_several_processes(tmp_path, monkeypatch):
+def test_each_dataset_on_several_processes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # mmengine collects results in a folder under the current one
     jobs = [(9, True), (9, False), (8, True)]
     for (size, _), ranks in zip(jobs, run_processes(2, on_a_process, jobs)):

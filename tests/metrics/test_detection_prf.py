@@ -66,7 +66,7 @@ def test_box_objects_arrays_and_instance_data_are_read():
     assert values(without) == values(empty)
 
 
-def test_files_hold_the_numbers(tmp_path):
+def test_files_have_the_values_of_the_log(tmp_path):
     prefix = tmp_path / "latest"
     found = values(outfile_prefix=str(prefix), classwise=True)
     written = json.loads((tmp_path / "latest.json").read_text())
@@ -123,7 +123,7 @@ def crowded_values(**options):
     return {key.split("/", 1)[1]: value for key, value in found.items()}, said
 
 
-def test_only_ap_has_a_limit_and_it_is_announced_once():
+def test_max_dets_limits_only_ap_and_gives_one_warning():
     options = dict(ap=True, ci=0.9, operating_point="f1", resamples=5, classwise=True)
     found, said = crowded_values(**options)
     assert said == [
@@ -153,7 +153,7 @@ def test_max_dets_gives_the_numbers_of_mmdets_coco_metric():
     assert round(crowded_values(ap=True)[0]["mAP"], 3) == expected["coco/bbox_mAP"] < 0.5
 
 
-def test_images_of_the_same_id_stay_apart():
+def test_images_with_the_same_id_are_different_images():
     """In intervals, operating points and the order of equal scores: images are told apart by position."""
     options = dict(ap=True, ci=0.9, resamples=50, operating_point="f1", classwise=True)
     samples = SAMPLES * (60 // len(SAMPLES) + 1)  # enough for intervals
@@ -188,7 +188,7 @@ def scaled(factor, *, truth):
 
 
 @pytest.mark.parametrize("factor", [2.0, 0.5])
-def test_objects_in_resized_pixels_are_announced_once(factor):
+def test_ground_truths_in_resized_coordinates_give_one_warning(factor):
     with pytest.warns(UserWarning, match="put LoadAnnotations after Resize") as caught:
         made = metric()
         evaluate(made, scaled(factor, truth=True))
@@ -197,7 +197,7 @@ def test_objects_in_resized_pixels_are_announced_once(factor):
 
 
 @pytest.mark.parametrize("factor", [2.0, 0.5, 1.0])
-def test_objects_in_the_right_pixels_are_not(factor):
+def test_ground_truths_in_original_coordinates_give_no_warning(factor):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         evaluate(metric(), scaled(factor, truth=False))
@@ -216,8 +216,8 @@ def test_boxes_without_area_match_nothing_and_are_counted():
     made = DetectionPRF(num_classes=1)
     made.process(None, [sample])
     made._flush()
-    tally = made.results[0].tally
-    assert tally["detections_without_area"] == tally["ground_truths_without_area"] == 2
+    counts = made.results[0].counts_by_name
+    assert counts["detections_without_area"] == counts["ground_truths_without_area"] == 2
     found = made.evaluate(1)
     assert (found["det/tp"], found["det/fp"], found["det/fn"]) == (0, 2, 2)
 

@@ -377,7 +377,7 @@ class Full(LocalVisBackend):
         raise OSError("no space left")
 
 
-def test_a_metric_that_cannot_say_what_it_has(tmp_path, monkeypatch):
+def test_an_error_in_figures_is_a_warning(tmp_path, monkeypatch):
     monkeypatch.setattr(DetectionPRF, "figures", lambda *_: 1 / 0)
     runner = validator(tmp_path, images(8), CLASSES, [DetectionPRF()], [COARSE])
     assert runner.val()["det/f1"] > 0
@@ -431,7 +431,7 @@ def test_only_the_first_process_draws(tmp_path):
     assert second[1:] == ([], True)
 
 
-def test_names_that_each_backend_can_keep(tmp_path):
+def test_names_of_figures_in_each_backend(tmp_path):
     tag = "det/confusion_matrix"
     assert _name_for(LocalVisBackend(str(tmp_path)), tag, 7) == "det_confusion_matrix"
     assert _name_for(MLflowVisBackend(str(tmp_path)), tag, 7) == "det/confusion_matrix_7.png"

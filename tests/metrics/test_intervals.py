@@ -25,7 +25,7 @@ def images():
     return detections(np.random.default_rng(0), 80)
 
 
-def test_nothing_is_kept_when_it_is_off():
+def test_without_ci_no_matches_are_kept():
     assert "matches" not in DetectionPRF(num_classes=2).empty_state().members
     for metric in (SingleLabelAUC(), SingleLabelAUC(ci=0.95)):  # all that intervals need is kept anyway
         (state,) = metric.empty_state().members.values()
@@ -33,7 +33,7 @@ def test_nothing_is_kept_when_it_is_off():
 
 
 @pytest.mark.parametrize("options", [{}, {"average": "micro"}, {"ap": True, "iou_thr": 0.42}, {"nms_iou_thr": 0.6}])
-def test_the_other_numbers_stay_and_lie_within(options, images):
+def test_ci_keeps_other_values_and_covers_them(options, images):
     plain = evaluated(DetectionPRF(classwise=True, **options), images, CLASSES)
     found = evaluated(DetectionPRF(classwise=True, ci=0.95, resamples=200, **options), images, CLASSES)
     assert {key: found[key] for key in plain} == plain

@@ -1,4 +1,4 @@
-"""What a user of mmengine's Runner is told: warnings and tables in the log, and mistakes before training starts."""
+"""Warnings and tables in the log of a Runner, and checks before training starts."""
 
 from __future__ import annotations
 
@@ -114,17 +114,17 @@ def detected(**gt):
 # --- warnings -----------------------------------------------------------------------------------------------------
 
 
-def test_warnings_of_a_runner_are_lines_of_its_log(tmp_path, capsys):
+def test_warnings_inside_a_runner_are_in_its_log(tmp_path, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error", MetricWarning)
         _, log = train(tmp_path, classified(0, 1), [SingleLabelAUC()], epochs=3, classes=("cat", "dog", "bird"))
-    for told in (log, capsys.readouterr().out):
-        lines = [line for line in told.splitlines() if "AUC is undefined for bird" in line]
+    for output in (log, capsys.readouterr().out):
+        lines = [line for line in output.splitlines() if "AUC is undefined for bird" in line]
         assert len(lines) == 1 and "WARNING" in lines[0]
-        assert "warnings.warn" not in told and "UndefinedMetricWarning" not in told
+        assert "warnings.warn" not in output and "UndefinedMetricWarning" not in output
 
 
-def test_without_a_runner_warnings_are_those_of_python():
+def test_without_a_runner_warnings_are_python_warnings():
     metric = SingleLabelAUC()
     metric.process(None, [sample.to_dict() for sample in classified(0, 1)])
     with pytest.warns(UndefinedMetricWarning, match="AUC is undefined for 2"):
@@ -134,7 +134,7 @@ def test_without_a_runner_warnings_are_those_of_python():
         warn("hello")
 
 
-def test_a_logger_of_a_runner_can_be_left_aside():
+def test_python_warnings_after_a_runner():
     MMLogger.get_instance("experiment")
     with python_warnings(), pytest.warns(MetricWarning, match="hello"):
         warn("hello")
@@ -197,7 +197,7 @@ def test_no_table_without_values_per_class_nor_outside_of_a_runner(tmp_path, cap
 
 
 @pytest.mark.filterwarnings("ignore::mm_metrics_plugin.UndefinedMetricWarning")  # there are no birds
-def test_missing_class_names_are_told_once(tmp_path):
+def test_missing_class_names_give_one_warning(tmp_path):
     _, log = train(tmp_path, classified(0, 1), [SingleLabelKS(classwise=True)], epochs=2)
     assert log.count("3 classes are named by their indices, because the dataset has 0 class names") == 1
     assert "metainfo=dict(classes=(...))" in log
@@ -212,7 +212,7 @@ def test_missing_class_names_are_told_once(tmp_path):
 # --- before training starts ---------------------------------------------------------------------------------------
 
 
-def test_samples_without_ground_truth_are_told_before_training(tmp_path):
+def test_missing_ground_truth_raises_before_training(tmp_path):
     bare = BaseDataElement(gt_instances=InstanceData(), metainfo=dict(img_path="a.jpg"))
     drawn = Losses()
     with pytest.raises(MetricInputError) as caught:
@@ -262,13 +262,13 @@ class Broken(Dataset):
 @pytest.mark.parametrize(
     "dataset", [None, [], [torch.zeros(3)], [dict(data_samples=[dict()])], Dataset([dict(x=1)]), Broken([1])]
 )
-def test_data_sets_of_another_kind_are_left_alone(dataset):
+def test_other_datasets_are_not_checked(dataset):
     """A model may make the samples itself, and what cannot be loaded is told by the loop."""
     loop = SimpleNamespace(evaluator=Evaluator([SingleLabelAUC()]), dataloader=SimpleNamespace(dataset=dataset))
     check_evaluations(SimpleNamespace(_val_loop=loop, _test_loop=dict(type="TestLoop")))
 
 
-def test_keys_that_clash_are_told_before_training(tmp_path):
+def test_duplicate_keys_raise_before_training(tmp_path):
     note = Losses()
     metrics = [SingleLabelAUC(), SingleLabelAUC(curve="pr")]
     with pytest.raises(ValueError, match="both give the key 'single-label/auc': give one of them another prefix="):
@@ -279,14 +279,14 @@ def test_keys_that_clash_are_told_before_training(tmp_path):
     check_keys([FieldMean("a"), FieldMean("b", key="b")])
 
 
-def test_what_is_checked_is_told_again_later():
+def test_the_check_does_not_use_up_warnings():
     metric = SingleLabelAUC()
     check_keys([metric])
     with pytest.warns(UndefinedMetricWarning):
         metric.evaluate(0)
 
 
-def test_the_metrics_stand_beside_those_of_mmpretrain():
+def test_no_key_is_one_of_mmpretrain():
     """Default prefixes, one evaluator: no key comes twice."""
     theirs = pytest.importorskip("mmpretrain.evaluation")
     samples = [sample.to_dict() for sample in classified(0, 1, 0, 1)]

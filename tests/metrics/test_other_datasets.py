@@ -54,7 +54,7 @@ def test_another_number_of_classes(build, named):
         np.testing.assert_equal(evaluate(metric, samples), evaluate(fresh, samples))
 
 
-def test_no_samples_after_another_data_set():
+def test_no_samples_after_another_dataset():
     metric = SingleLabelAUC(classwise=True)
     evaluate(metric, scored(10))
     metric.dataset_meta = dict(classes=["a", "b"])
@@ -68,7 +68,7 @@ def test_no_samples_after_another_data_set():
 
 
 @pytest.mark.parametrize("build", [SingleLabelAUC, SingleLabelPRF])
-def test_what_is_given_stays(build):
+def test_num_classes_is_kept(build):
     metric = build(num_classes=4)
     evaluate(metric, scored(4))
     assert metric.num_classes == 4
@@ -97,7 +97,7 @@ def decided(classes, count=40):
     )
 
 
-def test_the_data_set_names_the_classes():
+def test_class_names_of_the_dataset_give_the_number_of_classes():
     prf, auc = SingleLabelPRF(), SingleLabelAUC()
     for classes in (4, 6):
         labels, decisions, samples = decided(classes)
@@ -112,7 +112,7 @@ def test_the_data_set_names_the_classes():
 
 
 @pytest.mark.parametrize("build", [SingleLabelPRF, SingleLabelAUC])
-def test_without_names_the_number_is_asked_for(build):
+def test_decisions_need_class_names_or_num_classes(build):
     _, _, samples = decided(3)
     with pytest.raises(MetricInputError, match="num_classes"):
         build().process(None, samples)

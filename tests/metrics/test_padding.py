@@ -61,7 +61,7 @@ def evaluated(shares, size, *, named=True, batch_size=2):
     ],
     ids=str,
 )
-def test_no_real_sample_is_left_out(shares, named):
+def test_real_samples_are_never_dropped(shares, named):
     size = sum(map(len, shares))
     for batch_size in (1, 2, 5):
         assert evaluated(shares, size, named=named, batch_size=batch_size) == ("1" * size, [])
@@ -72,12 +72,12 @@ def test_no_real_sample_is_left_out(shares, named):
     [([[0, 2, 4], [1, 3, 0]], 5), ([[0, 3, 6], [1, 4, 0], [2, 5, 1]], 7), ([[0], [1], [0]], 2), ([[0], [0], [0]], 1)],
     ids=str,
 )
-def test_padding_of_named_samples_is_left_out_for_certain(shares, size):
+def test_padding_with_ids_is_dropped(shares, size):
     for batch_size in (1, 2, 5):
         assert evaluated(shares, size, batch_size=batch_size) == ("1" * size, [])
 
 
-def test_padding_of_nameless_samples_is_left_out_and_told():
+def test_padding_without_ids_is_dropped_with_a_warning():
     found, (message,) = evaluated([[0, 2, 4], [1, 3, 0]], 5, named=False)
     assert found == "11111"
     assert "The last sample of process 1 was left out as padding" in message
@@ -98,7 +98,7 @@ def test_padding_of_nameless_samples_is_left_out_and_told():
         ([[0, 2], [1, 0]], 5, "21100", "Some of them may be padding that is counted twice"),
     ],
 )
-def test_padding_that_cannot_be_identified_is_told(shares, size, counted, words):
+def test_unidentified_padding_gives_a_warning(shares, size, counted, words):
     found, (message,) = evaluated(shares, size)
     assert found == counted and words in message
 
@@ -147,7 +147,7 @@ def test_samplers(sampler, world_size):
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 12), st.integers(2, 5), st.booleans(), st.randoms(use_true_random=False))
-def test_however_samples_are_dealt_each_counts_once_or_it_is_told(size, world_size, named, random):
+def test_every_sample_counts_once_or_there_is_a_warning(size, world_size, named, random):
     """Random partitions, with and without repeated samples."""
     dealt = [*range(size), *(random.randrange(size) for _ in range(random.choice((0, 0, 1, world_size - 1))))]
     random.shuffle(dealt)
@@ -189,7 +189,7 @@ def test_real_processes():
     assert [[said for _, said in one] for one in found] == [[0, 0], [0, 0], [0, 0], [1, 0], [0, 0]]
 
 
-def test_the_aspect_ratio_batch_sampler_of_mmdet_is_counted_right_or_told():
+def test_mmdets_aspect_ratio_batch_sampler_counts_once_or_warns():
     from mmdet.datasets.samplers import AspectRatioBatchSampler
 
     class Shapes:

@@ -217,7 +217,7 @@ def test_an_ignored_class_and_predictions_under_ignored_pixels():
     assert found["sem-seg/aAcc"] == 1
 
 
-def test_a_truth_of_255_without_ignoring_is_refused():
+def test_label_255_without_ignore_index_is_refused():
     with pytest.raises(MetricInputError, match="from 0 to 1 \\(found 255\\)"):
         evaluate(MeanIoU(num_classes=2, ignore_index=None), [label_sample([255, 0], [0, 0])])
 

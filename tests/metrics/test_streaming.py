@@ -110,7 +110,7 @@ def different_classes(_):
         return str(error)
 
 
-def test_ranks_that_saw_other_classes_are_told_apart():
+def test_ranks_with_different_numbers_of_classes_raise():
     (messages,) = run_processes(2, different_classes, [None])
     assert messages[0] == messages[1]
     assert "'scores' must have the same shape on all processes (found (3,) on rank 0 and (4,) on rank 1)" in messages[0]
@@ -141,7 +141,7 @@ def filtered(_):
     return [str(warning.message) for warning in caught]
 
 
-def test_padding_that_cannot_be_told_is_announced():
+def test_possible_padding_gives_a_warning():
     (messages,) = run_processes(2, filtered, [None])
     assert any("read 2 samples of a dataset of 5 on 2 processes" in message for message in messages[0])
     assert messages[1] == []

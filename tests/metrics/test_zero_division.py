@@ -1,4 +1,4 @@
-"""Means over all classes, or over those that have a value: what save_best would keep, and what is said about it."""
+"""``zero_division``, and warnings of undefined values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def decided(predicted, true, num_classes=4):
     return [dict(pred_score=torch.tensor(row), gt_label=torch.tensor([label])) for row, label in zip(scores, true)]
 
 
-def said(metric, samples, classes=CLASSES):
+def evaluated(metric, samples, classes=CLASSES):
     """The numbers and the warnings of an evaluation."""
     metric.dataset_meta = {"classes": classes}
     with warnings.catch_warnings(record=True) as caught:
@@ -52,7 +52,7 @@ def test_a_collapsed_model_is_the_best_only_where_classes_are_left_out():
     names = CLASSES[:3]
 
     def precision(predicted, **options):
-        found, _ = said(SingleLabelPRF(**options), decided(predicted, TRUE, 3), names)
+        found, _ = evaluated(SingleLabelPRF(**options), decided(predicted, TRUE, 3), names)
         return found["single-label-prf/precision"]
 
     assert precision(COLLAPSED) == 0.9 > precision(FAIR)
@@ -61,19 +61,19 @@ def test_a_collapsed_model_is_the_best_only_where_classes_are_left_out():
     assert precision(FAIR, zero_division=0) == precision(FAIR)
 
 
-def test_a_mean_over_fewer_classes_is_told_once_with_what_save_best_makes_of_it():
+def test_a_mean_over_fewer_classes_gives_one_warning():
     metric = SingleLabelPRF()
-    _, messages = said(metric, decided(COLLAPSED, TRUE))
+    _, messages = evaluated(metric, decided(COLLAPSED, TRUE))
     by_rate = {message.split(" ")[1]: message for message in messages}
     for rate, classes, number in (("precision", "dog, bird, fish", 1), ("recall", "fish", 3), ("f1", "fish", 3)):
         assert f"undefined for {classes}:" in by_rate[rate]
         assert f"The mean is over {number} of 4 classes, also in save_best" in by_rate[rate]
         assert ("zero_division=0" in by_rate[rate]) == (rate != "recall")
-    assert [one for one in said(metric, decided(COLLAPSED, TRUE))[1] if "mean" in one] == []  # once
+    assert [one for one in evaluated(metric, decided(COLLAPSED, TRUE))[1] if "mean" in one] == []  # once
     for options in ({"average": "micro"}, {"average": None}):  # there is no mean over classes
-        assert not any("mean" in one for one in said(SingleLabelPRF(**options), decided(COLLAPSED, TRUE))[1])
-    told = said(SingleLabelPRF(zero_division=0), decided(COLLAPSED, TRUE))[1]
-    assert not any("mean is over" in one or "precision" in one for one in told)
+        assert not any("mean" in one for one in evaluated(SingleLabelPRF(**options), decided(COLLAPSED, TRUE))[1])
+    messages = evaluated(SingleLabelPRF(zero_division=0), decided(COLLAPSED, TRUE))[1]
+    assert not any("mean is over" in one or "precision" in one for one in messages)
 
 
 def boxes(labels, found):
@@ -88,20 +88,20 @@ def boxes(labels, found):
 
 def test_detections_of_one_class_only(tmp_path):
     samples = [boxes([0, 1, 2], [0]) for _ in range(3)]
-    found, messages = said(DetectionPRF(), samples)
+    found, messages = evaluated(DetectionPRF(), samples)
     assert found["det/precision"] == 1.0 and found["det/classes_averaged"] == 3.0
     start = "DetectionPRF: precision is undefined for dog, bird, fish:"
     assert any(one.startswith(start) and "The mean is over 1 of 4" in one for one in messages)
     prefix = str(tmp_path / "latest")
-    found, messages = said(DetectionPRF(zero_division=0, classwise=True, outfile_prefix=prefix), samples)
+    found, messages = evaluated(DetectionPRF(zero_division=0, classwise=True, outfile_prefix=prefix), samples)
     assert messages == []
     assert (found["det/precision"], found["det/recall"], found["det/f1"]) == (0.25, 0.25, 0.25)
     assert found["det/precision/dog"] == 0.0 and found["det/classes_averaged"] == 4.0
     assert json.loads((tmp_path / "latest.json").read_text())["precision"] == 0.25
-    assert said(DetectionPRF(zero_division=1), samples)[0]["det/precision"] == 1.0
+    assert evaluated(DetectionPRF(zero_division=1), samples)[0]["det/precision"] == 1.0
     empty = dict(bboxes=torch.zeros(0, 4), labels=torch.zeros(0, dtype=torch.int64))
     nothing = [dict(pred_instances=dict(empty, scores=torch.zeros(0)), gt_instances=empty)]
-    assert np.isnan(said(DetectionPRF(zero_division=0), nothing)[0]["det/f1"])
+    assert np.isnan(evaluated(DetectionPRF(zero_division=0), nothing)[0]["det/f1"])
 
 
 @pytest.mark.parametrize("zero_division", [0, 1])
@@ -120,7 +120,7 @@ def test_one_label_as_scikit_learn(zero_division, average):
 
 
 @pytest.mark.parametrize(
-    ("metric", "samples", "told"),
+    ("metric", "samples", "skipped"),
     [
         (SingleLabelAUC(), decided(FAIR, TRUE), True),
         (SingleLabelAUC(absent="nan"), decided(FAIR, TRUE), False),
@@ -132,10 +132,10 @@ def test_one_label_as_scikit_learn(zero_division, average):
     ],
     ids=["auc", "auc-nan", "ks", "detection", "iou", "iou-nan", "dice"],
 )
-def test_every_mean_over_fewer_classes_is_told(metric, samples, told):
-    _, messages = said(metric, samples)
+def test_every_metric_warns_of_a_mean_over_fewer_classes(metric, samples, skipped):
+    _, messages = evaluated(metric, samples)
     assert messages
-    assert all(("The mean is over 3 of 4 classes, also in save_best" in one) == told for one in messages)
+    assert all(("The mean is over 3 of 4 classes, also in save_best" in one) == skipped for one in messages)
 
 
 def test_undefined_regression_errors_are_announced():

@@ -145,7 +145,6 @@ def test_faulty_metrics_are_found():
     "check",
     [
         lambda: checks.check_rates({"det/f1": 1.5}),
-        lambda: checks.check_certificate(0.5, 0.7, 0.1),
         lambda: checks.check_inputs_kept(lambda scores: scores.sort(), [np.array([2.0, 1.0])]),
         lambda: checks.check_same_figures({"class/f1": np.array([0.5])}, {"class/f1": np.array([np.nan])}, "other"),
         lambda: checks.check_confusion(np.array([[1, 0], [0, 3]]), ground_truths=[1], detections=[1], tp=[1]),

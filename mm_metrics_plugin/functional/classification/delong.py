@@ -1,16 +1,16 @@
-"""Confidence intervals of AUC, and paired tests of two models on the same samples.
+"""Confidence intervals of AUC (DeLong), and paired permutation tests of two models on the same samples.
 
-The placement of a positive is the share of negatives below it (a tie counts half), that of a negative the share of
-positives above it. The AUC is the mean of either; its variance is that of the placements of the positives divided by
-their number, plus the same for the negatives (DeLong). For the mean over classes, the contributions of a sample to all
-classes are added before they are squared, so classes need not be independent.
+The placement value of a positive is the fraction of negatives below it (ties count half), that of a negative the
+fraction of positives above it. The AUC is the mean of either. Its variance is the variance of the positives' placement
+values divided by their number, plus the same for the negatives. For the macro AUC, the contributions of a sample to all
+classes are added before they are squared, because classes are not independent.
 
-DeLong's variance is 0 for separated classes, and undefined with one positive or negative. Where it is below the
-variance of the exponential model at a shrunken AUC, it is raised towards that: less, the more samples there are and the
-more of them are out of order. The interval is Wilson's score interval with the effective sample size of this variance.
+DeLong's variance is 0 for separable classes, and undefined with a single positive or negative. If it is below that of
+the exponential model at the shrunken AUC, it is raised towards that variance, the less the more samples and misordered
+samples there are. The interval is Wilson's score interval with the effective sample size that follows.
 
-Two models are compared by swapping their ranks sample by sample (a paired permutation test). The difference of the AUCs
-is a sum over the samples in which a swap changes a sign, which makes it fast.
+The permutation test swaps the ranks of the models sample by sample. The difference of the AUCs is a sum over samples in
+which a swap changes a sign, so permutations are fast.
 
 References: E. DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44 (1988); X. Sun and W. Xu (2014) for the sort;
 A. Bandos, H. Rockette, D. Gur, Statistics in Medicine 24 (2005) for the permutation test.
@@ -18,7 +18,7 @@ A. Bandos, H. Rockette, D. Gur, Statistics in Medicine 24 (2005) for the permuta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import numpy as np
@@ -40,24 +40,24 @@ from mm_metrics_plugin.settings import PERMUTATIONS, require_ci
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-_COLUMNS_AT_ONCE = 64
-# How many samples, and samples out of order, the variance of the exponential model is worth, by simulation.
-_MODEL_SAMPLES, _MODEL_DISORDER = 50.0, 4.0
-_SWAPPED_EXACTLY = 256  # samples of a class that move its AUC most; the sum over the others is as good as normal
+_BLOCK_CLASSES = 64  # processed at a time
+# Weights of the exponential model, in samples and misordered samples; by simulation (python -m benchmarks coverage).
+_MODEL_SAMPLES, _MODEL_MISORDERED = 50.0, 4.0
+_MAX_COEFFICIENTS = 256  # largest ones kept per class; the sum of the others is approximately normal
 
 
 @dataclass(frozen=True, eq=False)
 class AUCIntervals(Result):
-    """The AUC of every class and their mean, with confidence intervals."""
+    """One-vs-rest AUCs and their mean, with confidence intervals."""
 
     ci: float  # confidence level
-    per_class: Interval  # one-vs-rest, arrays with one value per class; NaN where undefined
-    macro: Interval  # the mean of the classes that have a value
+    per_class: Interval  # arrays with one value per class; NaN where undefined
+    macro: Interval  # mean over the classes with a defined value
     standard_error: np.ndarray  # (classes,) DeLong's; NaN with a single positive or negative
-    macro_standard_error: float  # of the mean
+    macro_standard_error: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain Python values."""
+        """The intervals as plain Python values."""
         return {
             "ci": self.ci,
             "macro": {**self.macro.to_dict(), "standard_error": self.macro_standard_error},
@@ -70,79 +70,135 @@ class AUCIntervals(Result):
 
 @dataclass(frozen=True, eq=False)
 class AUCComparison(Result):
-    """How the AUCs of two models on the same samples differ."""
+    """Differences of the AUCs of two models on the same samples."""
 
     ci: float  # confidence level
-    macro: Difference  # of the means over classes
-    per_class: Difference  # arrays with one value per class, a family of tests
+    macro: Difference
+    per_class: Difference  # arrays with one value per class: a family of tests
 
     def __str__(self) -> str:
         return f"macro AUC {self.macro}"
 
 
-def _influence(column: np.ndarray, truth: np.ndarray) -> tuple[float, np.ndarray, int]:
-    """The AUC, the contribution of each sample (squares sum to DeLong's variance), and how many are out of order.
+def _influence(scores: np.ndarray, target: np.ndarray) -> tuple[float, np.ndarray, int]:
+    """The AUC, the influence of each sample (squares sum to DeLong's variance), and the number of misordered samples.
 
-    A single positive (or negative) contributes nothing. Out of order are positives below a negative or negatives above
-    a positive, whichever are fewer, in the better of both directions.
+    Misordered are positives below a negative or negatives above a positive, whichever are fewer, for the scores or for
+    the negated scores.
     """
-    influence = np.zeros(len(column))
-    positive, negative = truth == 1, truth == 0
-    above, below = column[positive], column[negative]
+    influence = np.zeros(len(scores))
+    positive, negative = target == 1, target == 0
+    above, below = scores[positive], scores[negative]
     if not len(above) or not len(below):
         return float("nan"), influence, 0
-    sides = []
+    placements = []
     for own, others in ((above, np.sort(below)), (below, np.sort(above))):
-        # Twice the number of the other kind below each, a tie counting half: whole numbers.
         twice = np.searchsorted(others, own, side="left") + np.searchsorted(others, own, side="right")
-        sides.append(twice / (2 * len(others)))
-    auc = int((sides[0] * 2 * len(below)).round().astype(np.int64).sum()) / (2 * len(above) * len(below))
-    sides[1] = 1 - sides[1]
-    for rows, placement in zip((positive, negative), sides):
+        placements.append(twice / (2 * len(others)))
+    auc = int((placements[0] * 2 * len(below)).round().astype(np.int64).sum()) / (2 * len(above) * len(below))
+    placements[1] = 1 - placements[1]
+    for rows, placement in zip((positive, negative), placements):
         number = len(placement)
         scale = np.sqrt(number / (number - 1)) if number > 1 else 0.0
         influence[rows] = (placement - auc) * scale / number
-    disorder = min(int(np.count_nonzero(placement != perfect)) for placement in sides for perfect in (0, 1))
-    return auc, influence, disorder
+    misordered = min(int(np.count_nonzero(placement != perfect)) for placement in placements for perfect in (0, 1))
+    return auc, influence, misordered
 
 
 def _check_shapes(models: Sequence[Sequence[np.ndarray]], labels: np.ndarray) -> int:
-    width = models[0][0].shape[1]
+    """The number of classes."""
+    num_classes = int(models[0][0].shape[1])
     for blocks in models:
         rows = sum(len(block) for block in blocks)
-        if rows != len(labels) or blocks[0].shape[1] != width:
+        if rows != len(labels) or blocks[0].shape[1] != num_classes:
             raise MetricInputError(
-                f"'scores' must have {len(labels)} rows and {width} columns (found {rows} and {blocks[0].shape[1]})"
+                f"'scores' must have {len(labels)} rows and {num_classes} columns "
+                f"(found {rows} and {blocks[0].shape[1]})"
             )
-    return width
+    return num_classes
 
 
-def _truth(labels: np.ndarray, label: int) -> np.ndarray:
-    return labels[:, label] if labels.ndim == 2 else labels == label
+def _target(labels: np.ndarray, class_index: int) -> np.ndarray:
+    """(samples,) 1, 0 or -1 (ignored) for one class."""
+    return labels[:, class_index] if labels.ndim == 2 else labels == class_index
 
 
-def _slices(blocks: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
-    return [block[:, start : start + _COLUMNS_AT_ONCE] for block in blocks]
+def _class_block(blocks: Sequence[np.ndarray], start: int) -> list[np.ndarray]:
+    return [block[:, start : start + _BLOCK_CLASSES] for block in blocks]
 
 
 def _sum_of_squares(values: np.ndarray) -> float:
-    """Summed in order of size, so that the order of the samples and processes changes no digit."""
+    """Sorted before summation, so the order of the samples does not change the result."""
     return float(np.sort(values * values).sum())
 
 
-def _exponential_variance(auc: np.ndarray, positives: np.ndarray, negatives: np.ndarray) -> np.ndarray:
-    """The variance of an AUC if scores were exponential (Hanley and McNeil), symmetric in both sides."""
+def _exponential_variance(auc: float, positives: float, negatives: float) -> float:
+    """The variance of the AUC for exponential scores (Hanley and McNeil), symmetric in positives and negatives."""
     others = (positives + negatives) / 2 - 1
-    both = 1 + others * (1 - auc) / (2 - auc) + others * auc / (1 + auc)
-    return auc * (1 - auc) * both / np.maximum(positives * negatives, 1)
+    factor = 1 + others * (1 - auc) / (2 - auc) + others * auc / (1 + auc)
+    return auc * (1 - auc) * factor / max(positives * negatives, 1)
+
+
+def _shrunken(auc: Any, positives: Any, negatives: Any) -> Any:
+    """The AUC after adding half an ordered and half a misordered pair, so it is never 0 or 1."""
+    return (auc * positives * negatives + 0.5) / (positives * negatives + 1)
+
+
+class _Variances(NamedTuple):
+    """AUCs with their variances, arrays with one value per class."""
+
+    auc: np.ndarray
+    delong: np.ndarray  # DeLong's variance
+    variance: np.ndarray  # raised towards that of the exponential model
+    counts: np.ndarray  # (2, classes) number of positives and negatives
+    influence: np.ndarray  # (samples,) sum over classes; squares sum to DeLong's variance of the sum of AUCs
+    raised_influence: np.ndarray  # (samples,) the same for the raised variance
+
+    @property
+    def shrunken(self) -> np.ndarray:
+        """The shrunken AUCs."""
+        return np.asarray(_shrunken(self.auc, *self.counts))
+
+    @property
+    def df(self) -> np.ndarray:
+        """Degrees of freedom of the t quantile."""
+        fewer = self.counts.min(axis=0)
+        return np.asarray(np.where(fewer < 5, 2 * fewer, 4 * fewer))  # by simulation: python -m benchmarks coverage
+
+
+def _variances(blocks: Sequence[np.ndarray], labels: np.ndarray) -> _Variances:
+    num_classes = _check_shapes([blocks], labels)
+    auc, delong, variance = (np.full(num_classes, np.nan) for _ in range(3))
+    counts, total, raised = np.zeros((2, num_classes)), np.zeros(len(labels)), np.zeros(len(labels))
+    for start in range(0, num_classes, _BLOCK_CLASSES):
+
+        def work(index: int, column: np.ndarray, start: int = start) -> tuple[float, np.ndarray, int]:
+            return _influence(column, _target(labels, start + index))
+
+        for index, (value, influence, misordered) in enumerate(map_columns(work, _class_block(blocks, start)), start):
+            target = _target(labels, index)
+            counts[:, index] = (target == 1).sum(), (target == 0).sum()
+            if np.isnan(value):
+                continue
+            auc[index], delong[index] = value, _sum_of_squares(influence)
+            model = _exponential_variance(_shrunken(value, *counts[:, index]), *counts[:, index])
+            fewer = counts[:, index].min()
+            weight = max(
+                _MODEL_SAMPLES / (_MODEL_SAMPLES + fewer), _MODEL_MISORDERED / (_MODEL_MISORDERED + misordered)
+            )
+            variance[index] = delong[index] + weight * max(0.0, model - delong[index])
+            total += influence
+            if delong[index] > 0:
+                raised += influence * np.sqrt(variance[index] / delong[index])
+    return _Variances(auc, delong, variance, counts, total, raised)
 
 
 def delong_ci(scores: Scores, labels: np.ndarray, *, ci: float = 0.95) -> AUCIntervals:
     """Confidence intervals of one-vs-rest AUCs and of their mean.
 
     Args:
-        scores: (rows, classes), or a list of consecutive blocks of rows.
-        labels: The class of each row, or (rows, classes) of 1, 0 and -1; samples with -1 are ignored.
+        scores: (samples, classes), or a list of consecutive blocks of rows.
+        labels: Class of each sample, or (samples, classes) of 1, 0 and -1 (ignored).
         ci: Confidence level.
 
     Example:
@@ -151,100 +207,59 @@ def delong_ci(scores: Scores, labels: np.ndarray, *, ci: float = 0.95) -> AUCInt
         macro AUC 0.7500 [0.1019, 0.9875], 95 %
     """
     require_ci(ci)
-    blocks = score_blocks(scores)
-    width = _check_shapes([blocks], labels)
-    values, delong, number = np.full(width, np.nan), np.full(width, np.nan), np.zeros((2, width))
-    total, raised = np.zeros(len(labels)), np.zeros(len(labels))
-    variance = np.full(width, np.nan)
-    for start in range(0, width, _COLUMNS_AT_ONCE):
-
-        def work(index: int, column: np.ndarray, start: int = start) -> tuple[float, np.ndarray, int]:
-            return _influence(column, _truth(labels, start + index))
-
-        for label, (auc, influence, disorder) in enumerate(map_columns(work, _slices(blocks, start)), start):
-            truth = _truth(labels, label)
-            number[:, label] = (truth == 1).sum(), (truth == 0).sum()
-            if np.isnan(auc):
-                continue
-            values[label], delong[label] = auc, _sum_of_squares(influence)
-            model = _exponential_variance(_shrunken(auc, *number[:, label]), *number[:, label])
-            fewer = number[:, label].min()
-            weight = max(_MODEL_SAMPLES / (_MODEL_SAMPLES + fewer), _MODEL_DISORDER / (_MODEL_DISORDER + disorder))
-            variance[label] = delong[label] + weight * max(0.0, model - delong[label])
-            total += influence
-            if delong[label] > 0:
-                raised += influence * np.sqrt(variance[label] / delong[label])
-    defined = ~np.isnan(values)
-    shrunken = _shrunken(values, *number)
-    fewest = number.min(axis=0)
-    df = np.where(fewest < 5, 2 * fewest, 4 * fewest)  # by simulation: python -m benchmarks coverage
+    classes = _variances(score_blocks(scores), labels)
+    shrunken = classes.shrunken
     with np.errstate(invalid="ignore", divide="ignore"):
-        ends = wilson_interval(values, shrunken * (1 - shrunken) / variance, np.maximum(df, 1), ci=ci)
-    classes = int(defined.sum())
+        size = shrunken * (1 - shrunken) / classes.variance
+        low, high = wilson_interval(classes.auc, size, np.maximum(classes.df, 1), ci=ci)
+    defined = ~np.isnan(classes.auc)
+    per_class = Interval(classes.auc, low, high, np.where(defined, "", UNDEFINED))
     return AUCIntervals(
         ci=ci,
-        per_class=Interval(values, ends[0], ends[1], np.where(defined, "", UNDEFINED)),
-        macro=_macro(values, variance, shrunken, df, delong, raised, ends, labels.ndim == 1, ci),
-        standard_error=np.where(fewest < 2, np.nan, np.sqrt(delong)),
-        macro_standard_error=float(np.sqrt(_sum_of_squares(total))) / classes if classes else float("nan"),
+        per_class=per_class,
+        macro=_macro_interval(classes, per_class, single_label=labels.ndim == 1, ci=ci),
+        standard_error=np.where(classes.counts.min(axis=0) < 2, np.nan, np.sqrt(classes.delong)),
+        macro_standard_error=float(np.sqrt(_sum_of_squares(classes.influence)) / defined.sum())
+        if defined.any()
+        else float("nan"),
     )
 
 
-def _shrunken(auc: Any, positives: Any, negatives: Any) -> Any:
-    """The AUC with half a pair in order and half a pair out of order added: never 0 or 1."""
-    return (auc * positives * negatives + 0.5) / (positives * negatives + 1)
-
-
-def _macro(
-    values: np.ndarray,
-    variance: np.ndarray,
-    shrunken: np.ndarray,
-    df: np.ndarray,
-    delong: np.ndarray,
-    raised: np.ndarray,
-    ends: np.ndarray,
-    one_label: bool,
-    ci: float,
-) -> Interval:
-    """The interval of the mean, from the samples' contributions (``raised``) and the variances of the classes."""
-    defined = np.flatnonzero(~np.isnan(values))
+def _macro_interval(classes: _Variances, per_class: Interval, *, single_label: bool, ci: float) -> Interval:
+    defined = np.flatnonzero(~np.isnan(classes.auc))
     if not len(defined):
         return Interval(float("nan"), float("nan"), float("nan"), UNDEFINED)
-    mean = float(mean_of_defined(values))
-    kept = variance[defined]
-    # Two classes of one label are the same question asked twice; so is the mean over a single class.
-    two = one_label and len(defined) == 2
-    if len(defined) == 1 or (two and np.ptp(values[defined]) < 1e-12 and np.ptp(kept) < 1e-12):
-        return Interval(mean, *(float(end[defined[0]]) for end in ends))
-    constant = np.sqrt(kept[~(delong[defined] > 0)])
-    total = _sum_of_squares(raised) + (constant.sum() ** 2 if two else (constant**2).sum())
-    freedom = total**2 / (kept**2 / df[defined]).sum()
-    share = shrunken[defined].mean()
-    low, high = wilson_interval(
-        np.array(mean), share * (1 - share) * len(defined) ** 2 / total, np.maximum(freedom, 1), ci=ci
-    )
+    mean = float(mean_of_defined(classes.auc))
+    variance = classes.variance[defined]
+    # Two complementary classes have the same AUC, so their mean has the interval of one class.
+    binary = single_label and len(defined) == 2
+    if len(defined) == 1 or (binary and np.ptp(classes.auc[defined]) < 1e-12 and np.ptp(variance) < 1e-12):
+        return replace(per_class.at(int(defined[0])), value=mean)
+    constant = np.sqrt(variance[~(classes.delong[defined] > 0)])
+    total = _sum_of_squares(classes.raised_influence) + (constant.sum() ** 2 if binary else (constant**2).sum())
+    df = total**2 / (variance**2 / classes.df[defined]).sum()
+    share = classes.shrunken[defined].mean()
+    size = share * (1 - share) * len(defined) ** 2 / total
+    low, high = wilson_interval(np.array(mean), size, np.maximum(df, 1), ci=ci)
     return Interval(mean, float(low), float(high))
 
 
 class AUCSwaps(NamedTuple):
-    """The AUCs of two models, and how swapping the models on a sample changes their difference.
+    """The AUCs of two models, and the coefficients of a permutation test.
 
-    The difference is the sum of one coefficient per sample; swapping the models on a sample changes its sign.
+    The difference of the AUCs is the sum of one coefficient per sample. A swap of the models changes its sign.
     """
 
     first: np.ndarray  # (classes,) AUCs of the first model; NaN where undefined
     second: np.ndarray  # (classes,) AUCs of the second model
-    coefficients: csr_matrix  # (classes, samples) the largest ones of each class
+    coefficients: csr_matrix  # (classes, samples) the largest coefficients of each class
     rest: np.ndarray  # (classes,) root of the sum of squares of the others
     mean: np.ndarray  # (samples,) coefficients of the mean over classes
 
-    def permuted(self, *, permutations: int, seed: int, at_once: int = 64) -> tuple[np.ndarray, np.ndarray]:
-        """The difference of the means (permutations,) and of each class (permutations, classes) with runs swapped.
-
-        With the same seed, the same samples are swapped as for counts.
-        """
+    def permuted(self, *, permutations: int, seed: int, batch_size: int = 64) -> tuple[np.ndarray, np.ndarray]:
+        """Permuted differences of the mean (permutations,) and of each class (permutations, classes)."""
         means, classes = [], []
-        for swap in swap_draws(len(self.mean), draws=permutations, seed=seed, at_once=at_once):
+        for swap in swap_draws(len(self.mean), draws=permutations, seed=seed, batch_size=batch_size):
             sign = 1 - 2 * swap
             means.append(self.mean @ sign)
             classes.append((self.coefficients @ sign).T)
@@ -255,46 +270,44 @@ class AUCSwaps(NamedTuple):
 
 def auc_swaps(first: Scores, second: Scores, labels: np.ndarray) -> AUCSwaps:
     """The input of a permutation test of two models; arguments as in :func:`delong_test`."""
-    from scipy.sparse import csr_matrix  # importing it takes long
+    from scipy.sparse import csr_matrix  # slow to import
 
     first, second = score_blocks(first), score_blocks(second)
-    width = _check_shapes([first, second], labels)
-    values, rest = np.full((2, width), np.nan), np.zeros(width)
-    total = np.zeros(len(labels))
-    kept: list[tuple[np.ndarray, np.ndarray]] = []
-    for start in range(0, width, _COLUMNS_AT_ONCE):
+    num_classes = _check_shapes([first, second], labels)
+    aucs, rest, total = np.full((2, num_classes), np.nan), np.zeros(num_classes), np.zeros(len(labels))
+    class_index, samples, coefficients = [], [], []
+    for start in range(0, num_classes, _BLOCK_CLASSES):
 
         def ranks(index: int, column: np.ndarray, start: int = start) -> np.ndarray:
-            return _doubled_ranks(column[_truth(labels, start + index) >= 0])
+            return _doubled_ranks(column[_target(labels, start + index) >= 0])
 
-        before = map_columns(ranks, _slices(first, start))
+        first_ranks = map_columns(ranks, _class_block(first, start))
 
-        def work(index: int, column: np.ndarray, start: int = start, before: Any = before) -> Any:
-            truth = _truth(labels, start + index)
-            return _swap_coefficients(before[index], ranks(index, column, start), truth[truth >= 0] == 1)
+        def work(index: int, column: np.ndarray, start: int = start, first_ranks: Any = first_ranks) -> Any:
+            target = _target(labels, start + index)
+            return _swap_coefficients(first_ranks[index], ranks(index, column, start), target[target >= 0] == 1)
 
-        for label, (aucs, found) in enumerate(map_columns(work, _slices(second, start)), start):
-            values[:, label] = aucs
-            rows = np.flatnonzero(_truth(labels, label) >= 0)
-            total[rows] += found
-            largest = np.flatnonzero(found)
-            if len(largest) > _SWAPPED_EXACTLY:
-                largest = np.argpartition(-np.abs(found), _SWAPPED_EXACTLY)[:_SWAPPED_EXACTLY]
-                rest[label] = np.sqrt(max(0.0, _sum_of_squares(found) - _sum_of_squares(found[largest])))
-            kept.append((rows[largest], found[largest]))
-    classes = int((~np.isnan(values[0])).sum())
+        for index, (pair, values) in enumerate(map_columns(work, _class_block(second, start)), start):
+            aucs[:, index] = pair
+            rows = np.flatnonzero(_target(labels, index) >= 0)
+            total[rows] += values
+            largest = np.flatnonzero(values)
+            if len(largest) > _MAX_COEFFICIENTS:
+                largest = np.argpartition(-np.abs(values), _MAX_COEFFICIENTS)[:_MAX_COEFFICIENTS]
+                rest[index] = np.sqrt(max(0.0, _sum_of_squares(values) - _sum_of_squares(values[largest])))
+            class_index.append(np.full(len(largest), index))
+            samples.append(rows[largest])
+            coefficients.append(values[largest])
     matrix = csr_matrix(
-        (
-            np.concatenate([part for _, part in kept]),
-            (np.repeat(np.arange(width), [len(part) for _, part in kept]), np.concatenate([rows for rows, _ in kept])),
-        ),
-        shape=(width, len(labels)),
+        (np.concatenate(coefficients), (np.concatenate(class_index), np.concatenate(samples))),
+        shape=(num_classes, len(labels)),
     )
-    return AUCSwaps(values[0], values[1], matrix, rest, total / max(1, classes))
+    defined = int((~np.isnan(aucs[0])).sum())
+    return AUCSwaps(aucs[0], aucs[1], matrix, rest, total / max(1, defined))
 
 
 def _doubled_ranks(values: np.ndarray) -> np.ndarray:
-    """Twice the number of values below each value; a tie counts half."""
+    """Twice the number of values below each value; ties count half."""
     order = np.argsort(values)
     starts = group_starts(values[order])
     ends = np.append(starts, len(values))[1:]
@@ -303,28 +316,28 @@ def _doubled_ranks(values: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _table(ranks: np.ndarray, size: int) -> np.ndarray:
-    """(size,) twice the number of ranks below each integer; a tie counts half."""
+def _count_below(ranks: np.ndarray, size: int) -> np.ndarray:
+    """(size,) twice the number of ranks below each integer; ties count half."""
     counts = np.bincount(ranks, minlength=size)
-    return 2 * np.cumsum(counts) - counts
+    return np.asarray(2 * np.cumsum(counts) - counts)
 
 
-def _swap_coefficients(first: np.ndarray, second: np.ndarray, positive: np.ndarray) -> tuple[tuple[float, float], Any]:
-    """The AUCs of the ranks of two models, and the coefficient of every sample."""
-    result = np.zeros(len(positive))
+def _swap_coefficients(first: np.ndarray, second: np.ndarray, positive: np.ndarray) -> tuple[Any, np.ndarray]:
+    """The AUCs of the doubled ranks of two models, and the coefficient of every sample."""
+    coefficients = np.zeros(len(positive))
     number = int(positive.sum())
     pairs = number * (len(positive) - number)
     if not pairs:
-        return (float("nan"), float("nan")), result
-    # The ranks are whole numbers up to twice the samples, so tables of them stand in for sorting and searching.
+        return (float("nan"), float("nan")), coefficients
+    # Ranks are integers, so lookup tables replace sorting and searching.
     size = 2 * len(positive) + 1
-    above, below = ([_table(ranks[rows], size) for ranks in (first, second)] for rows in (positive, ~positive))
+    above, below = ([_count_below(ranks[rows], size) for ranks in (first, second)] for rows in (positive, ~positive))
     aucs = [int(table[ranks[positive]].sum()) / (2 * pairs) for table, ranks in zip(below, (first, second))]
-    for rows, sign, (one, other) in ((positive, 1, below), (~positive, -1, above)):
-        # Ranks of the other kind, of both models: a swap may bring either against this sample.
-        others = one + other
-        result[rows] = sign * (others[second[rows]] - others[first[rows]]) / (4 * pairs)
-    return (aucs[0], aucs[1]), result
+    for rows, sign, tables in ((positive, 1, below), (~positive, -1, above)):
+        # A swap may pair this sample with the rank of either model.
+        others = tables[0] + tables[1]
+        coefficients[rows] = sign * (others[second[rows]] - others[first[rows]]) / (4 * pairs)
+    return (aucs[0], aucs[1]), coefficients
 
 
 def delong_test(
@@ -344,7 +357,7 @@ def delong_test(
         labels: As in :func:`delong_ci`.
         ci: Confidence level of the intervals of the differences.
         permutations: Number of permutations.
-        seed: Of the permutations.
+        seed: Random seed of the permutations.
 
     Example:
         >>> first, second = np.array([[0.8], [0.7], [0.2], [0.1]]), np.array([[0.1], [0.2], [0.7], [0.8]])
@@ -354,6 +367,6 @@ def delong_test(
     require_ci(ci)
     swaps = auc_swaps(first, second, labels)
     means, classes = swaps.permuted(permutations=permutations, seed=seed)
-    first_mean, second_mean = (mean_of_defined(part[None]) for part in (swaps.first, swaps.second))
+    first_mean, second_mean = (mean_of_defined(aucs[None]) for aucs in (swaps.first, swaps.second))
     macro = family_tests(first_mean, second_mean, means[:, None], ci=ci).at(0)
     return AUCComparison(ci, macro, family_tests(swaps.first, swaps.second, classes, ci=ci))

@@ -25,7 +25,7 @@ def bin_scores(scores: np.ndarray, *, num_bins: int) -> np.ndarray:
         scores = scores.astype(np.float32)
     # 1 - score is exact for scores above 0.5, so the map is monotonic.
     distance = np.minimum(scores, 1 - scores)
-    position = np.maximum(distance, _SMALLEST, dtype=np.float32, casting="same_kind").view(np.int32)
+    position: np.ndarray = np.maximum(distance, _SMALLEST, dtype=np.float32, casting="same_kind").view(np.int32)
     position -= _LOWEST
     np.subtract(2 * _HALF, position, out=position, where=scores > 0.5)
     position //= 2 * _HALF // num_bins + 1

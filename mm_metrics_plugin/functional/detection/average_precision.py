@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, map_in_order, mean_of_defined, rates_from_counts
-from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.ap_curves import APCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.settings import COCO_AREA_EDGES, COCO_AREA_RANGES, COCO_MAX_DETS, area_ranges
 
@@ -20,27 +20,27 @@ _SHORT = {"small": "s", "medium": "m", "large": "l"}
 
 @dataclass(frozen=True, eq=False)
 class AveragePrecision:
-    """COCO's average precision and recall. Undefined values are NaN."""
+    """COCO's average precision and recall; NaN where undefined."""
 
     iou_thrs: tuple[float, ...]
-    areas: tuple[str, ...]  # names of the area ranges; the first is that of the headline numbers
-    max_dets: tuple[int, ...]  # detections per class and image, the best first; average precision uses the last number
+    areas: tuple[str, ...]  # names of the area ranges; the first is ``all``
+    max_dets: tuple[int, ...]  # maximum numbers of detections per class and image; average precision uses the last
     ap: np.ndarray  # (areas, thresholds, classes) average precision
-    recall: np.ndarray  # (areas, max_dets, thresholds, classes) recall reached
-    num_gts: np.ndarray  # (areas, classes) ground truths that count
+    recall: np.ndarray  # (areas, max_dets, thresholds, classes) maximum recall
+    num_gts: np.ndarray  # (areas, classes) number of ground truths
 
     @property
     def per_class(self) -> np.ndarray:
-        """(classes,) AP over all IoU thresholds, in the first area range."""
-        return self.ap[0].mean(axis=0)
+        """(classes,) AP averaged over the IoU thresholds."""
+        return np.asarray(self.ap[0].mean(axis=0))
 
     def at_iou(self, iou_thr: float) -> np.ndarray:
-        """(classes,) AP at one of the IoU thresholds, in the first area range; NaN if it is not among them."""
+        """(classes,) AP at one of the IoU thresholds; NaN if it is not among them."""
         near = np.flatnonzero(np.isclose(self.iou_thrs, iou_thr, rtol=0, atol=1e-9))
         return self.ap[0, near[0]] if len(near) else np.full(self.ap.shape[-1], np.nan)
 
     def to_dict(self) -> dict[str, float]:
-        """COCO's numbers, named as mmdet names them."""
+        """COCO's twelve numbers, with mmdet's names."""
         most, ranges = self.max_dets[-1], list(enumerate(self.areas))[1:]
         values = {"mAP": self.per_class, "mAP_50": self.at_iou(0.5), "mAP_75": self.at_iou(0.75)}
         for index, name in ranges:
@@ -64,14 +64,13 @@ def average_precision(
     iou_thrs: Sequence[float] | None = None,
     weights: np.ndarray | None = None,
 ) -> AveragePrecision:
-    """COCO's average precision and recall. The numbers equal those of ``pycocotools``; NaN where it prints -1.
+    """COCO's average precision and recall, equal to ``pycocotools``; NaN where it prints -1.
 
     Args:
-        table: Every detection and ground truth, matched.
-        max_dets: Number of detections per class and image that count, those with the highest scores. Average recall is
-            also given for 1 and 10 of them.
-        iou_thrs: Some of the IoU thresholds of the table. None: COCO's ten, or all of a table without them.
-        weights: (images,) whole numbers, how often each image counts. None: once.
+        table: Match table of :func:`match_images`.
+        max_dets: Maximum number of detections per class and image, by score. Recall is also computed for 1 and 10.
+        iou_thrs: Some of the table's IoU thresholds. None: COCO's ten, or all of a table without them.
+        weights: (images,) integers, the multiplicity of each image. None: 1.
 
     Example:
         >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
@@ -82,17 +81,17 @@ def average_precision(
         0.95
     """
     thresholds = ap_iou_thrs(table, iou_thrs)
-    known = {one.name for one in table.grid.area_ranges}
-    areas = tuple(one.name for one in COCO_AREA_RANGES if one.name in known)
+    available = {area_range.name for area_range in table.grid.area_ranges}
+    areas = tuple(area_range.name for area_range in COCO_AREA_RANGES if area_range.name in available)
     numbers = tuple(sorted({1, max_dets} | ({10} if max_dets > 10 else set())))
     columns = None if weights is None else np.asarray(weights)[:, None]
 
     def of_range(area: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        curves = RangeCurves(table, area, max_dets, thresholds)
+        curves = APCurves(table, area, max_dets, thresholds)
         recall = np.stack([curves.recall(number, weights) for number in numbers])
         return curves.average_precision(columns)[..., 0], recall, curves.num_gts(weights)
 
-    _ = table.ranked  # sorted once, not by each thread
+    _ = table.ranked  # computed before the threads start
     ap, recall, num_gts = map(np.stack, zip(*map_in_order(of_range, areas)))
     if weights is None:
         table.ap_values.update({(area, max_dets, thresholds): values for area, values in zip(areas, ap)})
@@ -101,26 +100,25 @@ def average_precision(
 
 @dataclass(frozen=True, eq=False)
 class SizeReport(Result):
-    """Results by the area of the ground truths; undefined ones are NaN.
+    """Results by the area of the ground truths; NaN where undefined.
 
-    Every range is matched separately. Ground truths outside a range, and detections that match them, are ignored. A
-    detection without a match is an FP in every range that holds its area. Both ends belong to a range. TP and FP of the
-    ranges need not add up to those of the row ``all``, which has the counts of the ``coco`` confusion matrix and COCO's
-    AP.
+    As in COCO, every range is matched separately: ground truths outside the range and detections matched to them are
+    ignored, and an unmatched detection is an FP in every range that contains its area. So TP and FP of the ranges need
+    not add up to those of ``all``, which are the counts of the ``coco`` confusion matrix.
     """
 
-    ranges: dict[str, tuple[float, float]]  # least and greatest area; the first is ``all``, any area for the counts
-    max_dets: int  # number of detections per class and image that average precision uses
-    iou_thr: float  # least overlap of a match that counts for precision and recall
-    score_thr: float  # least score of a detection that counts for precision and recall
-    ground_truths: np.ndarray  # (ranges, classes) ground truths
+    ranges: dict[str, tuple[float, float]]  # minimum and maximum area; the first is ``all``
+    max_dets: int  # maximum number of detections per class and image for average precision
+    iou_thr: float  # IoU threshold of precision and recall
+    score_thr: float  # score threshold of precision and recall
+    ground_truths: np.ndarray  # (ranges, classes) number of ground truths
     tp: np.ndarray  # (ranges, classes) true positives
     fp: np.ndarray  # (ranges, classes) false positives
     average_precision: np.ndarray  # (ranges, classes) over the IoU thresholds of average precision
     average_precision_50: np.ndarray  # (ranges, classes) at IoU 0.5
 
-    def figures(self) -> dict[str, dict[str, float]]:
-        """By range: ground truths, TP, FP, the means over classes, and the mAPs."""
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """By range: ground truths, TP, FP, macro and micro averages, and mAP."""
         _, overall = rates_from_counts(self.tp, self.fp, self.ground_truths - self.tp)
         columns: dict[str, np.ndarray] = {
             "ground_truths": self.ground_truths.sum(axis=1),
@@ -136,12 +134,12 @@ class SizeReport(Result):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain Python values."""
-        return {"overall": self.figures(), **super().to_dict()}
+        """The report as plain Python values."""
+        return {"overall": self.metrics(), **super().to_dict()}
 
     def __str__(self) -> str:
         lines = [f"{'':<16}{'gts':>9}{'precision':>11}{'recall':>9}{'mAP':>9}{'mAP_50':>9}"]
-        for name, row in self.figures().items():
+        for name, row in self.metrics().items():
             lines.append(
                 f"{name:<16}{row['ground_truths']:>9}{row['precision']:>11.4f}{row['recall']:>9.4f}"
                 f"{row['mAP']:>9.4f}{row['mAP_50']:>9.4f}"
@@ -161,11 +159,11 @@ def results_by_size(
     """Precision and recall at a score threshold, and average precision, by the area of the ground truths.
 
     Args:
-        table: Every detection and ground truth, matched, with the area ranges between these edges.
-        area_edges: Areas between the ranges, ascending, in square pixels.
+        table: Match table of :func:`match_images` with these area ranges.
+        area_edges: Boundaries between the area ranges in square pixels, ascending.
         iou_thr: IoU threshold of precision and recall.
-        score_thr: Score threshold of precision and recall, which count all detections that reach it.
-        max_dets: Number of detections per class and image that average precision uses.
+        score_thr: Score threshold of precision and recall.
+        max_dets: Maximum number of detections per class and image for average precision.
         iou_thrs: IoU thresholds of average precision, as in :func:`average_precision`.
 
     Example:
@@ -180,23 +178,23 @@ def results_by_size(
         large                   1     1.0000   1.0000   1.0000   1.0000
     """
     ranges, thresholds = area_ranges(area_edges), ap_iou_thrs(table, iou_thrs)
-    for one in ranges:
-        key = one.name, max_dets, thresholds
+    for area_range in ranges:
+        key = area_range.name, max_dets, thresholds
         if key not in table.ap_values:
-            table.ap_values[key] = RangeCurves(table, *key).average_precision()[..., 0]
-    ap = np.stack([table.ap_values[one.name, max_dets, thresholds] for one in ranges])
+            table.ap_values[key] = APCurves(table, *key).average_precision()[..., 0]
+    ap = np.stack([table.ap_values[area_range.name, max_dets, thresholds] for area_range in ranges])
     at_50 = np.flatnonzero(np.isclose(thresholds, 0.5, rtol=0, atol=1e-9))
     reached = np.flatnonzero(table.reach(score_thr))
     label = table.label[reached]
     tp, fp, num_gts = [], [], []
-    # COCO leaves boxes of negative or enormous area out of the range of all areas. The confusion matrix does not.
-    for area in ("any", *(one.name for one in ranges[1:])):
+    # The confusion matrix includes boxes of negative or huge area, which COCO's range ``all`` does not.
+    for area in ("any", *(area_range.name for area_range in ranges[1:])):
         is_tp, is_tp_or_fp = (flag[reached] for flag in table.flags(iou_thr, area))
         tp.append(np.bincount(label[is_tp], minlength=table.num_classes))
         fp.append(np.bincount(label[is_tp_or_fp & ~is_tp], minlength=table.num_classes))
         num_gts.append(table.num_gts(area))
     return SizeReport(
-        ranges={one.name: (one.low, one.high) for one in ranges},
+        ranges={area_range.name: (area_range.low, area_range.high) for area_range in ranges},
         max_dets=max_dets,
         iou_thr=float(iou_thr),
         score_thr=float(score_thr),

@@ -1,11 +1,11 @@
-"""Confusion matrices of a detector under three matching rules, from the same overlapping pairs.
+"""Confusion matrices of a detector under three matching rules.
 
-- ``coco``: COCO's rule within classes. Detections at or above the score threshold and ground truths that it leaves free
-  are then matched across classes by the same rule. The diagonal is COCO's number of TP, every row sums to the ground
-  truths of the class, every column to its detections.
-- ``mmdet``: what mmdet's ``confusion_matrix.py`` counts: every pair that overlaps. Duplicates and neighbors count again
-  and again, and crowds count as ordinary objects.
-- ``agnostic``: one to one by descending overlap, whatever the class, as supervision and ultralytics do.
+- ``coco``: COCO's matching within classes; then the unmatched detections at or above the score threshold and the
+  unmatched ground truths are matched across classes by the same rule. The diagonal is COCO's TP, every row sums to the
+  ground truths of the class, every column to its detections.
+- ``mmdet``: mmdet's ``confusion_matrix.py``, which counts every overlapping pair. Duplicates count repeatedly, and
+  crowds count as ordinary ground truths.
+- ``agnostic``: class-agnostic one-to-one matching by descending overlap, as in supervision and ultralytics.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.match_table import MAX_IOU_THR, NO_GT
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
 
-# What became of a detection at the score and IoU threshold, and of a ground truth. A detection without a match is a
-# duplicate if a ground truth of its class reaches the IoU threshold (it is matched already), else a confusion with a
-# matched object if one of another class does, else background.
+# Outcomes of detections and ground truths at the score and IoU threshold. An unmatched detection is a DUPLICATE if a
+# ground truth of its class (matched already) reaches the IoU threshold, else CONFUSION_MATCHED if one of another class
+# does, else BACKGROUND.
 TP, CONFUSION, CONFUSION_MATCHED, DUPLICATE, BACKGROUND, IGNORED, BELOW_THRESHOLD, MISSED = range(8)
 BACKGROUND_TYPES = {"confusion_matched": CONFUSION_MATCHED, "duplicate": DUPLICATE, "background": BACKGROUND}
-# Columns of the table per class that add up to FP: confusions in the matrix, and the types of its background row.
+# Columns that add up to FP: confusions in the matrix, and the types of the background row.
 FALSE_POSITIVES = ("fp_confusion", *(f"fp_{name}" for name in BACKGROUND_TYPES))
 
 
@@ -50,9 +50,9 @@ def background_name(classes: Sequence[str]) -> str:
 
 
 class OneToOne(NamedTuple):
-    """Detections and ground truths matched one to one at a score and an IoU threshold."""
+    """A one-to-one matching at a score and an IoU threshold."""
 
-    gt: np.ndarray  # (N,) row of the ground truth of each detection, crowds included, else -1
+    gt: np.ndarray  # (N,) index of the matched ground truth (or crowd), or -1
     outcome: np.ndarray  # (N,) int8, such as ``TP``
 
 
@@ -65,17 +65,13 @@ def match_coco(
     iou_thr: float,
     score_thr: float,
 ) -> OneToOne:
-    """The ``coco`` rule: detections and ground truths that COCO's rule leaves free are matched across classes.
-
-    ``own_class_gt`` (N,) is the ground truth that COCO's rule assigns within the class, whatever the score; -1 for
-    none.
-    """
+    """The ``coco`` rule; ``own_class_gt`` (N,) are the matches within classes at any score, or -1."""
     used = detections.reach(score_thr)
     gt = np.where(used, own_class_gt, NO_GT)
-    is_free = ~ground_truths.crowd
-    is_free[gt[gt >= 0]] = False
+    unmatched = ~ground_truths.crowd
+    unmatched[gt[gt >= 0]] = False
     near = pairs.select(np.flatnonzero(pairs.overlap >= min(iou_thr, MAX_IOU_THR)))
-    leftover = near.select(np.flatnonzero((used & (gt < 0))[near.det] & is_free[near.gt])).by_preference()
+    leftover = near.select(np.flatnonzero((used & (gt < 0))[near.det] & unmatched[near.gt])).by_preference()
     _assign_gts(gt, leftover, ground_truths)
     return OneToOne(gt, _outcomes(gt, near, detections, ground_truths, used))
 
@@ -83,11 +79,11 @@ def match_coco(
 def match_agnostic(
     pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths, *, iou_thr: float, score_thr: float
 ) -> OneToOne:
-    """One to one by descending overlap, whatever the class, as supervision and ultralytics do; crowds come last."""
+    """The ``agnostic`` rule; crowds come last."""
     used = detections.reach(score_thr)
     near = pairs.select(np.flatnonzero((pairs.overlap >= min(iou_thr, MAX_IOU_THR)) & used[pairs.det]))
     on_crowd = ground_truths.crowd[near.gt]
-    # All crowds after all others: a crowd only takes what is left, and of two with equal overlap the later one.
+    # Crowds come after all others; of crowds with equal overlap, the later one first.
     near = near.select(np.lexsort((np.where(on_crowd, -near.gt, near.gt), near.det, -near.overlap, on_crowd)))
     gt = np.full(len(detections), NO_GT, dtype=np.int32)
     _assign_gts(gt, near, ground_truths)
@@ -95,16 +91,16 @@ def match_agnostic(
 
 
 def _assign_gts(gt: np.ndarray, pairs: OverlapPairs, ground_truths: GroundTruths) -> None:
-    """Writes the ground truths that detections are assigned to into ``gt`` (N,); pairs are in order of priority."""
-    one = np.ones(len(pairs.det), dtype=np.uint8)
-    result = assign(pairs.det, pairs.gt, one, num_dets=len(gt), shared=ground_truths.crowd)
+    """Assigns pairs in order of priority, and writes the ground truths into ``gt`` (N,)."""
+    bits = np.ones(len(pairs.det), dtype=np.uint8)
+    result = assign(pairs.det, pairs.gt, bits, num_dets=len(gt), shared=ground_truths.crowd)
     gt[pairs.det[result.pair]] = pairs.gt[result.pair]
 
 
 def _outcomes(
     gt: np.ndarray, near: OverlapPairs, detections: Detections, ground_truths: GroundTruths, used: np.ndarray
 ) -> np.ndarray:
-    """(N,) the outcome of each detection; ``near`` are the pairs at the IoU threshold or above."""
+    """(N,) the outcome of each detection; ``near`` are the pairs that reach the IoU threshold."""
     outcome = np.where(used, BACKGROUND, BELOW_THRESHOLD).astype(np.int8)
     matched = np.flatnonzero(gt >= 0)
     rows = gt[matched]
@@ -126,22 +122,22 @@ def mmdet_matrix(
     iou_thr: float,
     score_thr: float,
 ) -> tuple[np.ndarray, int]:
-    """The matrix of mmdet's ``confusion_matrix.py``, and how many duplicates it counts as TP.
+    """The matrix of mmdet's ``confusion_matrix.py``, and the number of duplicates that it counts as TP.
 
     Every overlapping pair counts. A detection without any is background; a ground truth without a detection of its
-    class is missed, even if one of another class was counted for it.
+    class is missed, even if it was counted as a confusion.
     """
     size = num_classes + 1
     if pairs.mmdet_overlap is None:
-        raise ValueError("the rule of mmdet needs pairs with mmdet's overlaps")
+        raise ValueError("matching='mmdet' needs pairs with mmdet's overlaps")
     used = detections.reach(score_thr)
     near = np.flatnonzero(used[pairs.det] & (pairs.mmdet_overlap >= np.float32(iou_thr)))
     det, gt = pairs.det[near], pairs.gt[near]
-    predicted, truth = detections.labels[det], ground_truths.labels[gt]
-    hits = np.bincount(gt[predicted == truth], minlength=len(ground_truths))
+    predicted, target = detections.labels[det], ground_truths.labels[gt]
+    hits = np.bincount(gt[predicted == target], minlength=len(ground_truths))
     used[det] = False
     cells = [
-        truth * size + predicted,
+        target * size + predicted,
         num_classes * size + detections.labels[used],
         ground_truths.labels[hits == 0] * size + num_classes,
     ]
@@ -155,11 +151,11 @@ class RuleCounts:
 
     matrix: np.ndarray  # (C + 1, C + 1) int64; rows ground truth, columns prediction, background last
     background_types: np.ndarray  # (3, C) int64, the background row by ``BACKGROUND_TYPES``
-    detections: np.ndarray  # (C,) detections used
-    ground_truths: np.ndarray  # (C,) ground truths used
-    detections_ignored: int  # detections that match only a crowd
-    ground_truths_ignored: int  # crowds, which ``mmdet`` uses as ordinary ground truths
-    duplicates: int = 0  # duplicates that ``mmdet`` counts as TP; 0 under the other rules
+    detections: np.ndarray  # (C,) number of detections used
+    ground_truths: np.ndarray  # (C,) number of ground truths used
+    detections_ignored: int  # detections matched to a crowd
+    ground_truths_ignored: int  # crowds; 0 under ``mmdet``
+    duplicates: int = 0  # duplicates that ``mmdet`` counts as TP
 
 
 def one_to_one_counts(
@@ -167,40 +163,38 @@ def one_to_one_counts(
 ) -> RuleCounts:
     """The counts of a one-to-one matching."""
     size, used = num_classes + 1, matches.outcome < IGNORED
-    gt = matches.gt[used]
-    truth = np.append(ground_truths.labels, num_classes)[gt]  # row -1 is the background, the last label
-    missed = ~ground_truths.crowd
+    gt, crowd = matches.gt[used], ground_truths.crowd
+    target = np.append(ground_truths.labels, num_classes)[gt]  # index -1 is the background, the last label
+    missed = ~crowd
     missed[gt[gt >= 0]] = False
-    cells = np.concatenate([truth * size + detections.labels[used], ground_truths.labels[missed] * size + num_classes])
-    background_types = np.stack(
-        [
-            np.bincount(detections.labels[matches.outcome == one], minlength=num_classes)
-            for one in BACKGROUND_TYPES.values()
-        ]
-    )
+    cells = np.concatenate([target * size + detections.labels[used], ground_truths.labels[missed] * size + num_classes])
+
+    def count(labels: np.ndarray) -> np.ndarray:
+        return np.bincount(labels, minlength=num_classes)
+
     return RuleCounts(
         np.bincount(cells, minlength=size * size).reshape(size, size),
-        background_types,
-        np.bincount(detections.labels[used], minlength=num_classes),
-        np.bincount(ground_truths.labels[~ground_truths.crowd], minlength=num_classes),
+        np.stack([count(detections.labels[matches.outcome == outcome]) for outcome in BACKGROUND_TYPES.values()]),
+        count(detections.labels[used]),
+        count(ground_truths.labels[~crowd]),
         int(np.count_nonzero(matches.outcome == IGNORED)),
-        int(np.count_nonzero(ground_truths.crowd)),
+        int(np.count_nonzero(crowd)),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class ProtocolReport:
-    """The confusion matrix of one matching rule, and the numbers that follow from it."""
+    """The confusion matrix of one matching rule, with rates, counts and the most frequent confusions."""
 
-    protocol: str  # its name
-    result: ConfusionResult  # the confusion matrix, background last, and the rates that follow from it
-    columns: Mapping[str, Any]  # the table per class by column; ``FALSE_POSITIVES`` add up to ``fp``
-    counts: Mapping[str, int]  # what was used, ignored and counted again
-    confusions: tuple[Confusion, ...]  # the most frequent confusions between two classes, the greatest first
+    protocol: str  # the matching rule
+    result: ConfusionResult  # the confusion matrix, background last, and its rates
+    columns: Mapping[str, Any]  # table per class by column; ``FALSE_POSITIVES`` add up to ``fp``
+    counts: Mapping[str, int]  # numbers of detections and ground truths used and ignored
+    confusions: tuple[Confusion, ...]  # most frequent confusions between two classes
 
     @property
     def means(self) -> dict[str, float]:
-        """Means over classes, and the rates of the pooled counts (micro), by their keys in log and report."""
+        """Macro and micro averages, by their keys in log and report."""
         result, micro = self.result, self.result.micro
         return {
             "precision": result.macro.precision,
@@ -214,21 +208,18 @@ class ProtocolReport:
 
     @property
     def classes_averaged(self) -> dict[str, int]:
-        """How many classes have a value."""
+        """Number of classes with a defined value, by column."""
         return {key: int(np.count_nonzero(~np.isnan(self.columns[key]))) for key in ("precision", "recall", "f1")}
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain Python values."""
-        names = list(self.columns)
-        rows = zip(
-            *(column if isinstance(column, list) else np.asarray(column).tolist() for column in self.columns.values())
-        )
+        """The report as plain Python values."""
+        rows = zip(*(np.asarray(column).tolist() for column in self.columns.values()))
         return {
             **matrix_entries(self.result.matrix),
-            "per_class": [dict(zip(names, row)) for row in rows],
+            "per_class": [dict(zip(self.columns, row)) for row in rows],
             **self.means,
             "classes_averaged": self.classes_averaged,
-            "top_confusions": [one.to_dict() for one in self.confusions],
+            "top_confusions": [confusion.to_dict() for confusion in self.confusions],
             "counts": dict(self.counts),
         }
 
@@ -244,10 +235,7 @@ def protocol_report(
     background_types: np.ndarray,
     zero_division: float = float("nan"),
 ) -> ProtocolReport:
-    """The numbers of a confusion matrix (C + 1, C + 1) with background, under the matching rule ``protocol``.
-
-    ``ground_truths`` and ``detections`` (C,) are those used; ``background_types`` (3, C) is the background row by type.
-    """
+    """The report of a confusion matrix with background; arguments as in :class:`RuleCounts`."""
     result = confusion_matrix_report(matrix, background=True, zero_division=zero_division)
     rates = result.per_class
     inner = result.matrix[:-1, :-1]

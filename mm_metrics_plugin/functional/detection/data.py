@@ -1,4 +1,4 @@
-"""Detections and ground truths of many images as columns, one row per instance."""
+"""Detections and ground truths of many images, as arrays with one row per instance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _R = TypeVar("_R", bound="_Instances")
 
 
 class _Instances:
-    """Columns of equal length that detections and ground truths have in common."""
+    """Base class of detections and ground truths."""
 
     image: Any
     geometry: Any
@@ -40,7 +40,7 @@ class _Instances:
 
     @property
     def boxes(self) -> Boxes:
-        """The geometry, where it is axis-aligned boxes."""
+        """The geometry as axis-aligned boxes."""
         if not isinstance(self.geometry, Boxes):
             raise TypeError(f"the geometry must be Boxes (found {type(self.geometry).__name__})")
         return self.geometry
@@ -50,18 +50,18 @@ class _Instances:
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     def take(self: _R, rows: Any) -> _R:
-        """The chosen rows (indices, a mask or a slice)."""
-        chosen = {name: column[rows] for name, column in self.columns().items()}
-        return replace(self, geometry=self.geometry.take(rows), **chosen)  # type: ignore[type-var]
+        """The selected rows (indices, a mask or a slice)."""
+        columns = {name: column[rows] for name, column in self.columns().items()}
+        return replace(self, geometry=self.geometry.take(rows), **columns)  # type: ignore[type-var]
 
     def images(self: _R, start: int, stop: int) -> _R:
-        """The rows of the images from ``start`` up to ``stop``, renumbered from 0."""
-        chosen = self.take((self.image >= start) & (self.image < stop))
-        return replace(chosen, image=chosen.image - start)  # type: ignore[type-var]
+        """The rows of images ``start:stop``, renumbered from 0."""
+        rows = self.take((self.image >= start) & (self.image < stop))
+        return replace(rows, image=rows.image - start)  # type: ignore[type-var]
 
     @classmethod
     def concatenate(cls, parts: Sequence[_R]) -> _R:
-        """The rows of all parts, one after the other; image numbers stay as they are."""
+        """The rows of all parts; image indices are not changed."""
         first = parts[0]
         names = list(first.columns())
         if any(list(part.columns()) != names for part in parts):
@@ -73,14 +73,13 @@ class _Instances:
         )
 
     def check(self, *, num_classes: int, names: Sequence[Any] | None = None) -> None:
-        """Raises MetricInputError unless every metric can be computed; ``names`` of the images are for the message."""
+        """Raises MetricInputError if a value is invalid; ``names`` are the image names for the message."""
         prefix, labels = self.field_prefix, self.labels
 
-        def fail(field: str, row: int, wanted: str, found: Any) -> None:
+        def fail(field: str, row: int, expected: str, found: Any) -> None:
             image = int(self.image[row])
-            known = names is not None and 0 <= image < len(names)
-            name = repr(names[image]) if known else str(image)  # type: ignore[index]
-            raise MetricInputError(f"'{prefix}{field}' of image {name} must {wanted} (found {found})")
+            name = repr(names[image]) if names is not None and 0 <= image < len(names) else str(image)
+            raise MetricInputError(f"'{prefix}{field}' of image {name} must {expected} (found {found})")
 
         problem = self.geometry.check()
         if problem is not None:
@@ -91,9 +90,9 @@ class _Instances:
                 raise MetricInputError(f"'{prefix}{name}' must have {len(self)} rows, one per box (found {length})")
         if not len(self):
             return
-        bad = self.geometry.first_invalid()
-        if bad is not None:
-            fail("boxes", bad[0], _limit(bad[1]), bad[1])
+        invalid = self.geometry.first_invalid()
+        if invalid is not None:
+            fail("boxes", invalid[0], _limit(invalid[1]), invalid[1])
         for name, column in self.columns().items():
             if column.dtype.kind == "f" and name != "labels":
                 if float(column.min()) >= -MAX_COORDINATE and float(column.max()) <= MAX_COORDINATE:
@@ -115,7 +114,7 @@ class _Instances:
 
 @dataclass(frozen=True, eq=False)
 class Detections(_Instances):
-    """What a detector predicts.
+    """Predicted objects.
 
     Example:
         >>> detections = Detections([0, 1], [[0, 0, 10, 10], [5, 5, 9, 9]], [0.9, 0.4], [2, 0])
@@ -123,26 +122,26 @@ class Detections(_Instances):
         (2, [0])
     """
 
-    image: Any  # (N,) index of the image of each detection, from 0, in any order
-    geometry: Any  # the shapes; an (N, 4) array becomes ``Boxes`` in xyxy format
-    scores: np.ndarray  # (N,) confidence; float32 and float64 are kept
+    image: Any  # (N,) image index from 0, in any order
+    geometry: Any  # shapes; an (N, 4) array becomes ``Boxes`` in xyxy format
+    scores: np.ndarray  # (N,) confidence, float32 or float64
     labels: np.ndarray  # (N,) class index
-    # (N,) code of the precision of each score (``thresholding.PRECISIONS``); None: that of the dtype
+    # (N,) precision code of each score (index into ``thresholding.PRECISIONS``); None: that of the dtype
     precision: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = np.asarray(self.scores)
-        object.__setattr__(self, "scores", floats(given))
-        precision = np.full(given.shape[:1], precision_of(given.dtype)) if self.precision is None else self.precision
+        scores = np.asarray(self.scores)
+        object.__setattr__(self, "scores", floats(scores))
+        precision = np.full(scores.shape[:1], precision_of(scores.dtype)) if self.precision is None else self.precision
         object.__setattr__(self, "precision", np.asarray(precision, dtype=np.uint8))
 
     def reach(self, score_thr: float) -> np.ndarray:
-        """(N,) whether each score is at least the threshold, compared in the precision of the score."""
+        """(N,) whether each score is at least the threshold, in the precision of the score."""
         return reach(self.scores, score_thr, self.precision)
 
     def score_order(self) -> np.ndarray | None:
-        """Rows by image, then descending score, then the given order; None if they are sorted already."""
+        """Indices that sort the rows by image and descending score (stable); None if they are sorted."""
         image, score = self.image, self.scores
         step = image[1:] - image[:-1]
         if not ((step < 0) | ((step == 0) & (score[1:] > score[:-1]))).any():
@@ -160,12 +159,12 @@ class GroundTruths(_Instances):
         (2, 1)
     """
 
-    image: Any  # (M,) index of the image of each object, from 0
-    geometry: Any  # the shapes; an (M, 4) array becomes ``Boxes`` in xyxy format
+    image: Any  # (M,) image index from 0
+    geometry: Any  # shapes; an (M, 4) array becomes ``Boxes`` in xyxy format
     labels: np.ndarray  # (M,) class index
-    # (M,) makes a detection neither TP nor FP: COCO's ``iscrowd``, VOC's ``difficult``, mmdet's ``ignored_instances``
+    # (M,) ignored regions: COCO's ``iscrowd``, VOC's ``difficult``, mmdet's ``ignored_instances``
     crowd: np.ndarray = None  # type: ignore[assignment]
-    area: np.ndarray | None = None  # (M,) annotated area, for small, medium and large; None: that of the shape
+    area: np.ndarray | None = None  # (M,) annotated area; None: that of the shape
     field_prefix = "ground-truth "
 
     def __post_init__(self) -> None:
@@ -211,14 +210,19 @@ class DetectionBatch:
         gt_box_format: str = "xyxy",
         names: Sequence[Any] | None = None,
     ) -> DetectionBatch:
-        """Concatenates per-image arrays; raises MetricInputError where those of an image differ in length."""
+        """Concatenates per-image arrays.
+
+        Raises:
+            MetricInputError: The arrays of an image differ in length.
+        """
         det = _concatenate_fields({"boxes": boxes, "scores": scores, "labels": labels}, "", names)
         fields = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area}
         gt = _concatenate_fields(
             {key: value for key, value in fields.items() if value is not None}, "ground-truth ", names
         )
         crowd = gt.get("crowd", np.zeros(len(gt["image"]), dtype=bool))
-        precision = np.array([precision_of(np.asarray(one).dtype) for one in scores], dtype=np.uint8)[det["image"]]
+        codes = np.array([precision_of(np.asarray(values).dtype) for values in scores], dtype=np.uint8)
+        precision = codes[det["image"]]
         return cls(
             Detections(det["image"], Boxes(det["boxes"], box_format), det["scores"], det["labels"], precision),
             GroundTruths(gt["image"], Boxes(gt["boxes"], gt_box_format), gt["labels"], crowd, gt.get("area")),
@@ -226,7 +230,7 @@ class DetectionBatch:
         )
 
     def images(self, start: int, stop: int) -> DetectionBatch:
-        """The images from ``start`` up to ``stop``, renumbered from 0."""
+        """Images ``start:stop``, renumbered from 0."""
         stop = min(stop, self.num_images)
         return DetectionBatch(self.detections.images(start, stop), self.ground_truths.images(start, stop), stop - start)
 
@@ -238,14 +242,14 @@ class DetectionBatch:
         return replace(self, detections=dets.take(kept))
 
     def blocks(self, num_dets: int) -> Iterator[tuple[int, DetectionBatch]]:
-        """The images in blocks of about ``num_dets`` detections; the first image of each block, and the block."""
-        sides = [_sorted_by_image(self.detections), _sorted_by_image(self.ground_truths)]
-        bounds = [np.searchsorted(side.image, np.arange(self.num_images + 1)) for side in sides]
+        """Blocks of images with about ``num_dets`` detections each, with the index of their first image."""
+        instances = [_sorted_by_image(self.detections), _sorted_by_image(self.ground_truths)]
+        bounds = [np.searchsorted(rows.image, np.arange(self.num_images + 1)) for rows in instances]
         start = 0
         while start < self.num_images:
             stop = int(np.searchsorted(bounds[0], bounds[0][start] + num_dets, side="right")) - 1
             stop = min(max(stop, start + 1), self.num_images)
-            dets, gts = (side.take(slice(rows[start], rows[stop])) for side, rows in zip(sides, bounds))
+            dets, gts = (rows.take(slice(bound[start], bound[stop])) for rows, bound in zip(instances, bounds))
             if start or stop < self.num_images:
                 dets, gts = (replace(part, image=part.image - start) for part in (dets, gts))
             yield start, DetectionBatch(dets, gts, stop - start)
@@ -253,7 +257,7 @@ class DetectionBatch:
 
     @classmethod
     def concatenate(cls, batches: Sequence[DetectionBatch]) -> DetectionBatch:
-        """All images, one batch after the other, renumbered."""
+        """The images of all batches, renumbered."""
         starts = np.cumsum([0, *(batch.num_images for batch in batches)]).tolist()
         dets = [replace(b.detections, image=b.detections.image + start) for b, start in zip(batches, starts)]
         gts = [replace(b.ground_truths, image=b.ground_truths.image + start) for b, start in zip(batches, starts)]
@@ -261,7 +265,7 @@ class DetectionBatch:
 
 
 def _sorted_by_image(rows: Any) -> Any:
-    """Detections or ground truths sorted by image; those of an image stay in their order."""
+    """Detections or ground truths in a stable order by image."""
     return rows.take(stable_order(rows.image)) if (rows.image[1:] < rows.image[:-1]).any() else rows
 
 
@@ -270,7 +274,7 @@ def _limit(value: float) -> str:
 
 
 def _whole_numbers(values: Any) -> np.ndarray:
-    """Integers as int64; what int64 cannot hold is kept for ``check`` to refuse."""
+    """Integers as int64; other values are kept, and rejected by ``check``."""
     array = np.asarray(values)
     if array.dtype == np.int64:
         return array
@@ -286,16 +290,15 @@ def _concatenate_fields(
     lengths = [len(value) for value in fields["boxes"]]
     result: dict[str, np.ndarray] = {"image": np.repeat(np.arange(len(lengths)), lengths)}
     for field, values in fields.items():
-        found: list[int] = [len(value) for value in values]
-        if len(found) != len(lengths):
-            raise MetricInputError(f"'{prefix}{field}' must be given for {len(lengths)} images (found {len(found)})")
-        if found != lengths:
-            image = next(index for index, (a, b) in enumerate(zip(found, lengths)) if a != b)
-            name = repr(names[image]) if names is not None else image
-            raise MetricInputError(
-                f"'{prefix}{field}' of image {name} must have {lengths[image]} rows, one per box (found {found[image]})"
-            )
-        # An empty list has no shape or dtype of its own and must not change those of the others.
+        if len(values) != len(lengths):
+            raise MetricInputError(f"'{prefix}{field}' must be given for {len(lengths)} images (found {len(values)})")
+        for image, (value, length) in enumerate(zip(values, lengths)):
+            if len(value) != length:
+                name = repr(names[image]) if names is not None else image
+                raise MetricInputError(
+                    f"'{prefix}{field}' of image {name} must have {length} rows, one per box (found {len(value)})"
+                )
+        # Empty lists have neither shape nor dtype.
         parts = [np.asarray(value) for value, length in zip(values, lengths) if length]
         result[field] = np.concatenate(parts) if parts else np.empty(0)
     return result

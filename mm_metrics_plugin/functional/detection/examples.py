@@ -1,8 +1,7 @@
 """Examples for a report: the worst members of each cell of a confusion matrix, and the worst images.
 
-The worst false positives are the most confident, the worst missed ground truths the largest, the worst true positives
-the least confident. Ties are broken by image, detection and ground truth, so merging the worst of several shards gives
-the worst of all.
+The worst FP are the most confident, the worst FN the largest, the worst TP the least confident. Ties are broken by
+image, detection and ground truth, so the worst of several shards merge to the worst of all.
 """
 
 from __future__ import annotations
@@ -25,42 +24,42 @@ from mm_metrics_plugin.functional.detection.match_table import NO_GT
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
 from mm_metrics_plugin.settings import MATCHING_RULES
 
-PER_CELL = 50
-MAX_MEMBERS = 48_000  # over all rules
+MAX_PER_CELL = 50
+MAX_MEMBERS = 48_000  # of all matching rules
 BOX_KINDS = ("TP", "FP", "FN")
 
 
 class Members(NamedTuple):
-    """Members of cells, one row each."""
+    """Members of the cells of confusion matrices, one row each."""
 
     rule: np.ndarray  # (K,) int8, index into ``MATCHING_RULES``
     cell: np.ndarray  # (K,) int64, ``row * (num_classes + 1) + column`` of the confusion matrix
-    badness: np.ndarray  # (K,) float64, the worst have the greatest
+    badness: np.ndarray  # (K,) float64, sort key; the worst has the largest
     image: np.ndarray  # (K,) int32
     det_index: np.ndarray  # (K,) int32, position of the detection in its image; -1 for a missed ground truth
-    gt_index: np.ndarray  # (K,) int32, its matched or else most overlapping ground truth in the image; -1 without any
-    overlap: np.ndarray  # (K,) float32, of the two; NaN for a missed ground truth
+    gt_index: np.ndarray  # (K,) int32, position of the matched, else the most overlapping ground truth, or -1
+    overlap: np.ndarray  # (K,) float32, overlap of the two; NaN for a missed ground truth
     background_type: np.ndarray  # (K,) int8, index into ``BACKGROUND_TYPES`` in the background row, else -1
-    label: np.ndarray  # (K,) int32, of the detection, or -1
-    score: np.ndarray  # (K,) float64, of the detection, or NaN
-    box: np.ndarray  # (K, 4) float64, left, top, width and height of the detection, or NaN
-    gt_label: np.ndarray  # (K,) int32, of the ground truth, or -1
-    gt_box: np.ndarray  # (K, 4) float64, of the ground truth, or NaN
+    label: np.ndarray  # (K,) int32, label of the detection, or -1
+    score: np.ndarray  # (K,) float64, score of the detection, or NaN
+    box: np.ndarray  # (K, 4) float64, box of the detection in xywh format, or NaN
+    gt_label: np.ndarray  # (K,) int32, label of the ground truth, or -1
+    gt_box: np.ndarray  # (K, 4) float64, box of the ground truth in xywh format, or NaN
 
     def take(self, rows: np.ndarray) -> Members:
         """The chosen rows."""
         return Members(*(column[rows] for column in self))
 
     def worst(self, num_rules: int) -> Members:
-        """The worst of each cell, sorted by rule and cell; ``num_rules`` rules share ``MAX_MEMBERS``."""
+        """The worst members of each cell, sorted by rule and cell; ``num_rules`` rules share ``MAX_MEMBERS``."""
         kept: list[np.ndarray] = [np.empty(0, dtype=np.intp)]
         for rule in np.unique(self.rule):
             rows = np.flatnonzero(self.rule == rule)
             columns = (self.cell, self.badness, self.image, self.det_index, self.gt_index)
-            listed, _ = worst_first(
-                *(column[rows] for column in columns), per_group=PER_CELL, most=MAX_MEMBERS // num_rules
+            worst, _ = worst_first(
+                *(column[rows] for column in columns), per_group=MAX_PER_CELL, most=MAX_MEMBERS // num_rules
             )
-            kept.append(rows[listed])
+            kept.append(rows[worst])
         return self.take(np.concatenate(kept))
 
 
@@ -68,37 +67,37 @@ class WorstImages(NamedTuple):
     """FN and FP of images."""
 
     image: np.ndarray  # (I,) int32
-    missed: np.ndarray  # (I,) int64, ground truths that no detection of their class is matched to
-    confidence: np.ndarray  # (I,) float64, the highest score of a false positive; NaN without any
+    missed: np.ndarray  # (I,) int64, number of FN
+    confidence: np.ndarray  # (I,) float64, highest score of an FP; NaN without FP
 
     def most_missed(self) -> np.ndarray:
-        """Rows of images with FN, the most first, then by the confidence of false positives."""
+        """Rows of images with FN, by their number, then by the confidence of FP."""
         highest = np.where(np.isnan(self.confidence), -np.inf, self.confidence)
-        order = np.lexsort((self.image, -highest, -self.missed))
-        return order[self.missed[order] > 0]
+        order: np.ndarray = np.lexsort((self.image, -highest, -self.missed))
+        return np.asarray(order[self.missed[order] > 0])
 
     def most_confident(self) -> np.ndarray:
-        """Rows of images with FP, by the score of the most confident one."""
-        order = np.lexsort((self.image, -self.missed, -np.nan_to_num(self.confidence, nan=-np.inf)))
-        return order[~np.isnan(self.confidence[order])]
+        """Rows of images with FP, by the highest score."""
+        order: np.ndarray = np.lexsort((self.image, -self.missed, -np.nan_to_num(self.confidence, nan=-np.inf)))
+        return np.asarray(order[~np.isnan(self.confidence[order])])
 
     def worst(self, most: int) -> np.ndarray:
-        """Rows of the ``most`` worst images in either order."""
+        """Rows of the ``most`` worst images by either order."""
         return np.unique(np.concatenate([self.most_missed()[:most], self.most_confident()[:most]]))
 
 
 class ImageBoxes(NamedTuple):
-    """Boxes of some images, for drawing."""
+    """Boxes of the worst images, for drawing."""
 
     image: np.ndarray  # (K,) int32
     kind: np.ndarray  # (K,) int8, index into ``BOX_KINDS``
     label: np.ndarray  # (K,) int32
     score: np.ndarray  # (K,) float64, NaN for ground truths
-    box: np.ndarray  # (K, 4) float64, left, top, width and height
+    box: np.ndarray  # (K, 4) float64, in xywh format
 
 
 class Examples(NamedTuple):
-    """What :func:`collect_examples` found in some images."""
+    """The result of :func:`collect_examples`."""
 
     members: Members
     images: WorstImages
@@ -108,21 +107,20 @@ class Examples(NamedTuple):
 class MatchedImages(NamedTuple):
     """Matched detections and ground truths with their overlapping pairs."""
 
-    pairs: OverlapPairs  # all pairs that overlap at all
+    pairs: OverlapPairs  # all pairs with an overlap above 0
     detections: Detections  # sorted by image and descending score
     ground_truths: GroundTruths  # sorted by image
     det_index: np.ndarray  # (N,) position of each detection in its image
     gt_index: np.ndarray  # (M,) position of each ground truth in its image
-    num_images: int  # how many images
+    num_images: int
 
 
 def collect_examples(
     images: MatchedImages, coco: OneToOne, rules: dict[str, Any], *, num_classes: int, iou_thr: float, worst_images: int
 ) -> Examples:
-    """The worst members of the cells of every rule, and the worst images with their boxes.
+    """The worst members of the cells under every rule, and the worst images with their boxes.
 
-    ``rules`` has the one-to-one matches by rule, and for ``mmdet`` the detections it uses. ``worst_images`` images are
-    kept in each of the two orders.
+    ``rules`` are the one-to-one matches by rule; for ``mmdet``, the mask of the detections it uses.
     """
     parts = []
     for rule, matches in rules.items():
@@ -144,11 +142,11 @@ def _one_to_one_members(images: MatchedImages, matches: OneToOne, num_classes: i
     missed = ~crowd
     missed[matched_gt[matched_gt >= 0]] = False
     types = np.full(len(used), -1, dtype=np.int8)
-    for index, one in enumerate(BACKGROUND_TYPES.values()):
-        types[outcome == one] = index
+    for index, background_type in enumerate(BACKGROUND_TYPES.values()):
+        types[outcome == background_type] = index
     regular = pairs.select(np.flatnonzero(~crowd[pairs.gt]))
-    own = images.detections.labels[regular.det] == images.ground_truths.labels[regular.gt]
-    return _members(images, rule, used, matched_gt, types, missed, num_classes, regular, regular.overlap, ~own)
+    other_class = images.detections.labels[regular.det] != images.ground_truths.labels[regular.gt]
+    return _members(images, rule, used, matched_gt, types, missed, num_classes, regular, regular.overlap, other_class)
 
 
 def _mmdet_members(images: MatchedImages, used: np.ndarray, num_classes: int, iou_thr: float) -> Members:
@@ -156,16 +154,16 @@ def _mmdet_members(images: MatchedImages, used: np.ndarray, num_classes: int, io
     overlap: Any = pairs.mmdet_overlap
     labels, gt_labels = images.detections.labels, images.ground_truths.labels
     near = np.flatnonzero(used[pairs.det] & (overlap >= np.float32(iou_thr)))
-    alone = used.copy()
-    alone[pairs.det[near]] = False
-    rows = np.flatnonzero(alone)
+    background = used.copy()
+    background[pairs.det[near]] = False
+    rows = np.flatnonzero(background)
     det, gt = np.concatenate([pairs.det[near], rows]), np.concatenate([pairs.gt[near], np.full(len(rows), NO_GT)])
     types = np.full(len(det), -1, dtype=np.int8)
     types[len(near) :] = list(BACKGROUND_TYPES.values()).index(BACKGROUND)
     missed = np.ones(len(gt_labels), dtype=bool)
     missed[pairs.gt[near][labels[pairs.det[near]] == gt_labels[pairs.gt[near]]]] = False
-    other = labels[pairs.det] != gt_labels[pairs.gt]
-    return _members(images, "mmdet", det, gt, types, missed, num_classes, pairs, overlap, other)
+    other_class = labels[pairs.det] != gt_labels[pairs.gt]
+    return _members(images, "mmdet", det, gt, types, missed, num_classes, pairs, overlap, other_class)
 
 
 def _members(
@@ -180,89 +178,88 @@ def _members(
     overlap: np.ndarray,
     other_class: np.ndarray,
 ) -> Members:
-    """Rows for counted detections (K,), with their ground truths and background types, and for missed ground truths.
+    """Members for detections ``det`` (K,) with their ground truths and background types, and for missed ground truths.
 
-    The ground truth shown beside a detection without a match is that of the highest ``overlap`` (P,) of ``pairs``; of
-    equal ones, the same class comes first.
+    An unmatched detection is shown with the ground truth of the highest ``overlap`` (P,), of ties the same class first.
     """
     dets, gts = images.detections, images.ground_truths
-    shown, shown_overlap = _shown_gts(det, gt, pairs, overlap, other_class)
-    lost = np.flatnonzero(missed)
-    det_row = np.concatenate([det, np.full(len(lost), NO_GT)])
-    gt_row = np.concatenate([shown, lost])
+    closest, closest_overlap = _closest_gts(det, gt, pairs, overlap, other_class)
+    fn = np.flatnonzero(missed)
+    det_row = np.concatenate([det, np.full(len(fn), NO_GT)])
+    gt_row = np.concatenate([closest, fn])
     label, gt_label = np.append(dets.labels, -1)[det_row], np.append(gts.labels, -1)[gt_row]
-    # Index -1 reads the label of the background, which is behind the others.
-    truth = np.concatenate([np.append(gts.labels, num_classes)[gt], gts.labels[lost]])
-    prediction = np.where(label < 0, num_classes, label)
+    # Index -1 is the background, the last label.
+    target = np.concatenate([np.append(gts.labels, num_classes)[gt], gts.labels[fn]])
+    predicted = np.where(label < 0, num_classes, label)
     score = np.append(dets.scores.astype(np.float64), np.nan)[det_row]
-    badness = np.where(truth == prediction, -score, score)
-    badness[len(det) :] = gts.areas()[lost]
-    nothing = np.full((1, 4), np.nan)
+    badness = np.where(target == predicted, -score, score)
+    badness[len(det) :] = gts.areas()[fn]
+    no_box = np.full((1, 4), np.nan)
     return Members(
         rule=np.full(len(det_row), MATCHING_RULES.index(rule), dtype=np.int8),
-        cell=truth * (num_classes + 1) + prediction,
+        cell=target * (num_classes + 1) + predicted,
         badness=badness,
-        image=np.concatenate([dets.image[det], gts.image[lost]]).astype(np.int32),
+        image=np.concatenate([dets.image[det], gts.image[fn]]).astype(np.int32),
         det_index=np.append(images.det_index, NO_GT)[det_row].astype(np.int32),
         gt_index=np.append(images.gt_index, NO_GT)[gt_row].astype(np.int32),
-        overlap=np.concatenate([shown_overlap, np.full(len(lost), np.nan)]).astype(np.float32),
-        background_type=np.concatenate([types, np.full(len(lost), -1)]).astype(np.int8),
+        overlap=np.concatenate([closest_overlap, np.full(len(fn), np.nan)]).astype(np.float32),
+        background_type=np.concatenate([types, np.full(len(fn), -1)]).astype(np.int8),
         label=label.astype(np.int32),
         score=score,
-        box=np.concatenate([_xywh(dets), nothing])[det_row],
+        box=np.concatenate([_xywh(dets), no_box])[det_row],
         gt_label=gt_label.astype(np.int32),
-        gt_box=np.concatenate([_xywh(gts), nothing])[gt_row],
+        gt_box=np.concatenate([_xywh(gts), no_box])[gt_row],
     )
 
 
-def _shown_gts(
+def _closest_gts(
     det: np.ndarray, gt: np.ndarray, pairs: OverlapPairs, overlap: np.ndarray, other_class: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ground truth of each row, else the one with the highest overlap; and that overlap, 0 without any."""
+    """The ground truth of each row, else the one with the highest overlap; and that overlap, or 0."""
     order = np.lexsort((pairs.gt, other_class, -overlap, pairs.det))
     first = order[group_starts(pairs.det[order])]
     best_gt = np.full(int(max(det.max(initial=-1), pairs.det.max(initial=-1))) + 1, NO_GT, dtype=np.int64)
     best_overlap = np.zeros(len(best_gt))
     best_gt[pairs.det[first]], best_overlap[pairs.det[first]] = pairs.gt[first], overlap[first]
-    shown, shown_overlap = np.where(gt < 0, best_gt[det], gt), best_overlap[det]
-    # Pairs are unique, so the key of a matched pair finds its overlap.
+    closest, closest_overlap = np.where(gt < 0, best_gt[det], gt), best_overlap[det]
+    # The overlap of a matched pair is looked up by its unique key.
     size = int(pairs.gt.max(initial=0)) + 1
     keys = pairs.det.astype(np.int64) * size + pairs.gt
     by_key = np.argsort(keys, kind="stable")
     matched = np.flatnonzero(gt >= 0)
-    place = by_key[np.searchsorted(keys[by_key], det[matched].astype(np.int64) * size + gt[matched])]
-    shown_overlap[matched] = overlap[place]
-    return shown, shown_overlap
+    rows = by_key[np.searchsorted(keys[by_key], det[matched].astype(np.int64) * size + gt[matched])]
+    closest_overlap[matched] = overlap[rows]
+    return closest, closest_overlap
 
 
 def _worst_images(images: MatchedImages, coco: OneToOne) -> WorstImages:
     detections, num_images = images.detections, images.num_images
     is_fp = (coco.outcome != TP) & (coco.outcome < IGNORED)
-    missed = np.bincount(images.ground_truths.image[_lost(images, coco)], minlength=num_images)
+    missed = np.bincount(images.ground_truths.image[_is_fn(images, coco)], minlength=num_images)
     highest = np.full(num_images, -np.inf)
     np.maximum.at(highest, detections.image[is_fp], detections.scores[is_fp].astype(np.float64))
     confidence = np.where(np.isinf(highest), np.nan, highest)
     return WorstImages(np.arange(num_images, dtype=np.int32), missed, confidence)
 
 
-def _lost(images: MatchedImages, coco: OneToOne) -> np.ndarray:
-    lost = ~images.ground_truths.crowd
-    lost[coco.gt[coco.outcome == TP]] = False
-    return lost
+def _is_fn(images: MatchedImages, coco: OneToOne) -> np.ndarray:
+    fn = ~images.ground_truths.crowd
+    fn[coco.gt[coco.outcome == TP]] = False
+    return fn
 
 
 def _boxes_of(images: MatchedImages, coco: OneToOne, chosen: np.ndarray) -> ImageBoxes:
     dets, gts = images.detections, images.ground_truths
-    wanted = np.zeros(images.num_images, dtype=bool)
-    wanted[chosen] = True
+    is_chosen = np.zeros(images.num_images, dtype=bool)
+    is_chosen[chosen] = True
     masks: Sequence[tuple[Any, np.ndarray]] = (
         (dets, coco.outcome == TP),
         (dets, (coco.outcome != TP) & (coco.outcome < IGNORED)),
-        (gts, _lost(images, coco)),
+        (gts, _is_fn(images, coco)),
     )
     columns: list[list[np.ndarray]] = []
-    for kind, (side, mask) in enumerate(masks):
-        rows = side.take(np.flatnonzero(mask & wanted[side.image]))
+    for kind, (instances, mask) in enumerate(masks):
+        rows = instances.take(np.flatnonzero(mask & is_chosen[instances.image]))
         scores: np.ndarray | None = getattr(rows, "scores", None)
         columns.append(
             [
@@ -276,6 +273,6 @@ def _boxes_of(images: MatchedImages, coco: OneToOne, chosen: np.ndarray) -> Imag
     return ImageBoxes(*map(np.concatenate, zip(*columns)))
 
 
-def _xywh(rows: Any) -> np.ndarray:
-    left, top, right, bottom = rows.geometry.bounding_boxes()
+def _xywh(instances: Any) -> np.ndarray:
+    left, top, right, bottom = instances.geometry.bounding_boxes()
     return np.stack([left, top, right - left, bottom - top], axis=1)

@@ -1,4 +1,4 @@
-"""COCO's matching for every IoU threshold and area range at once."""
+"""The table of matched detections, and COCO's matching for all IoU thresholds and area ranges at once."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from mm_metrics_plugin.settings import (
 DEFAULT_SETTINGS = DetectionSettings()
 
 ANY_AREA = AreaRange("any", -np.inf, np.inf)
-MAX_IOU_THR = 1 - 1e-10  # pycocotools' limit, so that identical boxes reach a threshold of 1
+MAX_IOU_THR = 1 - 1e-10  # as in pycocotools, so that identical boxes reach a threshold of 1
 NO_GT = -1
 
 
 @dataclass(frozen=True)
 class MatchGrid:
-    """The settings of average precision, one bit each. Only this class knows the layout of the bits.
+    """The settings of average precision (an IoU threshold in an area range), one bit each in 64-bit words.
 
-    An area range is never split between two 64-bit words. COCO's ranges and thresholds take one word. ``iou_thrs`` are
-    ascending, at most 64; the area ranges have different names.
+    Only this class knows the bit layout. COCO's settings take one word; an area range is never split between words.
+    ``iou_thrs`` are ascending, at most 64.
     """
 
     iou_thrs: tuple[float, ...] = COCO_IOU_THRS
@@ -45,7 +45,7 @@ class MatchGrid:
 
     @property
     def num_words(self) -> int:
-        """How many 64-bit words the settings take."""
+        """Number of 64-bit words."""
         return -(-len(self.area_ranges) // self._ranges_per_word)
 
     @property
@@ -54,11 +54,16 @@ class MatchGrid:
 
     def _place(self, area: str) -> tuple[int, int]:
         """The word of an area range, and its lowest bit."""
-        areas = [one.name for one in self.area_ranges]
+        areas = [area_range.name for area_range in self.area_ranges]
         if area not in areas:
             raise ValueError(f"area must be one of {', '.join(areas)} (found {area!r})")
-        word, place = divmod(areas.index(area), self._ranges_per_word)
-        return word, place * len(self.iou_thrs)
+        word, position = divmod(areas.index(area), self._ranges_per_word)
+        return word, position * len(self.iou_thrs)
+
+    def _range_mask(self, area: str) -> tuple[int, int]:
+        """The word of an area range, and the mask of its bits."""
+        word, shift = self._place(area)
+        return word, ((1 << len(self.iou_thrs)) - 1) << shift
 
     def bit(self, area: str, iou_thr: float) -> tuple[int, np.uint64]:
         """The word and the bit of one setting."""
@@ -72,27 +77,26 @@ class MatchGrid:
     def at(self, bits: np.ndarray, area: str, iou_thr: float) -> np.ndarray:
         """(N,) whether the bit of one setting is set."""
         word, bit = self.bit(area, iou_thr)
-        return (bits[:, word] & bit) != 0
+        return np.asarray((bits[:, word] & bit) != 0)
 
     def of_range(self, bits: np.ndarray, area: str) -> np.ndarray:
-        """(N,) the bits of one area range, the first IoU threshold lowest, in the narrowest unsigned integers."""
+        """(N,) the bits of one area range, shifted to the lowest, as uint16 if they fit."""
         word, shift = self._place(area)
         width = len(self.iou_thrs)
-        dtype = np.uint16 if width <= 16 else np.uint64
-        found = bits[:, word] >> np.uint64(shift)
-        found &= np.uint64((1 << width) - 1)
-        return found.astype(dtype, copy=False)
+        range_bits = bits[:, word] >> np.uint64(shift)
+        range_bits &= np.uint64((1 << width) - 1)
+        return range_bits.astype(np.uint16 if width <= 16 else np.uint64, copy=False)
 
     def word_masks(self) -> np.ndarray:
-        """(words,) the bits of each word that are in use."""
+        """(words,) the bits in use."""
         masks = [0] * self.num_words
-        for one in self.area_ranges:
-            word, shift = self._place(one.name)
-            masks[word] |= ((1 << len(self.iou_thrs)) - 1) << shift
+        for area_range in self.area_ranges:
+            word, mask = self._range_mask(area_range.name)
+            masks[word] |= mask
         return np.array(masks, dtype=np.uint64)
 
     def reached(self, overlap: np.ndarray) -> np.ndarray:
-        """(N,) bits, of any word, of the settings whose IoU threshold the overlap reaches."""
+        """(N,) the bits, in any word, of the settings whose IoU threshold the overlap reaches."""
         thresholds = np.minimum(self.iou_thrs, MAX_IOU_THR)
         table = np.zeros(len(thresholds) + 1, dtype=np.uint64)
         for index in range(len(thresholds)):
@@ -101,19 +105,18 @@ class MatchGrid:
         return table[np.searchsorted(thresholds, overlap, side="right")]
 
     def inside(self, areas: np.ndarray) -> np.ndarray:
-        """(N, words) bits of all settings whose area range holds the area."""
+        """(N, words) the bits of the settings whose area range contains the area."""
         result = np.zeros((len(areas), self.num_words), dtype=np.uint64)
-        for one in self.area_ranges:
-            word, shift = self._place(one.name)
-            mask = np.uint64(((1 << len(self.iou_thrs)) - 1) << shift)
-            if np.isinf(one.low) and np.isinf(one.high):
-                result[:, word] |= mask
+        for area_range in self.area_ranges:
+            word, mask = self._range_mask(area_range.name)
+            if area_range == ANY_AREA:
+                result[:, word] |= np.uint64(mask)
             else:
-                result[(areas >= one.low) & (areas <= one.high), word] |= mask
+                result[(areas >= area_range.low) & (areas <= area_range.high), word] |= np.uint64(mask)
         return result
 
     def gt_counts(self, ground_truths: GroundTruths) -> np.ndarray:
-        """(M, words) bits of the settings under which each ground truth counts; 0 for crowds."""
+        """(M, words) the bits of the settings under which each ground truth counts; 0 for crowds."""
         counts = self.inside(ground_truths.areas())
         counts[ground_truths.crowd] = 0
         return counts
@@ -121,11 +124,11 @@ class MatchGrid:
 
 @dataclass(frozen=True, eq=False)
 class GridMatches:
-    """Detections matched under every setting of a grid."""
+    """The matching of detections under every setting of a grid."""
 
-    matched: np.ndarray  # (N, words) bits: assigned to a ground truth
-    ignored: np.ndarray  # (N, words) bits: neither TP nor FP
-    gt: np.ndarray  # (N,) row of the ground truth at one chosen setting, else -1
+    matched: np.ndarray  # (N, words) bits of the settings under which a detection is matched
+    ignored: np.ndarray  # (N, words) bits of the settings under which it is neither TP nor FP
+    gt: np.ndarray  # (N,) its ground truth under the setting ``gt_at``, or -1
 
 
 def match_grid(
@@ -136,10 +139,9 @@ def match_grid(
     *,
     gt_at: tuple[str, float],
 ) -> GridMatches:
-    """COCO's matching within classes for all IoU thresholds and area ranges at once.
+    """COCO's matching within classes; detections are sorted by image and descending score.
 
-    The pairs are of detections sorted by image and descending score. The ground truths at the area range and IoU
-    threshold ``gt_at`` are kept.
+    The matched ground truths are returned for one setting ``gt_at``, an area range and an IoU threshold.
     """
     labels, gt_labels = detections.labels, ground_truths.labels
     own_class = np.flatnonzero(labels[pairs.det] == gt_labels[pairs.gt])
@@ -147,9 +149,8 @@ def match_grid(
         pairs = pairs.select(own_class)
     pairs = pairs.by_preference()
     reached, gt_counts = grid.reached(pairs.overlap), grid.gt_counts(ground_truths)
-    # pycocotools matches non-ignored ground truths first. A ground truth is ignored in some area ranges only, so each
-    # pair is listed twice: with the bits of the ranges where its ground truth counts, and after all of those of its
-    # detection with the other bits.
+    # pycocotools matches non-ignored ground truths first. A ground truth is ignored in some area ranges only, so the
+    # pairs of a detection are listed twice: with the bits under which the ground truth counts, then with the others.
     starts = group_starts(pairs.det)
     lengths = np.diff(np.append(starts, len(pairs.det)))
     first, count = np.repeat(starts, lengths), np.repeat(lengths, lengths)
@@ -179,12 +180,12 @@ def match_grid(
 
 
 def report_grid(settings: DetectionSettings) -> MatchGrid:
-    """The grid of a report: the IoU thresholds of AP and of the counts, the area ranges and one without limits."""
-    # COCO's 0.8999999999999999 is not 0.9: all counts at a threshold are at exactly that one.
+    """The grid of a report: the IoU thresholds of AP and of the counts, the area ranges, and one without limits."""
+    # COCO's 0.8999999999999999 and 0.9 are two thresholds.
     thresholds = tuple(sorted({*settings.iou_thrs, settings.iou_thr}))
     ranges = (ANY_AREA, *COCO_AREA_RANGES)
     if settings.area_edges != COCO_AREA_EDGES:
-        ranges += tuple(one for one in area_ranges(settings.area_edges) if one not in ranges)
+        ranges += tuple(added for added in area_ranges(settings.area_edges) if added not in ranges)
     if not settings.area_edges:
         ranges = ranges[:2]
     return MatchGrid(thresholds, ranges)
@@ -194,47 +195,47 @@ class RankedRows(NamedTuple):
     """The rows of a table by class, descending score and image."""
 
     order: np.ndarray  # (N,) int32 rows of the table
-    rank: np.ndarray  # (N,) how many detections of the same class and image come before each of ``order``
+    rank: np.ndarray  # (N,) rank of each row of ``order`` within its class and image, from 0
 
 
 @dataclass(frozen=True, eq=False)
 class MatchTable:
-    """Every detection and ground truth of some images, matched.
+    """Matched detections and ground truths, the input of all analyses.
 
-    Detections of one image are sorted by descending score, ground truths are in the given order. Indices of detections
-    and ground truths are positions inside their image, so tables of different images can be concatenated.
+    Detections of an image are sorted by descending score; ground truths keep their order. Indices are positions within
+    the image, so tables of different images can be concatenated.
     """
 
-    grid: MatchGrid  # the settings of the bits
-    num_classes: int  # how many classes
-    num_images: int  # how many images; ``image`` and ``gt_image`` are below it
+    grid: MatchGrid  # layout of the bits
+    num_classes: int
+    num_images: int
     image: np.ndarray  # (N,) int32, ascending
-    label: np.ndarray  # (N,) int16, or int32 where there are more than 32,767 classes
+    label: np.ndarray  # (N,) int16, or int32 with more than 32,767 classes
     score: np.ndarray  # (N,) float32 or float64
     matched: np.ndarray  # (N, words) uint64, bits of the settings under which the detection is matched
     ignored: np.ndarray  # (N, words) uint64, bits of the settings under which it is neither TP nor FP
     gt_image: np.ndarray  # (M,) int32, ascending
-    gt_label: np.ndarray  # (M,) like ``label``
+    gt_label: np.ndarray  # (M,) dtype of ``label``
     gt_counts: np.ndarray  # (M, words) uint64, bits of the settings under which the ground truth counts; 0 for crowds
-    precision: np.ndarray | None = None  # (N,) uint8, precision of each score; None: that of the dtype
-    details: MatchDetails | None = None  # what the full report needs besides; None if only AP and counts are wanted
-    settings: DetectionSettings = DEFAULT_SETTINGS  # what it was matched with
+    precision: np.ndarray | None = None  # (N,) uint8, precision code of each score; None: that of the dtype
+    details: MatchDetails | None = None  # None if only AP and counts are needed
+    settings: DetectionSettings = DEFAULT_SETTINGS
 
     def flags(self, iou_thr: float, area: str = "any") -> tuple[np.ndarray, np.ndarray]:
-        """Which detections are TP, and which are TP or FP."""
+        """(N,) which detections are TP, and which are TP or FP."""
         counts = ~self.grid.at(self.ignored, area, iou_thr)
         return counts & self.grid.at(self.matched, area, iou_thr), counts
 
     def reach(self, score_thr: float) -> np.ndarray:
-        """(N,) whether each score is at least the threshold, compared in the precision of the score."""
+        """(N,) whether each score is at least the threshold, in the precision of the score."""
         return reach(self.score, score_thr, self.precision)
 
     @cached_property
     def ranked(self) -> RankedRows:
-        """The rows by class, descending score and image, sorted once for all analyses."""
-        # Rows are by image and descending score, and a stable sort keeps that order among equal keys.
+        """The rows by class, descending score and image."""
+        # The rows are sorted by image and descending score, which a stable sort preserves.
         by_label = stable_order(self.label).astype(np.int32)
-        group = self.image[by_label]  # neighbors of another class but the same image are two groups
+        group = self.image[by_label]
         starts = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (np.diff(self.label[by_label]) != 0)))
         rank = np.empty(len(by_label), dtype=np.int32)
         if len(rank):
@@ -244,30 +245,30 @@ class MatchTable:
 
     @property
     def most_detections(self) -> int:
-        """The largest number of detections of one class in one image."""
+        """Maximum number of detections of one class in one image."""
         return int(self.ranked.rank.max(initial=-1)) + 1
 
     @cached_property
     def ap_values(self) -> dict[Any, np.ndarray]:
-        """(thresholds, classes) AP by area range, max_dets and IoU thresholds, as far as it was computed."""
+        """Cache of (thresholds, classes) AP by area range, max_dets and IoU thresholds."""
         return {}
 
     def num_gts(self, area: str) -> np.ndarray:
-        """(C,) how many ground truths count in an area range."""
+        """(C,) number of ground truths that count in an area range."""
         counts = self.grid.of_range(self.gt_counts, area) != 0
         return np.bincount(self.gt_label[counts], minlength=self.num_classes)
 
 
 @dataclass(frozen=True, eq=False)
 class MatchDetails:
-    """The outcome of every detection and ground truth at the score and IoU thresholds, and TIDE's errors."""
+    """Outcomes of detections and ground truths at the score and IoU thresholds, and TIDE's error types."""
 
-    det_index: np.ndarray  # (N,) int32, position of the detection in its image as it was given
-    gt_index: np.ndarray  # (N,) int32, its matched or else most overlapping ground truth in the image; -1 without any
+    det_index: np.ndarray  # (N,) int32, original position of the detection in its image
+    gt_index: np.ndarray  # (N,) int32, position of the matched, else the most overlapping ground truth, or -1
     overlap: np.ndarray  # (N,) float32, overlap with that ground truth
     outcome: np.ndarray  # (N,) int8, such as ``TP``
     error_type: np.ndarray  # (N,) int8, see :mod:`~mm_metrics_plugin.functional.detection.tide`
-    error_gt: np.ndarray  # (N,) int32, position of the ground truth that the error points at, or -1
+    error_gt: np.ndarray  # (N,) int32, position of the ground truth that fixing the error would match, or -1
     gt_area: np.ndarray  # (M,) float64
     gt_outcome: np.ndarray  # (M,) int8: ``TP``, ``CONFUSION``, ``MISSED`` or ``IGNORED``
-    gt_tide_matched: np.ndarray  # (M,) bool
+    gt_tide_matched: np.ndarray  # (M,) bool, matched in TIDE

@@ -1,4 +1,4 @@
-"""Every detection and ground truth matched once, in one table that all analyses read.
+"""Matching of detections to ground truths: one list of overlapping pairs serves every matching rule.
 
 Ties: score descending, then image order, then detection order.
 """
@@ -47,14 +47,14 @@ from mm_metrics_plugin.settings import DetectionSettings
 class ImageMatches:
     """The result of :func:`match_images`."""
 
-    rules: dict[str, RuleCounts]  # by name of the rule
-    counts: BatchCounts  # what is the same under every rule
-    table: MatchTable | None  # every detection and ground truth; None if only the confusion matrices are wanted
-    examples: Examples | None = None  # if they are wanted
+    rules: dict[str, RuleCounts]  # by matching rule
+    counts: BatchCounts
+    table: MatchTable | None  # None for ``table='none'``
+    examples: Examples | None = None  # None for ``worst_images=None``
 
 
 class BatchCounts(NamedTuple):
-    """Counts of some images that do not depend on the rule."""
+    """Counts that do not depend on the matching rule."""
 
     images: int
     detections: int
@@ -65,8 +65,8 @@ class BatchCounts(NamedTuple):
     ground_truths_without_area: int
 
 
-_NOTHING = np.empty(0, dtype=np.int32)
-_NO_MATCHES = GridMatches(_NOTHING, _NOTHING, _NOTHING), OneToOne(_NOTHING, _NOTHING)
+_EMPTY = np.empty(0, dtype=np.int32)
+_NO_MATCHES = GridMatches(_EMPTY, _EMPTY, _EMPTY), OneToOne(_EMPTY, _EMPTY)
 
 
 def match_images(
@@ -78,22 +78,22 @@ def match_images(
     worst_images: int | None = None,
     names: Sequence[Any] | None = None,
 ) -> ImageMatches:
-    """Matches detections to ground truths under every rule of the settings, from one list of overlapping pairs.
+    """Matches detections to ground truths under every matching rule of the settings.
 
     Args:
-        batch: Detections and ground truths, checked.
-        settings: Thresholds, area ranges and rules.
+        batch: Checked detections and ground truths.
+        settings: Thresholds, area ranges and matching rules.
         num_classes: Number of classes without background.
-        table: What to keep of every detection: ``'full'``, ``'scores'`` (without details, for curves and intervals),
-            ``'ap'`` (also without the precision of scores) or ``'none'``.
-        worst_images: Also collect examples, with this many of the worst images in each order; None: no examples.
-        names: Names of the images for messages; their numbers by default.
+        table: Columns of the match table: ``'full'``, ``'scores'`` (without details, for curves and intervals),
+            ``'ap'`` (also without the precision of scores) or ``'none'`` (no table).
+        worst_images: Number of worst images, by FN and by FP, to collect with other examples. None: no examples.
+        names: Image names for error messages; indices by default.
 
     Raises:
-        MetricInputError: More pairs overlap in one image than memory allows.
+        MetricInputError: An image has too many overlapping pairs.
 
     Example:
-        One cat that two cat boxes and one dog box lie on.
+        One cat, detected by two cat boxes and one dog box:
 
         >>> boxes = [[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8]]
         >>> batch = DetectionBatch(
@@ -114,7 +114,7 @@ def match_images(
         int(np.count_nonzero(ground_truths.geometry.is_empty())),
     )
     matrix_only = table == "none" and worst_images is None
-    # A detection is matched before those with lower scores, so the others change nothing.
+    # Detections with lower scores do not change the matches of the others.
     if matrix_only and not reaches.all():
         detections = detections.take(np.flatnonzero(reaches))
     order = detections.score_order()
@@ -135,10 +135,10 @@ def match_images(
         names=names,
     )
     thresholds = {"iou_thr": settings.iou_thr, "score_thr": settings.score_thr}
-    found, coco = _NO_MATCHES
+    within_class, coco = _NO_MATCHES
     if not matrix_only or "coco" in settings.matching:
-        found = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
-        coco = match_coco(pairs, detections, ground_truths, found.gt, **thresholds)
+        within_class = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
+        coco = match_coco(pairs, detections, ground_truths, within_class.gt, **thresholds)
     rules: dict[str, RuleCounts] = {}
     matches_of: dict[str, Any] = {}
     for rule in settings.matching:
@@ -146,7 +146,7 @@ def match_images(
             matrix, duplicates = mmdet_matrix(pairs, detections, ground_truths, num_classes, **thresholds)
             matches_of[rule] = used = detections.reach(settings.score_thr)
             background = np.zeros((3, num_classes), dtype=np.int64)
-            background[-1] = matrix[-1, :-1]  # nothing in this row overlaps a ground truth by the threshold
+            background[-1] = matrix[-1, :-1]  # none of these overlaps a ground truth
             num_dets = np.bincount(detections.labels[used], minlength=num_classes)
             num_gts = np.bincount(ground_truths.labels, minlength=num_classes)
             rules[rule] = RuleCounts(matrix, background, num_dets, num_gts, 0, 0, duplicates)
@@ -178,8 +178,8 @@ def match_images(
         image=detections.image.astype(np.int32),
         label=detections.labels.astype(label_dtype),
         score=detections.scores,
-        matched=found.matched,
-        ignored=found.ignored,
+        matched=within_class.matched,
+        ignored=within_class.ignored,
         gt_image=ground_truths.image.astype(np.int32),
         gt_label=ground_truths.labels.astype(label_dtype),
         gt_counts=grid.gt_counts(ground_truths),
@@ -203,7 +203,7 @@ def _details(
     errors = classify_errors(
         pairs, detections, ground_truths, iou_thr=settings.iou_thr, background_iou_thr=settings.background_iou_thr
     )
-    gt, overlap = _shown_gt(pairs, coco.gt, ground_truths.crowd)
+    gt, overlap = _closest_gt(pairs, coco.gt, ground_truths.crowd)
     gt_outcome = np.where(ground_truths.crowd, IGNORED, MISSED).astype(np.int8)
     for outcome in (CONFUSION, TP):
         gt_outcome[coco.gt[coco.outcome == outcome]] = outcome
@@ -220,52 +220,50 @@ def _details(
     )
 
 
-def _shown_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _closest_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The matched ground truth of each detection, else the one with the highest overlap; and that overlap."""
     best = pairs.by_preference(crowd)
     starts = group_starts(best.det)
-    shown, overlap = gt.copy(), np.zeros(len(gt), dtype=np.float32)
+    closest, overlap = gt.copy(), np.zeros(len(gt), dtype=np.float32)
     det = best.det[starts]
-    alone = gt[det] < 0
-    shown[det[alone]] = best.gt[starts[alone]]
-    its_gt = np.flatnonzero(pairs.gt == shown[pairs.det])
-    overlap[pairs.det[its_gt]] = pairs.overlap[its_gt]
-    return shown, overlap
+    unmatched = gt[det] < 0
+    closest[det[unmatched]] = best.gt[starts[unmatched]]
+    rows = np.flatnonzero(pairs.gt == closest[pairs.det])
+    overlap[pairs.det[rows]] = pairs.overlap[rows]
+    return closest, overlap
 
 
 def _position_in_image(image: np.ndarray, order: np.ndarray | None) -> np.ndarray:
-    """The position of each row in its image before it was sorted by ``order``."""
+    """The original position of each row in its image; ``order`` is the permutation that sorted the rows."""
     if order is None:
-        return position_in_group(image).astype(np.int32)
+        return np.asarray(position_in_group(image), dtype=np.int32)
     inverse = np.empty(len(order), dtype=np.int64)
     inverse[order] = np.arange(len(order))
-    given = image[inverse]
-    by_image = stable_order(given)
+    original = image[inverse]
+    by_image = stable_order(original)
     position = np.empty(len(order), dtype=np.int32)
-    position[by_image] = position_in_group(given[by_image])
-    return position[order]
+    position[by_image] = position_in_group(original[by_image])
+    return np.asarray(position[order])
 
 
 def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The values at some rows; -1 where the row is -1."""
-    return np.append(values, np.int32(NO_GT))[rows].astype(np.int32)
+    """``values[rows]``, with -1 where the row is -1."""
+    return np.asarray(np.append(values, np.int32(NO_GT))[rows], dtype=np.int32)
 
 
 def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_classes: int) -> tuple[int, int]:
-    """How many detections match a ground truth, and how many if the ground truths are scaled back first.
+    """Number of matched detections, as given and with the ground truths scaled back to the original image size.
 
-    ``scale_factors`` (images, 2) are the width and height factors by which the images were resized.
+    ``scale_factors`` (images, 2) are the width and height factors of the resized images.
     """
-    gts = batch.ground_truths
-    scaled = gts.boxes.array / np.tile(scale_factors, 2)[gts.image]
     settings = DetectionSettings(matching=("agnostic",))
-    as_is, rescaled = (
-        int(
-            match_images(replace(batch, ground_truths=there), settings, num_classes=num_classes, table="none")
-            .rules["agnostic"]
-            .matrix[:-1, :-1]
-            .sum()
+
+    def count_matches(ground_truths: GroundTruths) -> int:
+        matches = match_images(
+            replace(batch, ground_truths=ground_truths), settings, num_classes=num_classes, table="none"
         )
-        for there in (gts, replace(gts, geometry=Boxes(scaled)))
-    )
-    return as_is, rescaled
+        return int(matches.rules["agnostic"].matrix[:-1, :-1].sum())
+
+    gts = batch.ground_truths
+    rescaled = replace(gts, geometry=Boxes(gts.boxes.array / np.tile(scale_factors, 2)[gts.image]))
+    return count_matches(gts), count_matches(rescaled)

@@ -1,8 +1,8 @@
 """The best score threshold of a detector, for all classes or for each class.
 
-A threshold is always one of the scores, and its counts are those of the ``coco`` confusion matrix. Results on the data
-that a threshold was chosen on are optimistic. For the cross-fitted results, the images are split into folds, the
-threshold of each fold is chosen on all the others, and the counts of all folds are added.
+A threshold is always one of the scores; its counts are those of the ``coco`` confusion matrix. Results on the images
+that a threshold was selected on are optimistic. Cross-fitted results are on other images: the images are split into
+folds, the threshold of each fold is selected on all other folds, and the counts of the folds are added.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, mean_of_defined, stable_order
-from mm_metrics_plugin.functional._count_curve import CountCurve
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.functional.detection.pr_curves import RankedScores
+from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, best_threshold
 from mm_metrics_plugin.settings import OperatingRule, require
 
 
@@ -23,29 +22,29 @@ from mm_metrics_plugin.settings import OperatingRule, require
 class OperatingPoint(Result):
     """A score threshold and its counts."""
 
-    threshold: float  # detections with at least this score are kept; NaN where no threshold meets the rule
-    tp: int  # true positives
-    fp: int  # false positives
-    fn: int  # false negatives
+    threshold: float  # NaN if no threshold satisfies the rule
+    tp: int
+    fp: int
+    fn: int
     beta: float = 1.0  # of the F-score
 
     @property
     def precision(self) -> float:
-        """TP out of TP and FP."""
+        """TP / (TP + FP)."""
         return float(divide(np.array(self.tp), np.array(self.tp + self.fp)))
 
     @property
     def recall(self) -> float:
-        """TP out of TP and FN."""
+        """TP / (TP + FN)."""
         return float(divide(np.array(self.tp), np.array(self.tp + self.fn)))
 
     @property
     def f_score(self) -> float:
-        """The F-score of the two."""
+        """The F-beta score."""
         return float(fbeta_score(np.array(self.tp), np.array(self.fp), np.array(self.fn), self.beta))
 
     def to_dict(self) -> dict[str, float]:
-        """As plain Python values."""
+        """The values as plain Python values."""
         names = ("threshold", "precision", "recall", "f_score", "tp", "fp", "fn")
         return {name: getattr(self, name) for name in names}
 
@@ -58,47 +57,34 @@ class OperatingPoint(Result):
 
 @dataclass(frozen=True, eq=False)
 class OperatingPoints(Result):
-    """The best thresholds by a rule."""
+    """The best thresholds and their results."""
 
-    rule: OperatingRule  # what makes them the best
-    folds: int  # how many folds the cross-fitted figures are of
-    overall: OperatingPoint  # one threshold for all classes, by their pooled counts
-    overall_cross_fitted: OperatingPoint  # on images it was not chosen on; the mean of the folds' thresholds
+    rule: OperatingRule  # selection rule
+    folds: int  # number of folds of the cross-fitted results
+    overall: OperatingPoint  # one threshold for all classes, by pooled counts
+    overall_cross_fitted: OperatingPoint  # its threshold is the mean over the folds
     per_class: tuple[OperatingPoint, ...]  # one threshold per class
-    per_class_cross_fitted: tuple[OperatingPoint, ...]  # the same judged on images they were not chosen on
+    per_class_cross_fitted: tuple[OperatingPoint, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain Python values."""
+        """The values as plain Python values."""
         return {**super().to_dict(), "rule": str(self.rule)}
 
 
-def best_threshold(curve: CountCurve, rule: OperatingRule) -> float:
-    """The best score threshold by a rule; of equally good ones the highest. NaN where none meets it."""
-    if rule.kind == "f":
-        value = curve.f_score(beta=rule.value)
-    else:
-        precision, recall = curve.precision, curve.recall
-        held, wanted = (precision, recall) if rule.kind == "precision" else (recall, precision)
-        value = np.where(held >= rule.value, wanted, -1.0)
-    value = np.where(curve.tp > 0, value, -1.0)  # without a TP no threshold is better than any other
-    best = int(np.argmax(value)) if len(value) else -1
-    return float(curve.thresholds[best]) if best >= 0 and value[best] >= 0 else float("nan")
-
-
 class _Group(NamedTuple):
-    """The detections of one class, or of all, by descending score, and the ground truths of every fold."""
+    """The detections of one class, or of all classes, by descending score."""
 
     scores: RankedScores
-    fold: np.ndarray  # of each detection
-    num_gts: np.ndarray  # (folds,)
+    fold: np.ndarray  # fold of each detection
+    num_gts: np.ndarray  # (folds,) number of ground truths
 
     def best(self, rule: OperatingRule) -> OperatingPoint:
-        """Chosen and evaluated on all images."""
+        """Selected and evaluated on all images."""
         threshold = best_threshold(self.scores.curve(int(self.num_gts.sum())), rule)
         return self._point(threshold, self.scores.score >= threshold, rule)
 
     def cross_fitted(self, rule: OperatingRule) -> OperatingPoint:
-        """Chosen on all folds but one and evaluated on that one, for each fold."""
+        """Selected on all folds but one and evaluated on that one, for each fold."""
         score, is_tp = self.scores.score, self.scores.is_tp
         thresholds = []
         for number, num_gts in enumerate(self.num_gts.tolist()):
@@ -117,15 +103,15 @@ class _Group(NamedTuple):
 def operating_points(
     table: MatchTable, *, rule: str | OperatingRule = "f1", iou_thr: float = 0.5, folds: int = 5, seed: int = 0
 ) -> OperatingPoints:
-    """The best threshold for all classes and for each class.
+    """The best score threshold for all classes and for each class.
 
     Args:
-        table: Every detection and ground truth, matched.
-        rule: ``'f1'``, ``'f2'`` and the like for the greatest F-score; ``'precision=0.9'`` for the greatest recall with
-            at least this precision; ``'recall=0.95'`` for the greatest precision with at least this recall.
-        iou_thr: One of the IoU thresholds of the table.
+        table: Match table of :func:`match_images`.
+        rule: ``'f1'``, ``'f2'``, ... maximize the F-score; ``'precision=0.9'`` maximizes recall with at least this
+            precision; ``'recall=0.95'`` maximizes precision with at least this recall.
+        iou_thr: IoU threshold, one of the table's.
         folds: Number of folds of the cross-fitted results.
-        seed: Of the split.
+        seed: Random seed of the split.
 
     Example:
         >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
@@ -157,7 +143,7 @@ def operating_points(
 
 
 def _groups(table: MatchTable, iou_thr: float, fold: np.ndarray, folds: int) -> tuple[_Group, list[_Group]]:
-    """All classes together, and each class."""
+    """All classes pooled, and each class."""
     is_tp, is_tp_or_fp = table.flags(iou_thr)
     order = table.ranked.order
     rows = order[is_tp_or_fp[order]]

@@ -1,4 +1,4 @@
-"""Which detections overlap which ground truths: computed once for every matching rule."""
+"""Overlapping pairs of detections and ground truths, computed once for all matching rules."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry import Edges
 
-MAX_PAIRS = 1 << 21  # of one image; a whole report with examples takes some 300 bytes for each, 600 MB in all
-_CANDIDATES_AT_ONCE = 1 << 16  # a few arrays of this length fit the cache of a core
+MAX_PAIRS = 1 << 21  # per image; a report with examples takes about 300 bytes for each
+_BLOCK_CANDIDATES = 1 << 16  # arrays of this length fit the cache
 
 
 class OverlapPairs(NamedTuple):
     """Overlapping pairs, sorted by detection."""
 
-    det: np.ndarray  # (P,) int32 rows of the detections, ascending
-    gt: np.ndarray  # (P,) int32 rows of the ground truths, ascending within a detection
-    overlap: np.ndarray  # (P,) float64, COCO's (of a crowd, the covered share of the detection), or else mmdet's
-    mmdet_overlap: np.ndarray | None = None  # (P,) float32, mmdet's; None unless it was asked for
+    det: np.ndarray  # (P,) int32 indices of the detections, ascending
+    gt: np.ndarray  # (P,) int32 indices of the ground truths, ascending within a detection
+    overlap: np.ndarray  # (P,) float64, COCO's IoU (of a crowd: intersection / detection area), or else mmdet's
+    mmdet_overlap: np.ndarray | None = None  # (P,) float32, mmdet's IoU
 
     def select(self, rows: np.ndarray) -> OverlapPairs:
         """The chosen pairs (indices or a mask)."""
@@ -28,23 +28,19 @@ class OverlapPairs(NamedTuple):
         return OverlapPairs(self.det[rows], self.gt[rows], self.overlap[rows], float32)
 
     def by_preference(self, gt_last: np.ndarray | None = None) -> OverlapPairs:
-        """The pairs of each detection by descending overlap; of equal ones the later ground truth first, as in COCO.
+        """The pairs of each detection by descending overlap; of ties the later ground truth first, as in COCO.
 
-        The ground truths ``gt_last`` (M,) come after all others whatever their overlap.
+        The ground truths of the mask ``gt_last`` (M,) come after all others.
         """
         same = self.det[1:] == self.det[:-1]
         several = np.flatnonzero(np.append(same, False) | np.append(False, same))
         if not len(several):
             return self
-        # Most detections have one candidate. Only the others need sorting, and they stay on the same rows.
-        some = self.select(several)
-        keys = (
-            [-some.gt, -some.overlap, some.det]
-            if gt_last is None
-            else [-some.gt, -some.overlap, gt_last[some.gt], some.det]
-        )
+        # Most detections have one candidate; only the others are sorted.
+        rows = self.select(several)
+        last = () if gt_last is None else (gt_last[rows.gt],)
         order = np.arange(len(self.det))
-        order[several] = several[np.lexsort(keys)]
+        order[several] = several[np.lexsort((-rows.gt, -rows.overlap, *last, rows.det))]
         return self.select(order)
 
 
@@ -57,21 +53,24 @@ def find_pairs(
     mmdet: bool = False,
     names: Sequence[Any] | None = None,
 ) -> OverlapPairs:
-    """The pairs of an image that overlap by at least ``min_overlap``, and at all; both sides are sorted by image.
+    """The pairs in the same image with an overlap above 0 and of at least ``min_overlap``.
 
     Args:
         detections: Sorted by image.
         ground_truths: Sorted by image.
-        min_overlap: Pairs below it are left out.
+        min_overlap: Minimum overlap.
         coco: Compute COCO's overlap.
         mmdet: Compute mmdet's float32 overlap. With both, pairs that reach ``min_overlap`` by either are kept.
-        names: Names of the images for the message that an image has too many pairs; their numbers by default.
+        names: Image names for error messages; indices by default.
+
+    Raises:
+        MetricInputError: An image has too many pairs.
     """
     first, count = _candidate_ranges(ground_truths.image, detections.image)
     rows = np.flatnonzero(count)
     crowd = ground_truths.crowd
-    parts: list[OverlapPairs] = []
-    num_pairs = np.zeros(1 + int(detections.image.max(initial=-1)), dtype=np.int64)  # of each image
+    blocks: list[OverlapPairs] = []
+    num_pairs = np.zeros(1 + int(detections.image.max(initial=-1)), dtype=np.int64)  # per image
     shapes, gt_shapes = detections.geometry, ground_truths.geometry
     edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
     for det, gt in _candidates(rows, first[rows], count[rows], edges):
@@ -81,8 +80,8 @@ def find_pairs(
         if mmdet and coco:
             kept |= (float32 >= np.float32(min_overlap)) & (float32 > 0)
         pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), overlap, float32)
-        parts.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))
-        num_pairs += np.bincount(detections.image[parts[-1].det], minlength=len(num_pairs))
+        blocks.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))
+        num_pairs += np.bincount(detections.image[blocks[-1].det], minlength=len(num_pairs))
         if num_pairs.max() > MAX_PAIRS:
             full = int(np.argmax(num_pairs > MAX_PAIRS))
             image = full if names is None else names[full]
@@ -90,16 +89,16 @@ def find_pairs(
                 f"image {image!r} has more than {MAX_PAIRS} pairs of a detection and a ground truth that overlap; "
                 "such results are damaged, or need non-maximum suppression (nms_iou_thr)"
             )
-    if not parts:
-        nothing = np.empty(0, dtype=np.int32)
-        return OverlapPairs(nothing, nothing, np.empty(0), np.empty(0, dtype=np.float32) if mmdet else None)
-    columns: list[Any] = [None if column[0] is None else np.concatenate(column) for column in zip(*parts)]
+    if not blocks:
+        empty = np.empty(0, dtype=np.int32)
+        return OverlapPairs(empty, empty, np.empty(0), np.empty(0, dtype=np.float32) if mmdet else None)
+    columns: list[Any] = [None if column[0] is None else np.concatenate(column) for column in zip(*blocks)]
     return OverlapPairs(*columns)
 
 
 def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the ground truths of each detection's image begin, and their number; images are sorted."""
-    images = 1 + max(int(one[-1]) if len(one) else -1 for one in (gt_image, det_image))
+    """For each detection, the first ground truth of its image and their number; images are sorted."""
+    images = 1 + max(int(image[-1]) if len(image) else -1 for image in (gt_image, det_image))
     counts = np.bincount(gt_image, minlength=images)
     starts = np.cumsum(counts) - counts
     return starts[det_image], counts[det_image]
@@ -108,11 +107,11 @@ def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> tuple[np.n
 def _candidates(
     rows: np.ndarray, first: np.ndarray, count: np.ndarray, edges: tuple[Edges, Edges] | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows of detections and ground truths of one image, a block at a time; with ``edges`` only where boxes meet."""
+    """Pairs of detections and ground truths of an image, in blocks; with ``edges`` only if the boxes intersect."""
     ends = np.cumsum(count)
     start, base = 0, 0
     while start < len(rows):
-        stop = max(int(np.searchsorted(ends, base + _CANDIDATES_AT_ONCE, side="right")), start + 1)
+        stop = max(int(np.searchsorted(ends, base + _BLOCK_CANDIDATES, side="right")), start + 1)
         repeats, end = count[start:stop], int(ends[stop - 1])
         gt = np.arange(end - base) + np.repeat(first[start:stop] - (ends[start:stop] - repeats - base), repeats)
         block = rows[start:stop]
@@ -120,9 +119,9 @@ def _candidates(
             yield np.repeat(block, repeats), gt
         else:
             box, gt_box = edges
-            meets = np.repeat(box.right[block], repeats) > gt_box.left[gt]
-            meets &= np.repeat(box.left[block], repeats) < gt_box.right[gt]
-            near = np.flatnonzero(meets)  # most pairs are apart from left to right
+            intersects = np.repeat(box.right[block], repeats) > gt_box.left[gt]
+            intersects &= np.repeat(box.left[block], repeats) < gt_box.right[gt]
+            near = np.flatnonzero(intersects)
             det, gt = np.repeat(block, repeats)[near], gt[near]
             near = np.flatnonzero((box.bottom[det] > gt_box.top[gt]) & (box.top[det] < gt_box.bottom[gt]))
             yield det[near], gt[near]

@@ -1,22 +1,22 @@
 """TIDE's error types of a detector, and dAP: the AP gained by fixing all errors of one type.
 
-Detections of all classes of an image, by descending score, are each assigned the free ground truth of their class with
-the highest overlap, if it reaches the IoU threshold. A detection that is assigned none is, by the first that applies:
+Detections, by descending score, are matched to the unmatched ground truth of their class with the highest overlap, if
+it reaches the IoU threshold t_f. An unmatched detection has the first error type that applies (t_b is the background
+threshold):
 
-- ``localization``: it overlaps a ground truth of its class by at least the background threshold and at most the other;
-- ``classification``: it overlaps a ground truth of another class by at least the IoU threshold;
-- ``duplicate``: it overlaps an assigned ground truth of its class by at least the IoU threshold;
-- ``background``: it overlaps no ground truth by more than the background threshold;
-- ``both``: anything else, wrong in class and localization.
+- ``localization``: t_b <= IoU <= t_f with a ground truth of its class;
+- ``classification``: IoU >= t_f with a ground truth of another class;
+- ``duplicate``: IoU >= t_f with a matched ground truth of its class;
+- ``background``: IoU <= t_b with all ground truths;
+- ``both``: all others, wrong in class and localization.
 
-A ground truth is ``missed`` if no detection is assigned to it and no classification or localization error points at it.
-Such an error is fixed by turning the best detection that points at a free ground truth into a TP and removing the
-others; the other errors of detections by removing them; a missed ground truth by no longer counting it.
+A ground truth is ``missed`` if no detection is matched to it and no classification or localization error covers it.
+Classification and localization errors are fixed by turning the best detection of each unmatched ground truth into a TP
+and removing the others; other errors of detections by removing them; missed ground truths by removing them.
 
-The numbers equal those of ``tidecv``, crowds and ties included: detections on crowds (overlap with the crowd above the
-threshold) are ignored, but their error type is counted; at exactly the threshold, an overlap with an assigned ground
-truth is a localization error; between equal scores, fixed and wrong detections come before a TP. AP is a fraction.
-Classes without ground truths are left out of the mean; with ``absent='zero'`` they count as 0, as in ``tidecv``.
+The numbers equal those of ``tidecv``: detections with an overlap above t_f with a crowd are ignored for AP, but their
+error type is counted; of equal scores, fixed and wrong detections come before a TP. AP is a fraction. Classes without
+ground truths are excluded from the mean; with ``absent='zero'`` they count as 0, as in ``tidecv``.
 
 Reference: D. Bolya, S. Foley, J. Hays, J. Hoffman, TIDE (ECCV 2020).
 """
@@ -40,17 +40,17 @@ ERROR_TYPES = ("classification", "localization", "both", "duplicate", "backgroun
 CLASSIFICATION, LOCALIZATION, BOTH, DUPLICATE, BACKGROUND = range(5)
 TRUE_POSITIVE = 5
 _TYPE = 7  # mask of the type without flags
-ON_CROWD = 8  # flag: counts for nothing
-FIXED = 16  # flag: the best detection that points at its ground truth
+ON_CROWD = 8  # flag: ignored for AP
+FIXED = 16  # flag: becomes a TP when errors of its type are fixed
 NO_GT = -1
 
 
 class ErrorRows(NamedTuple):
-    """The error of every detection."""
+    """The error types of all detections."""
 
     error_type: np.ndarray  # (N,) int8: an index into ``ERROR_TYPES`` or ``TRUE_POSITIVE``, plus flags
-    error_gt: np.ndarray  # (N,) int32 row of the free ground truth that the error points at, or -1
-    gt_matched: np.ndarray  # (M,) ground truths that a detection is assigned to
+    error_gt: np.ndarray  # (N,) int32 index of the unmatched ground truth that the error covers, or -1
+    gt_matched: np.ndarray  # (M,) whether a ground truth is matched
 
 
 def classify_errors(
@@ -61,10 +61,7 @@ def classify_errors(
     iou_thr: float,
     background_iou_thr: float,
 ) -> ErrorRows:
-    """The error of every detection, from the pairs at ``background_iou_thr`` or above.
-
-    Detections are sorted by image and descending score.
-    """
+    """The error types of detections sorted by image and descending score, from pairs above the background threshold."""
     own_class = detections.labels[pairs.det] == ground_truths.labels[pairs.gt]
     on_crowd = np.zeros(len(detections), dtype=bool)
     on_crowd[pairs.det[own_class & ground_truths.crowd[pairs.gt] & (pairs.overlap > iou_thr)]] = True
@@ -87,81 +84,77 @@ def classify_errors(
     for kind, gt in ((LOCALIZATION, own_gt), (CLASSIFICATION, other_gt)):
         chosen = np.flatnonzero(error_type == kind)
         error_gt[chosen] = gt[chosen]
-    pointing = np.flatnonzero(error_gt >= 0)
-    error_gt[pointing[gt_matched[error_gt[pointing]]]] = NO_GT  # it needs no other detection
-    pointing = np.flatnonzero(error_gt >= 0)
-    _, first = np.unique(error_gt[pointing], return_index=True)  # rows are by image and descending score
-    error_type[pointing[first]] |= FIXED
+    error_gt[np.append(gt_matched, False)[error_gt]] = NO_GT
+    covering = np.flatnonzero(error_gt >= 0)
+    _, first = np.unique(error_gt[covering], return_index=True)  # the highest score of each ground truth
+    error_type[covering[first]] |= FIXED
     error_type[on_crowd & ~is_tp] |= ON_CROWD
     return ErrorRows(error_type, error_gt, gt_matched)
 
 
 def _matches(pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths) -> tuple[np.ndarray, np.ndarray]:
-    """Which detections are TP, and which ground truths are matched; of equal overlaps the earlier one first."""
+    """Which detections and ground truths are matched; of equal overlaps the earlier ground truth first."""
     pairs = pairs.select(np.lexsort((pairs.gt, -pairs.overlap, pairs.det)))
-    one = np.ones(len(pairs.det), dtype=np.uint8)
-    nothing_shared = np.zeros(len(ground_truths), dtype=bool)
-    result = assign(pairs.det, pairs.gt, one, num_dets=len(detections), shared=nothing_shared)
+    bits = np.ones(len(pairs.det), dtype=np.uint8)
+    not_shared = np.zeros(len(ground_truths), dtype=bool)
+    result = assign(pairs.det, pairs.gt, bits, num_dets=len(detections), shared=not_shared)
     gt_matched = np.zeros(len(ground_truths), dtype=bool)
     gt_matched[pairs.gt[result.pair]] = True
     return result.det_bits.astype(bool), gt_matched
 
 
 def _best(pairs: OverlapPairs, num_dets: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each detection's greatest overlap and its ground truth (the first of equal ones); 0 and -1 without any."""
+    """The highest overlap of each detection and its ground truth (the first of ties); 0 and -1 without pairs."""
     overlap, gt = np.zeros(num_dets), np.full(num_dets, NO_GT, dtype=np.int32)
     starts = group_starts(pairs.det)
     if len(starts):
         det = pairs.det[starts]
         overlap[det] = np.maximum.reduceat(pairs.overlap, starts)
         best = np.flatnonzero(pairs.overlap == overlap[pairs.det])
-        gt[pairs.det[best[::-1]]] = pairs.gt[best[::-1]]  # the last one assigned stays: the first of equal ones
+        gt[pairs.det[best[::-1]]] = pairs.gt[best[::-1]]  # the last write wins: the first of ties
     return overlap, gt
 
 
 @dataclass(frozen=True, eq=False)
 class TideErrors(Result):
-    """Errors by type."""
+    """Errors and dAP by type."""
 
-    detections: int  # how many detections they are of
-    iou_thr: float  # least overlap of a match
-    background_iou_thr: float  # overlap up to which a detection is on background
-    average_precision: float  # mean over the classes, as they are
+    detections: int  # number of detections
+    iou_thr: float
+    background_iou_thr: float
+    average_precision: float  # mean over classes, before fixing errors
     average_precision_per_class: np.ndarray  # (classes,); NaN for classes without ground truths
-    counts: dict[str, np.ndarray]  # by type, (classes,) of the detection, or of a missed ground truth
-    ignored: dict[str, np.ndarray]  # by type, (classes,): how many of these are on crowds and count for nothing
-    dap: dict[str, float]  # by type, the AP gained by fixing all errors of the type; never below 0
-    dap_per_class: dict[str, np.ndarray]  # by type, (classes,) the AP gained; NaN where undefined
-    dap_false_positives: float  # the AP gained by removing every false positive
-    dap_false_negatives: float  # the AP gained by no longer counting the ground truths that no detection is assigned to
+    counts: dict[str, np.ndarray]  # by type, (classes,) number of errors
+    ignored: dict[str, np.ndarray]  # by type, (classes,) number of these that are ignored for AP (crowds)
+    dap: dict[str, float]  # by type, AP gained by fixing all errors of the type; never below 0
+    dap_per_class: dict[str, np.ndarray]  # by type, (classes,); NaN where undefined
+    dap_false_positives: float  # AP gained by removing all false positives
+    dap_false_negatives: float  # AP gained by removing all unmatched ground truths
 
     @property
     def totals(self) -> dict[str, int]:
-        """By type, how many errors of all classes."""
+        """By type, number of errors of all classes."""
         return {name: int(count.sum()) for name, count in self.counts.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain Python values."""
+        """The errors as plain Python values."""
         return {"totals": self.totals, **super().to_dict()}
 
 
 def _average_precision(label: np.ndarray, is_tp: np.ndarray, num_gts: np.ndarray) -> np.ndarray:
-    """(classes,) AP of detections that are sorted by class and descending score."""
+    """(classes,) AP of detections sorted by class and descending score."""
     class_starts = np.searchsorted(label, np.arange(len(num_gts) + 1))
     hits = np.flatnonzero(is_tp)
     starts = np.searchsorted(hits, class_starts)
-    own = label[hits]
-    tp = np.arange(1, len(hits) + 1) - starts[own]
-    seen = hits + 1 - class_starts[own]
-    tp, seen, gts = (part[:, None].astype(np.float64) for part in (tp, seen, num_gts))
-    return interpolated_ap(tp, seen, starts, gts, coco_levels=False)[:, 0]
+    tp = np.arange(1, len(hits) + 1) - starts[label[hits]]
+    tp_and_fp = hits + 1 - class_starts[label[hits]]
+    columns = (column[:, None].astype(np.float64) for column in (tp, tp_and_fp, num_gts))
+    tp, tp_and_fp, gts = columns
+    return interpolated_ap(tp, tp_and_fp, starts, gts, coco_levels=False)[:, 0]
 
 
 def _order_ties(rows: np.ndarray, label: np.ndarray, score: np.ndarray, is_tp: np.ndarray) -> np.ndarray:
-    """Rows by class and descending score; of equal scores, wrong and fixed detections before a TP.
-
-    ``rows`` and ``label`` are sorted by class and score; ``score`` and ``is_tp`` are of all rows of the table.
-    """
+    """Rows sorted by class and descending score, with the TP last among equal scores."""
     sorted_score = score[rows]
     same = np.append(False, (label[1:] == label[:-1]) & (sorted_score[1:] == sorted_score[:-1]))
     tied = np.flatnonzero(same | np.append(same[1:], False))
@@ -172,12 +165,12 @@ def _order_ties(rows: np.ndarray, label: np.ndarray, score: np.ndarray, is_tp: n
 
 
 def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
-    """The errors of every type, and the AP gained by fixing them.
+    """TIDE's errors by type, and dAP.
 
     Args:
-        table: With details.
-        absent: ``'skip'`` leaves classes without ground truths out of the mean; ``'zero'`` counts them as 0 if they
-            have detections, as ``tidecv`` does.
+        table: Match table with details (``table='full'``).
+        absent: Treatment of classes without ground truths in the mean: ``'skip'``, or ``'zero'`` to count them as 0 if
+            they have detections, as in ``tidecv``.
 
     Example:
         >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
@@ -197,9 +190,9 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
     fixed = (details.error_type & FIXED) != 0
     target = _gt_rows(table, details.error_gt)
     not_crowd = table.gt_counts.any(axis=1)
-    pointed_at = np.zeros(len(table.gt_label), dtype=bool)
-    pointed_at[target[target >= 0]] = True
-    missed = not_crowd & ~details.gt_tide_matched & ~pointed_at
+    covered = np.zeros(len(table.gt_label), dtype=bool)
+    covered[target[target >= 0]] = True
+    missed = not_crowd & ~details.gt_tide_matched & ~covered
     num_gts = np.bincount(table.gt_label[not_crowd], minlength=num_classes)
 
     def per_class(label: np.ndarray) -> np.ndarray:
@@ -212,23 +205,23 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
         return float(values.mean()) if len(values) else float("nan")
 
     def evaluate(kept: np.ndarray, num_gts: np.ndarray, now_tp: np.ndarray = is_tp) -> tuple[np.ndarray, float]:
-        """AP per class and its mean, of the rows that are kept."""
+        """AP per class and its mean, of the kept rows."""
         rows = order[kept[order]]
         values = _average_precision(label[rows], now_tp[rows], num_gts)
         return values, mean(values, per_class(label[rows]) > 0, num_gts)
 
     def evaluate_reclassified(these: np.ndarray) -> tuple[np.ndarray, float]:
-        """The same with classification errors fixed: the best one of each ground truth becomes a TP of its class."""
+        """AP with classification errors fixed: the best one of each ground truth becomes a TP of its class."""
         moved = np.flatnonzero(these & fixed)
         moved = moved[stable_order(table.gt_label[target[moved]], -table.score[moved])]
         moved_label = table.gt_label[target[moved]]
         kept = order[(counts_for_ap & ~these)[order]]
         starts = np.searchsorted(label[kept], np.arange(num_classes + 1))
-        place = np.empty(len(moved), dtype=np.int64)
-        for one in np.unique(moved_label):
-            here, (first, last) = moved_label == one, starts[one : one + 2]
-            place[here] = first + np.searchsorted(-table.score[kept[first:last]], -table.score[moved[here]])
-        rows, new_label = np.insert(kept, place, moved), np.insert(label[kept], place, moved_label)
+        position = np.empty(len(moved), dtype=np.int64)
+        for index in np.unique(moved_label):
+            mask, (first, last) = moved_label == index, starts[index : index + 2]
+            position[mask] = first + np.searchsorted(-table.score[kept[first:last]], -table.score[moved[mask]])
+        rows, new_label = np.insert(kept, position, moved), np.insert(label[kept], position, moved_label)
         rows = _order_ties(rows, new_label, table.score, is_tp)
         values = _average_precision(new_label, is_tp[rows] | (these & fixed)[rows], num_gts)
         return values, mean(values, per_class(new_label) > 0, num_gts)
@@ -253,10 +246,10 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
         result["counts"][name], result["ignored"][name] = counted, ignored
         result["dap"][name] = max(value_mean - base_mean, 0.0)
         result["dap_per_class"][name] = value - base
-    # Every TP before every FP; and only the ground truths that were matched.
-    pure = np.flatnonzero(counts_for_ap)
-    pure = pure[stable_order(label[pure], ~is_tp[pure])]
-    without_fp = mean(_average_precision(label[pure], is_tp[pure], num_gts), per_class(label[pure]) > 0, num_gts)
+    # Ranking every TP before every FP removes the effect of the FP.
+    rows = np.flatnonzero(counts_for_ap)
+    rows = rows[stable_order(label[rows], ~is_tp[rows])]
+    without_fp = mean(_average_precision(label[rows], is_tp[rows], num_gts), per_class(label[rows]) > 0, num_gts)
     _, without_fn = evaluate(counts_for_ap, per_class(table.gt_label[details.gt_tide_matched]))
     return TideErrors(
         detections=len(table.score),
@@ -271,36 +264,35 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
 
 
 def errors_at_threshold(table: MatchTable) -> dict[str, np.ndarray]:
-    """Errors at the score threshold by type, per class; they add up to FP and FN of the ``coco`` confusion matrix.
+    """Errors per class at the score threshold, by type; they add up to FP and FN of the ``coco`` confusion matrix.
 
     - ``classification``: confusions in the matrix, and confusions with a matched ground truth;
-    - ``duplicate``: a ground truth of the class reaches the IoU threshold, but it is matched already;
-    - ``localization``, ``both``, ``background``: no ground truth reaches the IoU threshold; these are TIDE's types;
-    - ``missed``: ground truths that no detection is matched to, neither of their class nor of another one.
+    - ``duplicate``: a matched ground truth of the class reaches the IoU threshold;
+    - ``localization``, ``both``, ``background``: TIDE's type, if no ground truth reaches the IoU threshold;
+    - ``missed``: ground truths without a match, in their class or another one.
 
     The five types of detections add up to FP. ``missed`` and the confusions in the row of a class add up to its FN.
     """
     details, num_classes = table.details, table.num_classes
     if details is None:
         raise ValueError("the error types need a table with details")
-    on_nothing = details.outcome == outcomes.BACKGROUND
+    on_background = details.outcome == outcomes.BACKGROUND
     kind = details.error_type & _TYPE
-    chosen = {
+    masks = {
         "classification": np.isin(details.outcome, (outcomes.CONFUSION, outcomes.CONFUSION_MATCHED)),
-        "localization": on_nothing & (kind == LOCALIZATION),
-        "both": on_nothing & (kind != LOCALIZATION) & (kind != BACKGROUND),
+        "localization": on_background & (kind == LOCALIZATION),
+        "both": on_background & (kind != LOCALIZATION) & (kind != BACKGROUND),
         "duplicate": details.outcome == outcomes.DUPLICATE,
-        "background": on_nothing & (kind == BACKGROUND),
+        "background": on_background & (kind == BACKGROUND),
     }
-    counts = {name: np.bincount(table.label[rows], minlength=num_classes) for name, rows in chosen.items()}
+    counts = {name: np.bincount(table.label[rows], minlength=num_classes) for name, rows in masks.items()}
     missed = details.gt_outcome == outcomes.MISSED
     return {**counts, "missed": np.bincount(table.gt_label[missed], minlength=num_classes)}
 
 
 def _gt_rows(table: MatchTable, position: np.ndarray) -> np.ndarray:
-    """Rows of the ground truths at some positions of the detections' images; -1 where the position is -1."""
+    """(N,) table rows of ground truths, from their positions in the images of the detections; -1 stays -1."""
     first = np.searchsorted(table.gt_image, np.arange(table.num_images)).astype(np.int32)
-    rows = first[table.image]
-    rows += position
+    rows: np.ndarray = first[table.image] + position
     rows[position < 0] = NO_GT
     return rows

@@ -1,8 +1,13 @@
-"""Paired permutation tests of two runs on the same images.
+"""Paired permutation tests of two runs on the same images, with consistent confidence intervals.
 
-Runs are swapped image by image (``permutation``). Interval and p-value of a difference come from the same permutations,
-so 0 lies outside the interval exactly where the difference is significant. Metrics over all classes are one family of
-tests; the classes of a metric are another.
+If two runs are equally good, their results on an image are exchangeable. So the runs are swapped on a random half of
+the images, many times. The p-value is the fraction of these permutations, the observed one included, whose difference
+is at least as large as the observed one. The interval is d ± q, where q is the quantile that the test uses: it excludes
+0 exactly if p <= 1 - ci.
+
+Metrics over all classes are a family of tests, and so are the classes of a metric. Differences are studentized and
+compared with the maximum over the family in each permutation (the max-T method of Westfall and Young), which controls
+the family-wise error rate at 1 - ci. The intervals are simultaneous.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, stable_order
-from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.ap_curves import APCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import (
     MetricValues,
@@ -28,30 +33,26 @@ from mm_metrics_plugin.settings import COCO_MAX_DETS, MAX_RESAMPLES, PERMUTATION
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.classification.delong import AUCSwaps
 
-_SAME = 1e-12  # differences closer than this are equal: sums in another order
-_ROUNDING = 1e-9  # of 1 - ci
+_SAME = 1e-12  # smaller differences are rounding errors
+_ROUNDING = 1e-9  # tolerance of 1 - ci
 
 
 @dataclass(frozen=True)
 class Difference(Result):
-    """One metric of two runs, or a family of tests: floats, or arrays with one value per metric or class.
+    """The difference of a metric between two runs: floats, or arrays of a family of tests."""
 
-    The adjusted values are for metrics that are tested together, the unadjusted ones for a metric that was chosen
-    before the results were known.
-    """
-
-    first: Any  # of the first run
-    second: Any  # of the second run
+    first: Any  # metric of the first run
+    second: Any  # metric of the second run
     difference: Any  # second minus first; NaN where undefined
-    low: Any  # lower end of the simultaneous interval; NaN where the runs are identical
-    high: Any  # upper end of the simultaneous interval
+    low: Any  # lower bound of the simultaneous interval; NaN where the runs are identical
+    high: Any  # upper bound of the simultaneous interval
     p_value: Any  # adjusted for the family; never 0
-    low_unadjusted: Any
+    low_unadjusted: Any  # for a metric chosen before the results were known, as the next two
     high_unadjusted: Any
     p_unadjusted: Any
 
     def at(self, index: int) -> Difference:
-        """One of the family."""
+        """One test of the family."""
         return Difference(*(column[index].item() for column in vars(self).values()))
 
     def __str__(self) -> str:
@@ -66,64 +67,70 @@ def significant(p_value: float | np.ndarray, *, ci: float) -> np.ndarray:
 
 
 def family_tests(first: np.ndarray, second: np.ndarray, permuted: np.ndarray, *, ci: float = 0.95) -> Difference:
-    """Tests every difference of a family: (F,) metrics of both runs, NaN where undefined.
+    """Tests all differences of a family, from (F,) metrics of both runs and permuted differences (permutations, F).
 
-    ``permuted`` (permutations, F) has the differences with the runs swapped on some images; undefined ones count as
-    extreme. Intervals lie in -1 to 1. They are NaN, and p is 1, where no permutation changes the metric.
+    Undefined permuted differences count as extreme. Bounds are clipped to [-1, 1]. If no permutation changes a metric,
+    its bounds are NaN and p is 1.
     """
     observed = second - first
-    size = np.abs(observed)
-    swapped = np.abs(permuted)
+    size, swapped = np.abs(observed), np.abs(permuted)
     swapped = np.where(np.abs(swapped - size) <= _SAME, size, swapped)
     undefined = np.isnan(swapped)
-    known = np.where(undefined, 0.0, swapped)
-    scale = np.sqrt((np.square(known).sum(axis=0) + np.nan_to_num(size) ** 2) / (len(known) + 1))
+    defined_swapped = np.where(undefined, 0.0, swapped)
+    scale = np.sqrt((np.square(defined_swapped).sum(axis=0) + np.nan_to_num(size) ** 2) / (len(swapped) + 1))
     tested = ~np.isnan(observed) & (scale > _SAME)
-    alone = _interval_and_p_value(observed, size, np.where(undefined, np.inf, swapped), size, np.ones_like(scale), ci)
-    unit = np.where(tested, scale, 1.0)
-    relative = np.where(tested, size, 0.0) / unit
-    largest = (np.where(tested, known, 0.0) / unit).max(axis=1, initial=0.0)
-    extreme, identity = np.where(undefined, np.inf, largest[:, None]), np.full(len(size), relative.max(initial=0.0))
-    together = _interval_and_p_value(observed, relative, extreme, identity, unit, ci)
-    parts = []
-    for low, high, p_value in (together, alone):
-        parts += [np.where(tested, low, np.nan), np.where(tested, high, np.nan)]
-        parts.append(np.where(tested, p_value, np.where(np.isnan(observed), np.nan, 1.0)))
-    return Difference(first, second, observed, *parts)
+    extreme = np.where(undefined, np.inf, swapped)
+    unadjusted = _interval_and_p_value(observed, size, extreme, size, np.ones_like(scale), ci)
+    scale = np.where(tested, scale, 1.0)
+    studentized = np.where(tested, size, 0.0) / scale
+    maximum = (np.where(tested, defined_swapped, 0.0) / scale).max(axis=1, initial=0.0)
+    extreme = np.where(undefined, np.inf, maximum[:, None])
+    observed_maximum = np.full(len(size), studentized.max(initial=0.0))
+    adjusted = _interval_and_p_value(observed, studentized, extreme, observed_maximum, scale, ci)
+    columns = []
+    for low, high, p_value in (adjusted, unadjusted):
+        columns += [np.where(tested, low, np.nan), np.where(tested, high, np.nan)]
+        columns.append(np.where(tested, p_value, np.where(np.isnan(observed), np.nan, 1.0)))
+    return Difference(first, second, observed, *columns)
 
 
 def _interval_and_p_value(
-    observed: np.ndarray, statistic: np.ndarray, permuted: np.ndarray, identity: np.ndarray, unit: np.ndarray, ci: float
+    observed: np.ndarray,
+    statistic: np.ndarray,
+    permuted: np.ndarray,
+    identity: np.ndarray,
+    scale: np.ndarray,
+    ci: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Low, high and p-value. ``identity`` is the statistic of the observed arrangement, one of the permutations."""
+    """Bounds and p-value; ``identity`` is the statistic of the observed arrangement, which is a permutation too."""
     number = len(permuted) + 1
     count = 1 + (permuted >= statistic).sum(axis=0)
     allowed = min(int(np.floor((1 - ci + _ROUNDING) * number)), number - 1)
-    # At most `allowed` of all arrangements are as extreme exactly if the next largest one is less extreme.
     every = np.concatenate([permuted, identity[None]])
-    quantile = -np.partition(-every, allowed, axis=0)[allowed] * unit
+    quantile = -np.partition(-every, allowed, axis=0)[allowed] * scale
     size = np.abs(observed)
+    # Rounding must not make the interval disagree with the p-value.
     half = np.where(count <= allowed, np.minimum(quantile, np.nextafter(size, 0.0)), np.maximum(quantile, size))
     return np.clip(observed - half, -1.0, 1.0), np.clip(observed + half, -1.0, 1.0), count / number
 
 
-def swap_draws(num_images: int, *, draws: int, seed: int, at_once: int) -> Iterator[np.ndarray]:
-    """Which images are swapped, (images, draws) of 0 and 1 at a time; the same for every ``at_once``."""
+def swap_draws(num_images: int, *, draws: int, seed: int, batch_size: int) -> Iterator[np.ndarray]:
+    """Random swaps (images, draws) of 0 and 1 in batches; the batch size does not change the draws."""
     random = np.random.default_rng(seed)
-    for start in range(0, draws, at_once):
-        number = min(at_once, draws - start)
+    for start in range(0, draws, batch_size):
+        number = min(batch_size, draws - start)
         yield np.stack([random.random(num_images) < 0.5 for _ in range(number)], axis=1).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Result):
-    """How two runs differ on the same images."""
+    """Differences of two runs on the same images, by metric."""
 
     ci: float  # confidence level; the significance level is 1 - ci
-    permutations: int  # how many times runs were swapped
-    seed: int  # of the permutations
-    overall: dict[str, Difference]  # By name, over all classes. They are one family of tests.
-    per_class: dict[str, Difference]  # by name, one value per class: a family of tests
+    permutations: int  # number of permutations
+    seed: int  # random seed of the permutations
+    overall: dict[str, Difference]  # over all classes; together a family of tests
+    per_class: dict[str, Difference]  # arrays with one value per class, each a family of tests
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<16}{value}" for name, value in self.overall.items())
@@ -131,7 +138,7 @@ class Comparison(Result):
 
 @dataclass(frozen=True)
 class ChangedImage(Result):
-    """An image on which two runs differ: second minus first."""
+    """Changes of TP, FP and FN on one image, second run minus first."""
 
     image: int
     tp: int
@@ -140,30 +147,22 @@ class ChangedImage(Result):
 
 
 def changed_images(first: PerImageCounts, second: PerImageCounts) -> tuple[ChangedImage, ...]:
-    """The images on which two runs differ, those that differ most first: by TP, then FP, gained or lost."""
+    """The images on which two runs differ, by the number of TP, then of FP, gained or lost in any class."""
     _check_pair(first, second)
-    # Cells (image and class) first, so that a class gained does not hide another one lost on the same image.
-    images, change = _changed_cells(first, second)
+    # Absolute changes are summed per image and class, so that a gain in one class does not hide a loss in another.
+    cells = [run.image.astype(np.int64) * run.num_classes + run.label for run in (first, second)]
+    known, inverse = np.unique(np.concatenate(cells), return_inverse=True)
+    signed = np.concatenate([-first.counts, second.counts], axis=1)
+    change = np.stack([np.bincount(inverse.reshape(-1), weights=row, minlength=len(known)) for row in signed])
+    images = known // max(first.num_classes, 1)
     size, totals = (
-        np.stack([np.bincount(images, weights=part, minlength=first.num_images) for part in parts])
-        for parts in (np.abs(change), change)
+        np.stack([np.bincount(images, weights=row, minlength=first.num_images) for row in rows])
+        for rows in (np.abs(change), change)
     )
     order = np.lexsort((-size[1], -size[0]))
     order = order[size[:, order].any(axis=0)]
     rows = np.stack([order, *totals[:, order].astype(np.int64)], axis=1)
     return tuple(ChangedImage(*row) for row in rows.tolist())
-
-
-def _changed_cells(first: PerImageCounts, second: PerImageCounts) -> tuple[np.ndarray, np.ndarray]:
-    """Images (E,) and second minus first (3, E) of every image and class with counts in either run.
-
-    All images times all classes would be gigabytes for 1,000 classes.
-    """
-    cells = [run.image.astype(np.int64) * run.num_classes + run.label for run in (first, second)]
-    known, place = np.unique(np.concatenate(cells), return_inverse=True)
-    signed = np.concatenate([-first.counts, second.counts], axis=1)
-    change = np.stack([np.bincount(place.reshape(-1), weights=part, minlength=len(known)) for part in signed])
-    return known // max(first.num_classes, 1), change.astype(np.int64)
 
 
 def _check_pair(first: PerImageCounts, second: PerImageCounts) -> None:
@@ -174,11 +173,11 @@ def _check_pair(first: PerImageCounts, second: PerImageCounts) -> None:
             )
 
 
-def _side_by_side(first: PerImageCounts, second: PerImageCounts) -> PerImageCounts:
-    """Both runs as one of twice the images, so that weights can take an image from either.
+def _interleave_counts(first: PerImageCounts, second: PerImageCounts) -> PerImageCounts:
+    """Both runs as one of twice the images, so that weights select an image from either run.
 
-    Image ``i`` of the first run becomes ``2 * i``, that of the second run ``2 * i + 1``. Equal scores are ranked by
-    image number, so a mixture of the runs is ranked by image, as each run is.
+    Image ``i`` becomes ``2 * i`` in the first run and ``2 * i + 1`` in the second. Ties of scores are ranked by image,
+    so a mixture of the runs is ranked like each run.
     """
     return PerImageCounts(
         2 * first.num_images,
@@ -189,8 +188,8 @@ def _side_by_side(first: PerImageCounts, second: PerImageCounts) -> PerImageCoun
     )
 
 
-def _tables_side_by_side(first: MatchTable, second: MatchTable) -> MatchTable:
-    """:func:`_side_by_side` of match tables."""
+def _interleave_tables(first: MatchTable, second: MatchTable) -> MatchTable:
+    """The same for match tables."""
     tables = (first, second)
     image, gt_image = (
         np.concatenate([2 * getattr(table, name).astype(np.int64) + run for run, table in enumerate(tables)])
@@ -210,8 +209,8 @@ def _tables_side_by_side(first: MatchTable, second: MatchTable) -> MatchTable:
     )
 
 
-def _interleaved(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Weights of the images of both runs, in the order of :func:`_side_by_side`."""
+def _interleave_weights(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The same for weights (images, draws)."""
     return np.stack([first, second], axis=1).reshape(2 * len(first), *first.shape[1:])
 
 
@@ -224,10 +223,7 @@ def compare_counts(
     permutations: int | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Compares the precision, recall and F1 of two runs, and the ``auc`` of the same samples if it is given.
-
-    Options as in :func:`paired_permutation_test`.
-    """
+    """Compares precision, recall, F1 and, if given, AUC of two runs; options as in :func:`paired_permutation_test`."""
     _check_pair(first, second)
     return _compare(first, second, None, auc, ci=ci, permutations=permutations, seed=seed)
 
@@ -248,16 +244,16 @@ def paired_permutation_test(
     """Compares two detectors on the same images: precision, recall and F1 at a score threshold, and average precision.
 
     Args:
-        first: Every detection of the first run, matched.
-        second: The same of the second run; the images in the same order, the same ground truths and settings.
+        first: Match table of the first run.
+        second: Match table of the second run, with the same images, ground truths and settings.
         score_thr: Score threshold of precision and recall.
         iou_thr: IoU threshold of precision and recall.
-        average_precision: Whether average precision is wanted.
-        max_dets: Number of detections per class and image that average precision uses. Nothing else is limited.
+        average_precision: Also compare average precision.
+        max_dets: Maximum number of detections per class and image for average precision.
         iou_thrs: IoU thresholds of average precision. None: COCO's ten, or all of a table without them.
-        ci: Confidence level of the intervals of the differences; the significance level is 1 - ci.
+        ci: Confidence level of the intervals; the significance level is 1 - ci.
         permutations: Number of permutations; 2,000 by default.
-        seed: Of the permutations.
+        seed: Random seed of the permutations.
 
     Raises:
         MetricInputError: The runs differ in images, classes, IoU thresholds or area ranges.
@@ -278,20 +274,20 @@ def paired_permutation_test(
             "both runs must be matched at the same IoU thresholds and area ranges "
             f"(found {first.grid} and {second.grid})"
         )
-    before, after = (per_image_counts(run, score_thr=score_thr, iou_thr=iou_thr) for run in (first, second))
-    _check_pair(before, after)
+    counts = [per_image_counts(run, score_thr=score_thr, iou_thr=iou_thr) for run in (first, second)]
+    _check_pair(counts[0], counts[1])
     curves = None
     if average_precision:
         thresholds = ap_iou_thrs(first, iou_thrs)
-        tables = (first, second, _tables_side_by_side(first, second))
-        curves = tuple(RangeCurves(table, "all", max_dets, thresholds) for table in tables)
-    return _compare(before, after, curves, None, ci=ci, permutations=permutations, seed=seed)
+        tables = (first, second, _interleave_tables(first, second))
+        curves = tuple(APCurves(table, "all", max_dets, thresholds) for table in tables)
+    return _compare(counts[0], counts[1], curves, None, ci=ci, permutations=permutations, seed=seed)
 
 
 def _compare(
     first: PerImageCounts,
     second: PerImageCounts,
-    curves: tuple[RangeCurves, ...] | None,
+    curves: tuple[APCurves, ...] | None,
     auc: AUCSwaps | None,
     *,
     ci: float,
@@ -301,27 +297,27 @@ def _compare(
     require_ci(ci)
     permutations = PERMUTATIONS if permutations is None else permutations
     require_int("permutations", permutations, low=1, high=MAX_RESAMPLES)
-    before, after, both = (
+    *runs, both = (
         WeightedMetrics(counts, curve)
-        for counts, curve in zip((first, second, _side_by_side(first, second)), curves or [None] * 3)
+        for counts, curve in zip((first, second, _interleave_counts(first, second)), curves or [None] * 3)
     )
 
     def swapped(swap: np.ndarray) -> MetricValues:
         stays = 1 - swap
-        return both(_interleaved(swap, stays)).minus(both(_interleaved(stays, swap)))
+        return both(_interleave_weights(swap, stays)).minus(both(_interleave_weights(stays, swap)))
 
-    observed = (before.of_all(), after.of_all())
+    observed = [run.of_all() for run in runs]
     permuted = map_draws(
-        swapped, swap_draws(first.num_images, draws=permutations, seed=seed, at_once=both.draws_at_once)
+        swapped, swap_draws(first.num_images, draws=permutations, seed=seed, batch_size=both.batch_size)
     )
     if auc is not None:
-        means, classes = auc.permuted(permutations=permutations, seed=seed, at_once=both.draws_at_once)
+        means, classes = auc.permuted(permutations=permutations, seed=seed, batch_size=both.batch_size)
         permuted.overall["auc"], permuted.per_class["auc"] = means, classes
-        for figures, each in zip(observed, (auc.first, auc.second)):
-            figures.overall["auc"], figures.per_class["auc"] = mean_of_defined(each[None]), each[None]
+        for metrics, values in zip(observed, (auc.first, auc.second)):
+            metrics.overall["auc"], metrics.per_class["auc"] = mean_of_defined(values[None]), values[None]
 
     names = list(permuted.overall)
-    first_values, second_values = (np.array([figures.overall[name][0] for name in names]) for figures in observed)
+    first_values, second_values = (np.array([metrics.overall[name][0] for name in names]) for metrics in observed)
     draws = np.stack([permuted.overall[name] for name in names], axis=1)
     family = family_tests(first_values, second_values, draws, ci=ci)
     overall = {name: family.at(index) for index, name in enumerate(names)}

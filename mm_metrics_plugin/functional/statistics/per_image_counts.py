@@ -1,4 +1,4 @@
-"""TP, FP and FN of every image and class, for resampling images and swapping them between runs."""
+"""TP, FP and FN per image and class, and the metrics of weighted (resampled or swapped) images."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined, rates_from_counts
-from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves
+from mm_metrics_plugin.functional.detection.ap_curves import APCurves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.settings import COCO_IOU_THRS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-_WEIGHTS_AT_ONCE = 1 << 20  # images x draws: 8 MB
+_BATCH_WEIGHTS = 1 << 20  # images x draws: 8 MB
 
 
 @dataclass(frozen=True, eq=False)
 class PerImageCounts:
-    """True positives, false positives and false negatives of every image and class that have any.
+    """TP, FP and FN of every image and class with at least one of them.
 
     Example:
         >>> counts = PerImageCounts.from_labels(np.array([0, 1, 1]), np.array([0, 1, 0]), num_classes=2)
@@ -28,15 +28,15 @@ class PerImageCounts:
         [[1, 1], [1, 0], [0, 1]]
     """
 
-    num_images: int  # how many images, those without anything included
-    num_classes: int  # how many classes
+    num_images: int  # including images without counts
+    num_classes: int
     image: np.ndarray  # (E,) image of each entry
     label: np.ndarray  # (E,) class of each entry
     counts: np.ndarray  # (3, E) true positives, false positives, false negatives
 
     @classmethod
     def from_events(cls, *events: tuple[np.ndarray, np.ndarray], num_images: int, num_classes: int) -> PerImageCounts:
-        """Counts the images and classes of the true positives, the false positives and the false negatives."""
+        """Counts (images, classes) of the TP, the FP and the FN."""
         cells = [np.asarray(image, dtype=np.int64) * num_classes + label for image, label in events]
         known, place = np.unique(np.concatenate(cells), return_inverse=True)
         parts = np.split(place.reshape(-1), np.cumsum([len(cell) for cell in cells])[:-1])
@@ -44,30 +44,32 @@ class PerImageCounts:
         return cls(num_images, num_classes, known // num_classes, known % num_classes, counts)
 
     @classmethod
-    def from_labels(cls, truth: np.ndarray, predicted: np.ndarray, *, num_classes: int) -> PerImageCounts:
-        """The counts of a classifier, one sample per image. Predictions below 0 are no decision."""
-        truth, predicted = np.asarray(truth), np.asarray(predicted)
-        sample, wrong = np.arange(len(truth)), truth != predicted
+    def from_labels(cls, labels: np.ndarray, predicted: np.ndarray, *, num_classes: int) -> PerImageCounts:
+        """The counts of a single-label classifier; negative predictions are no decision."""
+        labels, predicted = np.asarray(labels), np.asarray(predicted)
+        sample, wrong = np.arange(len(labels)), labels != predicted
         decided = wrong & (predicted >= 0)
         return cls.from_events(
-            (sample[~wrong], truth[~wrong]),
+            (sample[~wrong], labels[~wrong]),
             (sample[decided], predicted[decided]),
-            (sample[wrong], truth[wrong]),
-            num_images=len(truth),
+            (sample[wrong], labels[wrong]),
+            num_images=len(labels),
             num_classes=num_classes,
         )
 
     @classmethod
-    def from_decisions(cls, truth: np.ndarray, decided: np.ndarray) -> PerImageCounts:
-        """The counts of a multi-label classifier: (samples, classes) of 1, 0 and -1 (ignored), and of bool."""
-        truth, decided = np.asarray(truth), np.asarray(decided, dtype=bool)
-        cells = [(truth == 1) & decided, (truth == 0) & decided, (truth == 1) & ~decided]
-        events = [np.nonzero(cell) for cell in cells]
-        return cls.from_events(*events, num_images=truth.shape[0], num_classes=truth.shape[1])  # type: ignore[arg-type]
+    def from_decisions(cls, targets: np.ndarray, predicted: np.ndarray) -> PerImageCounts:
+        """The counts of a multi-label classifier: targets (samples, classes) of 1, 0 and -1 (ignored)."""
+        targets, predicted = np.asarray(targets), np.asarray(predicted, dtype=bool)
+        masks = ((targets == 1) & predicted, (targets == 0) & predicted, (targets == 1) & ~predicted)
+        tp, fp, fn = (np.nonzero(mask) for mask in masks)
+        return cls.from_events(
+            (tp[0], tp[1]), (fp[0], fp[1]), (fn[0], fn[1]), num_images=targets.shape[0], num_classes=targets.shape[1]
+        )
 
     def matrix(self) -> csr_matrix:
-        """(3 x classes, images) counts, to be multiplied with weights of images."""
-        from scipy.sparse import csr_matrix  # counts alone do not need it
+        """(3 x classes, images) sparse counts, to be multiplied by image weights."""
+        from scipy.sparse import csr_matrix  # slow to import
 
         rows = (np.arange(3)[:, None] * self.num_classes + self.label).reshape(-1)
         return csr_matrix(
@@ -76,19 +78,19 @@ class PerImageCounts:
         )
 
     def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(classes,) true positives, false positives and false negatives."""
+        """(classes,) TP, FP and FN."""
         sums = [np.bincount(self.label, weights=part, minlength=self.num_classes) for part in self.counts]
         tp, fp, fn = (part.astype(np.int64) for part in sums)
         return tp, fp, fn
 
 
 def per_image_counts(table: MatchTable, *, score_thr: float, iou_thr: float = 0.5) -> PerImageCounts:
-    """TP, FP and FN at a score threshold, image by image: the counts of the ``coco`` confusion matrix.
+    """TP, FP and FN per image at a score threshold, as in the ``coco`` confusion matrix.
 
     Args:
-        table: Every detection and ground truth, matched.
-        score_thr: Score threshold of detections.
-        iou_thr: One of the IoU thresholds of the table.
+        table: Match table of :func:`match_images`.
+        score_thr: Score threshold.
+        iou_thr: IoU threshold, one of the table's.
 
     Example:
         >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
@@ -110,50 +112,50 @@ def per_image_counts(table: MatchTable, *, score_thr: float, iou_thr: float = 0.
         num_images=table.num_images,
         num_classes=table.num_classes,
     )
-    counts.counts[2] -= counts.counts[0]  # ground truths less TP: which ones are matched is not needed
+    counts.counts[2] -= counts.counts[0]  # FN: ground truths minus TP
     return counts
 
 
 class MetricValues(NamedTuple):
-    """Metrics by name: (draws, classes) per class, (draws,) over all classes. Undefined ones are NaN."""
+    """Metrics by name: (draws, classes) per class, (draws,) over all classes; NaN where undefined."""
 
     per_class: dict[str, np.ndarray]
     overall: dict[str, np.ndarray]
 
     def minus(self, other: MetricValues) -> MetricValues:
-        """These minus ``other``."""
-        return MetricValues(*({name: part[name] - less[name] for name in part} for part, less in zip(self, other)))
+        """The differences of all metrics."""
+        return MetricValues(*({name: one[name] - two[name] for name in one} for one, two in zip(self, other)))
 
     @classmethod
     def concatenate(cls, parts: list[MetricValues]) -> MetricValues:
-        """The draws of all parts."""
+        """The draws of all parts, in order."""
         return cls(*({name: np.concatenate([part[name] for part in side]) for name in side[0]} for side in zip(*parts)))
 
 
 class WeightedMetrics:
-    """Precision, recall, F1 and, of a detector, average precision, of weighted images.
+    """Precision, recall, F1 and, if ``curves`` of a detector are given, average precision of weighted images.
 
-    Keys are ``mAP`` if the curves have COCO's ten IoU thresholds, and ``mAP_50``, ``mAP_75`` (or those of their
-    thresholds); per class without the m. A classifier has no curves.
+    Average precision is ``mAP``, ``mAP_50`` and ``mAP_75`` for COCO's ten IoU thresholds, else ``mAP_<percent>`` of
+    each threshold; per class without the m.
     """
 
-    def __init__(self, counts: PerImageCounts, curves: RangeCurves | None = None) -> None:
+    def __init__(self, counts: PerImageCounts, curves: APCurves | None = None) -> None:
         self.counts, self.curves = counts, curves
         self._matrix = counts.matrix()
 
     @property
     def num_images(self) -> int:
-        """How many images there are."""
+        """Number of images."""
         return self.counts.num_images
 
     @property
-    def draws_at_once(self) -> int:
-        """How many sets of weights to compute at once."""
-        most = max(1, _WEIGHTS_AT_ONCE // max(1, self.num_images, 3 * self.counts.num_classes))
-        return min(256, most) if self.curves is None else min(most, self.curves.draws_at_once)
+    def batch_size(self) -> int:
+        """Number of draws to compute at a time."""
+        limit = max(1, _BATCH_WEIGHTS // max(1, self.num_images, 3 * self.counts.num_classes))
+        return min(256, limit) if self.curves is None else min(limit, self.curves.batch_size)
 
     def __call__(self, weights: np.ndarray) -> MetricValues:
-        """The figures for weights (images, draws) that are whole numbers."""
+        """The metrics for integer weights (images, draws)."""
         weights = np.ascontiguousarray(weights, dtype=np.float64)
         per_class, overall = rates_from_counts(*np.split((self._matrix @ weights).T, 3, axis=1))
         for name, value in self.average_precisions(weights).items():
@@ -161,13 +163,13 @@ class WeightedMetrics:
         return MetricValues(per_class, overall)
 
     def average_precisions(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """(draws, classes) arrays of average precision by name; none for a classifier."""
+        """(draws, classes) average precision by name; empty without curves."""
         if self.curves is None:
             return {}
         return self.ap_by_name(np.swapaxes(self.curves.average_precision(weights), 1, 2))
 
     def ap_by_name(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        """Values (thresholds, ...) by the name of the average precision: their mean, and those of single thresholds."""
+        """Names the mean and the rows of values (thresholds, ...)."""
         thresholds = () if self.curves is None else self.curves.iou_thrs
         complete = len(thresholds) == 10 and np.allclose(thresholds, COCO_IOU_THRS, rtol=0, atol=1e-9)
         named = {"AP": values.mean(axis=0)} if complete else {}
@@ -178,10 +180,10 @@ class WeightedMetrics:
         return named
 
     def of_all(self) -> MetricValues:
-        """The metrics of the data: one draw, every weight 1."""
+        """The metrics of the data itself: one draw with all weights 1."""
         return self(np.ones((self.num_images, 1)))
 
 
 def map_draws(function: Callable[[np.ndarray], MetricValues], weights: Iterator[np.ndarray]) -> MetricValues:
-    """The metrics of all draws, in order, computed on all cores."""
+    """The metrics of all draws, computed on all cores."""
     return MetricValues.concatenate(list(map_in_order(function, weights)))

@@ -1,16 +1,15 @@
-"""Confidence intervals of precision, recall and F1, whose sampling unit is the image.
+"""Confidence intervals of precision, recall and F1; images are the sampling unit.
 
-All intervals are Wilson score intervals with an effective sample size. Objects of one image are not independent, so the
-number of objects is divided by the design effect: the cluster-robust variance of the ratio over that of independent
-objects. Unlike percentile intervals of a bootstrap, these keep their coverage for few objects and have a width where
-every object is found or none is.
+All are Wilson score intervals with an effective sample size. Objects in one image are not independent, so the number of
+objects is divided by the design effect: the ratio of the cluster-robust variance to that of independent objects. Unlike
+bootstrap percentile intervals, these keep their coverage for few objects and for proportions of 0 and 1.
 
-* A proportion is TP out of TP + FP (precision) or TP + FN (recall).
-* F1 is 2J / (1 + J) with the proportion J = TP / (TP + FP + FN), so its interval is that of J, transformed.
-* The variance of a mean over classes is the sum of those of the classes plus the covariance of classes of the same
-  images. The variance of a class with few objects uses a share that is shrunken towards that of all classes.
+* Precision and recall are the proportions TP / (TP + FP) and TP / (TP + FN).
+* F1 is 2J / (1 + J) with the Jaccard index J = TP / (TP + FP + FN), so its interval is that of J, transformed.
+* The variance of a mean over classes includes the covariance of classes in the same images. For a class with few
+  objects, the proportion is shrunken towards that of all classes.
 
-docs/en/concepts/statistics.md shows the coverage; ``python -m benchmarks coverage`` makes the table.
+docs/en/concepts/statistics.md shows the coverage, which ``python -m benchmarks coverage`` measures.
 """
 
 from __future__ import annotations
@@ -24,44 +23,44 @@ from mm_metrics_plugin.functional._arrays import divide
 Numbers = Union[float, np.ndarray]
 
 # Chosen by simulation (python -m benchmarks coverage).
-_PRIOR_CORRELATION = 0.15  # between objects of one image, as far as the data say nothing about it
-_PRIOR_WEIGHT = 4.0  # objects; of the share of all classes in the variance of one class
+_PRIOR_CORRELATION = 0.15  # between objects in one image
+_PRIOR_WEIGHT = 4.0  # in objects, of the proportion of all classes in the variance of one class
 
 
 class Ratios(NamedTuple):
-    """Ratios of sums over images, one per group (a class, or all classes pooled)."""
+    """Ratios of sums over images, one per group (class), from entries (one per image and group)."""
 
-    value: np.ndarray  # (G,) successes out of trials; NaN without trials
-    trials: np.ndarray  # (G,) how many trials
-    images: np.ndarray  # (G,) how many images have a trial
-    size: np.ndarray  # (G,) effective number of trials: the number divided by the design effect
+    value: np.ndarray  # (G,) successes / trials; NaN without trials
+    trials: np.ndarray  # (G,) number of trials
+    images: np.ndarray  # (G,) number of images with trials
+    size: np.ndarray  # (G,) effective sample size: trials / design effect
     df: np.ndarray  # (G,) degrees of freedom of the t quantile
-    shrunken: np.ndarray  # (G,) the value shrunken towards that of all groups, never 0 or 1
+    shrunken: np.ndarray  # (G,) the value shrunken towards that of all groups; never 0 or 1
     spread: np.ndarray  # (G,) root of the sum of squared residuals
     image: np.ndarray  # (E,) image of each entry
     group: np.ndarray  # (E,) group of each entry
-    residual: np.ndarray  # (E,) what an image adds to the error of the value
+    residual: np.ndarray  # (E,) contribution of each entry to the error of the value
 
     @property
     def defined(self) -> np.ndarray:
-        """(G,) whether there is a trial."""
+        """(G,) whether there are trials."""
         return self.trials > 0
 
     @property
     def variance(self) -> np.ndarray:
-        """(G,) of the value, at the shrunken value; 0 without trials."""
+        """(G,) variance of the value, at the shrunken value; 0 without trials."""
         return np.where(self.defined, self.shrunken * (1 - self.shrunken) / self.size, 0.0)
 
 
 def shrink(value: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Values shrunken towards their mean, those of small size the most; never 0 or 1."""
+    """Values shrunken towards their mean, more for smaller sizes; never 0 or 1."""
     weight = np.minimum(size, _PRIOR_WEIGHT)
     prior = (np.nansum(weight * value) + 0.5) / (weight.sum() + 1)
-    return (size * np.nan_to_num(value) + _PRIOR_WEIGHT * prior) / (size + _PRIOR_WEIGHT)
+    return np.asarray((size * np.nan_to_num(value) + _PRIOR_WEIGHT * prior) / (size + _PRIOR_WEIGHT))
 
 
 def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: np.ndarray, *, groups: int) -> Ratios:
-    """Ratios of sums over entries (E,), one per image and group, with their effective sample sizes."""
+    """Ratios of sums over entries (E,), with effective sample sizes."""
     kept = np.asarray(trials) > 0
     image, group = np.asarray(image)[kept], np.asarray(group)[kept]
     x, n = (np.asarray(part, dtype=np.float64)[kept] for part in (successes, trials))
@@ -69,7 +68,7 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
     def total(weights: np.ndarray | None = None) -> np.ndarray:
         return np.bincount(group, weights=weights, minlength=groups).astype(np.float64)
 
-    # Sums of whole numbers are exact, so the order of images and processes changes no digit.
+    # Sums of integers are exact, so the order of images and processes does not matter.
     hits, number, images = total(x), total(n), total()
     value = divide(hits, number)
     share = np.nan_to_num(value)
@@ -80,7 +79,7 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
     design = np.where(varies, divide(squares, share * (1 - share) * number), 1.0)
     few_images = np.where(images > 1, divide(images, images - 1), 1.0)
     design = np.maximum(np.nan_to_num(design, nan=1.0) * (1 + (few_images - 1) * (1 - alone)), 1.0)
-    # Few successes or failures say little about how objects of an image depend on each other.
+    # With few successes or failures, the prior correlation prevails.
     unknown = 2 / (np.minimum(hits, number - hits) + 2)
     design += unknown * np.maximum(1 + _PRIOR_CORRELATION * (together - 1) - design, 0.0)
     size = np.where(number > 0, number / design, 1.0)
@@ -104,15 +103,15 @@ def wilson_interval(
     """(2, ...) ends of Wilson's score interval with an effective sample size and the t quantile.
 
     Args:
-        value: The observed shares; the interval always contains them. NaN gives NaN.
+        value: Observed proportions, which the interval always contains. NaN gives NaN.
         size: Effective sample sizes.
         df: Degrees of freedom of the t quantile.
         ci: Confidence level.
-        center: The shares without their bias, if the observed ones are biased.
-        exact_ends: Widen it to the one-sided limits of Clopper and Pearson at the same level. Without them, coverage
-            falls below 87 % where about one success is expected.
+        center: Bias-corrected proportions. None: the observed ones.
+        exact_ends: Extend the interval to the one-sided Clopper-Pearson limits. Without them, coverage falls below 87 %
+            where about one success is expected.
     """
-    from scipy.special import betaincinv, stdtrit  # importing it takes long
+    from scipy.special import betaincinv, stdtrit  # slow to import
 
     value, size = np.asarray(value, dtype=np.float64), np.asarray(size, dtype=np.float64)
     share = np.clip(value if center is None else center, 0.0, 1.0)
@@ -131,31 +130,31 @@ def wilson_interval(
     return np.where(np.isnan(value), np.nan, np.clip(ends, 0.0, 1.0))
 
 
-def ratio_intervals(found: Ratios, *, ci: float) -> np.ndarray:
+def ratio_intervals(ratio: Ratios, *, ci: float) -> np.ndarray:
     """(2, G) ends of the intervals of proportions."""
-    return wilson_interval(found.value, found.size, found.df, ci=ci, exact_ends=True)
+    return wilson_interval(ratio.value, ratio.size, ratio.df, ci=ci, exact_ends=True)
 
 
 def f1_of_jaccard(jaccard: np.ndarray) -> np.ndarray:
     """F1 = 2J / (1 + J), with J = TP / (TP + FP + FN)."""
-    return 2 * jaccard / (1 + jaccard)
+    return np.asarray(2 * jaccard / (1 + jaccard))
 
 
-def mean_interval(found: Ratios, *, ci: float) -> np.ndarray:
-    """(2,) ends of the interval of the mean of proportions over the groups that have one."""
-    weight = _mean_weights(found)
+def mean_interval(ratio: Ratios, *, ci: float) -> np.ndarray:
+    """(2,) ends of the interval of the mean proportion over the groups with trials."""
+    weight = _mean_weights(ratio)
     if not weight.any():
         return np.full(2, np.nan)
-    shrunken = (weight * found.shrunken).sum()
-    variance, df = _variance([(found, weight)], least=_least_variance(shrunken, found))
-    return wilson_interval(np.nansum(weight * found.value), shrunken * (1 - shrunken) / variance, df, ci=ci)
+    shrunken = (weight * ratio.shrunken).sum()
+    variance, df = _variance([(ratio, weight)], minimum=_min_variance(shrunken, ratio))
+    return wilson_interval(np.nansum(weight * ratio.value), shrunken * (1 - shrunken) / variance, df, ci=ci)
 
 
 def mean_f1_interval(jaccard: Ratios, *, ci: float) -> np.ndarray:
-    """(2,) ends of the interval of the mean F1 over classes, from J = TP / (TP + FP + FN) of each class.
+    """(2,) ends of the interval of the mean F1 over classes, from the Jaccard index of each class.
 
     F1 of few objects is biased downwards, because it is a concave function of J. The bias is estimated by a second
-    difference and subtracted from the center of the interval.
+    difference and subtracted from the center.
     """
     weight = _mean_weights(jaccard)
     if not weight.any():
@@ -166,53 +165,51 @@ def mean_f1_interval(jaccard: Ratios, *, ci: float) -> np.ndarray:
     rise, fall = f1_of_jaccard(share + up) - middle, middle - f1_of_jaccard(share - down)
     bias = (up * fall - down * rise) / (up + down) * variance / (up * down)
     value, shrunken = (np.nansum(weight * part) for part in (f1_of_jaccard(jaccard.value), middle))
-    total, df = _variance([(jaccard, weight * 2 / (1 + share) ** 2)], least=_least_variance(shrunken, jaccard))
+    total, df = _variance([(jaccard, weight * 2 / (1 + share) ** 2)], minimum=_min_variance(shrunken, jaccard))
     center = value + (weight * bias).sum()
     return wilson_interval(value, shrunken * (1 - shrunken) / total, df, ci=ci, center=center)
 
 
 def f1_of_means_interval(precision: Ratios, recall: Ratios, *, ci: float) -> np.ndarray:
     """(2,) ends of the interval of F1 of the mean precision and the mean recall."""
-    weights = [_mean_weights(one) for one in (precision, recall)]
+    weights = [_mean_weights(ratio) for ratio in (precision, recall)]
     if not weights[0].any() or not weights[1].any():
         return np.full(2, np.nan)
-    p, r = (np.nansum(weight * one.value) for weight, one in zip(weights, (precision, recall)))
+    p, r = (np.nansum(weight * ratio.value) for weight, ratio in zip(weights, (precision, recall)))
     value = 2 * p * r / (p + r) if p + r > 0 else 0.0
-    p, r = ((weight * one.shrunken).sum() for weight, one in zip(weights, (precision, recall)))
+    p, r = ((weight * ratio.shrunken).sum() for weight, ratio in zip(weights, (precision, recall)))
     shrunken = 2 * p * r / (p + r)
     slopes = 2 * r**2 / (p + r) ** 2, 2 * p**2 / (p + r) ** 2
-    least = _least_variance(shrunken, precision, recall)
-    variance, df = _variance([(precision, weights[0] * slopes[0]), (recall, weights[1] * slopes[1])], least=least)
+    minimum = _min_variance(shrunken, precision, recall)
+    variance, df = _variance([(precision, weights[0] * slopes[0]), (recall, weights[1] * slopes[1])], minimum=minimum)
     return wilson_interval(value, shrunken * (1 - shrunken) / variance, df, ci=ci)
 
 
-def _least_variance(share: float, *parts: Ratios) -> float:
-    """A quarter of the variance of independent trials; a smaller one is due to chance, and may be 0."""
-    return share * (1 - share) / (4 * max(float(found.trials.sum()) for found in parts))
+def _min_variance(share: float, *ratios: Ratios) -> float:
+    """A quarter of the variance of independent trials; a smaller estimate, which may be 0, is due to chance."""
+    return share * (1 - share) / (4 * max(float(ratio.trials.sum()) for ratio in ratios))
 
 
-def _mean_weights(found: Ratios) -> np.ndarray:
-    return found.defined / max(1, int(found.defined.sum()))
+def _mean_weights(ratio: Ratios) -> np.ndarray:
+    return ratio.defined / max(1, int(ratio.defined.sum()))
 
 
-def _variance(parts: Sequence[tuple[Ratios, np.ndarray]], *, least: float) -> tuple[float, float]:
-    """Variance of the sum of slope x value over the groups of all parts, and its degrees of freedom (Satterthwaite).
+def _variance(terms: Sequence[tuple[Ratios, np.ndarray]], *, minimum: float) -> tuple[float, float]:
+    """Variance of the sum of slope x value over the groups of all terms, and its degrees of freedom (Satterthwaite).
 
-    Residuals of one image are added before they are squared, since classes and rates share images. A group whose
-    residuals are all 0 counts as independent of the other groups, but not of itself in another part. The variance is at
-    least ``least``, because errors of classes may cancel in every image.
+    Residuals of one image are added before they are squared, because classes and rates share images. A group with all
+    residuals 0 is independent of the other groups, but not of itself in another term.
     """
-    number = max((int(found.image.max()) + 1 for found, _ in parts if len(found.image)), default=0)
-    shared = np.zeros(number)
-    constant, own, df = (np.zeros(len(parts[0][1])) for _ in range(3))
-    for found, slope in parts:
-        error = slope * np.sqrt(found.variance)
-        factor = divide(error, found.spread)
-        varies = found.spread > 0
-        factor = np.where(varies, np.nan_to_num(factor, posinf=0.0), 0.0)
-        shared += np.bincount(found.image, weights=factor[found.group] * found.residual, minlength=number)
+    num_images = max((int(ratio.image.max()) + 1 for ratio, _ in terms if len(ratio.image)), default=0)
+    shared = np.zeros(num_images)
+    constant, own, df = (np.zeros(len(terms[0][1])) for _ in range(3))
+    for ratio, slope in terms:
+        error = slope * np.sqrt(ratio.variance)
+        varies = ratio.spread > 0
+        factor = np.where(varies, np.nan_to_num(divide(error, ratio.spread), posinf=0.0), 0.0)
+        shared += np.bincount(ratio.image, weights=factor[ratio.group] * ratio.residual, minlength=num_images)
         constant += np.where(varies, 0.0, error)
         own += error
-        df = np.maximum(df, found.df)
-    variance = max(float(np.sort(shared**2).sum() + np.sort(constant**2).sum()), float(least))
+        df = np.maximum(df, ratio.df)
+    variance = max(float(np.sort(shared**2).sum() + np.sort(constant**2).sum()), float(minimum))
     return variance, max(1.0, variance**2 / float((own**4 / df).sum()))

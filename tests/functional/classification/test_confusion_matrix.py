@@ -49,15 +49,6 @@ def test_background_is_in_no_mean_but_its_cells_count():
     assert confusion_matrix_report(published_matrix()).macro.recall < report.macro.recall
 
 
-def test_a_class_that_is_never_detected_leaves_the_mean_defined():
-    matrix = published_matrix()
-    matrix[4, 4] += matrix[:, 0].sum()
-    matrix[:, 0] = 0
-    report = confusion_matrix_report(matrix, background=True)
-    assert np.isnan(report.per_class.precision[0])
-    assert report.macro.precision == pytest.approx(report.per_class.precision[1:4].mean(), abs=1e-15)
-
-
 def test_paddlerec_and_mmpretrain_on_their_own_example():
     matrix = np.zeros((4, 4), dtype=np.int64)
     np.add.at(matrix, ([0, 2, 1, 3], [0, 1, 1, 3]), 1)
@@ -117,21 +108,9 @@ def test_equals_scikit_learn(matrix, beta):
                 assert ours == pytest.approx(theirs, abs=1e-12)
 
 
-@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0, 3.0])
-def test_f_of_a_precision_and_a_recall_equals_scikit_learn(beta):
-    truth, predicted = [1] * 5 + [0] * 4, [1, 1, 0, 0, 0, 1, 0, 0, 0]
-    expected = sklearn.fbeta_score(truth, predicted, beta=beta)
-    assert f_score(2 / 3, 2 / 5, beta=beta) == pytest.approx(expected, abs=1e-15)
-
-
 def test_f_of_what_is_undefined_is_undefined():
     assert f_score(0.0, 0.0) == f_score(0.0, 0.5) == f_score(0.5, 0.0) == 0
     assert np.isnan([f_score(0.0, np.nan), f_score(np.nan, 0.0)]).all()
-
-
-def test_undefined_agreement_is_nan_not_zero():
-    report = confusion_matrix_report(np.array([[5, 0], [0, 0]]))
-    assert np.isnan([report.mcc, report.kappa, report.kappa_linear, report.kappa_quadratic]).all()
 
 
 def test_samples_without_a_decision_are_missed_and_nobodys_false_positive():
@@ -150,14 +129,10 @@ def test_counts_of_pixels_do_not_overflow():
     assert (large.mcc, large.kappa, large.macro.precision) == (small.mcc, small.kappa, small.macro.precision)
 
 
-@pytest.mark.parametrize("shape", [(2, 4), (3, 2), (4,), (2, 2, 2)])
-def test_what_has_not_the_shape_of_a_confusion_matrix_is_refused(shape):
-    with pytest.raises(MetricInputError, match="square"):
-        confusion_matrix_report(np.zeros(shape, int))
-
-
-@pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.zeros((2, 2), bool)])
-def test_what_is_no_confusion_matrix_is_refused(matrix):
+@pytest.mark.parametrize(
+    "matrix", [*(np.zeros(shape, int) for shape in [(2, 4), (3, 2), (4,), (2, 2, 2)]), np.zeros((2, 2)), np.eye(2) > 0]
+)
+def test_invalid_confusion_matrices_are_refused(matrix):
     with pytest.raises(MetricInputError, match="square"):
         confusion_matrix_report(matrix)
 

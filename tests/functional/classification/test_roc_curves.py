@@ -7,7 +7,13 @@ import pytest
 from sklearn import metrics
 
 from mm_metrics_plugin.functional._arrays import divide
-from mm_metrics_plugin.functional.classification.roc_curves import corner_curve, count_curve, ks_statistic, roc_curves
+from mm_metrics_plugin.functional.classification.roc_curves import (
+    corner_curve,
+    count_curve,
+    ks_statistic,
+    roc_curves,
+    thinned_curves,
+)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -70,3 +76,18 @@ def test_a_class_without_samples_has_no_point():
     curve = roc_curves([np.array([[0.1], [0.9]])], np.array([[1], [0]])).per_class[0]
     assert curve.sensitivity_at(1.0) == (0.0, float("inf"))
     assert curve.specificity_at(0.0) == (1.0, float("inf"))
+
+
+def test_thinned_curves_are_points_of_the_exact_ones():
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 20, 4000)
+    scores = random.random((4000, 20)).astype(np.float32)
+    scores[np.arange(4000), labels] += 0.5
+    exact, thin = roc_curves([scores], labels), thinned_curves(scores, labels, max_points=80)
+    for label, (whole, few) in enumerate(zip(exact.per_class, thin.per_class)):
+        points = set(zip(whole.thresholds.tolist(), whole.tp.tolist(), whole.fp.tolist()))
+        assert set(zip(few.thresholds.tolist(), few.tp.tolist(), few.fp.tolist())) <= points
+        assert 40 < len(few.thresholds) <= 84 and few.youden() == whole.youden()
+        assert few.f_score().max() == whole.f_score().max()
+        area = metrics.auc(np.append(0, few.false_positive_rate), np.append(0, few.recall))
+        assert area == pytest.approx(metrics.roc_auc_score(labels == label, scores[:, label]), abs=2e-3)

@@ -11,7 +11,7 @@ from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings, area_ranges
+from mm_metrics_plugin.settings import DetectionSettings, area_ranges
 from tests.helpers.detection_problems import random_batch
 
 
@@ -53,18 +53,6 @@ def test_parts_with_and_without_areas_are_not_mixed():
     parts = [GroundTruths([0], [[0, 0, 1, 1]], [0], area=area) for area in (None, [1.0])]
     with pytest.raises(ValueError, match="areas"):
         GroundTruths.concatenate(parts)
-
-
-def test_matching_leaves_its_input_as_it_is():
-    batch, num_classes = random_batch(3)
-    before = [{name: column.copy() for name, column in side.columns().items()} for side in sides(batch)]
-    boxes = [side.boxes.array.copy() for side in sides(batch)]
-    settings = DetectionSettings(matching=MATCHING_RULES)
-    match_images(batch, settings, num_classes=num_classes, worst_images=3)
-    for side, columns, array in zip(sides(batch), before, boxes):
-        np.testing.assert_array_equal(side.boxes.array, array)
-        for name, column in columns.items():
-            np.testing.assert_array_equal(side.columns()[name], column)
 
 
 def sides(batch):
@@ -136,7 +124,7 @@ def test_a_report_has_a_row_for_every_area_range(edges):
     settings = DetectionSettings(area_edges=edges)
     table = match_images(batch, settings, num_classes=1).table
     sizes = analyze_detections(table, settings, classes=["cat"]).sizes
-    rows = sizes.figures()
+    rows = sizes.metrics()
     assert len(rows) == (len(edges) + 2 if edges else 1)
     for name, (low, high) in sizes.ranges.items():
         assert rows[name]["tp"] == rows[name]["ground_truths"] == (low <= 1_000_001.0 <= high), name

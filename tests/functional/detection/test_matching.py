@@ -9,8 +9,6 @@ import pytest
 
 from mm_metrics_plugin.functional.detection import _assignment
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
-from mm_metrics_plugin.functional.detection.confusion_rules import MISSED, TP
-from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
@@ -59,16 +57,6 @@ def test_the_table_equals_plain_loops():
                     assert table.details.gt_index[place[at]] == gt, seed
 
 
-def test_details_agree_with_the_matrix():
-    for seed in SEEDS:
-        problem = make_problem(seed)
-        found = match_images(problem.batch, problem.settings, num_classes=problem.num_classes)
-        details, matrix = found.table.details, found.rules["coco"].matrix
-        assert np.count_nonzero(details.outcome == TP) == matrix[:-1, :-1].trace()
-        assert np.count_nonzero(details.gt_outcome == MISSED) == matrix[:-1, -1].sum()
-        assert np.count_nonzero(details.gt_outcome == TP) == matrix[:-1, :-1].trace()
-
-
 def state_of(batch, num_classes, settings, order, **kept):
     return DetectionState(num_classes, settings, **kept).update(batch, order)
 
@@ -111,26 +99,6 @@ def test_blocks_of_images_give_what_one_block_gives(monkeypatch):
     blocks = state_of(batch, size, DetectionSettings(), np.arange(6))
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(blocks.arrays()[name], array, err_msg=name)
-
-
-def test_rows_of_images_may_be_mixed():
-    """Detections and ground truths of an image need not stand together; only their order in the image counts."""
-    for seed in range(100):
-        problem = make_problem(seed)
-        random, sides = np.random.default_rng(seed), (problem.batch.detections, problem.batch.ground_truths)
-        moved = []
-        for side in sides:
-            place = random.permutation(len(side))
-            for image in range(problem.batch.num_images):
-                mine = np.flatnonzero(side.image[place] == image)
-                place[mine] = np.sort(place[mine])
-            moved.append(side.take(place))
-        tables = [
-            match_images(DetectionBatch(*rows, problem.batch.num_images), problem.settings, num_classes=3).table
-            for rows in (sides, moved)
-        ]
-        for name, column in columns_of(tables[0]).items():
-            np.testing.assert_array_equal(columns_of(tables[1])[name], column, err_msg=f"{seed} {name}")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -179,16 +147,3 @@ def test_many_boxes_on_each_other_take_few_rounds(monkeypatch, shares):
         expected += [(row, won)] if won else []
     assert sorted(zip(found.pair.tolist(), found.bits.tolist())) == expected
     assert found.det_bits.tolist() == [7 & ~free for free in det_free]
-
-
-def test_every_setting_is_assigned_by_itself():
-    """Detection 0 may have ground truth 0 under setting 1 only; detection 1 gets it under 2 and 4, else the crowd."""
-    found = _assignment.assign(
-        np.array([0, 1, 1]),
-        np.array([0, 0, 1]),
-        np.array([1, 7, 7], dtype=np.uint8),
-        num_dets=2,
-        shared=np.array([False, True]),
-    )
-    assert sorted(zip(found.pair.tolist(), found.bits.tolist())) == [(0, 1), (1, 6), (2, 1)]
-    assert found.det_bits.tolist() == [1, 7]

@@ -32,13 +32,6 @@ def test_every_point_of_a_curve_is_a_match_at_that_score(seed):
     assert np.allclose(curves.average_precision, theirs, rtol=0, atol=1e-12, equal_nan=True)
 
 
-def test_means_are_over_the_classes_that_have_a_value():
-    batch, num_classes = random_batch(4)
-    curves = precision_recall_curves(match_table(batch, num_classes), num_points=5)
-    assert np.isnan(curves.precision).any()
-    assert curves.mean_recall[0] == pytest.approx(np.nanmean(curves.recall[:, 0]))
-
-
 def test_counts_at_every_threshold_are_those_of_a_match_there():
     for seed in SEEDS:
         batch, size = random_batch(seed)

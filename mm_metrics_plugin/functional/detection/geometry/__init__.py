@@ -1,4 +1,4 @@
-"""The interface of every geometry (boxes; later masks, rotated boxes, key points)."""
+"""The interface of geometries such as boxes."""
 
 from __future__ import annotations
 
@@ -19,36 +19,33 @@ class Edges(NamedTuple):
 
 
 class Geometry(Protocol):
-    """Shapes, one per row. Matching uses only this interface."""
+    """Shapes, one per row. Matching depends on this interface only."""
 
-    prefiltered: bool  # whether shapes overlap only where their bounding boxes meet; others are not computed
+    prefiltered: bool  # whether shapes overlap only if their bounding boxes intersect
 
     def __len__(self) -> int:
-        """How many shapes."""
+        """Number of shapes."""
 
     def check(self) -> str | None:
-        """What is wrong with the array as a whole, as the end of a sentence; None if nothing is."""
+        """The end of an error message if the array is invalid, else None."""
 
-    def first_invalid(self) -> tuple | None:
-        """Row and value of the first coordinate that is not usable; None if all are."""
+    def first_invalid(self) -> tuple[int, float] | None:
+        """Row and value of the first invalid coordinate, or None."""
 
     def take(self: _G, rows: np.ndarray) -> _G:
-        """The chosen rows (indices, a mask or a slice)."""
+        """The selected rows (indices, a mask or a slice)."""
 
     def concatenate(self: _G, others: Sequence[_G]) -> _G:
-        """These shapes and those of ``others``, one after the other."""
+        """These shapes followed by those of ``others``."""
 
     def areas(self) -> np.ndarray:
         """(N,) float64."""
 
     def is_empty(self) -> np.ndarray:
-        """(N,) whether a shape has no area, so that it overlaps nothing."""
+        """(N,) whether a shape has no area, so it overlaps nothing."""
 
     def bounding_boxes(self) -> Edges:
-        """The boxes around the shapes themselves."""
+        """The bounding boxes of the shapes."""
 
     def overlaps(self: _G, gts: _G, rows: np.ndarray, gt_rows: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-        """(P,) float64, how much detection ``rows[i]`` overlaps ground truth ``gt_rows[i]``, from 0 to 1.
-
-        Where ``crowd[i]`` holds, the denominator is the area of the detection instead of the union, as COCO has it.
-        """
+        """(P,) IoU of detections ``rows`` and ground truths ``gt_rows``; for a crowd, intersection / detection area."""

@@ -1,9 +1,9 @@
-"""Axis-aligned boxes: areas, overlaps in COCO's and mmdet's arithmetic, and non-maximum suppression.
+"""Axis-aligned boxes: areas, IoU in COCO's and mmdet's arithmetic, and non-maximum suppression.
 
-Boxes without a common area, without an area or with swapped corners overlap by exactly 0, never NaN.
+Disjoint, empty and inverted boxes have an IoU of exactly 0.
 
-- COCO: float64, on left, top, width and height. Like ``pycocotools``, the width is added to the left edge again, which
-  can differ from the right edge in the last bit, so decisions at a threshold are identical.
+- COCO: float64, on left, top, width and height. As in ``pycocotools``, the right edge is left + width, which can differ
+  from the given edge in the last bit.
 - mmdet: float32, on the four edges, with a union of at least 1e-6.
 """
 
@@ -17,15 +17,15 @@ from mm_metrics_plugin.functional._arrays import group_starts, stable_order
 from mm_metrics_plugin.functional.detection.geometry import Edges
 
 BOX_FORMATS = ("xyxy", "xywh")
-MAX_COORDINATE = 1e100  # areas of larger boxes are beyond float64
-_SMALLEST_UNION = np.float32(1e-6)
+MAX_COORDINATE = 1e100  # areas of larger boxes overflow float64
+_MIN_UNION = np.float32(1e-6)
 
 
 class Boxes:
     """Axis-aligned boxes in pixels.
 
     Args:
-        array: (N, 4). float32 and float64 are kept as they are.
+        array: (N, 4), float32 or float64.
         box_format: ``'xyxy'`` (left, top, right, bottom) or ``'xywh'`` (left, top, width, height).
 
     Example:
@@ -51,7 +51,7 @@ class Boxes:
         return len(self.array)
 
     def check(self) -> str | None:
-        """What is wrong with the shape of the array; None if nothing is."""
+        """The end of an error message if the shape is invalid, else None."""
         if self.array.ndim != 2 or self.array.shape[1] != 4:
             return f"must have shape (N, 4) (found {self.array.shape})"
         return None
@@ -59,25 +59,25 @@ class Boxes:
     def first_invalid(self) -> tuple[int, float] | None:
         """Row and value of the first coordinate that is NaN, infinite or above 1e100."""
         array = self.array
-        # Both ends are inside the bounds unless an element is not, or is NaN: only then look at every element.
+        # Fast path: minimum and maximum are NaN or out of range if any element is.
         if not array.size or (float(array.min()) >= -MAX_COORDINATE and float(array.max()) <= MAX_COORDINATE):
             return None
-        bad = ~(np.abs(array.astype(np.float64)) <= MAX_COORDINATE)
-        row = int(np.argmax(bad.any(axis=1)))
-        return row, float(array[row][np.argmax(bad[row])])
+        invalid = ~(np.abs(array.astype(np.float64)) <= MAX_COORDINATE)
+        row = int(np.argmax(invalid.any(axis=1)))
+        return row, float(array[row][np.argmax(invalid[row])])
 
     def take(self, rows: np.ndarray) -> Boxes:
-        """The chosen rows."""
+        """The selected rows."""
         return Boxes(self.array[rows], self.box_format)
 
     def concatenate(self, others: Sequence[Boxes]) -> Boxes:
-        """These boxes and those of ``others``, one after the other, in the format of these."""
+        """These boxes followed by those of ``others``, in the format of these."""
         return Boxes(
             np.concatenate([self.array, *(other.to_format(self.box_format) for other in others)]), self.box_format
         )
 
     def to_format(self, box_format: str) -> np.ndarray:
-        """The (N, 4) array in a format; float64 where it has to be converted."""
+        """The (N, 4) array in the given format; a converted one is float64."""
         if box_format == self.box_format:
             return self.array
         result = np.array(self.array, dtype=np.float64)
@@ -85,18 +85,17 @@ class Boxes:
         return result
 
     def areas(self) -> np.ndarray:
-        """(N,) width times height as ``pycocotools`` computes it; negative if one side is."""
+        """(N,) width x height as in ``pycocotools``; negative if one side is."""
         return self._coco_columns()[1]
 
     def is_empty(self) -> np.ndarray:
-        """(N,) whether a side is 0 or negative; such a box overlaps nothing."""
+        """(N,) whether a side is 0 or negative."""
         left, top, right, bottom = self.array.T
-        if self.box_format == "xyxy":
-            return (right <= left) | (bottom <= top)
-        return (right <= 0) | (bottom <= 0)
+        empty = (right <= left) | (bottom <= top) if self.box_format == "xyxy" else (right <= 0) | (bottom <= 0)
+        return np.asarray(empty)
 
     def bounding_boxes(self) -> Edges:
-        """The edges as ``pycocotools`` computes them."""
+        """The edges as in ``pycocotools``."""
         return self._coco_columns()[0]
 
     def _coco_columns(self) -> tuple[Edges, np.ndarray]:
@@ -125,10 +124,11 @@ class Boxes:
         own_area = area[rows]
         union = np.where(crowd, own_area, own_area + gt_area[gt_rows] - intersection)
         result = np.zeros(len(rows))
-        return np.divide(intersection, union, out=result, where=(width > 0) & (height > 0))
+        np.divide(intersection, union, out=result, where=(width > 0) & (height > 0))
+        return result
 
     def mmdet_overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
-        """(P,) float32 IoU in mmdet's arithmetic; NaN where it is beyond float32."""
+        """(P,) float32 IoU in mmdet's arithmetic; NaN on overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             (edges, areas), (gt_edges, gt_areas) = self._mmdet_columns(), gts._mmdet_columns()
             left, top, right, bottom = edges[:, rows]
@@ -136,25 +136,26 @@ class Boxes:
             width = np.maximum(np.minimum(right, gt_right) - np.maximum(left, gt_left), 0)
             height = np.maximum(np.minimum(bottom, gt_bottom) - np.maximum(top, gt_top), 0)
             intersection = width * height
-            return intersection / np.maximum(areas[rows] + gt_areas[gt_rows] - intersection, _SMALLEST_UNION)
+            union = np.maximum(areas[rows] + gt_areas[gt_rows] - intersection, _MIN_UNION)
+            return np.asarray(intersection / union)
 
 
 def floats(values: Any) -> np.ndarray:
-    """float32 and float64 are kept; anything else becomes the narrower one of them that holds it."""
+    """The values as float32 or float64, the narrower one that holds them."""
     array = np.asarray(values)
-    if array.dtype in (np.float32, np.float64):  # in the byte order of this machine
+    if array.dtype in (np.float32, np.float64):  # in native byte order
         return array
     narrow = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     return array.astype(np.float32 if narrow else np.float64)
 
 
 def box_iou(first: Any, second: Any, *, crowd: bool = False) -> np.ndarray:
-    """COCO's overlap of boxes in xyxy format, row by row.
+    """Pairwise (row by row) IoU of boxes in xyxy format, as in COCO.
 
     Args:
         first: (N, 4) detections.
-        second: (N, 4) ground truths, one for each detection.
-        crowd: Divide by the area of the detection instead of the union, as COCO does for crowds.
+        second: (N, 4) ground truths.
+        crowd: Divide by the area of the detection instead of the union, as in COCO for crowds.
 
     Example:
         >>> box_iou([[0, 0, 2, 2], [0, 0, 2, 2]], [[1, 0, 3, 2], [2, 2, 2, 9]])
@@ -166,32 +167,31 @@ def box_iou(first: Any, second: Any, *, crowd: bool = False) -> np.ndarray:
 
 
 def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
-    """Rows that non-maximum suppression keeps, ascending, with the result of ``mmcv.ops.nms`` on each group.
+    """Indices kept by non-maximum suppression within groups, ascending; equal to ``mmcv.ops.nms`` on each group.
 
-    All groups are processed at once: the best box of each is kept and removes those that overlap it by more than the
-    threshold, then the best of the remaining ones, and so on.
+    All groups are processed at once: the best box of each group suppresses the others, then the best remaining one.
 
     Args:
         boxes: (N, 4) in xyxy format.
-        scores: (N,) confidence; equal scores in the given order (mmcv leaves it undefined).
+        scores: (N,) confidence; ties keep their order.
         groups: (N,) integers, such as ``image * num_classes + label``.
-        iou_thr: Overlap above which a box is removed.
+        iou_thr: Boxes with a higher IoU are suppressed.
 
     Example:
         >>> boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 9]])
         >>> nms(boxes, np.array([0.8, 0.9, 0.7]), np.array([0, 0, 1]), iou_thr=0.5)
         array([1, 2])
     """
-    left_over = stable_order(np.asarray(groups), -np.asarray(scores))
+    remaining = stable_order(np.asarray(groups), -np.asarray(scores))
     left, top, right, bottom = np.array(np.asarray(boxes).T, dtype=np.float32, order="C").reshape(4, -1)
-    columns = [column[left_over] for column in (left, top, right, bottom, (right - left) * (bottom - top))]
-    groups = np.asarray(groups)[left_over]
+    columns = [column[remaining] for column in (left, top, right, bottom, (right - left) * (bottom - top))]
+    groups = np.asarray(groups)[remaining]
     threshold = np.float32(iou_thr)
     kept = []
-    while len(left_over):
+    while len(remaining):
         starts = group_starts(groups)
-        kept.append(left_over[starts])
-        lengths = np.diff(np.append(starts, len(left_over)))
+        kept.append(remaining[starts])
+        lengths = np.diff(np.append(starts, len(remaining)))
         best = [np.repeat(column[starts], lengths) for column in columns]
         width = np.maximum(np.minimum(best[2], columns[2]) - np.maximum(best[0], columns[0]), 0)
         height = np.maximum(np.minimum(best[3], columns[3]) - np.maximum(best[1], columns[1]), 0)
@@ -199,6 +199,6 @@ def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -
         with np.errstate(divide="ignore", invalid="ignore"):
             stays = ~(intersection / (best[4] + columns[4] - intersection) > threshold)
         stays[starts] = False
-        left_over, groups = left_over[stays], groups[stays]
+        remaining, groups = remaining[stays], groups[stays]
         columns = [column[stays] for column in columns]
     return np.sort(np.concatenate(kept)) if kept else np.empty(0, dtype=np.int64)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.functional.detection import pairs
-from mm_metrics_plugin.functional.detection.ap_curves import RangeCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.ap_curves import APCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import COCO_IOU_THRS
-from tests.helpers.coco_problems import counts_at, match_table
+from tests.helpers.coco_problems import match_table
 from tests.helpers.detection_problems import accumulated, coco_summary, dense_batch, empty_batch, random_batch
 
 
@@ -39,7 +39,7 @@ def with_areas(batch, seed):
 @pytest.mark.parametrize("block", [None, 3])
 def test_all_twelve_numbers_equal_pycocotools(block, monkeypatch):
     if block:
-        monkeypatch.setattr(pairs, "_CANDIDATES_AT_ONCE", block)
+        monkeypatch.setattr(pairs, "_BLOCK_CANDIDATES", block)
     undefined = between = 0
     for seed in range(60) if block else range(220):
         batch, num_classes = random_batch(seed)
@@ -65,7 +65,7 @@ def precision_at_levels(curves):
     for out, counts in zip(result, curves.hit_counts()):
         for label in np.unique(counts.label):
             mine = counts.label == label
-            highest = np.maximum.accumulate((counts.tp / counts.seen)[mine][::-1])[::-1]
+            highest = np.maximum.accumulate((counts.tp / counts.tp_and_fp)[mine][::-1])[::-1]
             out[:, label] = np.append(highest, 0)[np.searchsorted(counts.tp[mine] / num_gts[label], levels)]
     return np.where(num_gts > 0, result, np.nan)
 
@@ -83,7 +83,7 @@ def test_precision_at_every_recall_level_equals_pycocotools_at_other_settings():
         )
         precision, recall = (undefined_as_nan(expected[name]) for name in ("precision", "recall"))
         for index, area in enumerate(areas):
-            curves = RangeCurves(table, area, 5)
+            curves = APCurves(table, area, 5)
             np.testing.assert_allclose(precision_at_levels(curves), precision[:, :, :, index, 1], rtol=0, atol=1e-12)
             ap = curves.average_precision()[..., 0]
             np.testing.assert_allclose(ap, precision[:, :, :, index, 1].mean(axis=1), rtol=0, atol=1e-12)
@@ -167,7 +167,7 @@ def test_weights_count_images_several_times(seed):
     table = match_table(batch, num_classes)
     weights = random.integers(0, 4, (batch.num_images, 4))
     weights[:, 0] = 1
-    draws = RangeCurves(table, "all", 100).average_precision(weights)
+    draws = APCurves(table, "all", 100).average_precision(weights)
     for draw, column in enumerate(weights.T):
         expected = average_precision(match_table(repeated(batch, column), num_classes))
         found = average_precision(table, weights=column)
@@ -181,7 +181,7 @@ def test_some_iou_thresholds_equal_those_of_all():
         batch, num_classes = random_batch(seed)
         table = match_table(batch, num_classes, iou_thr=0.42)
         weights = np.random.default_rng(seed).integers(0, 3, (batch.num_images, 5))
-        whole, some = (RangeCurves(table, "all", 100, thrs) for thrs in (None, [0.5, 0.9]))
+        whole, some = (APCurves(table, "all", 100, thrs) for thrs in (None, [0.5, 0.9]))
         places = [int(np.argmin(np.abs(np.array(whole.iou_thrs) - value))) for value in (0.5, 0.9)]
         for given in (None, weights):
             expected = whole.average_precision(given)[places]
@@ -197,9 +197,9 @@ def test_classes_in_several_chunks_equal_one_chunk(monkeypatch):
 
     batch, num_classes = next(found for found in map(random_batch, range(20)) if found[1] == 3)
     weights = np.random.default_rng(0).integers(0, 3, (batch.num_images, 7))
-    curves = RangeCurves(match_table(batch, num_classes), "all", 100)
+    curves = APCurves(match_table(batch, num_classes), "all", 100)
     expected = curves.average_precision(weights)
-    monkeypatch.setattr(module, "_CELLS_AT_ONCE", 1)
+    monkeypatch.setattr(module, "_BLOCK_CELLS", 1)
     np.testing.assert_array_equal(curves.average_precision(weights), expected)
 
 
@@ -216,19 +216,9 @@ def test_recall_at_a_level_counts_as_in_pycocotools():
             gt_labels=np.zeros((100, 1), dtype=int),
         )
         theirs = accumulated(batch, 1)["precision"][0, :, 0, 0, -1].mean()
-        curves = RangeCurves(match_table(batch, 1), "all", 100)
+        curves = APCurves(match_table(batch, 1), "all", 100)
         for weights in (None, np.ones((100, 1))):
             assert curves.average_precision(weights)[0, 0, 0] == pytest.approx(theirs, abs=1e-14)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_counts_at_any_score_are_those_of_matching_there(seed):
-    batch, num_classes = random_batch(seed)
-    table = match_table(batch, num_classes)
-    for iou_thr in (0.5, 0.75):
-        for score_thr in (0.0, 0.3, 0.5, 0.9):
-            counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr).totals()
-            assert np.array_equal(counts, counts_at(batch, num_classes, score_thr, iou_thr))
 
 
 def test_an_unknown_threshold_is_refused():
@@ -256,7 +246,7 @@ def test_own_edges_split_the_ground_truths():
     report = results_by_size(match_table(batch, num_classes, area_edges=edges), area_edges=edges)
     assert (
         report.ground_truths[0].sum() == report.ground_truths[1:].sum() == len(batch.ground_truths)
-        and len(report.figures()) == 5
+        and len(report.metrics()) == 5
     )
     with pytest.raises(ValueError, match="ascending"):
         results_by_size(match_table(batch, num_classes), area_edges=[100, 50])
