@@ -178,10 +178,11 @@ class _Printer:
         widths[1:] = [min(width, LONGEST_CELL) for width in widths[1:]]
         for part in self._parts(widths):
             others = sum(widths[at] + GAP for at in part)
-            table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+            # No padding: before version 15 rich gives some to the last column in spite of pad_edge.
+            table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
             table.add_column(Text(header[0]), overflow="fold", max_width=max(LEAST_NAME, self.width - others))
             for at in part:
-                table.add_column(Text(header[at]), justify="right", overflow="fold", width=widths[at])
+                table.add_column(Text(header[at]), justify="right", overflow="fold", width=widths[at] + GAP - 1)
             for number, row in enumerate(body, start=1):
                 cells = (Text(row[at]) for at in (0, *part))
                 table.add_row(*cells, end_section=bool(end) and number == len(rows))
