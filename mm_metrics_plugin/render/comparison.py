@@ -1,4 +1,4 @@
-"""Comparisons of runs, in sentences and tables."""
+"""Sections and CSV tables of comparisons of runs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def interval_text(low: float, high: float, *, joined: str = "[{}, {}]", sign: bo
 
 
 def comparison_sections(report: ComparisonReport) -> List[Section]:
-    """What the terminal and the Markdown file show."""
+    """The sections of the terminal and the Markdown file."""
     settings = report.settings
     ci = settings.ci
     what = "images" if report.kind == "detection" else "samples"
