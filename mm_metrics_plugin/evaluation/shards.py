@@ -15,8 +15,8 @@ import numpy as np
 from mm_metrics_plugin.evaluation.joining import JoinedImages, image_order
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
 from mm_metrics_plugin.io.budget import check_num_classes
+from mm_metrics_plugin.io.files import RowCounts
 from mm_metrics_plugin.io.ground_truth import ImageId, listing
-from mm_metrics_plugin.io.row_counts import Tally
 from mm_metrics_plugin.io.state_file import read_state, write_state
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
@@ -49,7 +49,7 @@ class Shard:
     settings: DetectionSettings
     image_ids: Tuple[ImageId, ...]
     image_names: Mapping[ImageId, str]
-    detections: Tally
+    detections: RowCounts
     missing_images: int
     results: Tuple[Entry, ...]
     truths: Tuple[Entry, ...]
@@ -62,7 +62,7 @@ class Shard:
     @property
     def images_elsewhere(self) -> int:
         """How many images of the ground truth are not in this shard."""
-        return sum(one["images"] for one in self.truths) - len(self.image_ids)
+        return int(sum(one["images"] for one in self.truths)) - len(self.image_ids)
 
     def renumbered(self, positions: Sequence[int]) -> Shard:
         """The shard with other image keys: ``positions`` in the order of ``image_ids``, ascending."""
@@ -82,10 +82,10 @@ class Shard:
     def counts(self) -> Dict[str, Any]:
         """Images, detections and objects read, used and dropped by reason."""
         counted = self.state.counts_by_name
-        detections = self.detections.then("removed by NMS", counted["detections_suppressed"])
-        detections = detections.then(f"score below {self.settings.score_thr:g}", counted["detections_below_threshold"])
-        objects = Tally.total(Tally(**truth["ground_truths"]) for truth in self.truths)
-        objects = objects.then("in an image of another shard", objects.used - counted["ground_truths"])
+        detections = self.detections.drop("removed by NMS", counted["detections_suppressed"])
+        detections = detections.drop(f"score below {self.settings.score_thr:g}", counted["detections_below_threshold"])
+        objects = RowCounts.total(RowCounts(**truth["ground_truths"]) for truth in self.truths)
+        objects = objects.drop("in an image of another shard", objects.used - counted["ground_truths"])
         images = len(self.image_ids)
         return {
             "images": {"read": images, "used": images, "dropped": {}, "without_results": self.missing_images},
@@ -188,7 +188,7 @@ def with_state(shards: Sequence[Shard], image_ids: Sequence[ImageId], state: Det
         image_ids=tuple(image_ids),
         image_names={image_id: name for shard in shards for image_id, name in shard.image_names.items()},
         image_sizes={image_id: size for shard in shards for image_id, size in shard.image_sizes.items()},
-        detections=Tally.total(shard.detections for shard in shards),
+        detections=RowCounts.total(shard.detections for shard in shards),
         missing_images=sum(shard.missing_images for shard in shards),
         results=tuple(_distinct([one for shard in shards for one in shard.results])),
         truths=tuple(truths),
@@ -343,7 +343,7 @@ def shard_of_header(name: str, header: Mapping[str, Any]) -> Shard:
         settings=settings,
         image_ids=tuple(header["image_ids"]),
         image_names=dict(zip(header["image_ids"], map(str, header["image_names"]))),
-        detections=Tally(tally["read"], tally["used"], dict(tally["dropped"])),
+        detections=RowCounts(tally["read"], tally["used"], dict(tally["dropped"])),
         missing_images=int(header["missing_images"]),
         results=tuple(header["results"]),
         truths=tuple(header["truths"]),
