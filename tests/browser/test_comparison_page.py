@@ -78,7 +78,7 @@ def test_the_differences_equal_the_json(page, report):
         expected = [rows[0]["first"], *(row[key] for row in rows for key in ("second", "difference"))]
         assert beside[rows[0]["metric"]] == expected
     worst = page.locator('#summary-table tr[data-metric="recall"] .change').first
-    assert "fp" in worst.get_attribute("class") and RUN in worst.get_attribute("title")
+    assert "fp" in worst.get_attribute("class") and "B" in worst.get_attribute("title")
     assert page.locator("#comparison-0").get_by_test_id("not-significant").count() == 0
     assert page.locator("#comparison-1").get_by_test_id("not-significant").count() == 1
 
@@ -169,7 +169,8 @@ def test_the_images_that_differ_are_listed_the_worst_first(page, folder, report)
 
 
 def test_names_stay_text(page):
-    assert page.locator("#comparison-0 h2").inner_text() == f"{RUN} against good.pkl"
+    assert page.locator("#comparison-0 h2").inner_text() == "B against A"  # a run name is long
+    assert f"B: {RUN}" in page.locator("header").inner_text()
     assert RUN in page.locator("#provenance").inner_text()
     assert page.locator("main script, main img, main [onerror], main b").count() == 0
 

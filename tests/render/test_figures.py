@@ -104,3 +104,16 @@ def test_long_names_are_cut_and_odd_ones_harmless():
 def test_an_unknown_color_map_is_refused():
     with pytest.raises(ValueError, match="'mauve'"):
         confusion_figure(np.eye(2, dtype=int), np.eye(2), ["a", "b"], title="", color_theme="mauve")
+
+
+@pytest.mark.parametrize("name", ["W" * 24, "M" * 24, "lower case letters", "\u72ac" * 23])
+@pytest.mark.filterwarnings("ignore:.*missing from font")
+def test_names_of_any_width_are_inside_the_figure_and_beside_the_axis_titles(name):
+    figure = confusion_figure(np.eye(3, dtype=int), None, [name, "cat", "dog"], title="")
+    figure.canvas.draw()
+    _width, _height = figure.canvas.get_width_height()
+    panel, _, other, _ = figure.axes
+    for axes, left in ((panel, 0), (other, figure.axes[1].get_window_extent().x1)):
+        boxes = {text.get_gid() or text.get_text(): text.get_window_extent() for text in reversed(axes.texts)}
+        assert left <= boxes["ground truth"].x0 and boxes["ground truth"].x1 <= boxes["row"].x0
+        assert boxes["prediction"].y0 >= 0 and boxes["prediction"].y1 <= boxes["column"].y0

@@ -60,14 +60,15 @@ def confusion_figure(
     elif shares is None:
         shares = row_shares(matrix)
     colormap = matplotlib.colormaps[color_theme].with_extremes(bad=ZERO_COLOR)
-    names = [as_text(name) for name in short_names(labels, MAX_NAME_LENGTH)]
+    shown = short_names(labels, MAX_NAME_LENGTH)
+    names = [as_text(name) for name in shown]
     cells = len(names)
 
     # In inches. Automatic layouts measure every text, which takes minutes for hundreds of classes.
     cell_side = max(0.095, min(0.72, 11 / cells))
     font = max(4.6, min(10.0, cell_side * 72 * 0.7))
     panel = max(cell_side * cells, 2.4)
-    margin = 0.45 + max(map(len, names)) * font * 0.6 / 72
+    margin = 0.45 + _text_width(shown, font)
     bar, gap, top = 0.25, 0.15, 0.75
     block = margin + panel + gap + bar + 0.75
     width, height = 2 * block, margin + panel + top
@@ -95,6 +96,17 @@ def confusion_figure(
         scale = figure.add_axes(((left + panel + gap) / width, margin / height, bar / width, panel / height))
         _draw_scale(scale, colormap, norm(ticks), [format_value(tick) for tick in ticks])
     return figure
+
+
+def _text_width(texts: Sequence[str], font: float) -> float:
+    """The width of the widest text, in inches."""
+    from matplotlib.backends.backend_agg import RendererAgg
+    from matplotlib.font_manager import FontProperties
+
+    renderer: Any = RendererAgg(1, 1, DPI)
+    properties = FontProperties(size=font)
+    widths = [renderer.get_text_width_height_descent(text, properties, ismath=False)[0] for text in texts]
+    return float(max(widths, default=0) / DPI)
 
 
 def as_text(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from mm_metrics_plugin.render.comparison import (
     interval_text,
     overall_rows,
     p_text,
+    run_letters,
 )
 from mm_metrics_plugin.render.html import provenance, render_page, without_common_folder
 from mm_metrics_plugin.render.html.thumbnails import collect_thumbnails
@@ -37,15 +38,17 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
     runs: Any = report.runs
     thumbnails, remarks = _thumbnails(report, runs, options)
     names = _image_names(runs)
+    run_names = [printable(report.versus[0].first), *(printable(versus.second) for versus in report.versus)]
+    letters = run_letters(run_names)
     data: Dict[str, Any] = {
         "labels": report.classes,
         "thumbnails": thumbnails,
         "comparisons": [
             {
-                "first": versus.first,
-                "second": versus.second,
-                "overall": _overall(versus, report),
-                "per_class": _per_class(versus, report),
+                "first": letters[printable(versus.first)],
+                "second": letters[printable(versus.second)],
+                "overall": _overall(versus, report, letters),
+                "per_class": _per_class(versus, report, letters),
                 "images": {**_images(versus, names), **_predictions(runs, number, versus.disagreements.image)},
             }
             for number, versus in enumerate(report.versus, start=1)
@@ -55,8 +58,8 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
         "title": "Comparison of runs",
         "unit": "samples" if report.kind == "classification" else "images",
         "remarks": remarks,
-        "runs": [report.versus[0].first, *(versus.second for versus in report.versus)],
-        "comparisons": [_context(versus, report) for versus in report.versus],
+        "runs": [(letters[name], name) for name in run_names],
+        "comparisons": [_context(versus, report, letters) for versus in report.versus],
         **provenance(report, ("ground_truth", "runs")),
     }
     return render_page("comparison.html", report, data=to_json(data, compact=True), **context)
@@ -112,28 +115,28 @@ def _predictions(runs: Any, run: int, images: np.ndarray) -> Dict[str, Any]:
     }
 
 
-def _overall(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]:
+def _overall(versus: Versus, report: ComparisonReport, letters: Mapping[str, str]) -> List[Dict[str, Any]]:
     return [
-        {"title": OVERALL_NAMES.get(row.metric, row.metric), **_difference(row, versus)}
+        {"title": OVERALL_NAMES.get(row.metric, row.metric), **_difference(row, versus, letters)}
         for row in overall_rows(versus, report.classes)
     ]
 
 
-def _per_class(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]:
+def _per_class(versus: Versus, report: ComparisonReport, letters: Mapping[str, str]) -> List[Dict[str, Any]]:
     """One entry per metric, with one row per class."""
     rows = [row for row in versus.rows(report.classes) if row.class_name is not None]
     entries = [
         {
             "metric": metric,
             "title": COLUMN_NAMES.get(metric, metric),
-            "rows": [_difference(row, versus) for row in rows if row.metric == metric],
+            "rows": [_difference(row, versus, letters) for row in rows if row.metric == metric],
         }
         for metric in PER_CLASS
     ]
     return [entry for entry in entries if entry["rows"]]
 
 
-def _difference(row: DifferenceRow, versus: Versus) -> Dict[str, Any]:
+def _difference(row: DifferenceRow, versus: Versus, letters: Mapping[str, str]) -> Dict[str, Any]:
     return {
         "metric": row.metric,
         "first": row.first,
@@ -145,20 +148,20 @@ def _difference(row: DifferenceRow, versus: Versus) -> Dict[str, Any]:
         "p": row.p_value,
         "p_text": p_text(row.p_value, ci=versus.comparison.ci),
         "verdict": row.verdict,
-        "verdict_text": VERDICTS[row.verdict].format(second=printable(versus.second)),
+        "verdict_text": VERDICTS[row.verdict].format(second=letters[printable(versus.second)]),
     }
 
 
-def _context(versus: Versus, report: ComparisonReport) -> Dict[str, Any]:
+def _context(versus: Versus, report: ComparisonReport, letters: Mapping[str, str]) -> Dict[str, Any]:
     """The variables of the section of one comparison."""
-    overall = _overall(versus, report)
-    names = {"first": printable(versus.first), "second": printable(versus.second)}
+    overall = _overall(versus, report, letters)
+    names = {"first": letters[printable(versus.first)], "second": letters[printable(versus.second)]}
     found = versus.disagreements
     return {
         **names,
         "overall": overall,
         "significant": any(row["verdict"] in SIGNIFICANT for row in overall),
-        "per_class": [(entry["metric"], entry["title"]) for entry in _per_class(versus, report)],
+        "per_class": [(entry["metric"], entry["title"]) for entry in _per_class(versus, report, letters)],
         "agreement": [(key, words.format(**names), found.agreement[key]) for key, words in AGREEMENT.items()],
         "counts": found.counts,
     }
