@@ -60,7 +60,7 @@ def main() -> None:
             session = page.context.new_cdp_session(page)
             session.send("Performance.enable", {"timeDomain": "threadTicks"})
             page.goto(page_file.as_uri(), wait_until="load")
-            page.wait_for_selector("#confidence-curves .xtick")
+            page.wait_for_selector("#threshold-curves .xtick")
             drawn = page.evaluate("performance.now()")
             if not page.evaluate(MOVE_SLIDER):
                 raise RuntimeError("the page does not answer")
@@ -68,7 +68,7 @@ def main() -> None:
                 best[what] = min(best[what], taken / 1000)
             metrics = session.send("Performance.getMetrics")["metrics"]
             work = min(work, next(one["value"] for one in metrics if one["name"] == "ThreadTime"))
-            pictures = page.locator("#pictures img").count()
+            pictures = page.locator("#images img").count()
             page.close()
         browser.close()
     print(f"{'work of the page, free of what else the machine did':<52}{work:9.3f} s")

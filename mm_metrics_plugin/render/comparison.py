@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import string
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
-from mm_metrics_plugin.render.sections import Section, sections_markdown
+from mm_metrics_plugin.render.sections import Section
 from mm_metrics_plugin.render.sentences import class_order_lines, joined_by_lines, mask_lines, task_lines
-from mm_metrics_plugin.render.tables import Table, printable
+from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, Table, printable
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, Versus
 
-NAMES = {
-    "mAP": "mAP",
-    "mAP_50": "mAP_50",
-    "mAP_75": "mAP_75",
-    "auc": "AUC",
-    "accuracy": "accuracy",
-    "precision": "macro precision",
-    "recall": "macro recall",
-    "f1_of_means": "F1 of means",
-    "f1": "macro F1",
-    "precision_micro": "micro precision",
-    "recall_micro": "micro recall",
-    "f1_micro": "micro F1",
-}
-WORDS = {
+VERDICTS = {
     "better": "{second} is better",
     "worse": "{second} is worse",
     "not significant": "not significant",
@@ -91,23 +77,6 @@ def interval_text(low: float, high: float, *, joined: str = "[{}, {}]", sign: bo
     return joined.format(*texts)
 
 
-def difference_sentence(row: DifferenceRow, second: str, *, ci: float = 0.95) -> str:
-    """A difference as a sentence.
-
-    Example:
-        >>> from mm_metrics_plugin.evaluation.comparison import DifferenceRow
-        >>> ends = (0.004, 0.02, 0.003, 0.005, 0.019, 0.001)
-        >>> row = DifferenceRow("mAP_50", None, 0.41, 0.422, 0.012, *ends, "better")
-        >>> difference_sentence(row, "b.pkl")
-        'mAP_50 +1.2 [0.4, 2.0], p = 0.003: b.pkl is better'
-    """
-    p_value = p_text(row.p_value, ci=ci)
-    return (
-        f"{NAMES.get(row.metric, row.metric)} {points(row.difference, sign=True)} {interval_text(row.low, row.high)}, "
-        f"p {'' if p_value.startswith('<') else '= '}{p_value}: {WORDS[row.verdict].format(second=second)}"
-    )
-
-
 def comparison_sections(report: ComparisonReport) -> List[Section]:
     """What the terminal and the Markdown file show."""
     settings = report.settings
@@ -154,16 +123,22 @@ def run_letters(names: Sequence[str]) -> Dict[str, str]:
     return {name: signs[at] if at < len(signs) else f"R{at + 1}" for at, name in enumerate(names)}
 
 
+def overall_rows(versus: Versus, classes: Tuple[str, ...]) -> List[DifferenceRow]:
+    """The differences over all classes, in the order of tables."""
+    order = {name: place for place, name in enumerate(OVERALL_NAMES)}
+    rows = [row for row in versus.rows(classes) if row.class_name is None]
+    return sorted(rows, key=lambda row: order.get(row.metric, len(order)))
+
+
 def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[str, str]) -> List[Section]:
     first, second = (letters[printable(name)] for name in (versus.first, versus.second))
     rows = versus.rows(report.classes)
-    overall = [row for row in rows if row.class_name is None]
-    overall.sort(key=lambda row: list(NAMES).index(row.metric) if row.metric in NAMES else len(NAMES))
+    overall = overall_rows(versus, report.classes)
     ci = report.settings.ci
     found = [row for row in overall if row.verdict in SIGNIFICANT]
-    words = [difference_sentence(row, second, ci=ci) for row in found] or ["no significant difference"]
+    words = [_sentence(row, second, ci) for row in found] or ["no significant difference"]
     header = ["", first, second, "difference", f"{100 * ci:g} % CI", "p", "verdict"]
-    table = header, [_cells(row, NAMES.get(row.metric, row.metric), second, ci) for row in overall]
+    table = header, [_cells(row, OVERALL_NAMES.get(row.metric, row.metric), second, ci) for row in overall]
     sections = [Section(f"Comparison: {second} against {first}", words, table)]
     for metric in SHOWN_PER_CLASS:
         mine = [row for row in rows if row.class_name is not None and row.metric == metric]
@@ -174,7 +149,7 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
             of_all = f" ({MOST_ROWS} of {len(mine):,} classes, in order of their p-values)"
             mine = sorted(mine, key=lambda row: (row.p_value != row.p_value, row.p_value))[:MOST_ROWS]
         table = [metric, *header[1:]], [_cells(row, row.class_name, second, ci) for row in mine]
-        title = {"auc": "AUC", "f1": "F1"}.get(metric, metric)
+        title = COLUMN_NAMES.get(metric, metric)
         sections.append(Section(f"{title} per class, adjusted for the number of classes{of_all}", (), table))
     entries = versus.changed_entries()[:MOST_CHANGED]
     of_all = f" ({MOST_CHANGED} of {len(versus.changed):,})" if len(versus.changed) > MOST_CHANGED else ""
@@ -192,6 +167,14 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
     return sections
 
 
+def _sentence(row: DifferenceRow, second: str, ci: float) -> str:
+    """Such as "mAP_50 +1.2 [0.4, 2.0], p = 0.003: B is better"."""
+    name, _, _, difference, interval, p_value, verdict = _cells(
+        row, OVERALL_NAMES.get(row.metric, row.metric), second, ci
+    )
+    return f"{name} {difference} {interval}, p {'' if p_value.startswith('<') else '= '}{p_value}: {verdict}"
+
+
 def _cells(row: DifferenceRow, name: Any, second: str, ci: float) -> List[Any]:
     return [
         name,
@@ -200,13 +183,8 @@ def _cells(row: DifferenceRow, name: Any, second: str, ci: float) -> List[Any]:
         points(row.difference, sign=True),
         interval_text(row.low, row.high),
         p_text(row.p_value, ci=ci),
-        WORDS[row.verdict].format(second=second),
+        VERDICTS[row.verdict].format(second=second),
     ]
-
-
-def comparison_markdown(report: ComparisonReport) -> str:
-    """The comparison as Markdown."""
-    return "\n".join(["# Comparison", *sections_markdown(comparison_sections(report))]) + "\n"
 
 
 def difference_rows(report: ComparisonReport) -> Table:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Sequence
 
-from mm_metrics_plugin.render.analysis import classification_sections, detection_sections
-from mm_metrics_plugin.render.markdown_table import escape, item, table
-from mm_metrics_plugin.render.mmdet_recipe import published_block, published_heading
-from mm_metrics_plugin.render.sections import sections_markdown
+from mm_metrics_plugin.render.comparison import comparison_sections
+from mm_metrics_plugin.render.sections import (
+    Section,
+    classification_sections,
+    detection_sections,
+    published_block,
+    published_heading,
+)
 from mm_metrics_plugin.render.sentences import (
     CONFUSIONS,
     PROTOCOLS,
@@ -15,16 +20,24 @@ from mm_metrics_plugin.render.sentences import (
     classification_opening,
     confusion_lines,
     false_positive_lines,
-    mean_rows,
     missing_lines,
     opening,
 )
-from mm_metrics_plugin.render.tables import CORNER, class_table, false_positive_table, main_columns, printable
+from mm_metrics_plugin.render.tables import (
+    CORNER,
+    cell,
+    class_table,
+    false_positive_table,
+    main_columns,
+    mean_rows,
+    printable,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
+    from mm_metrics_plugin.evaluation.comparison import ComparisonReport
     from mm_metrics_plugin.evaluation.detection import DetectionReport
     from mm_metrics_plugin.functional.classification.confusion_matrix import Confusion
 
@@ -66,6 +79,66 @@ def classification_markdown(report: ClassificationReport) -> str:
     lines += ["", "## Means", "", *table(["", "value"], list(mean_rows(report.means).items()))]
     lines += sections_markdown(classification_sections(report))
     return "\n".join(lines) + "\n"
+
+
+def comparison_markdown(report: ComparisonReport) -> str:
+    """The comparison of runs."""
+    return "\n".join(["# Comparison", *sections_markdown(comparison_sections(report))]) + "\n"
+
+
+def sections_markdown(sections: Sequence[Section]) -> List[str]:
+    """As lines of Markdown.
+
+    Example:
+        >>> sections_markdown([Section("sizes", ["by area"], (["", "mAP"], [["small", 0.5]]))])
+        ['', '## Sizes', '', '- by area', '', '|  | mAP |', '| --- | ---: |', '| small | 0.5000 |']
+    """
+    lines: List[str] = []
+    for section in sections:
+        if section.heading:
+            lines += ["", f"## {escape(section.heading[:1].upper() + section.heading[1:])}"]
+        if section.lines:
+            lines += ["", *map(item, section.lines)]
+        if section.table is not None:
+            lines += ["", *table(*section.table)]
+    return lines
+
+
+def escape(text: str) -> str:
+    r"""Text that means nothing to Markdown.
+
+    Example:
+        >>> print(escape("a|b *c*"))
+        a\|b \*c\*
+    """
+    return "".join(f"\\{sign}" if sign in _SIGNS else sign for sign in printable(text))
+
+
+_SIGNS = frozenset("\\`*_{}[]<>#|&~$")
+
+
+def item(text: str) -> str:
+    r"""A line of a list. A dash, or a number and a dot, at its beginning would make a list inside.
+
+    Example:
+        >>> print(item("1. cat"), item("- dog"), item("0.5 or more"), sep=chr(10))
+        - 1\. cat
+        - \- dog
+        - 0.5 or more
+    """
+    return "- " + re.sub(r"^( *)(\d+(?=[.)](?: |$))|(?=[-+=]))", r"\1\2\\", escape(text))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> List[str]:
+    """The lines of a table, numbers to the right.
+
+    Example:
+        >>> table(["class", "TP"], [["cat", 3]])
+        ['| class | TP |', '| --- | ---: |', '| cat | 3 |']
+    """
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    body = [[escape(cell(value)) for value in row] for row in rows]
+    return [f"| {' | '.join(row)} |" for row in ([escape(name) for name in header], rule, *body)]
 
 
 def _body(columns: Mapping[str, Sequence[Any]], notes: List[str], confusions: Sequence[Confusion]) -> List[str]:

@@ -220,7 +220,7 @@ def _detection_outputs(report: DetectionReport, text: TextOptions, page: Optiona
     if analysis is not None and analysis.points is not None:
         files["thresholds.json"] = lambda: to_json(analysis.thresholds())
     if page is not None:
-        from mm_metrics_plugin.render.html.detection_lookup import detection_page
+        from mm_metrics_plugin.render.html.detection import detection_page
 
         files["report.html"] = lambda: detection_page(report, page)
     return ReportOutputs(formats, files, tables, lambda color_theme: _detection_figures(report, color_theme))
@@ -283,7 +283,7 @@ def _classification_outputs(
     }
     files = {"report.json": formats["json"], "report.md": formats["md"], **_csv_files(tables)}
     if page is not None:
-        from mm_metrics_plugin.render.html.classification_lookup import classification_page
+        from mm_metrics_plugin.render.html.classification import classification_page
 
         files["report.html"] = lambda: classification_page(report)
     return ReportOutputs(formats, files, tables, lambda color_theme: _classification_figures(report, color_theme))
@@ -312,7 +312,8 @@ def _classification_figures(report: ClassificationReport, color_theme: str) -> D
 
 
 def _comparison_outputs(report: ComparisonReport, page: Optional[PageOptions]) -> ReportOutputs:
-    from mm_metrics_plugin.render.comparison import changed_rows, comparison_markdown, difference_rows
+    from mm_metrics_plugin.render.comparison import changed_rows, difference_rows
+    from mm_metrics_plugin.render.markdown import comparison_markdown
 
     tables: Dict[str, Callable[[], Table]] = {
         "differences": lambda: difference_rows(report),
@@ -326,7 +327,7 @@ def _comparison_outputs(report: ComparisonReport, page: Optional[PageOptions]) -
     }
     files = {"comparison.json": formats["json"], "comparison.md": formats["md"], **_csv_files(tables)}
     if page is not None:
-        from mm_metrics_plugin.render.html.comparison_lookup import comparison_page
+        from mm_metrics_plugin.render.html.comparison import comparison_page
 
         files["report.html"] = lambda: comparison_page(report, page)
     return ReportOutputs(formats, files, tables, lambda color_theme: {})

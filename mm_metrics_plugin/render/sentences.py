@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, List, Mapping, Sequence
 
 from mm_metrics_plugin.render.tables import printable
 
@@ -16,19 +16,6 @@ PROTOCOLS = {
     "coco": "at most one detection per object, within classes by score; the others may be confusions",
     "mmdet": "every overlapping pair counts, as in mmdet's confusion_matrix.py",
     "agnostic": "at most one detection per object, by overlap, whatever the classes",
-}
-MEANS = {
-    "accuracy": "accuracy",
-    "accuracy_top5": "top-5 accuracy",
-    "auc": "AUC",
-    "mAP": "mAP",
-    "precision": "macro precision",
-    "recall": "macro recall",
-    "f1_of_means": "F1 of means",
-    "f1": "macro F1",
-    "precision_micro": "micro precision",
-    "recall_micro": "micro recall",
-    "f1_micro": "micro F1",
 }
 CONFUSIONS = "Most frequent confusions (true → predicted)"
 
@@ -225,8 +212,3 @@ def averaged_line(averaged: Mapping[str, int], classes: int) -> List[str]:
     """
     parts = [f"{name} is over {number} of {classes} classes" for name, number in averaged.items() if number < classes]
     return [f"means leave out classes without a value: {', '.join(parts)}"] if parts else []
-
-
-def mean_rows(means: Mapping[str, float]) -> Dict[str, float]:
-    """The averages by display name."""
-    return {MEANS[name]: value for name, value in means.items()}

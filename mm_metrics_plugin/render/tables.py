@@ -1,4 +1,4 @@
-"""Headers and rows: what goes into CSV files, and cells as text for tables that people read."""
+"""Tables: display names of metrics, numbers as text, and the content of the CSV files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.detection_analysis import DetectionAnalysis
 
 Table = Tuple[List[str], List[List[Any]]]
-TITLES = {
+COLUMN_NAMES = {  # columns of tables with one row per class
     "name": "class",
     "ground_truths": "GTs",
     "tp": "TP",
@@ -21,18 +21,37 @@ TITLES = {
     "fn": "FN",
     "f1": "F1",
     "auc": "AUC",
-}
-FALSE_POSITIVE_TITLES = {
     "fp_confusion": "confusion",
     "fp_confusion_matched": "confusion, matched object",
     "fp_duplicate": "duplicate",
     "fp_background": "background",
+    "best": "best threshold",
+}
+FALSE_POSITIVE_TYPES = ("fp_confusion", "fp_confusion_matched", "fp_duplicate", "fp_background")
+OVERALL_NAMES = {  # metrics over all classes, in the order of tables
+    "accuracy": "accuracy",
+    "accuracy_top5": "top-5 accuracy",
+    "auc": "AUC",
+    "mAP": "mAP",
+    "mAP_50": "mAP_50",
+    "mAP_75": "mAP_75",
+    "precision": "macro precision",
+    "recall": "macro recall",
+    "f1_of_means": "F1 of means",
+    "f1": "macro F1",
+    "precision_micro": "micro precision",
+    "recall_micro": "micro recall",
+    "f1_micro": "micro F1",
+    "ece": "ECE",
+    "mce": "MCE",
+    "brier": "Brier score",
+    "nll": "NLL",
 }
 CORNER = "ground_truth \\ prediction"
 
 
 def printable(name: Any) -> str:
-    r"""A name with everything written out that could move the cursor of a terminal.
+    r"""Text with control and other non-printable characters escaped.
 
     Example:
         >>> print(printable("cat\x1b[2J"))
@@ -42,7 +61,7 @@ def printable(name: Any) -> str:
 
 
 def short_names(names: Sequence[Any], longest: int) -> List[str]:
-    """Names for a figure: shortened in the middle if they are long, and never two alike.
+    """Names for a figure, shortened in the middle and distinct.
 
     Example:
         >>> short_names(["cat", "a very long name of a class", "a very long name of a glass"], 12)
@@ -64,7 +83,7 @@ def short_names(names: Sequence[Any], longest: int) -> List[str]:
 
 
 def cell(value: Any) -> str:
-    """A number for reading: whole ones with thousands apart, others with four decimals, a dash where undefined.
+    """A number as text: integers with thousands separators, others with four decimals, undefined ones as a dash.
 
     Example:
         >>> cell(12345), cell(0.5), cell(float("nan")), cell("cat")
@@ -77,22 +96,32 @@ def cell(value: Any) -> str:
     return "–" if value != value else f"{value:.4f}"
 
 
-def class_table(columns: Mapping[str, Sequence[Any]]) -> Table:
-    """The table per class: titles, and one row a class.
+def rows_of(columns: Mapping[str, Any]) -> List[List[Any]]:
+    """The rows of a table that is given by its columns, arrays or lists.
+
+    Example:
+        >>> rows_of({"name": ["cat", "dog"], "tp": [3, 4]})
+        [['cat', 3], ['dog', 4]]
+    """
+    plain = [column.tolist() if hasattr(column, "tolist") else column for column in columns.values()]
+    return [list(row) for row in zip(*plain)]
+
+
+def class_table(columns: Mapping[str, Any]) -> Table:
+    """The table per class with display names.
 
     Example:
         >>> class_table({"name": ["cat"], "tp": [3]})
         (['class', 'TP'], [['cat', 3]])
     """
-    plain = [column.tolist() if hasattr(column, "tolist") else column for column in columns.values()]
-    return [TITLES.get(name, name) for name in columns], [list(row) for row in zip(*plain)]
+    return [COLUMN_NAMES.get(name, name) for name in columns], rows_of(columns)
 
 
 def matrix_rows(entries: Mapping[str, Any], labels: Sequence[str]) -> Table:
-    """A confusion matrix as rows: one row per class, or of many classes one row per cell that is not 0.
+    """A confusion matrix as rows: one row per class, or with many classes one row per nonzero cell.
 
     Args:
-        entries: What :func:`~mm_metrics_plugin.evaluation.detection.matrix_entries` gives.
+        entries: From :func:`~mm_metrics_plugin.functional.classification.confusion_matrix.matrix_entries`.
         labels: Names of the rows and columns.
 
     Example:
@@ -112,30 +141,38 @@ def matrix_rows(entries: Mapping[str, Any], labels: Sequence[str]) -> Table:
 
 
 def main_columns(columns: Mapping[str, Sequence[Any]]) -> Dict[str, Sequence[Any]]:
-    """The columns without the types of false positives, which have a table of their own where people read them.
+    """The columns without the types of false positives, which have a table of their own.
 
     Example:
         >>> list(main_columns({"name": ["cat"], "fp": [3], "fp_duplicate": [1]}))
         ['name', 'fp']
     """
-    return {name: column for name, column in columns.items() if name not in FALSE_POSITIVE_TITLES}
+    return {name: column for name, column in columns.items() if name not in FALSE_POSITIVE_TYPES}
 
 
 def false_positive_table(columns: Mapping[str, Sequence[Any]]) -> Table:
-    """FP of each class and the types it is the sum of.
+    """FP of each class and the types that add up to it.
 
     Example:
         >>> columns = {"name": ["cat"], "tp": [9], "fp": [6], "fp_confusion": [3], "fp_confusion_matched": [0]}
         >>> false_positive_table({**columns, "fp_duplicate": [1], "fp_background": [2]})
         (['class', 'FP', 'confusion', 'confusion, matched object', 'duplicate', 'background'], [['cat', 6, 3, 0, 1, 2]])
     """
-    names = ("name", "fp", *FALSE_POSITIVE_TITLES)
-    _, rows = class_table({name: columns[name] for name in names})
-    return ["class", "FP", *FALSE_POSITIVE_TITLES.values()], rows
+    return class_table({name: columns[name] for name in ("name", "fp", *FALSE_POSITIVE_TYPES)})
+
+
+def mean_rows(means: Mapping[str, float]) -> Dict[str, float]:
+    """The metrics over all classes by their display names.
+
+    Example:
+        >>> mean_rows({"accuracy": 0.5, "f1_micro": 0.25})
+        {'accuracy': 0.5, 'micro F1': 0.25}
+    """
+    return {OVERALL_NAMES[name]: value for name, value in means.items()}
 
 
 def curve_rows(analysis: DetectionAnalysis) -> Table:
-    """The rows of ``curves.csv``: precision, recall and F1 of every class at every confidence of a grid."""
+    """The rows of ``curves.csv``: precision, recall and F1 of each class on a grid of score thresholds."""
     curves = analysis.curves
     grid = curves.confidence.tolist()
     rows: List[List[Any]] = []
@@ -146,7 +183,7 @@ def curve_rows(analysis: DetectionAnalysis) -> Table:
 
 
 def detection_class_rows(report: DetectionReport) -> Table:
-    """The rows of ``per_class.csv``: every protocol's, one after the other. AP and intervals are of ``coco`` alone."""
+    """The rows of ``per_class.csv``: those of each protocol. Only ``coco`` has AP and confidence intervals."""
     more: Dict[str, Any] = {}
     if report.analysis is not None:
         columns = report.analysis.ap_columns()
@@ -159,17 +196,17 @@ def detection_class_rows(report: DetectionReport) -> Table:
         own = more if one.protocol == "coco" else {name: [""] * len(report.classes) for name in more}
         columns = {**one.columns, **own}
         header = ["protocol", *columns]
-        rows += [[one.protocol, *row] for row in class_table(columns)[1]]
+        rows += [[one.protocol, *row] for row in rows_of(columns)]
     return header, rows
 
 
 def interval_columns(figures: Mapping[str, Any]) -> Dict[str, Any]:
-    """The ends of the confidence intervals of each class, by the name of the column."""
+    """Columns with the limits of the confidence intervals of each class."""
     return {f"{name}_{end}": getattr(one, end) for name, one in figures.items() for end in ("low", "high")}
 
 
 def detection_matrix_rows(report: DetectionReport) -> Table:
-    """The rows of ``confusion_matrix.csv``: every protocol's, one after the other."""
+    """The rows of ``confusion_matrix.csv``: those of each protocol."""
     header: List[str] = []
     rows: List[List[Any]] = []
     for one in report.protocols:
@@ -179,15 +216,15 @@ def detection_matrix_rows(report: DetectionReport) -> Table:
 
 
 def classification_class_rows(report: ClassificationReport) -> Table:
-    """The rows of ``per_class.csv``, with confidence intervals if they were asked for."""
+    """The rows of ``per_class.csv``, with confidence intervals if the report has them."""
     columns = report.columns
     if report.intervals is not None:
         columns.update(interval_columns(report.intervals.per_class))
-    return list(columns), class_table(columns)[1]
+    return list(columns), rows_of(columns)
 
 
 def classification_matrix_rows(report: ClassificationReport) -> Table:
-    """The rows of ``confusion_matrix.csv``; none where samples have several classes."""
+    """The rows of ``confusion_matrix.csv``; none of a multi-label task."""
     if report.matrix is None:
         return [CORNER, *report.classes], []
     return matrix_rows(matrix_entries(report.matrix), report.classes)

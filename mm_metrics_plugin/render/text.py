@@ -17,13 +17,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mm_metrics_plugin.render.analysis import (
-    asked_sections,
+from mm_metrics_plugin.render.sections import (
+    Section,
     classification_sections,
     detection_sections,
     main_errors,
+    optional_sections,
+    published_block,
+    published_heading,
 )
-from mm_metrics_plugin.render.mmdet_recipe import published_block, published_heading
 from mm_metrics_plugin.render.sentences import (
     CONFUSIONS,
     PROTOCOLS,
@@ -33,17 +35,23 @@ from mm_metrics_plugin.render.sentences import (
     false_positive_lines,
     ignored_lines,
     max_dets_lines,
-    mean_rows,
     missing_lines,
     opening,
 )
-from mm_metrics_plugin.render.tables import TITLES, cell, class_table, false_positive_table, main_columns, printable
+from mm_metrics_plugin.render.tables import (
+    COLUMN_NAMES,
+    cell,
+    class_table,
+    false_positive_table,
+    main_columns,
+    mean_rows,
+    printable,
+)
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
     from mm_metrics_plugin.evaluation.detection import DetectionReport
     from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport
-    from mm_metrics_plugin.render.sections import Section
 
 WIDTH = 120  # where the output is no terminal
 UNLIMITED = 1_000_000  # of the console, so that it crops nothing
@@ -170,10 +178,11 @@ class _Printer:
         widths[1:] = [min(width, LONGEST_CELL) for width in widths[1:]]
         for part in self._parts(widths):
             others = sum(widths[at] + GAP for at in part)
-            table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+            # No padding: before version 15 rich gives some to the last column in spite of pad_edge.
+            table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
             table.add_column(Text(header[0]), overflow="fold", max_width=max(LEAST_NAME, self.width - others))
             for at in part:
-                table.add_column(Text(header[at]), justify="right", overflow="fold", width=widths[at])
+                table.add_column(Text(header[at]), justify="right", overflow="fold", width=widths[at] + GAP - 1)
             for number, row in enumerate(body, start=1):
                 cells = (Text(row[at]) for at in (0, *part))
                 table.add_row(*cells, end_section=bool(end) and number == len(rows))
@@ -218,7 +227,7 @@ def _print_detection(
         else:
             if analysis.errors is not None and any(one.protocol == "coco" for one in shown):
                 printer.sections([main_errors(analysis)])
-            printer.sections(asked_sections(analysis), most=MOST_ROWS)
+            printer.sections(optional_sections(analysis), most=MOST_ROWS)
     mmdet = next((one for one in report.protocols if one.protocol == "mmdet"), None)
     if report.differences and (verbose or mmdet in shown):
         printer.heading("Why the protocols differ")
@@ -283,7 +292,7 @@ def _class_rows(
         return header, rows, []
     at = list(columns).index(order)
     worst = sorted(rows, key=lambda row: (row[at] != row[at], row[at]))[:most]
-    title = TITLES.get(order, order)
+    title = COLUMN_NAMES.get(order, order)
     note = f"{most} of {len(rows):,} classes, lowest {title} first; --verbose prints all"
     return header, worst, [note]
 

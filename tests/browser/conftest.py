@@ -93,3 +93,72 @@ def until(page, function, argument=None):
             return
         page.wait_for_timeout(20)
     raise AssertionError(f"never true: {function}")
+
+
+def value(page, selector):
+    """The number an element shows, with all digits; None if it is undefined."""
+    text = page.locator(selector).first.get_attribute("data-value")
+    return float(text) if text else None
+
+
+def class_rows(page, *, visible_only=False):
+    """The table of classes: one dict per row, in the order of the page."""
+    rows = page.evaluate(
+        """() => [...document.querySelectorAll("#class-table tbody tr")].map((row) => ({
+            name: row.cells[0].textContent, hidden: row.hidden,
+            ...Object.fromEntries([...row.querySelectorAll("[data-column]")]
+                .map(({dataset}) => [dataset.column, dataset.value === "" ? null : Number(dataset.value)]))}))"""
+    )
+    return [row for row in rows if not (visible_only and row["hidden"])]
+
+
+def table_rows(page, selector):
+    """The visible rows of a table: for every cell its full value, else its text."""
+    return page.evaluate(
+        """(selector) => [...document.querySelectorAll(selector + " tbody tr")].filter((row) => !row.hidden)
+            .map((row) => [...row.cells].map((cell) => cell.dataset.value ?? cell.textContent))""",
+        selector,
+    )
+
+
+def check_sorting(page, table, column, values):
+    """Sorts by a column with the mouse, then with a key, and compares ``values()`` with both orders."""
+    header = page.locator(f"{table} thead [data-column={column}]")
+    for act, order in (
+        (lambda button: button.click(), "descending"),
+        (lambda button: button.press("Enter"), "ascending"),
+    ):
+        act(header.locator("button"))
+        assert header.get_attribute("aria-sort") == order
+        assert values() == sorted(values(), reverse=order == "descending")
+
+
+def click_cell(page, row, column):
+    """A real click on the middle of a cell of the confusion matrix."""
+    chart(page, "matrix")
+    where = page.evaluate(
+        """([row, column]) => {
+            const chart = document.getElementById("matrix"), {xaxis, yaxis} = chart._fullLayout;
+            const box = chart.getBoundingClientRect();
+            return [box.left + xaxis._offset + xaxis.d2p(column), box.top + yaxis._offset + yaxis.d2p(row)];
+        }""",
+        [row, column],
+    )
+    page.mouse.move(*where)
+    # A click selects the cell that the chart knows to be under the mouse, which it finds out some time after the move.
+    page.wait_for_function(
+        """([row, column]) => (document.getElementById("matrix")._hoverdata || [])
+            .some((point) => point.y === row && point.x === column)""",
+        arg=[row, column],
+    )
+    page.mouse.click(*where)
+    page.wait_for_selector(f'#cell[data-cell="{row},{column}"]')
+
+
+def open_cell(page, row, column):
+    """Opens a cell by its controls, with the keyboard."""
+    page.select_option("#cell-row", str(row))
+    page.select_option("#cell-column", str(column))
+    page.locator("#cell-open").press("Enter")
+    assert page.evaluate("document.activeElement.id") == "cell"
+    return table_rows(page, "#cell-table")

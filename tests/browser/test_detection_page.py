@@ -11,7 +11,17 @@ import pytest
 from PIL import Image
 
 from mm_metrics_plugin.cli import main
-from tests.browser.conftest import chart, opening, until
+from tests.browser.conftest import (
+    chart,
+    check_sorting,
+    class_rows,
+    click_cell,
+    open_cell,
+    opening,
+    table_rows,
+    until,
+    value,
+)
 from tests.helpers import result_files as files
 from tests.helpers.result_files import printed
 
@@ -85,7 +95,7 @@ RESET = """() => {
     document.querySelector("#gallery-order input").click();
     for (const cell of document.querySelectorAll("#class-table [aria-sort]")) cell.removeAttribute("aria-sort");
     const body = document.querySelector("#class-table tbody");
-    body.append(...[...body.rows].sort((a, b) => a.dataset.class - b.dataset.class));
+    body.append(...[...body.rows].sort((a, b) => a.dataset.row - b.dataset.row));
     document.activeElement.blur();
     scrollTo(0, 0);
 }"""
@@ -98,29 +108,20 @@ def page(shared):
     shared.check()
 
 
-def value(page, selector):
-    """The number an element stands for, in full."""
-    text = page.locator(selector).first.get_attribute("data-value")
-    return float(text) if text else None
-
-
-def class_rows(page, *, shown_only=False):
-    """The table of classes as it stands: one dict a row, in its order."""
-    rows = page.evaluate(
-        """() => [...document.querySelectorAll("#class-table tbody tr")].map((row) => ({
-            name: row.cells[0].textContent, hidden: row.hidden, shown: row.cells[5].textContent,
-            ...Object.fromEntries([...row.querySelectorAll("[data-column]")]
-                .map(({dataset}) => [dataset.column, dataset.value === "" ? null : Number(dataset.value)]))}))"""
-    )
-    return [row for row in rows if not (shown_only and row["hidden"])]
-
-
 def slide_to(page, place):
     page.evaluate(
-        """(place) => { const slider = document.getElementById("confidence"); slider.value = String(place);
+        """(place) => { const slider = document.getElementById("score-thr"); slider.value = String(place);
             for (const name of ["input", "change"]) slider.dispatchEvent(new Event(name)); }""",
         place,
     )
+
+
+def macro(page, key):
+    return value(page, f"#readout [data-average=macro] [data-column={key}]")
+
+
+def micro(page, key):
+    return value(page, f"#readout [data-average=micro] [data-column={key}]")
 
 
 def same_counts(rows, per_class):
@@ -146,7 +147,7 @@ def test_the_headline_equals_the_json(page, report):
 
 
 def test_what_was_evaluated_is_said(page, report):
-    text = page.locator("#evaluated").inner_text()
+    text = page.locator("#provenance").inner_text()
     for role in ("ground_truth", "results"):
         assert report["inputs"][role]["file"] in text and report["inputs"][role]["sha256"] in text
     for what in ("images", "ground_truths", "detections"):
@@ -159,7 +160,7 @@ def test_what_was_evaluated_is_said(page, report):
 def test_errors_and_sizes_equal_the_json(page, report):
     errors = page.evaluate(
         """() => Object.fromEntries([...document.querySelectorAll("#error-table tbody tr")].map((row) =>
-            [row.querySelector("th").firstChild.textContent.trim(),
+            [row.cells[0].firstChild.textContent.trim(),
              [...row.querySelectorAll("td")].map((cell) => Number(cell.dataset.value))]))"""
     )
     for kind, (at_score_thr, number, gain) in errors.items():
@@ -175,31 +176,31 @@ def test_errors_and_sizes_equal_the_json(page, report):
     for row, expected in zip(sizes, report["sizes"]["overall"].values()):
         assert row == {key: expected[key] for key in row}
     assert len(sizes) == 4
-    assert page.locator("[data-max-dets]").count() == 1
+    assert page.get_by_test_id("max-dets").count() == 1
 
 
 # --- the slider -------------------------------------------------------------------------------------------------------
 
 
 def test_the_slider_begins_at_the_reports_threshold_and_shows_its_numbers(page, report):
-    assert value(page, "#confidence-shown") == SCORE
+    assert value(page, "#score-thr-value") == SCORE
     coco = report["protocols"]["coco"]
     rows = class_rows(page)
     same_counts(rows, coco["per_class"])
     for row, expected in zip(rows, report["average_precision"]["per_class"]):
         assert (row["AP"], row["AP_50"]) == (expected["AP"], expected["AP_50"])
-    for key in ("precision", "recall", "f1", "precision_micro", "recall_micro", "f1_micro"):
-        assert value(page, f'#readout [data-column="{key}"]') == coco[key]
+    for key in ("precision", "recall", "f1"):
+        assert macro(page, key) == coco[key] and micro(page, key) == coco[f"{key}_micro"]
 
 
 def test_moved_by_keys_it_says_what_a_run_at_that_threshold_says(page, folder):
-    slider = page.locator("#confidence")
+    slider = page.locator("#score-thr")
     slider.focus()
     for keys in (["ArrowRight"] * 3, ["PageDown"], ["Home"]):
-        before = value(page, "#confidence-shown")
+        before = value(page, "#score-thr-value")
         for key in keys:
             page.keyboard.press(key)
-        threshold = value(page, "#confidence-shown")
+        threshold = value(page, "#score-thr-value")
         assert threshold != before
         again = json.loads(
             printed(
@@ -209,151 +210,107 @@ def test_moved_by_keys_it_says_what_a_run_at_that_threshold_says(page, folder):
         )["protocols"]["coco"]  # fmt: skip
         same_counts(class_rows(page), again["per_class"])
         for key in ("precision", "recall", "f1"):
-            assert value(page, f'#readout [data-column="{key}"]') == again[key]
+            assert macro(page, key) == again[key]
 
 
 def test_the_curves_follow_the_slider_and_the_class(page):
-    chart(page, "confidence-curves")
-    assert page.locator("#confidence-curves .scatterlayer path").count() == 3
-    mark = "() => document.getElementById('confidence-curves').layout.shapes[0].x0"
+    chart(page, "threshold-curves")
+    assert page.locator("#threshold-curves .scatterlayer path").count() == 3
+    mark = "() => document.getElementById('threshold-curves').layout.shapes[0].x0"
     until(page, f"() => ({mark})() === {SCORE}")  # a moved slider is drawn in the next frame
     slide_to(page, 3)
-    threshold = value(page, "#confidence-shown")
+    threshold = value(page, "#score-thr-value")
     until(page, f"() => ({mark})() === {threshold!r}")
     page.select_option("#curve-class", "1")
-    line = page.evaluate("() => document.getElementById('confidence-curves').data.map((one) => [...one.y])")
+    line = page.evaluate("() => document.getElementById('threshold-curves').data.map((one) => [...one.y])")
     assert line[0][3] == class_rows(page)[1]["precision"]
     assert line[1][3] == class_rows(page)[1]["recall"]
 
 
 def test_the_best_threshold_is_the_one_that_operating_points_find(page, report, folder):
     found = json.loads((folder / "out" / "thresholds.json").read_text())
-    page.get_by_role("button", name=re.compile("best F1")).click()
-    assert value(page, "#confidence-shown") == found["threshold"]
+    page.click("#best")
+    assert value(page, "#score-thr-value") == found["threshold"]
     best = found["in_sample"]["overall"]
     for key in ("tp", "fp", "fn"):
-        assert value(page, f'#readout [data-column="{key}"]') == best[key]
-    assert value(page, '#readout [data-column="f1_micro"]') == best["f_score"]
+        assert micro(page, key) == best[key]
+    assert micro(page, "f1") == best["f_score"]
     assert [row["best"] for row in class_rows(page)] == list(found["per_class"].values())
-    page.get_by_role("button", name=re.compile("as reported")).click()
-    assert value(page, "#confidence-shown") == SCORE
+    page.click("#as-reported")
+    assert value(page, "#score-thr-value") == SCORE
 
 
 def test_the_table_can_be_of_another_protocol(page, report):
-    page.select_option("#table-protocol", label=f"mmdet at {SCORE}")
+    page.select_option("#table-protocol", "1")
     same_counts(class_rows(page), report["protocols"]["mmdet"]["per_class"])
     slide_to(page, 0)
     same_counts(class_rows(page), report["protocols"]["mmdet"]["per_class"])
-    assert "does not move it" in page.locator("#table-note").inner_text()
-    page.select_option("#table-protocol", label="coco")
+    assert page.locator("#table-note").inner_text()
+    page.select_option("#table-protocol", "0")
     assert class_rows(page)[0]["tp"] >= report["protocols"]["coco"]["per_class"][0]["tp"]
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_sorts_by_mouse_and_by_keys(page, report):
-    per_class = report["protocols"]["coco"]["per_class"]
-    header = page.locator("#class-table thead th").filter(has_text="recall")
-    header.get_by_role("button").click()
-    assert header.get_attribute("aria-sort") == "descending"
-    expected = sorted((row["recall"] for row in per_class), reverse=True)
-    assert [row["recall"] for row in class_rows(page)] == expected
-    header.get_by_role("button").press("Enter")
-    assert header.get_attribute("aria-sort") == "ascending"
-    assert [row["recall"] for row in class_rows(page)] == expected[::-1]
+def test_the_table_sorts_by_mouse_and_by_keys(page):
+    check_sorting(page, "#class-table", "recall", lambda: [row["recall"] for row in class_rows(page)])
     slide_to(page, 5)  # the order follows the numbers
     found = [row["recall"] for row in class_rows(page)]
     assert found == sorted(found)
 
 
 def test_the_table_is_searched(page):
-    page.get_by_label("Search classes").fill("CAT &")
-    assert [row["name"] for row in class_rows(page, shown_only=True)] == [shown_name(2)]
+    page.locator('[data-search="class-table"]').fill("CAT &")
+    assert [row["name"] for row in class_rows(page, visible_only=True)] == [shown_name(2)]
     assert page.locator('[data-found="class-table"]').inner_text() == "1 of 4"
-    page.get_by_label("Search classes").fill("")
-    assert len(class_rows(page, shown_only=True)) == 4
+    page.locator('[data-search="class-table"]').fill("")
+    assert len(class_rows(page, visible_only=True)) == 4
 
 
 # --- the matrix -------------------------------------------------------------------------------------------------------
 
 
-def click_cell(page, row, column):
-    """A real click on the middle of a cell."""
-    chart(page, "matrix")
-    where = page.evaluate(
-        """([row, column]) => {
-            const chart = document.getElementById("matrix"), {xaxis, yaxis} = chart._fullLayout;
-            const box = chart.getBoundingClientRect();
-            return [box.left + xaxis._offset + xaxis.d2p(column), box.top + yaxis._offset + yaxis.d2p(row)];
-        }""",
-        [row, column],
-    )
-    page.mouse.move(*where)
-    # A click selects the cell that the chart knows to be under the mouse, which it finds out some time after the move.
-    page.wait_for_function(
-        """([row, column]) => (document.getElementById("matrix")._hoverdata || [])
-            .some((point) => point.y === row && point.x === column)""",
-        arg=[row, column],
-    )
-    page.mouse.click(*where)
-
-
-def members(page):
-    return page.evaluate(
-        """() => [...document.querySelectorAll("#cell-table tbody tr")].map((row) =>
-            [...row.cells].map((cell) => cell.dataset.value || cell.textContent))"""
-    )
-
-
-def test_a_click_on_a_cell_lists_what_is_in_it_the_worst_first(page, report):
+def test_a_click_on_a_cell_lists_its_members_the_worst_first(page, report):
     matrix = report["protocols"]["coco"]["confusion_matrix"]
-    click_cell(page, 4, 0)  # boxes without a match
-    page.wait_for_selector("#cell:not([hidden])")
-    rows, total = members(page), matrix[4][0]
-    assert page.locator("#cell-title").inner_text() == f"{shown_name(0)}: without a match"
-    assert len(rows) == min(total, 50) > 5
-    said = page.locator("#cell-said").inner_text()
-    assert (f"first 50 of {total}" if total > 50 else f"All {total}") in said and "highest score first" in said
+    click_cell(page, 4, 0)  # detections without a match
+    rows = table_rows(page, "#cell-table")
+    assert value(page, "#cell-summary") == matrix[4][0]
+    assert len(rows) == min(matrix[4][0], 50) > 5
     scores = [float(row[3]) for row in rows]
     assert scores == sorted(scores, reverse=True) and min(scores) >= SCORE
     assert {row[2] for row in rows} == {shown_name(0)}
     click_cell(page, 1, 4)  # missed objects
-    until(page, "() => document.getElementById('cell-title').textContent.endsWith(': missed')")
-    rows = members(page)
-    assert len(rows) == min(matrix[1][4], 50) > 1 and "largest first" in page.locator("#cell-said").inner_text()
-    sides = [re.match(r"([\d.]+) × ([\d.]+)", row[5]).groups() for row in rows]
-    areas = [float(width) * float(height) for width, height in sides]
-    assert all(first >= second * 0.98 for first, second in zip(areas, areas[1:]))  # sides are shown rounded
+    areas = page.evaluate(
+        "() => [...document.querySelectorAll('#cell-table [data-area]')].map((row) => +row.dataset.area)"
+    )
+    assert len(areas) == min(matrix[1][4], 50) > 1
+    assert all(first >= second * 0.98 for first, second in zip(areas, areas[1:]))  # sides are rounded
 
 
 def test_cells_are_reached_by_keys_under_every_protocol(page, report):
     for place, (name, protocol) in enumerate(report["protocols"].items()):
         page.select_option("#matrix-protocol", str(place))
         for row, column in ((0, 0), (2, 1), (4, 2), (3, 4)):
-            page.select_option("#cell-truth", str(row))
-            page.select_option("#cell-prediction", str(column))
-            page.get_by_role("button", name="Show this cell").press("Enter")
-            assert len(members(page)) == min(protocol["confusion_matrix"][row][column], 50), (name, row, column)
-            assert page.evaluate("document.activeElement.id") == "cell"
+            rows = open_cell(page, row, column)
+            assert len(rows) == min(protocol["confusion_matrix"][row][column], 50), (name, row, column)
 
 
-def test_a_box_without_a_match_shows_the_object_it_overlaps_most(page, report):
-    """The word background stands only where no object reaches the IoU threshold. The highest IoU is always shown."""
+def test_a_detection_without_a_match_shows_the_object_it_overlaps_most(page):
+    """It is background only if no object reaches the IoU threshold. The highest IoU is always shown."""
+    types = {0: "confusion", 1: "duplicate", 2: "background"}
     seen = set()
     for label in range(4):
-        page.select_option("#cell-truth", "4")
-        page.select_option("#cell-prediction", str(label))
-        page.get_by_role("button", name="Show this cell").press("Enter")
-        for _, truth, _, _, overlap, _ in members(page):
-            if truth.startswith("background"):
-                assert float(overlap) <= 0.5 and ("closest" in truth) == (float(overlap) > 0.005)
-                seen.add("background")
+        rows = open_cell(page, 4, label)
+        found = page.evaluate("() => [...document.querySelectorAll('[data-type]')].map((cell) => +cell.dataset.type)")
+        for (_, ground_truth, _, _, overlap, _), kind in zip(rows, found):
+            names = [shown_name(index) for index in range(4) if shown_name(index) in ground_truth]
+            if types[kind] == "background":
+                assert float(overlap) <= 0.5 and bool(names) == (float(overlap) > 0.005)
             else:
-                name, kind = re.fullmatch(r"(.*), already matched \((duplicate|confusion)\)", truth).groups()
-                assert float(overlap) >= 0.5 and name in map(shown_name, range(4))
-                seen.add(kind)
-    assert seen == {"background", "duplicate", "confusion"}
+                assert float(overlap) >= 0.5 and names
+            seen.add(types[kind])
+    assert seen == set(types.values())
 
 
 def test_false_positives_by_type_equal_the_json_under_every_protocol(page, report):
@@ -379,10 +336,10 @@ def test_the_matrix_shows_counts_and_shares(page, report):
     counts = sorted(f"{number:,}" for number in matrix[matrix > 0].tolist())
     assert sorted(page.evaluate(texts)) == counts
     for choice, shares in (
-        ("by ground truth", matrix / matrix.sum(1, keepdims=True)),
-        ("by prediction", matrix / matrix.sum(0)),
+        ("ground_truth", matrix / matrix.sum(1, keepdims=True)),
+        ("prediction", matrix / matrix.sum(0)),
     ):
-        page.get_by_text(choice, exact=True).click()
+        page.locator(f"#matrix-view input[value={choice}]").check(force=True)
         expected = sorted(f"{100 * share:.1f}\u202f%" for share in shares[matrix > 0].tolist())
         until(page, f"() => ({texts})().every((text) => text.endsWith('%'))")
         assert sorted(page.evaluate(texts)) == expected
@@ -390,10 +347,9 @@ def test_the_matrix_shows_counts_and_shares(page, report):
 
 def test_the_most_frequent_confusions_open_their_cells(page, report):
     first = report["protocols"]["coco"]["top_confusions"][0]
-    button = page.locator("#top-confusions button").first
-    assert button.inner_text().endswith(f": {first['count']}")
-    button.click()
-    assert len(members(page)) == min(first["count"], 50)
+    assert value(page, "#top-confusions button") == first["count"]
+    page.locator("#top-confusions button").first.click()
+    assert len(table_rows(page, "#cell-table")) == min(first["count"], 50)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -407,10 +363,10 @@ def test_names_stay_text(page):
         name = shown_name(index)
         assert (name if len(name) <= 24 else name[:12] + "…" + name[-11:]) in ticks
     assert page.locator("#matrix .ytick b, #matrix .ytick tspan[style*=bold]").count() == 0
-    options = page.locator("#cell-truth option").all_text_contents()
+    options = page.locator("#cell-row option").all_text_contents()
     assert options[:4] == [shown_name(index) for index in range(4)]
     assert page.locator("main script, main img[src='x'], main [onerror], main [onload], b").count() == 0
-    names = page.locator("#pictures .name").all_text_contents()
+    names = page.locator("#images .name").all_text_contents()
     assert set(NAMES) & set(names)
     page.locator("#gallery").scroll_into_view_if_needed()
 
@@ -419,7 +375,7 @@ def test_hovering_shows_names_as_text(page):
     click_cell(page, 1, 1)
     page.wait_for_selector("#matrix .hoverlayer text")
     text = page.locator("#matrix .hoverlayer .hovertext").first.text_content()
-    assert 'truth: a "quoted" <…old</b> one' in text
+    assert 'a "quoted" <…old</b> one' in text
 
 
 # --- the gallery ------------------------------------------------------------------------------------------------------
@@ -427,24 +383,20 @@ def test_hovering_shows_names_as_text(page):
 
 def test_the_gallery_shows_the_worst_pictures_with_their_boxes(page, report):
     page.locator("#gallery").scroll_into_view_if_needed()
-    loaded = "[...document.querySelectorAll('#pictures img')].every((one) => one.complete && one.naturalWidth)"
+    loaded = "[...document.querySelectorAll('#images img')].every((one) => one.complete && one.naturalWidth)"
     until(page, f"() => {loaded}")
-    shown = page.locator("#pictures figure:visible")
-    missed = [int(re.match(r"(\d+) FN", text).group(1)) for text in shown.locator(".note").all_inner_texts()]
+    shown = page.locator("#images figure:visible")
+    missed = [int(one.get_attribute("data-value")) for one in shown.get_by_test_id("missed").all()]
     assert missed == sorted(missed, reverse=True) and missed[0] > 0
-    remarks = page.locator("[data-remark]").all_inner_texts()
-    assert any(re.fullmatch(r"\d of the images were not found: .*--images.*\.", line) for line in remarks)
-    assert any(re.fullmatch(r"\d of the images could not be read\.", line) for line in remarks)
-    assert shown.first.locator("rect.lost").count() == missed[0]
-    page.get_by_text("false positives with the highest score", exact=True).click()
-    scores = [
-        float(re.search(r"of an FP (\d\.\d+)", text).group(1)) for text in shown.locator(".note").all_inner_texts()
-    ]
-    assert scores == sorted(scores, reverse=True)
+    assert page.get_by_test_id("gallery-remark").count() == 2  # some images are missing, some are damaged
+    assert shown.first.locator("rect.fn").count() == missed[0]
+    page.locator("#gallery-order input[value=score]").check(force=True)
+    scores = [float(one.get_attribute("data-value")) for one in shown.get_by_test_id("highest-score").all()]
+    assert scores == sorted(scores, reverse=True) and scores
 
 
 def test_a_picture_opens_and_closes_by_keys(page):
-    page.locator("#pictures figure:visible button").first.press("Enter")
+    page.locator("#images figure:visible button").first.press("Enter")
     page.wait_for_selector("dialog[open]")
     assert page.locator("dialog .stage rect").count() > 0
     page.keyboard.press("Escape")
@@ -475,8 +427,7 @@ def contrast(page, selector):
 def test_it_fits_every_width_by_day_and_night(opened, folder, tmp_path, scheme):
     page = opened(folder / "out" / "report.html", width=1280, height=844, color_scheme=scheme)
     chart(page, "matrix")
-    page.select_option("#cell-truth", "0")
-    page.get_by_role("button", name="Show this cell").click()
+    open_cell(page, 0, 0)
     for width in (1280, 390, 320):
         page.set_viewport_size({"width": width, "height": 844})
         until(page, "() => document.documentElement.scrollWidth <= innerWidth")
@@ -485,14 +436,14 @@ def test_it_fits_every_width_by_day_and_night(opened, folder, tmp_path, scheme):
         assert len(picture.convert("L").resize((64, 64)).getcolors()) > 8  # something is drawn
         corner = sum(picture.convert("RGB").getpixel((2, 2)))
         assert corner < 150 if scheme == "dark" else corner > 700
-    for selector in ("p", ".note", ".good", ".bad", ".miss", "td", "a"):
+    for selector in ("p", ".note", ".tp", ".fp", ".fn", "td", "a"):
         assert contrast(page, selector) >= 4.5, selector
 
 
 def test_it_prints_light_and_without_controls(opened, folder):
     page = opened(folder / "out" / "report.html", color_scheme="dark")
-    chart(page, "confidence-curves")
-    colour = "() => getComputedStyle(document.querySelector('#confidence-curves .xtick text')).fill"
+    chart(page, "threshold-curves")
+    colour = "() => getComputedStyle(document.querySelector('#threshold-curves .xtick text')).fill"
     assert luminance(page.evaluate(colour)) > 0.5
     page.emulate_media(media="print", color_scheme="dark")
     until(page, f"() => ({colour})() === 'rgb(0, 0, 0)'")
@@ -507,7 +458,7 @@ def test_everything_is_reached_by_the_tab_key(page):
     for _ in range(120):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.className"))
-    assert {"confidence", "curve-class", "matrix-protocol", "cell-truth", "cell-open", "sort", "picture"} <= reached
+    assert {"score-thr", "curve-class", "matrix-protocol", "cell-row", "cell-open", "sort", "thumbnail"} <= reached
 
 
 # --- other ways to get a page -----------------------------------------------------------------------------------------
@@ -521,9 +472,9 @@ def test_without_an_analysis_there_is_a_matrix_and_a_table(opened, folder):
     same_counts(class_rows(page), report["protocols"]["mmdet"]["per_class"])
     page.select_option("#table-protocol", "1")
     same_counts(class_rows(page), report["protocols"]["agnostic"]["per_class"])
-    assert page.locator("#confidence, #errors, #sizes, #gallery").count() == 0
+    assert page.locator("#score-thr, #errors, #sizes, #gallery").count() == 0
     click_cell(page, 0, 0)
-    assert len(members(page)) == min(report["protocols"]["mmdet"]["confusion_matrix"][0][0], 50)
+    assert len(table_rows(page, "#cell-table")) == min(report["protocols"]["mmdet"]["confusion_matrix"][0][0], 50)
 
 
 def test_nothing_found_and_nothing_there_is_a_page_too(opened, tmp_path):
@@ -536,8 +487,7 @@ def test_nothing_found_and_nothing_there_is_a_page_too(opened, tmp_path):
     assert page.locator("#best").is_hidden()
     assert page.locator('[data-key="mAP"]').inner_text() == "–"
     slide_to(page, 0)
-    page.get_by_role("button", name="Show this cell").click()
-    assert page.locator("#cell-said").inner_text() == "Nothing is in this cell."
+    assert open_cell(page, 0, 0) == [] and value(page, "#cell-summary") == 0
 
 
 def test_of_many_classes_no_matrix_is_drawn_but_cells_open(browser, tmp_path):
@@ -551,12 +501,8 @@ def test_of_many_classes_no_matrix_is_drawn_but_cells_open(browser, tmp_path):
     with opening(browser, path) as opened:
         page = opened.page
         assert not page.locator("#matrix").is_visible()
-        page.select_option("#cell-truth", "0")
-        page.select_option("#cell-prediction", "0")
-        page.click("#cell-open")
-        assert len(members(page)) == min(matrix[0][0], 50) > 0
-        first = page.locator("#top-confusions button").first
+        assert len(open_cell(page, 0, 0)) == min(matrix[0][0], 50) > 0
         expected = max(matrix[row][column] for row in range(1200) for column in range(1200) if row != column)
-        assert first.inner_text().endswith(f": {expected}")
-        first.click()
-        assert len(members(page)) == min(expected, 50)
+        assert value(page, "#top-confusions button") == expected
+        page.locator("#top-confusions button").first.click()
+        assert len(table_rows(page, "#cell-table")) == min(expected, 50)

@@ -30,16 +30,17 @@ def blocks(path: Path) -> List[Block]:
     found, lines = [], path.read_text(encoding="utf-8").splitlines()
     start, above = None, ""
     for number, line in enumerate(lines, start=1):
-        if start is None and line.startswith("```"):
-            start, language = number, line[3:].strip()
-        elif start is not None and line == "```":
+        words = line.strip()
+        if start is None and words.startswith("```"):
+            start, language, indent = number, words[3:].strip(), line.index("```")
+        elif start is not None and words == "```":
             mark = NOT_RUN.fullmatch(above)
-            text = "\n".join(lines[start : number - 1]) + "\n"
+            text = "".join(f"{inner[indent:]}\n" for inner in lines[start : number - 1])
             if not language.startswith("{"):
                 found.append(Block(start, language, text, mark.group(1) if mark else ""))
             start, above = None, ""
-        elif start is None and line.strip():
-            above = line.strip()
+        elif start is None and words:
+            above = words
     assert start is None, f"{path.name}: the block from line {start} on has no end"
     return found
 

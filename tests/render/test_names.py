@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.render.figures.curves import MAX_NAME_LENGTH, MAX_NAMED
-from mm_metrics_plugin.render.markdown_table import escape, item, table
+from mm_metrics_plugin.render.markdown import escape, item, table
 from mm_metrics_plugin.render.tables import printable, short_names
 from tests.helpers import result_files as files
 

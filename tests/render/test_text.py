@@ -13,7 +13,8 @@ from rich.cells import cell_len
 
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.io.safe_pickle import read_pickle
-from mm_metrics_plugin.render.comparison import NAMES, interval_text, p_text, points
+from mm_metrics_plugin.render.comparison import interval_text, p_text, points
+from mm_metrics_plugin.render.tables import OVERALL_NAMES
 from mm_metrics_plugin.render.text import WIDTH, _Printer
 from tests.helpers import result_files as files
 from tests.helpers.result_files import DEMO, ROOT
@@ -83,7 +84,7 @@ def test_a_comparison_shows_every_name_and_number(named, window, work_dirs):
         assert f"{letter}:{run}" in joined.replace(" ", "")
     assert "…" not in joined
     for row in versus["overall"]:
-        shown = cells_of(lines, NAMES[row["metric"]])
+        shown = cells_of(lines, OVERALL_NAMES[row["metric"]])
         assert {points(row["first"]), points(row["second"]), points(row["difference"], sign=True)} <= set(shown)
         assert interval_text(row["low"], row["high"]) in shown and p_text(row["p_value"]) in shown
     for row in versus["per_class"]:

@@ -1,33 +1,112 @@
-"""The frame of every HTML page: one file that opens from disk and asks nobody for anything.
+"""HTML pages: each is one file that opens from disk and loads nothing.
 
-A page is a template under ``templates/`` that extends ``base.html``, the numbers as JSON inside it, and the scripts
-that show them. Jinja2 escapes everything the templates are given, and the scripts only ever set text, so that names are
-text whatever they contain. The page also tells the browser to load nothing from outside.
+A page is a template under ``templates/`` that extends ``base.html``, its numbers as JSON, and scripts that show them.
+Jinja2 escapes every value, and the scripts only set text, so that a name stays text whatever it contains. The page
+forbids the browser to load anything from outside.
 """
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
+from mm_metrics_plugin.evaluation.report import common_folder
 from mm_metrics_plugin.render.comparison import points
 from mm_metrics_plugin.render.sentences import mask_lines
-from mm_metrics_plugin.render.tables import cell, printable
+from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, cell, printable
+from mm_metrics_plugin.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from mm_metrics_plugin.evaluation.report import Report
     from mm_metrics_plugin.render.sections import Section
 
 TEMPLATES = Path(__file__).parent / "templates"
-LIBRARIES = {"jinja2": "jinja2", "plotly": "plotly", "PIL": "pillow"}  # by the name they are imported under
-# Signs that would end a script element, or a line of a script, are written as JSON writes them out.
-_WRITTEN_OUT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+LIBRARIES = {"jinja2": "jinja2", "plotly": "plotly", "PIL": "pillow"}  # module: distribution
+_SCRIPT_ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+
+SETTING_NAMES = {
+    "task": "task",
+    "task_reason": "reason for the task",
+    "matching": "matching",
+    "score_thr": "score threshold",
+    "iou_thr": "IoU threshold",
+    "nms_iou_thr": "IoU threshold of NMS",
+    "max_dets": "detections per class and image in AP (max_dets)",
+    "area_edges": "area edges",
+    "operating_point": "operating point",
+    "at_specificity": "sensitivity at specificity",
+    "at_sensitivity": "specificity at sensitivity",
+    "ci": "confidence level",
+    "permutations": "permutations",
+    "seed": "seed",
+}
+COLUMN_HELP = {
+    "ground_truths": "ground-truth objects",
+    "samples": "samples of this class",
+    "tp": "true positives",
+    "fp": "false positives",
+    "fn": "false negatives",
+    "precision": "TP / (TP + FP)",
+    "recall": "TP / (TP + FN)",
+    "f1": "harmonic mean of precision and recall",
+    "auc": "area under the ROC curve, one-vs-rest; 0.5 is chance level",
+    "AP": "average precision",
+    "AP_50": "average precision at IoU 0.5",
+    "best": "the score threshold with the highest F1 of this class",
+}
+
+
+class Column(NamedTuple):
+    """A column of a table: ``kind`` is ``name``, ``count``, ``rate``, ``points``, ``number`` or ``text``."""
+
+    key: str
+    title: str
+    help: str = ""
+    kind: str = "count"
+
+
+def table_columns(
+    names: Sequence[str] = ("name",), counts: Sequence[str] = (), rates: Sequence[str] = ()
+) -> List[Column]:
+    """Columns with the display names and explanations of their keys.
+
+    Example:
+        >>> table_columns(counts=["tp"])[1]
+        Column(key='tp', title='TP', help='true positives', kind='count')
+    """
+    kinds = {"name": names, "count": counts, "rate": rates}
+    return [
+        Column(key, COLUMN_NAMES.get(key, key), COLUMN_HELP.get(key, ""), kind)
+        for kind, keys in kinds.items()
+        for key in keys
+    ]
+
+
+def table_rows(columns: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """One dict per row, from one array or list per column.
+
+    Example:
+        >>> table_rows({"name": ["cat", "dog"], "tp": [3, 4]})
+        [{'name': 'cat', 'tp': 3}, {'name': 'dog', 'tp': 4}]
+    """
+    plain = [column.tolist() if hasattr(column, "tolist") else column for column in columns.values()]
+    return [dict(zip(columns, row)) for row in zip(*plain)]
+
+
+def summary_cards(values: Mapping[str, float], words: Mapping[str, str], intervals: Mapping[str, Any]) -> List[Any]:
+    """The overall metrics with their explanations and confidence intervals."""
+    return [
+        {"key": key, "title": OVERALL_NAMES[key], "value": values[key], "words": text, "interval": intervals.get(key)}
+        for key, text in words.items()
+    ]
 
 
 def missing_libraries() -> List[str]:
-    """The libraries a page needs that are not installed.
+    """The libraries that a page needs and that are not installed.
 
     Example:
         >>> missing_libraries()
@@ -37,17 +116,17 @@ def missing_libraries() -> List[str]:
 
 
 def script_json(text: str) -> str:
-    r"""JSON that can stand inside a script element, and means the same.
+    r"""Escape JSON for a script element.
 
     Example:
         >>> print(script_json('["</script>"]'))
         ["\u003c/script\u003e"]
     """
-    return text.translate(_WRITTEN_OUT)
+    return text.translate(_SCRIPT_ESCAPES)
 
 
 def percent(value: Any) -> str:
-    r"""A share for reading, a dash where it is undefined.
+    r"""A rate in percent, a dash if it is undefined.
 
     Example:
         >>> percent(0.12345), percent(float("nan")), percent(None)
@@ -56,18 +135,8 @@ def percent(value: Any) -> str:
     return "–" if value is None or value != value else f"{100 * value:.1f}\u202f%"
 
 
-def count(value: Any) -> str:
-    """A whole number for reading.
-
-    Example:
-        >>> count(12345)
-        '12,345'
-    """
-    return f"{value:,}"
-
-
 def exact(value: Any) -> str:
-    """A number in full, as JSON has it; nothing where it is undefined.
+    """A number with all digits, as in JSON; empty if it is undefined.
 
     Example:
         >>> exact(0.1 + 0.2), exact(3), exact(float("nan"))
@@ -84,57 +153,74 @@ def grouped_sections(sections: Sequence[Section]) -> List[Dict[str, Any]]:
         >>> [(one["section"].heading, len(one["parts"])) for one in grouped_sections([Section("a"), Section("")])]
         [('a', 1)]
     """
-    found: List[Dict[str, Any]] = []
-    for one in sections:
-        if one.heading:
-            found.append({"section": one, "parts": []})
+    groups: List[Dict[str, Any]] = []
+    for section in sections:
+        if section.heading:
+            groups.append({"section": section, "parts": []})
         else:
-            found[-1]["parts"].append(one)
-    return found
+            groups[-1]["parts"].append(section)
+    return groups
+
+
+def without_common_folder(names: Sequence[str]) -> List[str]:
+    """Names without the folder that contains all of them. Empty names stay empty.
+
+    Example:
+        >>> without_common_folder(["data/val/a/1.png", "", "data/val/b/1.png"]), without_common_folder(["1.png"])
+        (['a/1.png', '', 'b/1.png'], ['1.png'])
+    """
+    common = common_folder(names)
+    return [os.path.relpath(name, common) if common and name else name for name in names]
 
 
 def file_entries(inputs: Mapping[str, Any], roles: Sequence[str]) -> List[Tuple[str, Mapping[str, Any]]]:
-    """The files that were read, each with its part in it.
+    """The files that were read, each with its role.
 
     Example:
         >>> file_entries({"results": [{"file": "a.pkl"}, {"file": "b.pkl"}]}, ["ground_truth", "results"])
         [('results', {'file': 'a.pkl'}), ('results', {'file': 'b.pkl'})]
     """
-    entries = []
-    for role in roles:
-        found = inputs.get(role, [])
-        entries += [(role, one) for one in ([found] if isinstance(found, Mapping) else found)]
-    return entries
+    found = [(role, inputs.get(role, [])) for role in roles]
+    return [(role, entry) for role, value in found for entry in ([value] if isinstance(value, Mapping) else value)]
 
 
-def input_settings(inputs: Mapping[str, Any], role: str) -> Dict[str, Any]:
-    """How labels were read, how files were joined and what was not evaluated, for the table of settings.
+def provenance(report: Any, roles: Sequence[str]) -> Dict[str, Any]:
+    """Context of the section "Provenance": files, settings and versions.
 
-    Example:
-        >>> input_settings({"class_order": "classes", "results": {"file": "a.pkl", "joined_by": "position"}}, "results")
-        {'class order': 'classes', 'joined by': 'position'}
+    Args:
+        report: Any report.
+        roles: Keys of ``report.inputs`` that hold files, that of the results last.
     """
+    inputs, settings = report.inputs, report.settings.to_dict()
+    entries = [entry for _, entry in file_entries(inputs, roles[-1:])]
     order = inputs.get("class_order", [])
-    entries = [one for _, one in file_entries(inputs, (role,))]
-    found = {
+    lists = {
         "class order": [order] if isinstance(order, str) else order,
-        "joined by": list(dict.fromkeys(one["joined_by"] for one in entries if "joined_by" in one)),
+        "joined by": list(dict.fromkeys(entry["joined_by"] for entry in entries if "joined_by" in entry)),
         "masks": [line.partition(": ")[2] for line in mask_lines(entries)],
     }
-    return {words: ", ".join(values) for words, values in found.items() if values}
+    shown = {name: settings[key] for key, name in SETTING_NAMES.items() if settings.get(key) is not None}
+    lists.update({name: list(map(str, value)) for name, value in shown.items() if isinstance(value, (list, tuple))})
+    return {
+        "files": file_entries(inputs, roles),
+        "settings": {**shown, **{name: ", ".join(values) for name, values in lists.items() if values}},
+        "versions": inputs["versions"] if isinstance(inputs["versions"], dict) else {},
+    }
 
 
-def render_page(template: str, *, data: str, **context: Any) -> str:
-    """Make a page.
+def render_page(template: str, report: Report, *, data: str, **context: Any) -> str:
+    """Render a page.
 
     Args:
         template: Name of a file under ``templates/``.
-        data: JSON that the page's scripts read.
-        **context: What the template names.
+        report: The report.
+        data: JSON for the scripts of the page.
+        **context: Variables of the template.
     """
     from markupsafe import Markup
 
-    return _environment().get_template(template).render(data=Markup(script_json(data)), **context)
+    page = _environment().get_template(template)
+    return page.render(data=Markup(script_json(data)), report=report, version=__version__, **context)
 
 
 def _environment() -> Environment:
@@ -150,7 +236,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        percent=percent, count=count, exact=exact, cell=cell, printable=printable, points=lambda x: points(x, sign=True)
+        percent=percent,
+        count=cell,
+        exact=exact,
+        cell=cell,
+        printable=printable,
+        points=lambda value: points(value, sign=True),
     )
     environment.globals.update(
         asset=lambda name: Markup((TEMPLATES / name).read_text(encoding="utf-8")),

@@ -1,21 +1,32 @@
-"""What the page of a classifier shows: the report, and what stands behind its cells and curves."""
+"""The page of a classification report."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 import numpy as np
 
-from mm_metrics_plugin.render.analysis import classification_sections
-from mm_metrics_plugin.render.html import file_entries, grouped_sections
-from mm_metrics_plugin.version import __version__
+from mm_metrics_plugin.evaluation.samples import SampleCells, confusion_cells, decision_cells
+from mm_metrics_plugin.functional.classification.roc_curves import thinned_curves
+from mm_metrics_plugin.functional.thresholding import hard_decisions
+from mm_metrics_plugin.io.writing import to_json
+from mm_metrics_plugin.render.html import (
+    grouped_sections,
+    provenance,
+    render_page,
+    summary_cards,
+    table_columns,
+    table_rows,
+    without_common_folder,
+)
+from mm_metrics_plugin.render.sections import classification_sections
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
-    from mm_metrics_plugin.evaluation.samples import SampleCells
-    from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves
+    from mm_metrics_plugin.io.classification_results import ClassificationResults
 
-COLUMNS = ("samples", "predicted", "tp", "fp", "fn", "precision", "recall", "f1", "auc", "AP")
+MAX_LISTED = 20_000  # samples listed in cells: about 2 MB of the page
+MAX_POINTS = 40_000  # of the curves of all classes
 CALIBRATION = (
     ("ece", "Expected calibration error (ECE)", "Mean difference between confidence and accuracy over the bins."),
     ("mce", "Maximum calibration error (MCE)", "The largest difference of any bin."),
@@ -24,36 +35,50 @@ CALIBRATION = (
 )
 
 
-def page_data(
-    report: ClassificationReport,
-    *,
-    cells: SampleCells,
-    true_score: Optional[np.ndarray],
-    curves: ClassificationCurves,
-    sample_names: Sequence[str],
-) -> Dict[str, Any]:
-    """What the scripts of the page read.
+def classification_page(report: ClassificationReport) -> str:
+    """Render the page of a classification report."""
+    results: Any = report.results
+    scores, labels = results.scores, results.labels
+    true_score = None
+    if labels is not None:
+        targets = labels
+        cells = confusion_cells(scores, labels, hard_decisions(scores, thresholds=[-np.inf])[:, 0], most=MAX_LISTED)
+        true_score = scores[cells.sample, labels[cells.sample]]
+    else:
+        targets = np.asarray(results.targets)
+        cells = decision_cells(scores, targets, results.reach(report.settings.score_thr), most=MAX_LISTED)
+    curves = thinned_curves(scores, targets, max_points=max(40, min(200, MAX_POINTS // len(report.classes))))
+    data = {
+        "curves": [{**curve.to_dict(), "youden": curve.youden()[1]} for curve in curves.per_class],
+        **_data(report, cells, true_score, sample_names(results)),
+    }
+    return render_page("classification.html", report, data=to_json(data, compact=True), **_context(report))
 
-    Args:
-        report: The numbers.
-        cells: Which samples are in the cells: of the confusion matrix, or what is right, wrong and missed of a class.
-        true_score: The score of each listed sample's true class, where it has one.
-        curves: Of each class against the rest, with few points.
-        sample_names: What samples are called.
-    """
-    listed, place = np.unique(cells.sample, return_inverse=True)
+
+def sample_names(results: ClassificationResults) -> List[str]:
+    """Names of the samples: the file, else the index in the data set, else the position in the results."""
+    return [
+        name or (f"sample {index}" if index >= 0 else f"sample {position} of the file")
+        for position, (name, index) in enumerate(zip(without_common_folder(results.names), results.sample_idx.tolist()))
+    ]
+
+
+def _data(
+    report: ClassificationReport, cells: SampleCells, true_score: Optional[np.ndarray], names: List[str]
+) -> Dict[str, Any]:
+    """The data of the page's scripts. Multi-label cells have the columns TP, FP and FN."""
+    listed, position = np.unique(cells.sample, return_inverse=True)
     rows, columns = np.divmod(cells.filled, cells.shape[1])
     return {
         "labels": report.classes,
-        "single": report.matrix is not None,
+        "single_label": report.matrix is not None,
         "cells": {"row": rows, "column": columns, "count": cells.number},
-        "columns": cells.shape[1],
+        "num_columns": cells.shape[1],
         "cell": cells.cell,
-        "sample": place.reshape(-1),
+        "sample": position.reshape(-1),
         "score": _rounded(cells.score),
         "true_score": None if true_score is None else _rounded(true_score),
-        "samples": [sample_names[sample] for sample in listed.tolist()],
-        "curves": [{**curve.to_dict(), "youden": curve.youden()[1]} for curve in curves.per_class],
+        "samples": [names[sample] for sample in listed.tolist()],
         "calibration": None if report.calibration is None else report.calibration.to_dict(),
     }
 
@@ -62,71 +87,32 @@ def _rounded(scores: np.ndarray) -> np.ndarray:
     return np.round(scores.astype(np.float64), 4)
 
 
-def page_context(report: ClassificationReport) -> Dict[str, Any]:
-    """What the template names."""
-    sections = [one for one in classification_sections(report) if one.heading != "Calibration"]
-    columns = {name: np.asarray(report.columns[name]).tolist() for name in COLUMNS}
-    rows = zip(*columns.values())
+def _context(report: ClassificationReport) -> Dict[str, Any]:
+    """The variables of the template."""
+    calibration = None if report.calibration is None else report.calibration.figures
+    sections = [section for section in classification_sections(report) if section.heading != "Calibration"]
+    rates = ("precision", "recall", "f1", "auc", "AP")
     return {
         "title": "Classification report",
-        "version": __version__,
-        "report": report,
-        "single": report.matrix is not None,
+        "single_label": report.matrix is not None,
         "cards": _cards(report),
-        "level": report.intervals,
-        "rows": [{"name": name, **dict(zip(columns, row))} for name, row in zip(report.classes, rows)],
-        "worst": int(np.nan_to_num(report.auc.per_class, nan=np.inf).argmin()),  # the class most worth looking at
-        "calibration": None if report.calibration is None else _calibration(report.calibration.figures),
+        "intervals": report.intervals,
+        "class_columns": table_columns(counts=("samples", "tp", "fp", "fn"), rates=rates),
+        "class_rows": table_rows(report.columns),
+        "lowest_auc": int(np.nan_to_num(report.auc.per_class, nan=np.inf).argmin()),
+        "calibration": calibration and [(key, title, calibration[key], words) for key, title, words in CALIBRATION],
         "more": grouped_sections(sections),
-        "files": file_entries(report.inputs, ("results", "config")),
-        "versions": report.inputs["versions"],
-        "settings": _settings(report.settings.to_dict()),
+        **provenance(report, ("config", "results")),
     }
 
 
-def _cards(report: ClassificationReport) -> List[Dict[str, Any]]:
-    """The headline numbers with their confidence intervals, and what each says in plain words."""
-    single = report.matrix is not None
-    found = {} if report.intervals is None else dict(report.intervals.overall)
-    said = {
-        "accuracy": (
-            "Accuracy",
-            "Share of correct samples." if single else "Share of correct yes-or-no decisions.",
-        ),
-        "auc": (
-            "AUC",
-            "How often a sample of a class scores higher than one of another; mean over classes.",
-        ),
-        "precision": (
-            "Macro precision",
-            "Share of the predictions of a class that are right; mean over classes.",
-        ),
-        "recall": ("Macro recall", "Share of the samples of a class that are found; mean over classes."),
-        "f1": ("Macro F1", "Harmonic mean of precision and recall per class; mean over classes."),
+def _cards(report: ClassificationReport) -> List[Any]:
+    intervals = {} if report.intervals is None else report.intervals.overall
+    words = {
+        "accuracy": f"Share of correct {'samples' if report.matrix is not None else 'yes-or-no decisions'}.",
+        "auc": "Area under the ROC curve, one-vs-rest; mean over classes.",
+        "precision": "Share of the predictions of a class that are correct; mean over classes.",
+        "recall": "Share of the samples of a class that are predicted as such; mean over classes.",
+        "f1": "Harmonic mean of precision and recall; mean over classes.",
     }
-    return [
-        {
-            "key": key,
-            "title": title,
-            "value": report.means[key],
-            "words": words,
-            "interval": found.get(key),
-        }
-        for key, (title, words) in said.items()
-    ]
-
-
-def _calibration(figures: Mapping[str, float]) -> List[Tuple[str, str, float, str]]:
-    return [(key, title, figures[key], words) for key, title, words in CALIBRATION]
-
-
-def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
-    names = {
-        "task": "task",
-        "task_reason": "reason for the task",
-        "score_thr": "score threshold",
-        "at_specificity": "sensitivity at specificity",
-        "at_sensitivity": "specificity at sensitivity",
-        "ci": "confidence level",
-    }
-    return {words: settings[key] for key, words in names.items() if settings.get(key) is not None}
+    return summary_cards(report.means, words, intervals)

@@ -1,20 +1,29 @@
-"""What the page of a comparison shows: the runs side by side, and the images on which they disagree."""
+"""The page of a comparison of runs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.render.comparison import NAMES, SIGNIFICANT, WORDS, interval_text, p_text
-from mm_metrics_plugin.render.html import file_entries, input_settings
-from mm_metrics_plugin.render.tables import printable
-from mm_metrics_plugin.version import __version__
+from mm_metrics_plugin.io.writing import to_json
+from mm_metrics_plugin.render.comparison import (
+    SIGNIFICANT,
+    VERDICTS,
+    interval_text,
+    overall_rows,
+    p_text,
+)
+from mm_metrics_plugin.render.html import provenance, render_page, without_common_folder
+from mm_metrics_plugin.render.html.thumbnails import collect_thumbnails
+from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, printable
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, Versus
+    from mm_metrics_plugin.evaluation.run_sets import RunSet
+    from mm_metrics_plugin.render.outputs import PageOptions
 
-PER_CLASS = {"AP": "AP", "AP_50": "AP_50", "auc": "AUC", "f1": "F1", "precision": "precision", "recall": "recall"}
+PER_CLASS = ("AP", "AP_50", "auc", "f1", "precision", "recall")
 AGREEMENT = {
     "both": "both are correct",
     "first": "only {first} is correct",
@@ -23,41 +32,65 @@ AGREEMENT = {
 }
 
 
-def page_data(
-    report: ComparisonReport,
-    *,
-    image_names: Sequence[str],
-    said: Sequence[Mapping[str, Any]],
-    pictures: Optional[Mapping[int, str]] = None,
-) -> Dict[str, Any]:
-    """What the scripts of the page read.
-
-    Args:
-        report: The numbers.
-        image_names: What images are called.
-        said: Of each comparison, what both runs decided for on the images of its disagreements (``truth``, ``said``,
-            ``sure``), where every image has one class; else nothing.
-        pictures: ``data:`` addresses of images by number.
-    """
-    return {
+def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
+    """Render the page of a comparison."""
+    runs: Any = report.runs
+    thumbnails, remarks = _thumbnails(report, runs, options)
+    names = _image_names(runs)
+    data: Dict[str, Any] = {
         "labels": report.classes,
-        "pictures": {str(image): uri for image, uri in (pictures or {}).items()},
-        "versus": [
+        "thumbnails": thumbnails,
+        "comparisons": [
             {
                 "first": versus.first,
                 "second": versus.second,
                 "overall": _overall(versus, report),
                 "per_class": _per_class(versus, report),
-                "images": _images(versus, image_names, more),
+                "images": {**_images(versus, names), **_predictions(runs, number, versus.disagreements.image)},
             }
-            for versus, more in zip(report.versus, said)
+            for number, versus in enumerate(report.versus, start=1)
         ],
     }
+    context: Dict[str, Any] = {
+        "title": "Comparison of runs",
+        "unit": "samples" if report.kind == "classification" else "images",
+        "remarks": remarks,
+        "runs": [report.versus[0].first, *(versus.second for versus in report.versus)],
+        "comparisons": [_context(versus, report) for versus in report.versus],
+        **provenance(report, ("ground_truth", "runs")),
+    }
+    return render_page("comparison.html", report, data=to_json(data, compact=True), **context)
 
 
-def _images(versus: Versus, names: Sequence[str], said: Mapping[str, Any]) -> Dict[str, Any]:
+def _thumbnails(report: ComparisonReport, runs: RunSet, options: PageOptions) -> Tuple[Dict[str, str], List[str]]:
+    """``data:`` URIs of images on which the runs disagree, by index, and remarks on those that are not shown."""
+    if not options.gallery or (options.images is None and not (runs.kind == "detection" and runs.image_folders)):
+        return {}, []
+    images: List[int] = []
+    half = -(-options.gallery // (2 * len(report.versus)))
+    for versus in report.versus:
+        found = versus.disagreements
+        for worse in (True, False):
+            images += found.image[found.worse == worse][:half].tolist()
+    thumbnails, remarks = collect_thumbnails(
+        images[: options.gallery],
+        [name if isinstance(name, str) else "" for name in runs.image_names],
+        folder=options.images,
+        dataset_folders=runs.image_folders,
+        sizes=runs.image_sizes,
+    )
+    return {str(image): thumbnail.uri for image, thumbnail in thumbnails.items()}, remarks
+
+
+def _image_names(runs: RunSet) -> List[str]:
+    """Names of the images: the file without the common folder, else the index."""
+    unit = "sample" if runs.kind == "classification" else "image"
+    files = iter(without_common_folder([name for name in runs.image_names if isinstance(name, str)]))
+    return [next(files) if isinstance(name, str) else f"{unit} {name}" for name in runs.image_names]
+
+
+def _images(versus: Versus, names: Sequence[str]) -> Dict[str, Any]:
     found = versus.disagreements
-    sure = [np.round(part.astype(np.float64), 4) for part in said.get("sure", ())]
     return {
         "name": [names[image] for image in found.image.tolist()],
         "image": found.image,
@@ -65,32 +98,42 @@ def _images(versus: Versus, names: Sequence[str], said: Mapping[str, Any]) -> Di
         "first": found.first,
         "second": found.second,
         "counts": found.counts,
-        "truth": said.get("truth"),
-        "said": said.get("said"),
-        "sure": sure or None,
+    }
+
+
+def _predictions(runs: Any, run: int, images: np.ndarray) -> Dict[str, Any]:
+    """Ground truth, and classes and confidences that the first run and another predict; None of detectors."""
+    if runs.decisions(run) is None:
+        return {"ground_truth": None, "predictions": None, "confidences": None}
+    return {
+        "ground_truth": runs.truth[images],
+        "predictions": [runs.decisions(one)[images] for one in (0, run)],
+        "confidences": [np.round(runs.confidence(one)[images].astype(np.float64), 4) for one in (0, run)],
     }
 
 
 def _overall(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]:
-    """Every figure over all classes, in the order it is read in."""
-    rows = [row for row in versus.rows(report.classes) if row.class_name is None]
-    rows.sort(key=lambda row: list(NAMES).index(row.metric) if row.metric in NAMES else len(NAMES))
-    return [{"title": NAMES.get(row.metric, row.metric), **_figures(row, versus)} for row in rows]
+    return [
+        {"title": OVERALL_NAMES.get(row.metric, row.metric), **_difference(row, versus)}
+        for row in overall_rows(versus, report.classes)
+    ]
 
 
 def _per_class(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]:
-    """The figures of each class: one entry a metric, with one row a class."""
-    rows = versus.rows(report.classes)
-    found = []
-    for metric, title in PER_CLASS.items():
-        mine = [row for row in rows if row.class_name is not None and row.metric == metric]
-        if mine:
-            each = [_figures(row, versus) for row in mine]
-            found.append({"metric": metric, "title": title, "rows": each})
-    return found
+    """One entry per metric, with one row per class."""
+    rows = [row for row in versus.rows(report.classes) if row.class_name is not None]
+    entries = [
+        {
+            "metric": metric,
+            "title": COLUMN_NAMES.get(metric, metric),
+            "rows": [_difference(row, versus) for row in rows if row.metric == metric],
+        }
+        for metric in PER_CLASS
+    ]
+    return [entry for entry in entries if entry["rows"]]
 
 
-def _figures(row: DifferenceRow, versus: Versus) -> Dict[str, Any]:
+def _difference(row: DifferenceRow, versus: Versus) -> Dict[str, Any]:
     return {
         "metric": row.metric,
         "first": row.first,
@@ -100,29 +143,14 @@ def _figures(row: DifferenceRow, versus: Versus) -> Dict[str, Any]:
         "high": row.high,
         "interval": interval_text(row.low, row.high, joined="{} to {}", sign=True),
         "p": row.p_value,
-        "p_said": p_text(row.p_value, ci=versus.comparison.ci),
+        "p_text": p_text(row.p_value, ci=versus.comparison.ci),
         "verdict": row.verdict,
-        "words": WORDS[row.verdict].format(second=printable(versus.second)),
+        "verdict_text": VERDICTS[row.verdict].format(second=printable(versus.second)),
     }
 
 
-def page_context(report: ComparisonReport, remarks: Sequence[str] = ()) -> Dict[str, Any]:
-    """What the template names."""
-    return {
-        "title": "Comparison of runs",
-        "version": __version__,
-        "report": report,
-        "what": "samples" if report.kind == "classification" else "images",
-        "remarks": list(remarks),
-        "runs": [report.versus[0].first, *(versus.second for versus in report.versus)],
-        "versus": [_versus(versus, report) for versus in report.versus],
-        "files": file_entries(report.inputs, ("ground_truth", "runs")),
-        "versions": report.inputs["versions"],
-        "settings": {**_settings(report.settings.to_dict()), **input_settings(report.inputs, "runs")},
-    }
-
-
-def _versus(versus: Versus, report: ComparisonReport) -> Dict[str, Any]:
+def _context(versus: Versus, report: ComparisonReport) -> Dict[str, Any]:
+    """The variables of the section of one comparison."""
     overall = _overall(versus, report)
     names = {"first": printable(versus.first), "second": printable(versus.second)}
     found = versus.disagreements
@@ -130,22 +158,7 @@ def _versus(versus: Versus, report: ComparisonReport) -> Dict[str, Any]:
         **names,
         "overall": overall,
         "significant": any(row["verdict"] in SIGNIFICANT for row in overall),
-        "per_class": [(one["metric"], one["title"]) for one in _per_class(versus, report)],
+        "per_class": [(entry["metric"], entry["title"]) for entry in _per_class(versus, report)],
         "agreement": [(key, words.format(**names), found.agreement[key]) for key, words in AGREEMENT.items()],
         "counts": found.counts,
     }
-
-
-def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
-    names = {
-        "task": "task",
-        "task_reason": "reason for the task",
-        "score_thr": "score threshold",
-        "iou_thr": "least overlap (IoU)",
-        "nms_iou_thr": "duplicates removed above IoU",
-        "max_dets": "detections per class and image in AP (max_dets)",
-        "ci": "confidence level",
-        "permutations": "permutations",
-        "seed": "seed",
-    }
-    return {words: settings[key] for key, words in names.items() if settings.get(key) is not None}

@@ -1,287 +1,274 @@
-"""What the page of a detector shows: the report, and what stands behind its cells and numbers."""
+"""The page of a detection report."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_entries
-from mm_metrics_plugin.functional.detection.examples import Examples, Members
-from mm_metrics_plugin.render.analysis import KINDS, asked_sections, error_lines, size_range
-from mm_metrics_plugin.render.html import file_entries, grouped_sections, input_settings
+from mm_metrics_plugin.functional.detection.examples import Examples, Members, WorstImages
+from mm_metrics_plugin.functional.detection.pr_curves import ThresholdSweep, threshold_sweep
+from mm_metrics_plugin.io.writing import to_json
+from mm_metrics_plugin.render.html import (
+    Column,
+    grouped_sections,
+    provenance,
+    render_page,
+    summary_cards,
+    table_columns,
+    table_rows,
+    without_common_folder,
+)
+from mm_metrics_plugin.render.html.thumbnails import Thumbnail, collect_thumbnails
+from mm_metrics_plugin.render.sections import ERROR_TYPES, error_lines, optional_sections, size_range
 from mm_metrics_plugin.render.sentences import PROTOCOLS, max_dets_lines
-from mm_metrics_plugin.render.tables import FALSE_POSITIVE_TITLES
+from mm_metrics_plugin.render.tables import FALSE_POSITIVE_TYPES, OVERALL_NAMES
 from mm_metrics_plugin.settings import MATCHING_RULES
-from mm_metrics_plugin.version import __version__
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.detection import DetectionReport
-    from mm_metrics_plugin.functional.detection.pr_curves import ThresholdSweep
+    from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport
+    from mm_metrics_plugin.render.outputs import PageOptions
 
-MOST_DRAWN = 200  # rows of a matrix that is drawn; a larger one has cells smaller than pixels
-COLUMNS = ("ground_truths", "detections", "tp", "fp", "fn", "precision", "recall", "f1", *FALSE_POSITIVE_TITLES)
-
-
-@dataclass(frozen=True, eq=False)
-class Gallery:
-    """Pictures of the worst images.
-
-    Attributes:
-        pictures: By number of the image, the small picture (``uri``) and the ``size`` of the real one.
-        by_missed: Images with most missed objects, the worst first.
-        by_confidence: Images with the most confident false detections, the worst first.
-        remarks: What the reader should know about pictures that are not there.
-    """
-
-    pictures: Mapping[int, Any]
-    by_missed: Sequence[int]
-    by_confidence: Sequence[int]
-    remarks: Sequence[str]
+MAX_DRAWN = 200  # rows of a matrix that is drawn; a larger one has cells smaller than pixels
+COUNTS = ("ground_truths", "tp", "fp", "fn")
+RATES = ("precision", "recall", "f1")
+SIZE_RATES = ("precision", "recall", "mAP", "mAP_50")
+BOX_CLASSES = ("tp", "fp", "fn")  # CSS classes of the kinds of boxes
 
 
-def page_data(
-    report: DetectionReport,
-    examples: Optional[Examples],
+class Gallery(NamedTuple):
+    """Thumbnails of the worst images."""
+
+    thumbnails: Mapping[int, Thumbnail]  # by index of the image
+    by_missed: Sequence[int]  # images with the most false negatives, the worst first
+    by_score: Sequence[int]  # images with the false positives of the highest score, the worst first
+    remarks: Sequence[str]  # on images that are not shown
+
+
+def detection_page(report: DetectionReport, options: PageOptions) -> str:
+    """Render the page of a detection report."""
+    shard: Any = report.shard
+    examples = shard.state.examples()
+    thresholds = None
+    if report.analysis is not None:
+        thresholds = threshold_sweep(report.analysis.curves, also=[shard.settings.score_thr])
+    paths = [shard.image_names[image_id] for image_id in shard.image_ids]
+    names = [name or str(image_id) for name, image_id in zip(without_common_folder(paths), shard.image_ids)]
+    folders = [folder for truth in shard.truths for folder in truth.get("image_folders", ())]
+    sizes = [shard.image_sizes.get(image_id, (0, 0)) for image_id in shard.image_ids]
+    gallery = None if examples is None else make_gallery(examples.images, paths, options, folders=folders, sizes=sizes)
+    context = _context(report, thresholds)
+    context["gallery"] = None if gallery is None else _gallery_entries(report, examples, gallery, names)
+    data = to_json(_data(report, examples, thresholds, names), compact=True)
+    return render_page("detection.html", report, data=data, **context)
+
+
+def make_gallery(
+    worst: WorstImages,
+    paths: Sequence[str],
+    options: PageOptions,
     *,
-    thresholds: Optional[ThresholdSweep],
-    image_names: Sequence[str],
-) -> Dict[str, Any]:
-    """What the scripts of the page read.
+    folders: Sequence[str] = (),
+    sizes: Sequence[Tuple[int, int]] = (),
+) -> Optional[Gallery]:
+    """Collect thumbnails of the worst images; None without a folder to look in, or if no image is wanted.
 
     Args:
-        report: The numbers.
-        examples: What is in the cells of every matrix; None without images.
-        thresholds: What is counted where the slider can stand.
-        image_names: What images are called.
+        worst: The worst images.
+        paths: File names of all images in the ground truth.
+        options: Options of the page.
+        folders: The image folders of the config.
+        sizes: Height and width of the images, 0 if unknown.
     """
+    if not options.gallery or (options.images is None and not folders):
+        return None
+    half = options.gallery // 2
+    by_missed = worst.image[worst.most_missed()[: options.gallery - half]].tolist()
+    by_score = worst.image[worst.most_confident()[:half]].tolist()
+    thumbnails, remarks = collect_thumbnails(
+        [*by_missed, *by_score], paths, folder=options.images, dataset_folders=folders, sizes=sizes
+    )
+    return Gallery(thumbnails, by_missed, by_score, remarks)
+
+
+def _data(
+    report: DetectionReport, examples: Optional[Examples], thresholds: Optional[ThresholdSweep], names: Sequence[str]
+) -> Dict[str, Any]:
+    """The data of the page's scripts. Only boxes that are listed in a cell are in it, each once."""
     members = Members(*([np.empty(0)] * len(Members._fields))) if examples is None else examples.members
     images = np.unique(members.image).astype(np.int64)
-    tables: Dict[str, Any] = {}
-    places: Dict[str, np.ndarray] = {}
-    for what, index, label, box in (
+    boxes: Dict[str, Any] = {}
+    indices: Dict[str, np.ndarray] = {}
+    for kind, index, label, box in (
         ("detection", members.det_index, members.label, members.box),
-        ("object", members.gt_index, members.gt_label, members.gt_box),
+        ("ground_truth", members.gt_index, members.gt_label, members.gt_box),
     ):
-        # Only the boxes that are listed somewhere, each once.
         listed = np.flatnonzero(index >= 0)
         key = np.stack([members.image[listed], index[listed]], axis=1).astype(np.int64).reshape(-1, 2)
-        _, first, place = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        _, first, position = np.unique(key, axis=0, return_index=True, return_inverse=True)
         rows = listed[first]
-        places[what] = np.full(len(index), -1)
-        places[what][listed] = place.reshape(-1)
-        tables[f"{what}s"] = {
+        indices[kind] = np.full(len(index), -1)
+        indices[kind][listed] = position.reshape(-1)
+        boxes[f"{kind}s"] = {
             "image": np.searchsorted(images, members.image[rows]),
             "label": label[rows],
             "box": np.round(box[rows], 1),
         }
-        if what == "detection":
-            tables["detections"]["score"] = np.round(members.score[rows], 4)
+        if kind == "detection":
+            boxes["detections"]["score"] = np.round(members.score[rows], 4)
     return {
         "labels": report.labels,
-        "score": report.settings.score_thr,
-        "protocols": [_protocol(one, members, places) for one in report.protocols],
-        **tables,
-        "images": [image_names[image] for image in images.tolist()],
-        "image_numbers": images,
+        "score_thr": report.settings.score_thr,
+        "protocols": [_protocol_data(protocol, members, indices) for protocol in report.protocols],
+        **boxes,
+        "image_names": [names[image] for image in images.tolist()],
+        "images": images,
         "thresholds": None if thresholds is None else thresholds.to_dict(),
     }
 
 
-def _protocol(one: Any, members: Members, places: Mapping[str, np.ndarray]) -> Dict[str, Any]:
-    rows = np.flatnonzero(members.rule == MATCHING_RULES.index(one.protocol))
-    entries = matrix_entries(one.result.matrix, most=MOST_DRAWN)
+def _protocol_data(report: ProtocolReport, members: Members, indices: Mapping[str, np.ndarray]) -> Dict[str, Any]:
+    rows = np.flatnonzero(members.rule == MATCHING_RULES.index(report.protocol))
+    entries = matrix_entries(report.result.matrix, most=MAX_DRAWN)
     return {
-        "name": one.protocol,
+        "name": report.protocol,
         "matrix": entries["confusion_matrix"],
         "cells": entries["confusion_cells"],
-        "columns": {name: one.columns[name] for name in COLUMNS},
+        "columns": {name: report.columns[name] for name in (*COUNTS, *RATES, *FALSE_POSITIVE_TYPES)},
         "cell": members.cell[rows],
-        "detection": places["detection"][rows],
-        "object": places["object"][rows],
+        "detection": indices["detection"][rows],
+        "ground_truth": indices["ground_truth"][rows],
         "overlap": np.round(members.overlap[rows].astype(np.float64), 3),
         "background_type": members.background_type[rows],
     }
 
 
-def page_context(
-    report: DetectionReport,
-    examples: Optional[Examples],
-    *,
-    thresholds: Optional[ThresholdSweep],
-    gallery: Optional[Gallery],
-    image_names: Sequence[str],
-) -> Dict[str, Any]:
-    """What the template names."""
-    analysis, first = report.analysis, report.protocols[0]
-    for one in report.protocols:
-        if one.protocol == "coco":
-            first = one
+def _context(report: DetectionReport, thresholds: Optional[ThresholdSweep]) -> Dict[str, Any]:
+    """The variables of the template."""
+    analysis = report.analysis
+    main = next((one for one in report.protocols if one.protocol == "coco"), report.protocols[0])
+    class_columns = table_columns(counts=COUNTS, rates=RATES)
+    values = dict(main.columns)
+    if analysis is not None and thresholds is not None:
+        average_precision = analysis.ap_columns()
+        values.update({name: average_precision[name] for name in ("AP", "AP_50")}, best=thresholds.best_per_class)
+        class_columns += table_columns(names=(), rates=("AP", "AP_50"))
+        class_columns += [column._replace(kind="number") for column in table_columns(names=(), counts=("best",))]
     return {
         "title": "Detection report",
-        "version": __version__,
-        "report": report,
-        "first": first,
-        "cards": _cards(report, first),
-        "level": None if analysis is None or analysis.intervals is None else analysis.intervals,
+        "main": main,
+        "cards": _cards(report, main),
+        "intervals": None if analysis is None else analysis.intervals,
         "protocols": {one.protocol: PROTOCOLS[one.protocol] for one in report.protocols},
         "thresholds": thresholds,
-        "rows": _class_rows(report, first, thresholds),
-        "false_positives": FALSE_POSITIVE_TITLES,
+        "class_columns": class_columns,
+        "class_rows": table_rows({**values, "name": report.classes}),
+        "fp_columns": table_columns(counts=("fp", *FALSE_POSITIVE_TYPES)),
         "max_dets": [] if analysis is None else max_dets_lines(analysis.max_dets, analysis.most_detections),
         "errors": _errors(report),
         "sizes": _sizes(report),
-        "more": [] if analysis is None else grouped_sections(asked_sections(analysis)),
-        "files": file_entries(report.inputs, ("ground_truth", "results")),
-        "versions": report.inputs["versions"] if isinstance(report.inputs["versions"], dict) else {},
-        "settings": {**_settings(report.settings.to_dict()), **input_settings(report.inputs, "results")},
-        "gallery": None if gallery is None or examples is None else _gallery(report, examples, gallery, image_names),
-        "remarks": report.remarks,
+        "more": [] if analysis is None else grouped_sections(optional_sections(analysis)),
+        **provenance(report, ("ground_truth", "results")),
     }
 
 
-def _cards(report: DetectionReport, first: Any) -> List[Dict[str, Any]]:
-    """The headline numbers with their confidence intervals, and what each says in plain words."""
+def _cards(report: DetectionReport, main: ProtocolReport) -> List[Any]:
+    """The overall metrics. Only mAP has intervals by another protocol than ``coco``."""
     analysis = report.analysis
-    cards: List[Tuple[str, str, float, str]] = []
+    values: Dict[str, float] = dict(main.means)
+    words: Dict[str, str] = {}
+    intervals: Mapping[str, Any] = {}
     if analysis is not None:
-        overall = analysis.average_precision.to_dict()
-        cards += [
-            (
-                "mAP",
-                "mAP",
-                overall["mAP"],
-                "Average precision, mean over classes and the IoU thresholds 0.50 to 0.95.",
-            ),
-            (
-                "mAP_50",
-                "mAP at IoU 0.5",
-                overall["mAP_50"],
-                "Average precision at IoU 0.5, mean over classes.",
-            ),
-        ]
-    score = f"{report.settings.score_thr:g}"
-    means = first.means
-    cards += [
-        (
-            "precision",
-            "Macro precision",
-            means["precision"],
-            f"Share of the boxes with a score of {score} or more that are correct; mean over classes.",
-        ),
-        (
-            "recall",
-            "Macro recall",
-            means["recall"],
-            "Share of objects that are found; mean over classes.",
-        ),
-        (
-            "f1",
-            "Macro F1",
-            means["f1"],
-            "Harmonic mean of precision and recall, mean over classes.",
-        ),
-    ]
-    found = {} if analysis is None or analysis.intervals is None else analysis.intervals.overall
-    if first.protocol != "coco":
-        found = {key: value for key, value in found.items() if key.startswith("mAP")}
-    return [
-        {
-            "key": key,
-            "title": title,
-            "value": value,
-            "words": words,
-            "interval": found.get(key),
-        }
-        for key, title, value, words in cards
-    ]
-
-
-def _class_rows(report: DetectionReport, first: Any, thresholds: Optional[ThresholdSweep]) -> List[Dict[str, Any]]:
-    """The table per class at the report's own threshold."""
-    columns = {name: np.asarray(first.columns[name]).tolist() for name in COLUMNS}
-    if report.analysis is not None and thresholds is not None:
-        found = report.analysis.ap_columns()
-        columns.update({name: found[name].tolist() for name in ("AP", "AP_50")})
-        columns["best"] = thresholds.best_per_class.tolist()
-    rows = zip(*columns.values())
-    return [{"name": name, **dict(zip(columns, row))} for name, row in zip(report.classes, rows)]
+        values.update(analysis.average_precision.to_dict())
+        words["mAP"] = "Average precision, mean over classes and the IoU thresholds 0.50 to 0.95."
+        words["mAP_50"] = "Average precision at IoU 0.5, mean over classes."
+        intervals = {} if analysis.intervals is None else analysis.intervals.overall
+    if main.protocol != "coco":
+        intervals = {key: value for key, value in intervals.items() if key.startswith("mAP")}
+    words["precision"] = (
+        f"Share of the detections with a score of at least {report.settings.score_thr:g} that are correct; "
+        "mean over classes."
+    )
+    words["recall"] = "Share of the ground-truth objects that are detected; mean over classes."
+    words["f1"] = "Harmonic mean of precision and recall; mean over classes."
+    return summary_cards(values, words, intervals)
 
 
 def _errors(report: DetectionReport) -> Optional[Dict[str, Any]]:
     analysis = report.analysis
-    errors = None if analysis is None else analysis.errors
-    if analysis is None or errors is None:
+    if analysis is None or analysis.errors is None:
         return None
-    most = max([*errors.dap.values(), 1e-12])
-    counted = analysis.error_totals
+    errors, counts = analysis.errors, analysis.error_totals
     return {
         "lines": error_lines(analysis),
+        "columns": [
+            Column("type", "error type", kind="name"),
+            Column("at_score_thr", f"score >= {report.settings.score_thr:g}"),
+            Column("count", "all detections"),
+            Column("dap", "dAP (pp)", "AP gained by fixing all errors of this type, in percentage points", "points"),
+        ],
         "rows": [
             {
-                "kind": kind,
+                "type": error_type,
                 "words": words,
-                "at_score_thr": counted[kind],
-                "count": errors.totals[kind],
-                "gain": errors.dap[kind],
-                "of_most": most,
+                "at_score_thr": counts[error_type],
+                "count": errors.totals[error_type],
+                "dap": errors.dap[error_type],
             }
-            for kind, words in KINDS.items()
+            for error_type, words in ERROR_TYPES.items()
         ],
+        "max_dap": max([*errors.dap.values(), 1e-12]),
     }
 
 
-def _sizes(report: DetectionReport) -> Optional[List[Dict[str, Any]]]:
+def _sizes(report: DetectionReport) -> Optional[Dict[str, Any]]:
     if report.analysis is None:
         return None
     sizes = report.analysis.sizes
-    return [{"title": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.metrics().items()]
-
-
-def _settings(settings: Mapping[str, Any]) -> Dict[str, Any]:
-    names = {
-        "score_thr": "score threshold",
-        "iou_thr": "IoU threshold",
-        "nms_iou_thr": "NMS above IoU",
-        "max_dets": "detections per class and image in AP (max_dets)",
-        "operating_point": "operating point",
-        "ci": "confidence level",
-        "area_edges": "area edges",
+    return {
+        "columns": [
+            Column("area", "area", kind="name"),
+            *table_columns(names=(), counts=COUNTS[:-1]),
+            *(Column(key, OVERALL_NAMES[key], kind="rate") for key in SIZE_RATES),
+        ],
+        "rows": [{"area": size_range(name, *sizes.ranges[name]), **row} for name, row in sizes.metrics().items()],
     }
-    shown = {words: settings[key] for key, words in names.items() if settings.get(key) is not None}
-    return {**shown, "matching": ", ".join(settings["matching"])}
 
 
-def _gallery(
-    report: DetectionReport, examples: Examples, gallery: Gallery, image_names: Sequence[str]
+def _gallery_entries(
+    report: DetectionReport, examples: Examples, gallery: Gallery, names: Sequence[str]
 ) -> Dict[str, Any]:
-    pictures = []
-    place = {image: at for at, image in enumerate(examples.images.image.tolist())}
-    kinds = ("right", "wrong", "lost")
-    for image, picture in gallery.pictures.items():
-        boxes: List[Dict[str, Any]] = []
+    entries = []
+    rank = {"missed": _ranks(gallery.by_missed), "score": _ranks(gallery.by_score)}
+    position = _ranks(examples.images.image.tolist())
+    for image, thumbnail in gallery.thumbnails.items():
         rows = np.flatnonzero(examples.boxes.image == image)
         columns = (examples.boxes.kind, np.round(examples.boxes.box, 1), examples.boxes.label, examples.boxes.score)
-        for kind, box, label, score in zip(*(column[rows].tolist() for column in columns)):
-            text = report.classes[label] + ("" if score != score else f" {score:.2f}")
-            boxes.append({"kind": kinds[kind], "box": box, "text": text})
-        pictures.append(
+        boxes = [
+            {
+                "kind": BOX_CLASSES[kind],
+                "box": box,
+                "text": report.classes[label] + ("" if score != score else f" {score:.2f}"),
+            }
+            for kind, box, label, score in zip(*(column[rows].tolist() for column in columns))
+        ]
+        entries.append(
             {
                 "image": image,
-                "name": image_names[image],
-                "uri": picture.uri,
-                "size": picture.size,
+                "name": names[image],
+                "uri": thumbnail.uri,
+                "size": thumbnail.size,
                 "boxes": boxes,
-                "missed": int(examples.images.missed[place[image]]),
-                "confidence": float(examples.images.confidence[place[image]]),
-                "by_missed": _place(gallery.by_missed, image),
-                "by_confidence": _place(gallery.by_confidence, image),
+                "missed": int(examples.images.missed[position[image]]),
+                "score": float(examples.images.confidence[position[image]]),
+                "by_missed": rank["missed"].get(image, ""),
+                "by_score": rank["score"].get(image, ""),
             }
         )
-    return {"pictures": pictures, "remarks": gallery.remarks}
+    return {"images": entries, "remarks": gallery.remarks}
 
 
-def _place(order: Sequence[int], image: int) -> str:
-    places = list(order)
-    return str(places.index(image)) if image in places else ""
+def _ranks(images: Sequence[int]) -> Dict[int, int]:
+    return {image: rank for rank, image in enumerate(images)}

@@ -1,4 +1,4 @@
-"""Pictures, made small enough to go into a page. Pillow is imported only when one is read."""
+"""Thumbnails of images for the pages. Pillow is imported only when an image is read."""
 
 from __future__ import annotations
 
@@ -10,68 +10,69 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 LONGEST_SIDE = 480
 QUALITY = 80
+MAX_BYTES = 5_000_000  # of all thumbnails of a page
 _LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small picture, and how large the real one is.
+    """A thumbnail.
 
-    Args:
-        uri (str): The picture as a ``data:`` address.
-        size (Tuple[int, int]): Width and height of the real one, in pixels.
-        turned (bool): Whether its EXIF data swapped width and height.
+    Attributes:
+        uri: The thumbnail as a ``data:`` URI.
+        size: Width and height of the image, in pixels.
+        rotated: Whether the EXIF orientation swaps width and height.
     """
 
     uri: str
     size: Tuple[int, int]
-    turned: bool = False
+    rotated: bool = False
 
     def has_size(self, height: int, width: int) -> bool:
-        """Whether the real one has this size, as stored or as shown; True where the size is not known.
+        """Whether the image has this size, stored or rotated; True if the size is unknown.
 
-        Examples:
+        Example:
             >>> Thumbnail("", (640, 480)).has_size(480, 640), Thumbnail("", (640, 480)).has_size(0, 0)
             (True, True)
         """
         if height <= 0 or width <= 0:
             return True
-        return self.size == (width, height) or (self.turned and self.size == (height, width))
+        return self.size == (width, height) or (self.rotated and self.size == (height, width))
 
 
 class ImageFinder:
-    """Finds the image files of a dataset below the folders they belong in, and nowhere else.
+    """Find the image files of a data set inside its folders, and nowhere else.
 
-    A name that leads out of the folders is not followed, and neither is a link that does: an annotation file cannot put
+    Neither a name nor a symbolic link that leads out of the folders is followed, so that an annotation file cannot put
     other files of the user into a page.
 
     Args:
-        names (Sequence[str]): Of all images of the dataset, as the ground truth gives them.
-        dataset_folders (Sequence[str]): The folders of a config's dataset. Names below them are whole paths.
-        folder (str, optional): Look in this folder instead: for the name (for its part below the dataset's folder, if
-            it is a whole path), and then for its last part. The last part is used only if no other image of the dataset
-            has the same, because ``cam1/0001.jpg`` is not ``cam2/0001.jpg``.
+        names: File names of all images in the ground truth.
+        dataset_folders: Image folders of the config; names inside them are whole paths.
+        folder: Look in this folder instead: for the name (for its part inside the data set's folder, if it is a whole
+            path), then for the base name. The base name is used only if it is unique in the data set, because
+            ``cam1/0001.jpg`` is not ``cam2/0001.jpg``.
 
-    Examples:
+    Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as place:
         ...     _ = Path(place, "a.jpg").write_bytes(b"")
         ...     finder = ImageFinder(["val/a.jpg", "../b.jpg"], folder=place)
-        ...     finder.find("val/a.jpg").path.name, finder.find("val/a.jpg").by_last_part, finder.find("../b.jpg").path
+        ...     finder.find("val/a.jpg").path.name, finder.find("val/a.jpg").by_base_name, finder.find("../b.jpg").path
         ('a.jpg', True, None)
     """
 
     def __init__(self, names: Sequence[str], dataset_folders: Sequence[str] = (), folder: Optional[str] = None) -> None:
         self.dataset_folders = [os.path.abspath(one) for one in dataset_folders]
         self.folder = None if folder is None else os.path.abspath(folder)
-        self._same_last_part = Counter(map(_last_part, names))
+        self._base_name_counts = Counter(map(_base_name, names))
 
     def find(self, name: str) -> FoundImage:
-        """Where an image is."""
+        """The path of an image."""
         if not name or "\0" in name:
             return FoundImage()
         whole = os.path.abspath(name)
@@ -83,28 +84,28 @@ class ImageFinder:
             found = _existing(os.path.abspath(os.path.join(self.folder, relative)), self.folder)
             if found.path is not None or found.outside:
                 return found
-        if self._same_last_part[_last_part(name)] == 1:
-            found = _existing(os.path.join(self.folder, _last_part(name)), self.folder)
-        return replace(found, by_last_part=True)
+        if self._base_name_counts[_base_name(name)] == 1:
+            found = _existing(os.path.join(self.folder, _base_name(name)), self.folder)
+        return replace(found, by_base_name=True)
 
 
 @dataclass(frozen=True)
 class FoundImage:
-    """Where an image is.
+    """The path of an image.
 
-    Args:
-        path (Path, optional): None if there is no such file, or none that may be shown.
-        by_last_part (bool): Whether only the last part of the name was looked for. The image should then have the size
-            that the ground truth gives.
-        outside (bool): Whether there is no path because the file is outside the folder.
+    Attributes:
+        path: None if there is no such file, or if it is outside the folders.
+        by_base_name: Whether only the base name matches. The image should then have the size that the ground truth
+            gives.
+        outside: Whether the file is outside the folders.
     """
 
     path: Optional[Path] = None
-    by_last_part: bool = False
+    by_base_name: bool = False
     outside: bool = False
 
 
-def _last_part(name: str) -> str:
+def _base_name(name: str) -> str:
     return os.path.basename(name.replace("\\", "/"))
 
 
@@ -116,7 +117,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _existing(path: str, folder: str) -> FoundImage:
-    """The file if it is there and below the folder, by its name and after following links."""
+    """The file if it exists inside the folder, also after following symbolic links."""
     try:
         if not _is_below(path, folder) or not os.path.isfile(path):
             return FoundImage()
@@ -128,15 +129,12 @@ def _existing(path: str, folder: str) -> FoundImage:
 
 
 def thumbnail(path: Path, *, longest_side: int = LONGEST_SIDE) -> Optional[Thumbnail]:
-    """Read a picture and make it small.
-
-    Turned as its EXIF data says, as OpenMMLab's loaders do. Pictures so large that they may be an attack are refused
-    at Pillow's own limit.
+    """Make a thumbnail, rotated by the EXIF orientation, as OpenMMLab's loaders do.
 
     Returns:
-        Thumbnail: None if the file is no picture, is damaged or too large.
+        None if the file is not an image, is damaged, or is larger than Pillow's limit against decompression bombs.
 
-    Examples:
+    Example:
         >>> import tempfile
         >>> from PIL import Image
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -148,31 +146,75 @@ def thumbnail(path: Path, *, longest_side: int = LONGEST_SIDE) -> Optional[Thumb
     from PIL import Image, ImageOps
 
     try:
-        with _LOCK, warnings.catch_warnings():  # of two threads one could leave its filter behind
+        with _LOCK, warnings.catch_warnings():  # the filters are not thread-safe
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path) as opened:
-                # JPEGs are then read at a fraction of their size, which is several times as quick.
                 size = opened.size
-                opened.draft("RGB", (longest_side, longest_side))
-                turned = opened.getexif().get(0x0112) in (5, 6, 7, 8)  # older Pillows forget it on turning
-                if turned:
+                opened.draft("RGB", (longest_side, longest_side))  # decodes JPEGs at a fraction of their size
+                rotated = opened.getexif().get(0x0112) in (5, 6, 7, 8)  # older Pillows drop it on transposing
+                if rotated:
                     size = (size[1], size[0])
-                picture = _eight_bits(ImageOps.exif_transpose(opened))
-                picture.thumbnail((longest_side, longest_side))
+                image = _to_rgb(ImageOps.exif_transpose(opened))
+                image.thumbnail((longest_side, longest_side))
                 written = io.BytesIO()
-                picture.save(written, format="JPEG", quality=QUALITY)
-    except Exception:  # whatever is wrong with a file of somebody else's: there is no picture
+                image.save(written, format="JPEG", quality=QUALITY)
+    except Exception:  # of whatever kind: the file cannot be shown
         return None
-    return Thumbnail("data:image/jpeg;base64," + base64.b64encode(written.getvalue()).decode("ascii"), size, turned)
+    return Thumbnail("data:image/jpeg;base64," + base64.b64encode(written.getvalue()).decode("ascii"), size, rotated)
 
 
-def _eight_bits(picture):  # type: ignore[no-untyped-def]
-    """As RGB; what has more than 8 bits a pixel is spread over them, as Pillow would only cut it off."""
-    if picture.mode.startswith(("I", "F")):
+def _to_rgb(image: Any) -> Any:
+    """As RGB. More than 8 bits per channel are rescaled, where Pillow would clip them."""
+    if image.mode.startswith(("I", "F")):
         import numpy as np
         from PIL import Image
 
-        values = np.asarray(picture, dtype=np.float64)
+        values = np.asarray(image, dtype=np.float64)
         low, high = float(values.min()), float(values.max())
-        picture = Image.fromarray(((values - low) * (255 / max(high - low, 1e-12))).astype(np.uint8))
-    return picture.convert("RGB")
+        image = Image.fromarray(((values - low) * (255 / max(high - low, 1e-12))).astype(np.uint8))
+    return image.convert("RGB")
+
+
+def collect_thumbnails(
+    images: Sequence[int],
+    names: Sequence[str],
+    *,
+    folder: Optional[str],
+    dataset_folders: Sequence[str] = (),
+    sizes: Sequence[Tuple[int, int]] = (),
+) -> Tuple[Dict[int, Thumbnail], List[str]]:
+    """Thumbnails by index of the image, and remarks on images that are not shown.
+
+    Args:
+        images: Indices of the images, the most important first.
+        names: File names of all images in the ground truth, empty if unknown.
+        folder: The folder to look in; None: the folders of the data set.
+        dataset_folders: Image folders of the config.
+        sizes: Height and width of the images, 0 if unknown.
+    """
+    finder = ImageFinder(names, dataset_folders, folder)
+    thumbnails: Dict[int, Thumbnail] = {}
+    missing, outside, unreadable, left_out, num_bytes = 0, 0, 0, 0, 0
+    for image in dict.fromkeys(images):
+        if num_bytes > MAX_BYTES:
+            left_out += 1
+            continue
+        found = finder.find(names[image])
+        if found.path is None:
+            missing, outside = missing + (not found.outside), outside + found.outside
+            continue
+        small = thumbnail(found.path)
+        if small is None:
+            unreadable += 1
+        elif found.by_base_name and len(sizes) and not small.has_size(*sizes[image]):
+            missing += 1  # another image of the same name
+        else:
+            thumbnails[image] = small
+            num_bytes += len(small.uri)
+    remarks = (
+        (missing, "were not found: --images must name the folder that contains them"),
+        (outside, "were left out, because they are not below the image folder"),
+        (unreadable, "could not be read"),
+        (left_out, "were left out, to keep the page small"),
+    )
+    return thumbnails, [f"{number} of the images {what}" for number, what in remarks if number]

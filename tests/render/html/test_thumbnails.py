@@ -36,8 +36,8 @@ def test_a_name_is_found_in_the_folder(folder):
     pictures = folder / "pictures"
     assert found("val/b.png", pictures) == FoundImage(pictures / "val" / "b.png")
     assert found(str(pictures / "a.png"), pictures) == FoundImage(pictures / "a.png")
-    assert found("elsewhere/a.png", pictures) == FoundImage(pictures / "a.png", by_last_part=True)
-    assert found("C:\\data\\a.png", pictures) == FoundImage(pictures / "a.png", by_last_part=True)
+    assert found("elsewhere/a.png", pictures) == FoundImage(pictures / "a.png", by_base_name=True)
+    assert found("C:\\data\\a.png", pictures) == FoundImage(pictures / "a.png", by_base_name=True)
 
 
 def test_the_last_part_of_a_name_is_used_only_if_no_other_image_has_it(folder):
@@ -89,12 +89,12 @@ def test_links_are_followed_below_the_folder_only(folder):
 def test_a_size_agrees_as_stored_or_as_shown():
     assert thumbnail_of((300, 200)).has_size(200, 300)
     assert not thumbnail_of((300, 200)).has_size(300, 200)
-    assert thumbnail_of((300, 200), turned=True).has_size(300, 200)
+    assert thumbnail_of((300, 200), rotated=True).has_size(300, 200)
     assert thumbnail_of((300, 200)).has_size(0, 0)  # nobody knows
 
 
-def thumbnail_of(size, turned=False):
-    return Thumbnail("", size, turned)
+def thumbnail_of(size, rotated=False):
+    return Thumbnail("", size, rotated)
 
 
 def test_large_ones_become_small(tmp_path):
@@ -112,7 +112,7 @@ def test_a_picture_that_lies_on_its_side_is_turned(tmp_path):
     exif[0x0112] = 6
     picture.save(tmp_path / "a.jpg", exif=exif)
     made = thumbnail(tmp_path / "a.jpg")
-    assert made.size == (200, 300) and made.turned
+    assert made.size == (200, 300) and made.rotated
     grey = np.asarray(small_one(made).convert("L"))
     assert grey.shape == (300, 200) and grey[:, -20:].mean() > 200 and grey[:, :100].mean() < 30  # now on the right
 

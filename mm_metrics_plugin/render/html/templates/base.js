@@ -1,30 +1,32 @@
 "use strict";
-/* What all pages share. Names reach the page by textContent only, and plotly's labels through page.label. */
+/* Shared by all pages. Names are set as textContent only, and for Plotly they are escaped by page.label. */
 const page = (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  const byId = (id) => document.getElementById(id);
+  const data = JSON.parse(byId("data").textContent);
   const missing = (value) => value === null || value === undefined || Number.isNaN(value);
   const percent = (value) => (missing(value) ? "–" : (100 * value).toFixed(1) + "\u202f%");
   const grouped = new Intl.NumberFormat("en-US");
   const count = (value) => grouped.format(value);
   const ratio = (part, whole) => (whole === 0 ? NaN : part / whole);
+  const short = (value) => (missing(value) ? "–" : Number(value.toPrecision(4)).toString());
 
-  /* Signs that could move a cursor or turn the writing round are written out. */
+  /* Escapes control characters and those that change the direction of writing. */
   const printable = (text) =>
-    String(text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/gu, (sign) => "\\u" + sign.codePointAt(0).toString(16).padStart(4, "0"));
-  /* In the middle, as names often differ at their ends only. */
-  const shortened = (text, most = 24) => {
-    const end = Math.floor((most - 1) / 2);
-    return text.length > most ? text.slice(0, most - 1 - end) + "…" + text.slice(text.length - end) : text;
+    String(text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/gu, (character) => "\\u" + character.codePointAt(0).toString(16).padStart(4, "0"));
+  /* Shortens the middle, as names often differ at their ends only. */
+  const shortened = (text, length = 24) => {
+    const end = Math.floor((length - 1) / 2);
+    return text.length > length ? text.slice(0, length - 1 - end) + "…" + text.slice(text.length - end) : text;
   };
 
-  /* Text for plotly, which would take some tags in it for its own. */
-  const label = (text, most) =>
-    shortened(printable(text), most).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  /* Text for Plotly, which interprets some tags. */
+  const label = (text) =>
+    shortened(printable(text)).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-  /* An element with attributes and children; children that are no elements are text. */
+  /* Creates an element; children that are not elements become text. */
   function make(tag, attributes = {}, ...children) {
-    const drawn = ["svg", "rect", "text", "g", "image", "title"].includes(tag);
-    const element = drawn ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+    const isSvg = ["svg", "rect", "text", "g", "image", "title"].includes(tag);
+    const element = isSvg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
       if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
     }
@@ -32,7 +34,7 @@ const page = (() => {
     return element;
   }
 
-  /* Puts a share into an element: for reading as text, in full as data-value. */
+  /* Shows a rate in an element: as text, with all digits in data-value, and as its bar. */
   function show(element, value, text = percent(value)) {
     const full = missing(value) ? "" : String(value);
     element.dataset.value = full;
@@ -42,6 +44,20 @@ const page = (() => {
     const fill = element.querySelector(".fill");
     if (fill) fill.style.setProperty("--share", missing(value) ? "0" : String(value));
   }
+
+  /* Shows a count in an element. */
+  function showCount(element, value) {
+    element.dataset.value = String(value);
+    element.textContent = count(value);
+  }
+
+  /* Elements with a data-column inside another, by column. */
+  const columnCells = (element) =>
+    Object.fromEntries([...element.querySelectorAll("[data-column]")].map((cell) => [cell.dataset.column, cell]));
+
+  /* Which part of a list is shown: "First 50 of 120, …". */
+  const shownPart = (shown, total, order) =>
+    shown < total ? `First ${count(shown)} of ${count(total)}, ${order}.` : `All ${count(total)}, ${order}.`;
 
   /* --- tables ------------------------------------------------------------------------------------------------ */
 
@@ -74,7 +90,7 @@ const page = (() => {
     });
   }
 
-  /* Sorts again by the column it is sorted by, after its numbers moved. */
+  /* Sorts by the current column again, after its numbers changed. */
   function sortAgain(table) {
     const cells = [...table.tHead.rows[0].cells];
     const column = cells.findIndex((cell) => cell.hasAttribute("aria-sort"));
@@ -82,8 +98,8 @@ const page = (() => {
   }
 
   function searchable(field) {
-    const table = document.getElementById(field.dataset.search);
-    const said = document.querySelector(`[data-found="${field.dataset.search}"]`);
+    const table = byId(field.dataset.search);
+    const output = document.querySelector(`[data-found="${field.dataset.search}"]`);
     field.addEventListener("input", () => {
       const wanted = field.value.trim().toLowerCase();
       let found = 0;
@@ -91,7 +107,7 @@ const page = (() => {
         row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
         found += !row.hidden;
       }
-      if (said) said.textContent = wanted ? `${count(found)} of ${count(table.tBodies[0].rows.length)}` : "";
+      if (output) output.textContent = wanted ? `${count(found)} of ${count(table.tBodies[0].rows.length)}` : "";
     });
   }
 
@@ -100,25 +116,25 @@ const page = (() => {
   const plots = [];
   const charts = new Promise((resolve) => {
     addEventListener("load", () => setTimeout(() => {
-      const source = document.getElementById("plotly");
+      const source = byId("plotly");
       source.replaceWith(make("script", {}, source.textContent)); // runs it
       resolve();
     }));
   });
-  /* The page, and each chart, is aria-busy until it answers to a click. */
-  const main = document.getElementById("main");
+  /* The page, and each chart, is aria-busy until it responds to clicks. */
+  const main = byId("main");
   main.setAttribute("aria-busy", "true");
   charts.then(() => main.setAttribute("aria-busy", "false"));
 
-  /* The colours in use: light, dark or for paper. */
-  function colours() {
+  /* The colors of the current scheme: light, dark or print. */
+  function colors() {
     const style = getComputedStyle(document.documentElement);
-    const names = ["back", "card", "ink", "soft", "line", "accent", "good", "bad", "miss", "empty", "scale-good", "scale-bad"];
+    const names = ["card", "ink", "soft", "line", "accent", "tp", "fp", "empty", "scale-tp", "scale-fp"];
     return Object.fromEntries(names.map((name) => [name.replace("-", "_"), style.getPropertyValue("--" + name).trim()]));
   }
 
   function layout(own) {
-    const used = colours();
+    const used = colors();
     const axis = { gridcolor: used.line, zerolinecolor: used.line, linecolor: used.line, automargin: true };
     const result = {
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: used.ink },
@@ -133,18 +149,18 @@ const page = (() => {
     return result;
   }
 
-  /* Nothing is zoomed, so a double click is two clicks. */
+  /* Without zooming, a double click is two clicks. */
   const options = { displaylogo: false, displayModeBar: false, responsive: true, doubleClick: false };
 
-  /* Draws into an element what describe(colours) says ({data, layout}), once it comes near the window, and again
-     whenever the colours change. Calls ready() when it is first drawn. Returns the function that draws it anew. */
+  /* Draws a chart from describe(colors), which returns {data, layout}: once it comes near the viewport, and again when
+     the color scheme changes. Calls ready() at the first drawing. Returns the function that draws it again. */
   function plot(element, describe, ready = () => {}) {
     let drawn = false;
     let newest = 0;
     const draw = () => {
       const number = ++newest;
       element.setAttribute("aria-busy", "true");
-      const { data: traces, layout: own } = describe(colours());
+      const { data: traces, layout: own } = describe(colors());
       const finished = Plotly.react(element, traces, layout(own), options);
       if (!drawn) ready();
       drawn = true;
@@ -165,14 +181,19 @@ const page = (() => {
     matchMedia(query).addEventListener("change", () => charts.then(() => plots.forEach((draw) => draw())));
   }
 
-  /* --- when the page is there ---------------------------------------------------------------------------------- */
+  /* --- start ------------------------------------------------------------------------------------------------------- */
+
+  const gaps = (values) => values.map((value) => (Number.isNaN(value) ? null : value)); // undefined values
+  const marker = (x, y, color, symbol, name) => ({
+    x: [x], y: [y], mode: "markers", marker: { color, size: 11, symbol }, hovertemplate: `${name}<br>%{x:.3f}, %{y:.3f}<extra></extra>`,
+  });
 
   for (const title of document.querySelectorAll("main > section > h2")) {
     const link = make("a", { href: "#" + title.parentElement.id }, title.textContent);
-    document.getElementById("contents").append(make("li", {}, link));
+    byId("contents").append(make("li", {}, link));
   }
   document.querySelectorAll("table.sortable").forEach(sortable);
   document.querySelectorAll("[data-search]").forEach(searchable);
 
-  return { data, percent, count, ratio, printable, label, make, show, sortable, sortAgain, plot };
+  return { byId, data, missing, percent, count, ratio, short, printable, label, make, show, showCount, columnCells, shownPart, sortAgain, plot, gaps, marker };
 })();

@@ -1,54 +1,51 @@
 "use strict";
-/* A confusion matrix that is looked at as counts or shares, and whose cells open.
+/* Draws a confusion matrix whose cells can be chosen.
 
-   matrix({
-     element: the div for the chart, labels: names of rows and columns,
-     counts: () => rows of whole numbers (truth down, prediction across),
-     view: () => "counts" | "truth" | "prediction",
-     open: (row, column) => shows what is in a cell,
-   }) returns {draw, select(row, column)}. */
-function matrix({ element, labels, counts, view, open }) {
+   element: the div of the chart; labels: names of rows and columns; counts(): rows of counts (rows are ground truth);
+   open(row, column): lists the members of a cell. Returns {draw, select(row, column)}. */
+function confusionMatrix({ element, labels, counts, open }) {
+  const view = () => document.querySelector("#matrix-view input:checked").value;
   const size = labels.length;
   const names = labels.map((name) => page.label(name));
   const numbered = size <= 25;
   let chosen = null;
 
   function shares(rows) {
-    const down = Array.from({ length: size }, (_, column) => rows.reduce((sum, row) => sum + row[column], 0));
+    const columnSums = Array.from({ length: size }, (_, column) => rows.reduce((sum, row) => sum + row[column], 0));
     return rows.map((row) => {
       const sum = row.reduce((total, value) => total + value, 0);
-      return row.map((value, column) => ({ truth: page.ratio(value, sum), prediction: page.ratio(value, down[column]) }));
+      return row.map((value, column) => ({ ground_truth: page.ratio(value, sum), prediction: page.ratio(value, columnSums[column]) }));
     });
   }
 
-  function describe(colours) {
+  function describe(colors) {
     const rows = counts();
     const parts = shares(rows);
-    const way = view();
-    const greatest = Math.max(1, ...rows.map((row) => Math.max(...row)));
+    const shown = view();
+    const largest = Math.max(1, ...rows.map((row) => Math.max(...row)));
     const shade = (row, column) => {
       if (rows[row][column] === 0) return null;
-      const share = way === "counts" ? Math.log1p(rows[row][column]) / Math.log1p(greatest) : parts[row][column][way];
-      return 0.12 + 0.88 * share; // a cell with anything in it is never quite pale
+      const share = shown === "counts" ? Math.log1p(rows[row][column]) / Math.log1p(largest) : parts[row][column][shown];
+      return 0.12 + 0.88 * share; // a nonzero cell is always visible
     };
     const text = (row, column) => {
       const value = rows[row][column];
-      return value === 0 ? "" : way === "counts" ? page.count(value) : page.percent(parts[row][column][way]);
+      return value === 0 ? "" : shown === "counts" ? page.count(value) : page.percent(parts[row][column][shown]);
     };
     const grid = (cell) => rows.map((_, row) => rows.map((_, column) => cell(row, column)));
     const hover = grid((row, column) =>
       `ground truth: ${names[row]}<br>prediction: ${names[column]}<br><b>${page.count(rows[row][column])}</b><br>` +
-      `${page.percent(parts[row][column].truth)} of this ground truth<br>${page.percent(parts[row][column].prediction)} of this prediction`);
-    const trace = (right, colour) => ({
+      `${page.percent(parts[row][column].ground_truth)} of this ground truth<br>${page.percent(parts[row][column].prediction)} of this prediction`);
+    const trace = (onDiagonal, color) => ({
       type: "heatmap",
-      z: grid((row, column) => ((row === column) === right ? shade(row, column) : null)),
+      z: grid((row, column) => ((row === column) === onDiagonal ? shade(row, column) : null)),
       zmin: 0, zmax: 1, showscale: false, hoverongaps: false, xgap: numbered ? 2 : 0, ygap: numbered ? 2 : 0,
-      colorscale: [[0, colours.card], [1, colour]],
-      ...(numbered ? { text: grid((row, column) => ((row === column) === right ? text(row, column) : "")), texttemplate: "%{text}", textfont: { color: colours.ink } } : {}),
+      colorscale: [[0, colors.card], [1, color]],
+      ...(numbered ? { text: grid((row, column) => ((row === column) === onDiagonal ? text(row, column) : "")), texttemplate: "%{text}", textfont: { color: colors.ink } } : {}),
       hovertext: hover, hovertemplate: "%{hovertext}<extra></extra>",
     });
     const under = {
-      type: "heatmap", z: grid(() => 0), showscale: false, colorscale: [[0, colours.empty], [1, colours.empty]],
+      type: "heatmap", z: grid(() => 0), showscale: false, colorscale: [[0, colors.empty], [1, colors.empty]],
       xgap: numbered ? 2 : 0, ygap: numbered ? 2 : 0, hovertext: hover, hovertemplate: "%{hovertext}<extra></extra>",
     };
     const step = Math.ceil(size / 90);
@@ -61,14 +58,14 @@ function matrix({ element, labels, counts, view, open }) {
     const longest = Math.max(...labels.map((name) => Math.min(24, name.length)));
     element.style.minWidth = `${Math.min(1000, Math.max(260 + size * 11, 170 + 8 * longest))}px`; // room beside the names
     return {
-      data: [under, trace(true, colours.scale_good), trace(false, colours.scale_bad)],
+      data: [under, trace(true, colors.scale_tp), trace(false, colors.scale_fp)],
       layout: {
         height,
         xaxis: { ...axis, title: { text: "prediction", standoff: 12 }, tickangle: element.clientWidth / size < 90 ? -45 : 0 },
         yaxis: { ...axis, title: { text: "ground truth", standoff: 12 }, range: [size - 0.5, -0.5] },
         shapes: chosen === null ? [] : [{
           type: "rect", x0: chosen[1] - 0.5, x1: chosen[1] + 0.5, y0: chosen[0] - 0.5, y1: chosen[0] + 0.5,
-          line: { color: colours.accent, width: 2.5 },
+          line: { color: colors.accent, width: 2.5 },
         }],
       },
     };
@@ -82,5 +79,59 @@ function matrix({ element, labels, counts, view, open }) {
     draw();
     open(row, column);
   }
+  page.byId("matrix-view").addEventListener("change", draw);
   return { draw, select };
+}
+
+/* Lists the members of a cell. rows: table rows; total: how many members the cell has; order: of the rows, in words. */
+function showCell({ row, column, title, total, order, rows }) {
+  const cell = page.byId("cell");
+  cell.hidden = false;
+  cell.dataset.cell = `${row},${column}`;
+  page.byId("cell-row").value = String(row);
+  page.byId("cell-column").value = String(column);
+  page.byId("cell-title").textContent = title;
+  page.byId("cell-summary").dataset.value = String(total);
+  page.byId("cell-summary").textContent = total === 0 ? "This cell is empty." : page.shownPart(rows.length, total, order);
+  page.byId("cell-table").hidden = total === 0;
+  page.byId("cell-table").tBodies[0].replaceChildren(...rows);
+}
+
+/* The positions of a cell's members in an ascending list of cells. */
+function membersOf(cells, wanted) {
+  let low = 0;
+  let high = cells.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (cells[middle] < wanted) low = middle + 1;
+    else high = middle;
+  }
+  const positions = [];
+  for (let at = low; cells[at] === wanted; at += 1) positions.push(at);
+  return positions;
+}
+
+/* Fills the two selects of the cells and connects their button. */
+function cellControls(rowNames, columnNames, select) {
+  for (const [id, names] of [["cell-row", rowNames], ["cell-column", columnNames]]) {
+    page.byId(id).append(...names.map((name, value) => page.make("option", { value }, name)));
+  }
+  page.byId("cell-open").addEventListener("click", () => {
+    select(Number(page.byId("cell-row").value), Number(page.byId("cell-column").value));
+    page.byId("cell").focus();
+  });
+}
+
+/* Buttons that open the cells with the most errors. entries: [count, row, column]; name(row, column): text of a button. */
+function topConfusions(entries, name, select) {
+  const top = [...entries].sort((a, b) => b[0] - a[0] || a[1] - b[1] || a[2] - b[2]).slice(0, 10);
+  page.byId("top-confusions").replaceChildren(...top.map(([number, row, column]) => {
+    const button = page.make("button", { type: "button", class: "plain", "data-value": number }, `${name(row, column)}: ${page.count(number)}`);
+    button.addEventListener("click", () => {
+      select(row, column);
+      page.byId("cell").focus();
+    });
+    return page.make("li", {}, button);
+  }));
+  page.byId("top-confusions").parentElement.hidden = top.length === 0;
 }
