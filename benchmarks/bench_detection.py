@@ -23,7 +23,7 @@ from mm_metrics_plugin.states.detection import DetectionState
 def batch_of(problem: Problem) -> DetectionBatch:
     return DetectionBatch(
         Detections(problem.image, problem.boxes, problem.scores, problem.labels),
-        GroundTruths(problem.object_image, problem.object_boxes, problem.object_labels, problem.object_crowd),
+        GroundTruths(problem.gt_image, problem.gt_boxes, problem.gt_labels, problem.gt_crowd),
         problem.num_images,
     )
 
@@ -43,12 +43,12 @@ def ap_of(batch: DetectionBatch, num_classes: int) -> AveragePrecision:
 
 def supervision_inputs(problem: Problem):  # type: ignore[no-untyped-def]
     """One array per image, as ``ConfusionMatrix.from_tensors`` wants them."""
-    found = np.column_stack([problem.boxes, problem.labels, problem.scores]).astype(np.float32)
-    there = np.column_stack([problem.object_boxes, problem.object_labels]).astype(np.float32)
+    detections = np.column_stack([problem.boxes, problem.labels, problem.scores]).astype(np.float32)
+    ground_truths = np.column_stack([problem.gt_boxes, problem.gt_labels]).astype(np.float32)
     edges = np.arange(1, problem.num_images)
     return (
-        np.split(found, np.searchsorted(problem.image, edges)),
-        np.split(there, np.searchsorted(problem.object_image, edges)),
+        np.split(detections, np.searchsorted(problem.image, edges)),
+        np.split(ground_truths, np.searchsorted(problem.gt_image, edges)),
     )
 
 

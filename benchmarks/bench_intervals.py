@@ -32,7 +32,7 @@ def line(name: str, time: float, note: str = "") -> None:
 def batch_of(problem: Problem) -> DetectionBatch:
     return DetectionBatch(
         Detections(problem.image, problem.boxes, problem.scores, problem.labels),
-        GroundTruths(problem.object_image, problem.object_boxes, problem.object_labels, problem.object_crowd),
+        GroundTruths(problem.gt_image, problem.gt_boxes, problem.gt_labels, problem.gt_crowd),
         problem.num_images,
     )
 

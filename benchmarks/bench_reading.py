@@ -53,7 +53,7 @@ def write_results(problem: Problem, path: Path) -> None:
 
 def write_truth(problem: Problem, path: Path) -> None:
     """As COCO annotations."""
-    boxes = problem.object_boxes.astype(float)
+    boxes = problem.gt_boxes.astype(float)
     boxes[:, 2:] -= boxes[:, :2]
     content = {
         "images": [
@@ -64,7 +64,7 @@ def write_truth(problem: Problem, path: Path) -> None:
         "annotations": [
             {"id": row + 1, "image_id": image + 1, "category_id": label + 1, "bbox": box, "area": box[2] * box[3]}
             for row, (image, label, box) in enumerate(
-                zip(problem.object_image.tolist(), problem.object_labels.tolist(), boxes.tolist())
+                zip(problem.gt_image.tolist(), problem.gt_labels.tolist(), boxes.tolist())
             )
         ],
     }

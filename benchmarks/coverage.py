@@ -37,11 +37,13 @@ class Coverage(NamedTuple):
     number: int
 
     @classmethod
-    def of(cls, low: np.ndarray, high: np.ndarray, truth: np.ndarray) -> Coverage:
+    def of(cls, low: np.ndarray, high: np.ndarray, true_value: np.ndarray) -> Coverage:
         """Of intervals; those that are NaN are left out."""
-        low, high, truth = (np.asarray(part, dtype=np.float64) for part in np.broadcast_arrays(low, high, truth))
+        low, high, true_value = (
+            np.asarray(part, dtype=np.float64) for part in np.broadcast_arrays(low, high, true_value)
+        )
         given = ~np.isnan(low)
-        held = (low <= truth) & (truth <= high)
+        held = (low <= true_value) & (true_value <= high)
         return cls(float(held[given].mean()), float((high - low)[given].mean()), int(given.sum()))
 
 
@@ -224,11 +226,11 @@ def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> Dict[str
         counts = setting.sample(random)
         found = bootstrap_counts(counts, ci=LEVEL)
         rates = ("precision", "recall", "f1")
-        truth = {name: float(true[name][~np.isnan(found.per_class[name].value)].mean()) for name in rates}
-        both = truth["precision"], truth["recall"]
-        truth["f1_of_means"] = 2 * both[0] * both[1] / sum(both)
+        true_value = {name: float(true[name][~np.isnan(found.per_class[name].value)].mean()) for name in rates}
+        both = true_value["precision"], true_value["recall"]
+        true_value["f1_of_means"] = 2 * both[0] * both[1] / sum(both)
         for name in MEANS:
-            rows[name].append((found.overall[name].low, found.overall[name].high, truth[name]))
+            rows[name].append((found.overall[name].low, found.overall[name].high, true_value[name]))
     return {name: Coverage.of(*np.array(row).T) for name, row in rows.items()}
 
 
@@ -246,10 +248,10 @@ def ap_coverage(
         table = setting.table(random)
         found = bootstrap_ci(table, ci=LEVEL, resamples=resamples, seed=run)
         one, each = found.overall["mAP_50"], found.per_class["AP_50"]
-        truth = float(true[~np.isnan(each.value)].mean())
-        overall.append((one.low, one.high, truth))
+        true_value = float(true[~np.isnan(each.value)].mean())
+        overall.append((one.low, one.high, true_value))
         per_class.append(np.stack([each.low, each.high, true], axis=1))
-        basic.append((*_basic(table, one, resamples, run), truth))
+        basic.append((*_basic(table, one, resamples, run), true_value))
     return tuple(Coverage.of(*part.T) for part in (np.array(overall), np.concatenate(per_class), np.array(basic)))  # type: ignore[return-value]
 
 
@@ -262,8 +264,8 @@ def _true_ap(setting: Classes, random: Random, images: int) -> np.ndarray:
 
 
 def _basic(table: MatchTable, one: Interval, resamples: int, seed: int) -> np.ndarray:
-    figures = WeightedMetrics(per_image_counts(table, score_thr=0.3), APCurves(table, "all", 100))
-    draws = map_draws(figures, bootstrap_draws(table.num_images, draws=resamples, seed=seed, batch_size=64))
+    metrics = WeightedMetrics(per_image_counts(table, score_thr=0.3), APCurves(table, "all", 100))
+    draws = map_draws(metrics, bootstrap_draws(table.num_images, draws=resamples, seed=seed, batch_size=64))
     low, high = np.quantile(draws.overall["mAP_50"], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return np.clip([2 * one.value - high, 2 * one.value - low], 0, 1)
 
@@ -290,16 +292,16 @@ def auc_coverage(setting: Scores, *, datasets: int, seed: int = 0) -> Tuple[Cove
     found = delong_ci([scores], np.repeat(labels[:, None], datasets, axis=1), ci=LEVEL)
     half = norm.ppf((1 + LEVEL) / 2) * found.standard_error
     value = found.per_class.value
-    truth = np.array(setting.auc)
-    plain = Coverage.of(np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), truth)
-    return Coverage.of(found.per_class.low, found.per_class.high, truth), plain
+    true_value = np.array(setting.auc)
+    plain = Coverage.of(np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), true_value)
+    return Coverage.of(found.per_class.low, found.per_class.high, true_value), plain
 
 
 def macro_auc_coverage(samples: int, shares: np.ndarray, *, distance: float, datasets: int, seed: int = 0) -> Coverage:
     """Of the interval of the mean AUC over classes with these shares of the samples, at least one sample each."""
     random = np.random.default_rng(seed)
     number = len(shares)
-    truth = norm.cdf(distance / np.sqrt(2))
+    true_value = norm.cdf(distance / np.sqrt(2))
     ends = []
     for _ in range(datasets):
         labels = np.concatenate([np.arange(number), random.choice(number, samples - number, p=shares)])
@@ -308,7 +310,7 @@ def macro_auc_coverage(samples: int, shares: np.ndarray, *, distance: float, dat
         scores[np.arange(samples), labels] += distance
         macro = delong_ci([scores], labels, ci=LEVEL).macro
         ends.append((macro.low, macro.high))
-    return Coverage.of(*np.array(ends).T, np.array(truth))
+    return Coverage.of(*np.array(ends).T, np.array(true_value))
 
 
 PROPORTIONS = (

@@ -16,10 +16,10 @@ class Problem(NamedTuple):
     boxes: np.ndarray
     scores: np.ndarray
     labels: np.ndarray
-    object_image: np.ndarray
-    object_boxes: np.ndarray
-    object_labels: np.ndarray
-    object_crowd: np.ndarray
+    gt_image: np.ndarray
+    gt_boxes: np.ndarray
+    gt_labels: np.ndarray
+    gt_crowd: np.ndarray
 
 
 def make_problem(
@@ -32,11 +32,11 @@ def make_problem(
     """
     random = np.random.default_rng(seed)
     counts = np.minimum(random.geometric(1 / (objects_per_image + 1), num_images) - 1, 60)
-    object_image = np.repeat(np.arange(num_images), counts)
-    total = len(object_image)
+    gt_image = np.repeat(np.arange(num_images), counts)
+    total = len(gt_image)
     favorites = random.integers(0, num_classes, (num_images, 3))
-    object_labels = favorites[object_image, random.choice(3, total, p=[0.6, 0.25, 0.15])]
-    object_boxes = _boxes(random, total)
+    gt_labels = favorites[gt_image, random.choice(3, total, p=[0.6, 0.25, 0.15])]
+    gt_boxes = _boxes(random, total)
     crowd = random.random(total) < 0.01
 
     image = np.repeat(np.arange(num_images), per_image)
@@ -48,14 +48,14 @@ def make_problem(
     near = has_objects & (random.random(rows) < 0.65)
     boxes = _boxes(random, rows)
     spread = random.exponential(0.15, rows)
-    target = object_boxes[chosen]
+    target = gt_boxes[chosen]
     size = np.concatenate([target[:, 2:] - target[:, :2]] * 2, axis=1)
     jittered = target + random.normal(size=(rows, 4)) * spread[:, None] * size
     boxes[near] = jittered[near]
     boxes[:, 2:] = np.maximum(boxes[:, 2:], boxes[:, :2] + 1)
     labels = random.integers(0, num_classes, rows)
     right = near & (random.random(rows) < 0.8)
-    labels[right] = object_labels[chosen[right]]
+    labels[right] = gt_labels[chosen[right]]
     quality = np.where(near, np.exp(-3 * spread), 0.05)
     scores = np.clip(quality * random.beta(2, 2, rows) * 1.2, 0.001, 0.999)
     order = np.lexsort((-scores, image))  # detectors give the best first
@@ -66,9 +66,9 @@ def make_problem(
         boxes[order].astype(np.float32),
         scores[order].astype(np.float32),
         labels[order],
-        object_image,
-        object_boxes.astype(np.float32),
-        object_labels,
+        gt_image,
+        gt_boxes.astype(np.float32),
+        gt_labels,
         crowd,
     )
 

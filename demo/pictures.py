@@ -17,7 +17,7 @@ CLASSES = ("disc", "frame", "stripes", "triangle")
 
 
 def draw(shape: str, generator: np.random.Generator, size: int = 32) -> np.ndarray:
-    """One picture (size, size, 3) of the shape, somewhere, in some colour, in noise."""
+    """One picture (size, size, 3) of the shape, somewhere, in some color, in noise."""
     rows, columns = np.mgrid[:size, :size]
     top, left = generator.integers(4, 12, 2)
     side = int(generator.integers(12, 17))

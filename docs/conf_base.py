@@ -51,12 +51,15 @@ html_sidebars = {"**": [f"sidebar/{part}.html" for part in _SIDEBAR.split()]}
 html_sidebars["**"].insert(2, "language.html")
 # Nothing is loaded from another server: no fonts, no scripts, no counters.
 html_theme_options = {"top_of_page_buttons": []}
-# Links to other sites, checked by `make docs-linkcheck`.
+# Links to other sites, checked by `make docs-linkcheck`. Pages of the other language are built separately.
 linkcheck_timeout = 20
+linkcheck_ignore = [r"(\.\./)+(en|zh_cn)/"]
 
 
 def replace_repository_links(text: str, folder: str) -> str:
     """Replace links to files of the repository that are not pages with their paths: the site stands alone.
+
+    Links to pages of the other language become links to their HTML, which is beside that of this language.
 
     Args:
         text: A page in Markdown.
@@ -65,16 +68,21 @@ def replace_repository_links(text: str, folder: str) -> str:
     Example:
         >>> replace_repository_links("[a config](../../../configs/digits.py), [page](auc.md)", "docs/en/tutorials")
         'a config (`configs/digits.py`), [page](auc.md)'
+        >>> replace_repository_links("[AP](../en/concepts/average_precision.md#limits)", "docs/zh_cn")
+        '[AP](../en/concepts/average_precision.html#limits){.external}'
     """
+    language = "/".join(folder.replace(os.sep, "/").split("/")[:2])
 
     def path_of(match: re.Match[str]) -> str:
-        words, target = match.groups()
+        words, target, anchor = match.groups()
         path = os.path.normpath(os.path.join(folder, target)).replace(os.sep, "/")
-        if re.match(r"docs/(en|zh_cn|images)/", path):
+        if path.startswith((f"{language}/", "docs/images/")):
             return match.group()
+        if re.match(r"docs/(en|zh_cn)/.+\.md$", path):
+            return f"[{words}]({target[:-3]}.html{anchor or ''}){{.external}}"
         return f"`{path}`" if words.strip("`") == path else f"{words} (`{path}`)"
 
-    return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?://|#)([^)#\s]+)\)", path_of, text)
+    return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?://|#)([^)#\s]+)(#[^)\s]+)?\)", path_of, text)
 
 
 def _on_source_read(app: Any, name: str, source: list[str]) -> None:

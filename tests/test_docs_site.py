@@ -45,8 +45,11 @@ def test_nothing_is_loaded_from_another_server(site):
 def test_links_between_the_languages_resolve(site):
     for language in build.LANGUAGES:
         for page in (site / language).rglob("*.html"):
-            (target,) = re.findall(r'<a href="([^"]+)" lang=', page.read_text(encoding="utf-8"))
-            assert (page.parent / target).resolve().exists(), page
+            text = page.read_text(encoding="utf-8")
+            assert re.search(r'<a href="([^"]+)" lang=', text), page
+            for target, anchor in re.findall(r'href="((?:\.\./)+(?:en|zh_cn)/[^"#]+)#?([^"]*)"', text):
+                other = (page.parent / target).resolve().read_text(encoding="utf-8")
+                assert not anchor or f'id="{anchor}"' in other, f"{page}: {target}#{anchor}"
 
 
 def test_every_public_name_is_documented(site):

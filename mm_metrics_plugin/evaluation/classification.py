@@ -288,7 +288,7 @@ def evaluate_classification(
         classes=names,
         settings=settings,
         inputs=inputs,
-        counts={"samples": samples.tally.to_dict()},
+        counts={"samples": samples.row_counts.to_dict()},
         result=result,
         accuracy=accuracy,
         auc=roc_auc([scores], truth),

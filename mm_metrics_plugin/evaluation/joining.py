@@ -11,9 +11,9 @@ from mm_metrics_plugin.exceptions import ClassNamesError, MetricInputError, Resu
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
+from mm_metrics_plugin.io.files import RowCounts
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, listing
 from mm_metrics_plugin.io.results import DetectionResults
-from mm_metrics_plugin.io.row_counts import Tally
 
 IMAGE_ID, IMAGE_PATH, POSITION = "image id", "image path", "position"
 MOST_CLASSES = 1 << 16  # labels beyond are refused by name
@@ -41,7 +41,7 @@ class JoinedImages:
     classes: Tuple[str, ...]
     image_ids: Tuple[ImageId, ...]
     image_names: Tuple[str, ...]
-    detections: Tally
+    detections: RowCounts
     missing_images: int
     class_order: str = LABELS
     joined_by: str = IMAGE_ID
@@ -61,7 +61,7 @@ def join(
     their image set. A folder of VOC files has no order of its own: results without ids need ``image_set``.
 
     Args:
-        ground_truth: The ground truth; ``results.truth`` if the results contain it.
+        ground_truth: The ground truth; ``results.ground_truth`` if the results contain it.
         results: The detections.
         classes: Class names, if the ground truth has none.
         allow_missing: Evaluate images without results as images without detections. COCO results contain only images
@@ -75,7 +75,7 @@ def join(
         >>> from mm_metrics_plugin.io.results import results_from_images
         >>> boxes = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
         >>> results = results_from_images([{"img_id": 7, "pred_instances": boxes, "gt_instances": boxes}], "a.pkl")
-        >>> joined = join(results.truth, results, classes=["cat"])
+        >>> joined = join(results.ground_truth, results, classes=["cat"])
         >>> joined.batch.num_images, joined.classes, joined.detections.to_dict()
         (1, ('cat',), {'read': 1, 'used': 1, 'dropped': {}})
     """
@@ -85,9 +85,9 @@ def join(
     position, missing = _positions(ground_truth, results, allow_missing)
     names = _class_names(ground_truth, results, classes)
     detections = results.detections
-    tally = results.tally
+    counts = results.row_counts
     if results.category_ids is not None:
-        detections, tally = _by_category(ground_truth, results)
+        detections, counts = _by_category(ground_truth, results)
     detections = replace(detections, image=position[detections.image])
     for rows, source in ((detections, results.source), (ground_truth.objects, ground_truth.source)):
         _check_labels(rows, names, ground_truth.image_ids, source)
@@ -101,7 +101,7 @@ def join(
         image_ids=ground_truth.image_ids,
         image_names=ground_truth.image_names,
         image_sizes=ground_truth.image_sizes,
-        detections=tally,
+        detections=counts,
         missing_images=missing,
         class_order=ground_truth.class_order or (CLASSES if classes else LABELS),
         joined_by=_joined_by(results),
@@ -116,7 +116,7 @@ def match_image_ids(ground_truth: GroundTruth, results: DetectionResults) -> Det
         >>> instances = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
         >>> image = {"img_id": 7, "img_path": "a/7.jpg", "pred_instances": instances, "gt_instances": instances}
         >>> results = results_from_images([image], "a.pkl")
-        >>> match_image_ids(replace(results.truth, image_ids=("a/7.jpg",)), results).image_ids
+        >>> match_image_ids(replace(results.ground_truth, image_ids=("a/7.jpg",)), results).image_ids
         ('a/7.jpg',)
     """
     by_path = any(ground_truth.image_names) and tuple(ground_truth.image_ids) == tuple(ground_truth.image_names)
@@ -195,7 +195,7 @@ def classes_from_labels(results: DetectionResults, ground_truth: GroundTruth) ->
         >>> from mm_metrics_plugin.io.results import results_from_images
         >>> boxes = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
         >>> results = results_from_images([{"img_id": 7, "pred_instances": boxes, "gt_instances": boxes}], "a.pkl")
-        >>> classes_from_labels(results, results.truth)
+        >>> classes_from_labels(results, results.ground_truth)
         4
     """
     labels = [results.detections.labels, ground_truth.objects.labels]
@@ -204,7 +204,7 @@ def classes_from_labels(results: DetectionResults, ground_truth: GroundTruth) ->
     return min(max(most, 0), MOST_CLASSES)
 
 
-def _by_category(ground_truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, Tally]:
+def _by_category(ground_truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, RowCounts]:
     """Convert category ids to labels; drop detections of categories that were not selected."""
     if ground_truth.category_ids is None:
         raise ResultFileError(
@@ -219,7 +219,7 @@ def _by_category(ground_truth: GroundTruth, results: DetectionResults) -> Tuple[
     labels = np.array([label_of.get(category_id, -1) for category_id in category_ids], dtype=np.int64)
     detections = replace(results.detections, labels=labels[results.detections.labels])
     keep = detections.labels >= 0
-    return detections.take(keep), results.tally.then("class not chosen", int(np.count_nonzero(~keep)))
+    return detections.take(keep), results.row_counts.drop("class not chosen", int(np.count_nonzero(~keep)))
 
 
 def _check_labels(
@@ -255,7 +255,7 @@ def in_image_order(joined: JoinedImages) -> JoinedImages:
 
     Example:
         >>> dets, gts = Detections([0, 1], np.zeros((2, 4)), [0.1, 0.2], [0, 0]), GroundTruths.empty()
-        >>> joined = JoinedImages(DetectionBatch(dets, gts, 2), ("cat",), (9, 7), ("b", "a"), Tally(2, 2), 0)
+        >>> joined = JoinedImages(DetectionBatch(dets, gts, 2), ("cat",), (9, 7), ("b", "a"), RowCounts(2, 2), 0)
         >>> ordered = in_image_order(joined)
         >>> ordered.image_ids, ordered.image_names, ordered.batch.detections.image.tolist()
         ((7, 9), ('a', 'b'), [1, 0])
@@ -283,7 +283,7 @@ def select_images(ground_truth: GroundTruth, image_ids: Sequence[ImageId]) -> Gr
 
     Example:
         >>> gts = GroundTruths([0, 1, 2], np.zeros((3, 4)), [5, 6, 7])
-        >>> ground_truth = GroundTruth("a.json", (7, 8, 9), ("", "", ""), np.zeros((3, 2), int), gts, Tally(3, 3))
+        >>> ground_truth = GroundTruth("a.json", (7, 8, 9), ("", "", ""), np.zeros((3, 2), int), gts, RowCounts(3, 3))
         >>> share = select_images(ground_truth, [9, 8])
         >>> share.image_ids, share.objects.image.tolist(), share.objects.labels.tolist()
         ((8, 9), [0, 1], [6, 7])
@@ -305,7 +305,7 @@ def every_nth_image(joined: JoinedImages, rank: int, world_size: int) -> JoinedI
 
     Example:
         >>> dets, gts = Detections([0, 1, 2], np.zeros((3, 4)), [0.1, 0.2, 0.3], [0, 0, 0]), GroundTruths.empty()
-        >>> whole = JoinedImages(DetectionBatch(dets, gts, 3), ("cat",), (7, 8, 9), ("", "", ""), Tally(3, 3), 0)
+        >>> whole = JoinedImages(DetectionBatch(dets, gts, 3), ("cat",), (7, 8, 9), ("", "", ""), RowCounts(3, 3), 0)
         >>> share = every_nth_image(whole, 1, 2)
         >>> share.image_ids, share.batch.detections.scores.tolist(), share.detections.read
         ((8,), [0.2], 0)
@@ -318,7 +318,7 @@ def every_nth_image(joined: JoinedImages, rank: int, world_size: int) -> JoinedI
         _renumbered(joined.batch.ground_truths, chosen),
         int(np.count_nonzero(chosen)),
     )
-    nothing = Tally(0, 0)
+    nothing = RowCounts(0, 0)
     return replace(
         joined,
         batch=batch,

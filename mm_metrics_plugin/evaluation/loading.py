@@ -22,6 +22,7 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.dataset_config import read_test_set
+from mm_metrics_plugin.io.files import RowCounts
 from mm_metrics_plugin.io.ground_truth import (
     GroundTruth,
     ImageId,
@@ -30,7 +31,6 @@ from mm_metrics_plugin.io.ground_truth import (
     read_ground_truth,
 )
 from mm_metrics_plugin.io.results import DetectionResults, read_results, results_from_content
-from mm_metrics_plugin.io.row_counts import Tally
 from mm_metrics_plugin.settings import DetectionSettings
 
 
@@ -113,9 +113,9 @@ class DetectionInput:
 
 def ground_truth_in(results: DetectionResults) -> GroundTruth:
     """The ground truth that results contain."""
-    if results.truth is None:
+    if results.ground_truth is None:
         raise ResultFileError(f"{results.source}: contains no ground truth; give the annotation file as GROUND_TRUTH")
-    return results.truth
+    return results.ground_truth
 
 
 def results_entry(entry: Entry, results: DetectionResults) -> Dict[str, Any]:
@@ -170,13 +170,13 @@ def shard_of_batch(
         classes = [str(label) for label in range(int(labels.max(initial=-1)) + 1)]
     for rows in (detections, gts):
         rows.check(num_classes=len(classes), names=range(batch.num_images))
-    counts = Tally(len(gts.labels), len(gts.labels))
+    counts = RowCounts(len(gts.labels), len(gts.labels))
     joined = JoinedImages(
         batch=batch,
         classes=tuple(classes),
         image_ids=tuple(range(batch.num_images)),
         image_names=("",) * batch.num_images,
-        detections=Tally(len(detections.labels), len(detections.labels)),
+        detections=RowCounts(len(detections.labels), len(detections.labels)),
         missing_images=0,
     )
     entry = input_entry(batch)
@@ -307,7 +307,7 @@ class _Loader:
             ground_truth={
                 **(entry if self.in_results else self.ground_truth_entry),
                 "images": len(ground_truth.image_ids),
-                "ground_truths": ground_truth.tally.to_dict(),
+                "ground_truths": ground_truth.row_counts.to_dict(),
                 "class_order": self.source.class_order_of(joined),
                 "image_folders": list(ground_truth.image_folders),
             },
@@ -345,7 +345,7 @@ def _without_detections(results: DetectionResults) -> DetectionResults:
         num_images=0,
         image_ids=(),
         detections=results.detections.take(np.empty(0, dtype=np.int64)),
-        tally=Tally(0, 0),
+        row_counts=RowCounts(0, 0),
         category_ids=None if results.category_ids is None else (),
-        truth=None,
+        ground_truth=None,
     )

@@ -19,9 +19,8 @@ from mm_metrics_plugin.functional.statistics.paired_tests import Comparison, com
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.thresholding import hard_decisions, reach
 from mm_metrics_plugin.io.classification_results import ClassificationResults
-from mm_metrics_plugin.io.ground_truth import listing
+from mm_metrics_plugin.io.ground_truth import check_same_ground_truth, listing
 from mm_metrics_plugin.io.results import DetectionResults
-from mm_metrics_plugin.io.same_truth import check_same_truth
 from mm_metrics_plugin.settings import (
     MULTI_LABEL_SCORE_THR,
     ClassificationSettings,
@@ -128,7 +127,7 @@ class DetectorRuns(RunSet):
             source.check_in_results()
             truth, *others = [ground_truth_in(one) for one in results]
             for other in others:
-                check_same_truth(truth, other)
+                check_same_ground_truth(truth, other)
             if classes is None:  # as many as any of the runs has
                 classes = [str(label) for label in range(max(classes_from_labels(one, truth) for one in results))]
         else:

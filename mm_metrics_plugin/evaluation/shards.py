@@ -16,8 +16,8 @@ from mm_metrics_plugin.evaluation.joining import JoinedImages, image_order
 from mm_metrics_plugin.evaluation.report import Progress
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
 from mm_metrics_plugin.io.budget import check_num_classes
+from mm_metrics_plugin.io.files import RowCounts
 from mm_metrics_plugin.io.ground_truth import ImageId, listing
-from mm_metrics_plugin.io.row_counts import Tally
 from mm_metrics_plugin.io.state_file import read_state, write_state
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
@@ -51,7 +51,7 @@ class Shard:
     settings: DetectionSettings
     image_ids: Tuple[ImageId, ...]
     image_names: Mapping[ImageId, str]
-    detections: Tally
+    detections: RowCounts
     missing_images: int
     results: Tuple[Entry, ...]
     ground_truths: Tuple[Entry, ...]
@@ -86,11 +86,11 @@ class Shard:
     def counts(self) -> Dict[str, Any]:
         """Images, detections and objects read, used and dropped by reason."""
         counted = self.state.counts_by_name
-        detections = self.detections.then("removed by NMS", counted["detections_suppressed"])
-        detections = detections.then(f"score below {self.settings.score_thr:g}", counted["detections_below_threshold"])
-        ground_truths = Tally.total(Tally(**one["ground_truths"]) for one in self.ground_truths)
+        detections = self.detections.drop("removed by NMS", counted["detections_suppressed"])
+        detections = detections.drop(f"score below {self.settings.score_thr:g}", counted["detections_below_threshold"])
+        ground_truths = RowCounts.total(RowCounts(**one["ground_truths"]) for one in self.ground_truths)
         elsewhere = ground_truths.used - counted["ground_truths"]
-        ground_truths = ground_truths.then("in an image of another shard", elsewhere)
+        ground_truths = ground_truths.drop("in an image of another shard", elsewhere)
         images = len(self.image_ids)
         return {
             "images": {"read": images, "used": images, "dropped": {}, "without_results": self.missing_images},
@@ -112,9 +112,12 @@ def empty_state(num_classes: int, settings: DetectionSettings, worst_images: Opt
 def match_in_blocks(
     state: DetectionState, joined: JoinedImages, order: np.ndarray, progress: Progress
 ) -> DetectionState:
-    """Match joined images block by block. ``order`` has the key of each image in the state."""
+    """Match joined images block by block. ``order`` has the key of each image in the state.
+
+    Examples are collected from all images at once: between equally bad ones, the split would decide.
+    """
     images = joined.batch.num_images
-    if images <= IMAGES_PER_BLOCK:
+    if images <= IMAGES_PER_BLOCK or state.worst_images is not None:
         return state.update(joined.batch, order, names=joined.image_ids)
     for start in progress.track(range(0, images, IMAGES_PER_BLOCK)):
         stop = start + IMAGES_PER_BLOCK
@@ -207,7 +210,7 @@ def with_state(shards: Sequence[Shard], image_ids: Sequence[ImageId], state: Det
         image_ids=tuple(image_ids),
         image_names={image_id: name for shard in shards for image_id, name in shard.image_names.items()},
         image_sizes={image_id: size for shard in shards for image_id, size in shard.image_sizes.items()},
-        detections=Tally.total(shard.detections for shard in shards),
+        detections=RowCounts.total(shard.detections for shard in shards),
         missing_images=sum(shard.missing_images for shard in shards),
         results=tuple(_distinct([one for shard in shards for one in shard.results])),
         ground_truths=tuple(ground_truths),
@@ -362,7 +365,7 @@ def shard_of_header(name: str, header: Mapping[str, Any]) -> Shard:
         settings=settings,
         image_ids=tuple(header["image_ids"]),
         image_names=dict(zip(header["image_ids"], map(str, header["image_names"]))),
-        detections=Tally(tally["read"], tally["used"], dict(tally["dropped"])),
+        detections=RowCounts(tally["read"], tally["used"], dict(tally["dropped"])),
         missing_images=int(header["missing_images"]),
         results=tuple(header["results"]),
         ground_truths=tuple(header["ground_truths"]),

@@ -10,48 +10,48 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
+from mm_metrics_plugin.io.files import RowCounts
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId, read_ground_truth
-from mm_metrics_plugin.io.row_counts import Tally
 
 
 def complete_from_annotation_files(
     dataset: Any, image_ids: Sequence[ImageId], objects: GroundTruths
-) -> Tuple[GroundTruths, Tally]:
+) -> Tuple[GroundTruths, RowCounts]:
     """Add the annotations' areas, and the objects that mmdet leaves out because they are thin.
 
     mmdet's ``CocoDataset`` leaves out annotations whose width or height is below 1 or whose area is 0. pycocotools,
     and so mmdet's ``CocoMetric``, counts them.
 
     Args:
-        dataset: What mmdet built. Each part of a ``ConcatDataset`` is looked at by itself.
-        image_ids (Sequence): Id of each image of the dataset.
-        objects (GroundTruths): The objects that the dataset holds, image by image, boxes as corners.
+        dataset: The dataset that mmdet built. The parts of a ``ConcatDataset`` are read one by one.
+        image_ids: Id of each image of the dataset.
+        objects: The objects that the dataset holds, image by image, boxes as corners.
 
     Returns:
-        Tuple[GroundTruths, Tally]: The objects, with areas where an annotation file is known, and what was read, used
+        The objects, with areas where an annotation file is known, and what was read, used
         and dropped.
 
-    Examples:
+    Example:
         >>> from types import SimpleNamespace
-        >>> there = GroundTruths([0], [[0, 0, 4, 4]], [0])
-        >>> complete_from_annotation_files(SimpleNamespace(), [7], there)[1].to_dict()
+        >>> objects = GroundTruths([0], [[0, 0, 4, 4]], [0])
+        >>> complete_from_annotation_files(SimpleNamespace(), [7], objects)[1].to_dict()
         {'read': 1, 'used': 1, 'dropped': {}}
     """
     parts = _parts(dataset)
     ends = np.cumsum([len(part) for part in parts]).tolist() if len(parts) > 1 else [len(image_ids)]
     completed: List[GroundTruths] = []
-    tallies: List[Tally] = []
+    counts: List[RowCounts] = []
     for part, start, end in zip(parts, [0, *ends], ends):
         own = objects.images(start, end)
         file = _annotation_file(part)
-        found = (own, Tally(len(own), len(own)))
+        result = (own, RowCounts(len(own), len(own)))
         if file is not None:
-            found = _complete(own, file, part.cat2label, image_ids[start:end])
-        completed.append(replace(found[0], image=found[0].image + start))
-        tallies.append(found[1])
+            result = _complete(own, file, part.cat2label, image_ids[start:end])
+        completed.append(replace(result[0], image=result[0].image + start))
+        counts.append(result[1])
     if any(one.area is not None for one in completed):
         completed = [_with_area(one) for one in completed]
-    return GroundTruths.concatenate(completed), Tally.total(tallies)
+    return GroundTruths.concatenate(completed), RowCounts.total(counts)
 
 
 def _parts(dataset: Any) -> List[Any]:
@@ -62,7 +62,7 @@ def _parts(dataset: Any) -> List[Any]:
 
 
 def _annotation_file(dataset: Any) -> Optional[GroundTruth]:
-    """The COCO file of a dataset, read with all classes; None where it has none."""
+    """The COCO file of a dataset, read with all classes; None if it has none."""
     path = getattr(dataset, "ann_file", None)
     # Only datasets that are read from COCO files have category ids; XMLDataset has names alone.
     if not isinstance(path, str) or not hasattr(dataset, "cat_ids") or not hasattr(dataset, "cat2label"):
@@ -83,13 +83,13 @@ def _annotation_file(dataset: Any) -> Optional[GroundTruth]:
 
 def _complete(
     own: GroundTruths, file: GroundTruth, label_of: Dict[Any, int], image_ids: Sequence[ImageId]
-) -> Tuple[GroundTruths, Tally]:
+) -> Tuple[GroundTruths, RowCounts]:
     number = {image_id: at for at, image_id in enumerate(image_ids)}
     image = np.array([number.get(image_id, -1) for image_id in file.image_ids], dtype=np.int64)[file.objects.image]
     labels = np.array([label_of.get(one, -1) for one in file.category_ids or ()], dtype=np.int64)[file.objects.labels]
     chosen = (image >= 0) & (labels >= 0)
-    tally = file.tally.then("class not chosen", int(np.count_nonzero(labels < 0)))
-    tally = tally.then("image not in the test set", int(np.count_nonzero((labels >= 0) & (image < 0))))
+    row_counts = file.row_counts.drop("class not chosen", int(np.count_nonzero(labels < 0)))
+    row_counts = row_counts.drop("image not in the test set", int(np.count_nonzero((labels >= 0) & (image < 0))))
     rows = np.flatnonzero(chosen)[np.argsort(image[chosen], kind="stable")]
     shapes = file.objects.boxes.take(rows)
     width, height = shapes.array[:, 2:].T
@@ -97,11 +97,11 @@ def _complete(
     area = file.objects.area[rows]  # type: ignore[index]
     known = GroundTruths(image[rows], boxes, labels[rows], crowd=file.objects.crowd[rows], area=area)
     if np.array_equal(_table(known)[(width >= 1) & (height >= 1) & (area > 0)], _table(own)):
-        return known, tally
-    return _matched(own, known, tally)
+        return known, row_counts
+    return _matched(own, known, row_counts)
 
 
-def _matched(own: GroundTruths, known: GroundTruths, tally: Tally) -> Tuple[GroundTruths, Tally]:
+def _matched(own: GroundTruths, known: GroundTruths, row_counts: RowCounts) -> Tuple[GroundTruths, RowCounts]:
     """A dataset with rules of its own: its objects, with the areas of the annotations that equal them."""
     waiting: Dict[Tuple[float, ...], List[float]] = {}
     areas: np.ndarray = known.area  # type: ignore[assignment]
@@ -117,8 +117,8 @@ def _matched(own: GroundTruths, known: GroundTruths, tally: Tally) -> Tuple[Grou
             MetricWarning,
             stacklevel=2,
         )
-        return matched, Tally(len(own), len(own))
-    return matched, tally.then("left out by the dataset", tally.used - len(own))
+        return matched, RowCounts(len(own), len(own))
+    return matched, row_counts.drop("left out by the dataset", row_counts.used - len(own))
 
 
 def _table(objects: GroundTruths) -> np.ndarray:
@@ -131,4 +131,5 @@ def _with_area(objects: GroundTruths) -> GroundTruths:
 
 def _box_area(objects: GroundTruths) -> np.ndarray:
     left, top, right, bottom = objects.boxes.array.T
-    return (right - left) * (bottom - top)
+    area: np.ndarray = (right - left) * (bottom - top)
+    return area

@@ -30,9 +30,9 @@ class MemoryBudget:
     """The memory that is left for the content of one file.
 
     Args:
-        file_size (int): In bytes.
+        file_size: In bytes.
 
-    Examples:
+    Example:
         >>> budget = MemoryBudget(100)
         >>> budget.left == (32 << 20) + 24 * 100
         True
@@ -61,15 +61,15 @@ def check_num_classes(num_classes: int, source: str, file_size: Optional[int], *
     (2,047 classes), or 4 GB where classes are named or have scores (23,169 classes).
 
     Args:
-        num_classes (int): Number of classes.
-        source (str): How the message names the file.
-        file_size (int, optional): In bytes. None: the content comes from no file, and nothing is refused.
-        labels_only (bool): Whether the number is the largest label plus one.
+        num_classes: Number of classes.
+        source: How the message names the file.
+        file_size: In bytes. None: the content comes from no file, and nothing is refused.
+        labels_only: Whether the number is the largest label plus one.
 
     Raises:
         ResultFileError: There are too many classes.
 
-    Examples:
+    Example:
         >>> check_num_classes(1000, "results.pkl", 300, labels_only=True)
         >>> check_num_classes(60001, "results.pkl", 300, labels_only=True)
         Traceback (most recent call last):

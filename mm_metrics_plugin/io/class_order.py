@@ -1,4 +1,4 @@
-"""Which class a label stands for, where more than one order of the classes is known.
+"""Class orders: which class a label stands for if two orders of the classes are known.
 
 mmdet's ``CocoDataset`` numbers labels in the order of the annotation file's ``categories``. ``metainfo['classes']``
 selects categories, and its order never changes their numbers, so the two can name a label differently. Data sets that
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence, Tuple
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.files import PathLike
-from mm_metrics_plugin.io.json_file import column, identities, read_json
+from mm_metrics_plugin.io.files import PathLike, column, identities, read_json
 
 ANNOTATIONS, CLASSES = "annotations", "classes"
 CLASS_ORDERS = (ANNOTATIONS, CLASSES)
@@ -28,7 +27,7 @@ class Categories(NamedTuple):
     def numbered(self, classes: Sequence[str]) -> Tuple[str, ...]:
         """The names that labels 0, 1, ... have in mmdet's ``CocoDataset`` with these ``metainfo['classes']``.
 
-        Examples:
+        Example:
             >>> Categories((7, 3, 9), ("cat", "dog", "emu")).numbered(["emu", "cat"])
             ('cat', 'emu')
         """
@@ -39,7 +38,7 @@ class Categories(NamedTuple):
 def coco_categories(content: Any, source: str) -> Categories:
     """The categories in the content of a COCO annotation file.
 
-    Examples:
+    Example:
         >>> coco_categories({"categories": [{"id": 7, "name": "cat"}]}, "a.json")
         Categories(ids=(7,), names=('cat',))
     """
@@ -54,7 +53,7 @@ def read_categories(path: PathLike) -> Categories:
     """Read the categories of a COCO annotation file.
 
     Args:
-        path (str or PathLike): The file.
+        path: The file.
 
     Raises:
         ResultFileError: The file cannot be read, or is no COCO annotation file.
@@ -65,7 +64,7 @@ def read_categories(path: PathLike) -> Categories:
 def describe_orders(annotated: Sequence[str], annotated_by: str, given: Sequence[str], given_by: str) -> str:
     """Both orders, and the first label that they name differently, for a message.
 
-    Examples:
+    Example:
         >>> describe_orders(["cat", "dog"], "a.json", ["dog", "cat"], "--classes")
         "a.json lists 'cat', 'dog' and --classes lists 'dog', 'cat', so label 0 is 'cat' or 'dog'"
     """
@@ -83,7 +82,7 @@ def same_labels(annotated: Sequence[str], given: Sequence[str]) -> bool:
 
     Classes at the end of ``given`` that nothing is annotated with change no label.
 
-    Examples:
+    Example:
         >>> same_labels(["cat", "dog"], ["cat", "dog", "emu"]), same_labels(["dog"], ["cat", "dog"])
         (True, False)
     """
@@ -93,7 +92,7 @@ def same_labels(annotated: Sequence[str], given: Sequence[str]) -> bool:
 def first_ten(values: Sequence[Any]) -> str:
     """The first ten of a list for a message.
 
-    Examples:
+    Example:
         >>> first_ten(range(12))
         '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...'
     """

@@ -1,4 +1,4 @@
-"""What a classifier said, and what was right: mmpretrain's result pickles."""
+"""Classification results: mmpretrain's result pickles."""
 
 from __future__ import annotations
 
@@ -12,34 +12,33 @@ import numpy as np
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.thresholding import reach
 from mm_metrics_plugin.io.budget import check_num_classes
-from mm_metrics_plugin.io.files import PathLike, trim_memory
+from mm_metrics_plugin.io.files import PathLike, RowCounts, trim_memory
 from mm_metrics_plugin.io.results import text_or_nothing
-from mm_metrics_plugin.io.row_counts import Tally
 from mm_metrics_plugin.io.safe_pickle import collector_paused, read_pickle
 from mm_metrics_plugin.io.values import score_precision, to_array, written_bytes
 
 SINGLE_LABEL, MULTI_LABEL = TASKS = ("single-label", "multi-label")
-ROWS_AT_ONCE = 1024  # looked at together, so that a check of the scores takes little memory beside them
-SUM_TOLERANCE = 0.01  # softmax in half precision sums to 1 within this
+ROWS_AT_ONCE = 1024  # checked together, so that the check needs little memory
+SUM_TOLERANCE = 0.01  # of the sum of softmax scores in half precision
 
 
 @dataclass(frozen=True, eq=False)
 class ClassificationResults:
-    """Scores and truth of many samples.
+    """Scores and ground truth of many samples.
 
     Args:
-        source (str): Name of the file.
-        scores (np.ndarray): (samples, classes).
-        predictions (np.ndarray): (samples,) the predicted label; the best score where the file has none, and -1
+        source: Name of the file.
+        scores: (samples, classes).
+        predictions: (samples,) the predicted label; the best score where the file has none, and -1
             where several labels or none were predicted.
-        labels (np.ndarray, optional): (samples,) the true label; None for multi-label results.
-        targets (np.ndarray, optional): (samples, classes) int8, 1 where a class is true, 0 where not, -1 where it
+        labels: (samples,) the true label; None for multi-label results.
+        targets: (samples, classes) int8, 1 where a class is true, 0 where not, -1 where it
             is to be left out; None for single-label results.
-        names (Tuple[str, ...]): Path of each sample, "" where unknown.
-        sample_idx (np.ndarray): (samples,) number in the data set, -1 where unknown.
-        tally (Tally): Samples read, used and dropped.
-        task_reason (str): Why the results are taken as single-label or multi-label.
-        precision (np.ndarray): (samples,) code of the precision in which the scores of each sample were written (see
+        names: Path of each sample, "" where unknown.
+        sample_idx: (samples,) number in the data set, -1 where unknown.
+        row_counts: Samples read, used and dropped.
+        task_reason: Why the results are taken as single-label or multi-label.
+        precision: (samples,) code of the precision in which the scores of each sample were written (see
             ``functional.thresholding``).
     """
 
@@ -50,7 +49,7 @@ class ClassificationResults:
     targets: Optional[np.ndarray]
     names: Tuple[str, ...]
     sample_idx: np.ndarray
-    tally: Tally
+    row_counts: RowCounts
     precision: np.ndarray
     task_reason: str = ""
 
@@ -67,7 +66,7 @@ class ClassificationResults:
     def as_multi_label(self, reason: str) -> ClassificationResults:
         """The same results as a multi-label task, in which every sample happens to have one true class.
 
-        Examples:
+        Example:
             >>> sample = {"pred_score": np.array([0.2, 0.8]), "gt_label": np.array([1])}
             >>> results = classification_from_samples([sample], "results.pkl")
             >>> results.task, results.as_multi_label("another run is").targets
@@ -88,15 +87,15 @@ def read_classification(path: PathLike, *, trust: bool = False, task: Optional[s
     """Read what mmpretrain's ``tools/test.py --out`` wrote.
 
     Args:
-        path (str or PathLike): The ``.pkl`` file.
-        trust (bool): Read it with plain pickle, which runs whatever is in it. Default False.
-        task (str, optional): ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
+        path: The ``.pkl`` file.
+        trust: Read it with plain pickle, which runs whatever is in it. Default False.
+        task: ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
 
     Raises:
         UnsafePickleError: The pickle asks for something that data never needs.
         ResultFileError: The file is damaged, or holds no classification results.
 
-    Examples:
+    Example:
         >>> import pickle, tempfile
         >>> samples = [{"pred_score": np.array([0.2, 0.8]), "pred_label": np.array([1]), "gt_label": np.array([1])},
         ...            {"pred_score": np.array([0.7, 0.3]), "pred_label": np.array([0]), "gt_label": np.array([1])}]
@@ -131,38 +130,38 @@ def classification_from_arrays(
         >>> classification_from_arrays([[0.2, 0.8]], [1], source="arrays").predictions
         array([1])
     """
-    truth, rows = np.asarray(ground_truth), np.asarray(scores)
-    if truth.ndim not in (1, 2) or len(truth) != len(rows):
+    true, rows = np.asarray(ground_truth), np.asarray(scores)
+    if true.ndim not in (1, 2) or len(true) != len(rows):
         raise ResultFileError(
-            f"{source}: ground truth must be {len(rows)} labels or rows of targets (found shape {truth.shape})"
+            f"{source}: ground truth must be {len(rows)} labels or rows of targets (found shape {true.shape})"
         )
-    field = "gt_label" if truth.ndim == 1 else "gt_score"
-    samples = [{"pred_score": row, field: true} for row, true in zip(rows, truth)]
+    field = "gt_label" if true.ndim == 1 else "gt_score"
+    samples = [{"pred_score": row, field: one} for row, one in zip(rows, true)]
     return classification_from_samples(samples, source, task=task)
 
 
 def classification_from_samples(
     content: Any, source: str, *, most_bytes: Optional[int] = None, task: Optional[str] = None
 ) -> ClassificationResults:
-    """Stack what a result pickle holds.
+    """Stack the samples of a result pickle.
 
     The task is multi-label if any sample has a ``gt_score``, or a number of true or predicted labels other than one.
     Otherwise it is single-label.
 
     Args:
-        content (list): One dict a sample.
-        source (str): How messages name it.
-        most_bytes (int, optional): Refuse scores that take more than this, before they are copied.
-        task (str, optional): ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
+        content: One dict per sample.
+        source: The name in messages.
+        most_bytes: Refuse scores that take more than this, before they are copied.
+        task: ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
 
-    Examples:
+    Example:
         >>> sample = {"pred_score": np.array([0.2, 0.8]), "gt_label": np.array([1])}
         >>> classification_from_samples([sample], "results.pkl").predictions
         array([1])
     """
     if not isinstance(content, list) or not content:
         what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
-        raise ResultFileError(f"{source}: must be a list with one dict a sample (found {what})")
+        raise ResultFileError(f"{source}: must be a list with one dict per sample (found {what})")
     for number, sample in enumerate(content):
         if type(sample) is not dict:
             raise ResultFileError(f"{source}: sample number {number} must be a dict (found {type(sample).__name__})")
@@ -195,7 +194,7 @@ def classification_from_samples(
     inferred, reason = _infer_task(content, true, predicted, scores)
     if task is not None:
         reason = "--task"
-    labels, targets = _truth(content, true, classes, task or inferred, source)
+    labels, targets = _ground_truth(content, true, classes, task or inferred, source)
     if labels is not None:  # which are counted in a confusion matrix
         check_num_classes(classes, source, most_bytes, labels_only=False)
     return ClassificationResults(
@@ -206,7 +205,7 @@ def classification_from_samples(
         targets=targets,
         names=tuple(text_or_nothing(sample.get("img_path")) for sample in content),
         sample_idx=np.array([_whole(sample.get("sample_idx")) for sample in content], dtype=np.int64),
-        tally=Tally(len(content), len(content)),
+        row_counts=RowCounts(len(content), len(content)),
         task_reason=reason,
         precision=np.array([score_precision(row) for row in rows], dtype=np.uint8),
     )
@@ -214,7 +213,8 @@ def classification_from_samples(
 
 def _predictions(predicted: Optional[Sequence[np.ndarray]], scores: np.ndarray) -> np.ndarray:
     if predicted is None:
-        return np.argmax(scores, axis=1)
+        best: np.ndarray = np.argmax(scores, axis=1)
+        return best
     return np.array([int(found[0]) if len(found) == 1 else -1 for found in predicted], dtype=np.int64)
 
 
@@ -249,7 +249,7 @@ def _infer_task(
     return SINGLE_LABEL, reason
 
 
-def _truth(
+def _ground_truth(
     content: List[Any], true: Sequence[Optional[np.ndarray]], classes: int, task: str, source: str
 ) -> Tuple[Optional[np.ndarray], Optional[np.ndarray]]:
     """The labels of a single-label task, or the targets of a multi-label task."""
@@ -278,7 +278,7 @@ def _truth(
 
 def _labels(value: Any, number: int, field: str, classes: int, source: str) -> np.ndarray:
     if type(value) is np.ndarray and value.shape == (1,) and value.dtype.kind in "iu" and 0 <= value.item() < classes:
-        return value.astype(np.int64, copy=False)  # nearly all: spares the checks
+        return value.astype(np.int64, copy=False)  # the usual case needs no further checks
     array = _array(value, number, field, source)
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
@@ -292,7 +292,7 @@ def _labels(value: Any, number: int, field: str, classes: int, source: str) -> n
 
 def _array(value: Any, number: int, field: str, source: str) -> np.ndarray:
     if type(value) is np.ndarray and value.ndim and value.dtype.isnative and value.dtype.kind in "fiu":
-        return value  # nearly all: spares the checks
+        return value  # the usual case needs no further checks
     if value is None:
         raise _error(source, number, field, "must be an array", "nothing")
     array: Optional[np.ndarray] = None

@@ -43,7 +43,7 @@ def read_test_set(
     options: Optional[Sequence[str]] = None,
     track: Track = lambda numbers: numbers,
 ) -> GroundTruth:
-    """Take the objects out of the test data set of an mmdet config.
+    """Read the ground-truth objects of the test dataset of an mmdet config.
 
     mmdet builds the data set, which takes seconds; its annotation file is read much faster. mmdet's datasets keep
     neither the ``area`` of an annotation nor objects thinner than a pixel. Where the dataset names a COCO annotation
@@ -54,12 +54,12 @@ def read_test_set(
     two orders of a ``CocoDataset`` hold the same classes and differ, a warning shows both.
 
     Args:
-        path (str or PathLike): The config, in either style.
-        classes (Sequence[str], optional): Takes the place of the data set's ``metainfo.classes``.
-        class_order (str, optional): ``'annotations'`` or ``'classes'``: which order labels follow where that of the
+        path: The config, in either style.
+        classes: Takes the place of the data set's ``metainfo.classes``.
+        class_order: ``'annotations'`` or ``'classes'``: which order labels follow where that of the
             annotation file and that of ``metainfo.classes`` (or ``classes``) differ.
-        options (Sequence[str], optional): ``key=value`` settings that override the config's, as ``--cfg-options``.
-        track (Callable): Wraps the numbers of the images, to show how far it got.
+        options: ``key=value`` settings that override the config's, as ``--cfg-options``.
+        track: Wraps the image indices to show progress.
 
     Raises:
         ResultFileError: The config or its data set cannot be read.
@@ -84,8 +84,8 @@ def read_test_set(
     names = distinct_ids(ids, paths)
     if len(set(names)) < len(names):
         raise ResultFileError(
-            f"{path.name}: image ids of its test data set come twice, and so do their paths; results cannot be joined "
-            "to it. Give each part an annotation file of its own ids, or test the parts one by one"
+            f"{path.name}: image ids of its test data set are repeated, and so are their paths; results cannot be "
+            "joined to it. Give each part an annotation file of its own ids, or test the parts one by one"
         )
     objects = GroundTruths(
         np.array([number for number, _ in rows], dtype=np.int64),
@@ -93,7 +93,7 @@ def read_test_set(
         np.array([one["bbox_label"] for _, one in rows], dtype=np.int64),
         crowd=np.array([bool(one.get("ignore_flag")) for _, one in rows], dtype=bool),
     )
-    objects, tally = complete_from_annotation_files(dataset, ids, objects)
+    objects, row_counts = complete_from_annotation_files(dataset, ids, objects)
     objects = replace(objects, labels=numbering.label_of(objects.labels))
     swapped = has_swapped_corners(objects.boxes.array)
     return GroundTruth(
@@ -102,7 +102,7 @@ def read_test_set(
         image_names=tuple(paths),
         image_sizes=np.array(sizes, dtype=np.int64).reshape(-1, 2),
         objects=objects.take(~swapped),
-        tally=tally.then(SWAPPED, int(np.count_nonzero(swapped))),
+        row_counts=row_counts.drop(SWAPPED, int(np.count_nonzero(swapped))),
         classes=numbering.names,
         class_order=numbering.order,
         class_conflict=numbering.conflict,
@@ -139,14 +139,14 @@ def _numbering(
     classes: Optional[Sequence[str]],
     class_order: Optional[str],
 ) -> _Numbering:
-    """The classes of the labels: as the data set numbers them, unless another order was asked for.
+    """The classes of the labels: as the data set numbers them, unless another order is chosen.
 
     Args:
         path: Of the config.
         dataset: As built, with ``classes`` in place of its own.
         own: The classes that the config itself names.
-        classes: Those that were given.
-        class_order: What was asked for.
+        classes: The given class names.
+        class_order: The chosen order.
     """
     names = tuple(map(str, dataset.metainfo.get("classes") or ()))
     if not names:
@@ -202,7 +202,7 @@ def _numbered_by_file(
             return None
         name_of = dict(zip(categories.ids, categories.names))
         listed = tuple(name_of.get(one, "") for one in category_ids)
-        if not set(listed) <= set(names):  # the data set has names of its own for the categories
+        if not set(listed) <= set(names):  # the dataset renames the categories
             return None
         found[Path(file).name] = categories, listed
     files = list(found)
@@ -223,8 +223,8 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
     """The class names of the test data set of an mmpretrain config.
 
     Args:
-        path (str or PathLike): The config, in either style.
-        options (Sequence[str], optional): ``key=value`` settings that override the config's.
+        path: The config, in either style.
+        options: ``key=value`` settings that override the config's.
 
     Raises:
         ResultFileError: The config or its data set cannot be read, or names no classes.
@@ -233,7 +233,7 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
     dataset = _build(path, _read_config(path, options), "mmpretrain", lazy=True)
     names = dataset.metainfo.get("classes")
     if not names:
-        # Folders name their classes only once they were looked into.
+        # Datasets of folders know their classes only after they are initialized.
         try:
             with redirect_stdout(StringIO()):
                 dataset.full_init()
@@ -246,7 +246,7 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
 
 
 def _read_config(path: Path, options: Optional[Sequence[str]]) -> Any:
-    """The config with its overrides; what it asks to import is not imported yet."""
+    """The config with its overrides; its custom imports are not imported yet."""
     if not path.is_file():
         raise ResultFileError(f"{path.name}: cannot be read (No such file or directory)")
     try:
@@ -267,7 +267,7 @@ def _read_config(path: Path, options: Optional[Sequence[str]]) -> Any:
 def _build(
     path: Path, config: Any, library: str, *, classes: Optional[Sequence[str]] = None, lazy: bool = False
 ) -> Any:
-    """The test data set, without its pipeline: pictures are not looked at."""
+    """The test data set, without its pipeline: images are not loaded."""
     try:
         from mmengine.registry import DATASETS, init_default_scope
         from mmengine.utils import import_modules_from_strings
@@ -277,7 +277,7 @@ def _build(
         instead = "the annotation file as ground truth" if library == "mmdet" else "the class names with --classes"
         raise ResultFileError(f"{path.name}: reading a config needs {library} ({error}); or give {instead}") from error
     try:
-        register_metrics()  # the code of the user that runs from here on may ask for them
+        register_metrics()  # the user's code may need them from here on
         if config.get("custom_imports"):
             import_modules_from_strings(**config["custom_imports"])
         if library == "mmdet":
@@ -298,9 +298,9 @@ def _build(
         settings["lazy_init"] = True
     init_default_scope(config.get("default_scope") or library)
     try:
-        with redirect_stdout(StringIO()):  # pycocotools speaks there, where a report is to come out
+        with redirect_stdout(StringIO()):  # pycocotools prints to stdout, which is for the report
             return DATASETS.build(settings)
-    except Exception as error:  # whatever is missing, the reader wants to know which data set asked for it
+    except Exception as error:  # the message names the config whatever is missing
         raise _data_set_error(path, error) from error
 
 

@@ -1,10 +1,10 @@
-"""What is really in the images: COCO annotations, or a folder of VOC files."""
+"""Ground truth from COCO annotations or a folder of VOC files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
@@ -21,9 +21,7 @@ from mm_metrics_plugin.io.class_order import (
     describe_orders,
     first_ten,
 )
-from mm_metrics_plugin.io.files import PathLike, read_bytes
-from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
-from mm_metrics_plugin.io.row_counts import Tally
+from mm_metrics_plugin.io.files import PathLike, RowCounts, column, identities, numbers, read_bytes, read_json
 
 ImageId = Union[int, str]
 DEEPEST = 64  # levels of XML
@@ -31,25 +29,25 @@ DEEPEST = 64  # levels of XML
 
 @dataclass(frozen=True, eq=False)
 class GroundTruth:
-    """Objects of many images, laid flat.
+    """The ground-truth objects of many images, flattened.
 
     Args:
-        source (str): Name of the file or folder.
-        image_ids (Tuple): Id of each image, in the order of the file.
-        image_names (Tuple[str, ...]): File name of each image, "" where unknown.
-        image_sizes (np.ndarray): (images, 2) height and width, 0 where unknown.
-        objects (GroundTruths): The objects; ``image`` counts images in the order above. Crowd, difficult and ignored
+        source: Name of the file or folder.
+        image_ids: Id of each image, in the order of the file.
+        image_names: File name of each image, "" where unknown.
+        image_sizes: (images, 2) height and width, 0 where unknown.
+        objects: The objects; ``image`` counts images in the order above. Crowd, difficult and ignored
             objects are marked as ``crowd``.
-        tally (Tally): Annotations read, used and dropped.
-        classes (Tuple[str, ...], optional): Class names in the order of the labels, None where the file has none.
-        category_ids (Tuple, optional): COCO's category id of each label, None where the file lacks the class.
-        unselected_categories (Mapping): Names by category id of the classes of the file that were not chosen.
-        class_order (str): What labels follow: ``'annotations'`` (the order of the file's categories), ``'classes'``
+        row_counts: Annotations read, used and dropped.
+        classes: Class names in the order of the labels, None where the file has none.
+        category_ids: COCO's category id of each label, None where the file lacks the class.
+        unselected_categories: Names by category id of the classes of the file that were not chosen.
+        class_order: What labels follow: ``'annotations'`` (the order of the file's categories), ``'classes'``
             (the given class names), ``'metainfo'`` (those of a config), or ``''`` where the file names no classes.
-        class_conflict (str): Two orders of the classes are known and differ; what to say to results with labels.
-        images_ordered (bool): Whether the images are in the order of the test set, so that results without image ids
+        class_conflict: The error message for results with labels if two known class orders differ, else ``''``.
+        images_ordered: Whether the images are in the order of the test set, so that results without image ids
             can be joined by position.
-        image_folders (Tuple[str, ...]): The folders of a config that its images are in. Their names are then paths.
+        image_folders: The folders of a config that its images are in. Their names are then paths.
     """
 
     source: str
@@ -57,7 +55,7 @@ class GroundTruth:
     image_names: Tuple[str, ...]
     image_sizes: np.ndarray
     objects: GroundTruths
-    tally: Tally
+    row_counts: RowCounts
     classes: Optional[Tuple[str, ...]] = None
     category_ids: Optional[Tuple[Optional[ImageId], ...]] = None
     unselected_categories: Mapping[ImageId, str] = field(default_factory=dict)
@@ -70,7 +68,7 @@ class GroundTruth:
 def distinct_ids(ids: Sequence[ImageId], paths: Sequence[str]) -> Sequence[ImageId]:
     """The ids, or the paths where ids repeat and paths do not, as in a ConcatDataset of files that share ids.
 
-    Examples:
+    Example:
         >>> distinct_ids([1, 2, 1], ["a/1.jpg", "a/2.jpg", "b/1.jpg"])
         ['a/1.jpg', 'a/2.jpg', 'b/1.jpg']
         >>> distinct_ids([1, 2, 1], ["", "", ""])
@@ -90,20 +88,20 @@ def read_ground_truth(
     """Read COCO annotations (a ``.json`` file) or VOC annotations (a folder of ``.xml`` files).
 
     Args:
-        path (str or PathLike): The file or folder.
-        classes (Sequence[str], optional): Names of the classes to use. Labels of VOC files follow this order; VOC files
+        path: The file or folder.
+        classes: Names of the classes to use. Labels of VOC files follow this order; VOC files
             define none, so it must be given. For COCO files the default is all classes.
-        class_order (str, optional): For COCO files: ``'annotations'`` numbers labels in the order of the file's
+        class_order: For COCO files: ``'annotations'`` numbers labels in the order of the file's
             categories, as mmdet's ``CocoDataset`` does whatever the order of ``classes``; ``'classes'`` numbers them in
             the order of ``classes``, which may then hold names that the file lacks. By default as ``'annotations'``,
             and results with labels are refused if the orders differ.
-        image_set (str or PathLike, optional): For VOC folders: the list of the test set, one image id per line, such as
+        image_set: For VOC folders: the list of the test set, one image id per line, such as
             ``ImageSets/Main/test.txt``. Only these images are read, in this order. By default all files of the folder.
 
     Raises:
         ResultFileError: The file is damaged, of another kind, or has no such class.
 
-    Examples:
+    Example:
         >>> import json, tempfile
         >>> content = {
         ...     "images": [{"id": 7, "file_name": "a.jpg", "height": 48, "width": 64}],
@@ -117,7 +115,7 @@ def read_ground_truth(
         ...     truth = read_ground_truth(path)
         >>> truth.classes, truth.image_ids, truth.objects.labels
         (('cat',), (7,), array([0]))
-        >>> truth.tally.to_dict()
+        >>> truth.row_counts.to_dict()
         {'read': 2, 'used': 1, 'dropped': {'empty': 1}}
     """
     if isinstance(classes, str):
@@ -220,7 +218,7 @@ def ground_truth_from_coco(
         image_names=tuple(names),
         image_sizes=np.clip(sizes, 0, 1 << 40).astype(np.int64),
         objects=GroundTruths(image[keep], Boxes(boxes[keep], "xywh"), label[keep], crowd=crowd[keep], area=area[keep]),
-        tally=Tally.of(keep, reasons),
+        row_counts=RowCounts.count(keep, reasons),
         classes=names_of_labels,
         category_ids=tuple(ids_of_labels.get(label) for label in range(len(names_of_labels))),
         unselected_categories={one: name for one, name in zip(category_ids, category_names) if one not in labels_of},
@@ -241,17 +239,17 @@ def _found(content: Any) -> str:
 
 
 def _places(values: List[Any], places: Dict[Any, int]) -> np.ndarray:
-    """Where each value stands, -1 where nowhere."""
+    """The index of each value, -1 if it has none."""
     try:
         return np.array([places.get(value, -1) for value in values], dtype=np.int64)
-    except TypeError:  # a list or dict is nobody's id
+    except TypeError:  # lists and dicts are not hashable
         return np.array([places.get(v, -1) if isinstance(v, (int, str)) else -1 for v in values], dtype=np.int64)
 
 
 def _label_names(
     names: Sequence[str], classes: Optional[Sequence[str]], class_order: Optional[str], source: str
 ) -> Tuple[Tuple[str, ...], str]:
-    """The class of each label, and what to say to results with labels if two orders are known and differ."""
+    """The class name of each label, and the error message for results with labels if two class orders differ."""
     if class_order == CLASSES:
         if classes is None:
             raise ResultFileError("--class-order classes: the classes must be given (--classes)")
@@ -280,15 +278,15 @@ def _label_names(
 
 def _refuse_repeated(values: Sequence[Any], what: str, source: str) -> None:
     if len(set(values)) < len(values):
-        seen: set = set()
+        seen: Set[Any] = set()
         repeated = [value for value in values if value in seen or seen.add(value)]  # type: ignore[func-returns-value]
-        raise ResultFileError(f"{source}: {len(repeated)} {what} come twice ({first_ten(repeated)})")
+        raise ResultFileError(f"{source}: {len(repeated)} {what} are repeated ({first_ten(repeated)})")
 
 
 def listing(noun: str, names: Sequence[Any]) -> str:
     """One name, or how many and the first ten, for a message.
 
-    Examples:
+    Example:
         >>> listing("class", ["cat"]), listing("class", ["cat", "dog"])
         ("class 'cat'", "2 classes ('cat', 'dog')")
     """
@@ -352,7 +350,7 @@ def _read_voc(folder: Path, classes: Optional[Sequence[str]], image_set: Optiona
         image_names=tuple(image_names),
         image_sizes=np.array(sizes, dtype=np.int64),
         objects=objects.take(~np.any(list(reasons.values()), axis=0)),
-        tally=Tally.of(labels, reasons),
+        row_counts=RowCounts.count(labels, reasons),
         classes=tuple(classes),
         class_order=CLASSES,
         images_ordered=image_set is not None,
@@ -363,9 +361,9 @@ SWAPPED = "corners swapped"
 
 
 def has_swapped_corners(boxes: np.ndarray) -> np.ndarray:
-    """Which boxes (left, top, right, bottom) end before they begin. They are no boxes, and nothing can match them.
+    """Which boxes (left, top, right, bottom) have negative width or height. Nothing can match them.
 
-    Examples:
+    Example:
         >>> has_swapped_corners(np.array([[0, 0, 9, 9], [9, 0, 0, 9], [5, 5, 5, 9]]))
         array([False,  True, False])
     """
@@ -403,7 +401,7 @@ def _whole(parent: Element, tag: str, path: Path) -> int:
 
 
 def _parse(path: Path) -> Element:
-    """Parse XML that declares nothing: without a DOCTYPE there are no entities to expand or fetch."""
+    """Parse XML without a DOCTYPE, so that there are no entities to expand or fetch."""
     builder = TreeBuilder()
     parser = expat.ParserCreate()
     depth = 0
@@ -438,3 +436,61 @@ def _parse(path: Path) -> Element:
         return builder.close()
     except expat.ExpatError as error:
         raise ResultFileError(f"{path.name}: is not XML ({error})") from None
+
+
+# -- comparison -------------------------------------------------------------------------------------------------------
+
+
+def check_same_ground_truth(first: GroundTruth, second: GroundTruth) -> None:
+    """Raise an error if two ground truths differ in an image that both contain.
+
+    The order of images, and of the objects of an image, does not matter. Images in only one of them are
+    checked when results are joined.
+
+    Args:
+        first: Ground truth in the results of the first run.
+        second: Ground truth in the results of another run.
+
+    Raises:
+        ResultFileError: They differ. The message names the first such image, in the order of ``first``.
+
+    Example:
+        >>> from mm_metrics_plugin.functional.detection.data import GroundTruths
+        >>> def truth(source, ids, labels):
+        ...     objects = GroundTruths([0, 1], [[0, 0, 9, 9], [0, 0, 5, 5]], labels)
+        ...     return GroundTruth(source, ids, ("", ""), np.zeros((2, 2), int), objects, RowCounts(2, 2))
+        >>> check_same_ground_truth(truth("a.pkl", (7, 8), [3, 3]), truth("b.pkl", (7, 8), [3, 4]))
+        Traceback (most recent call last):
+        mm_metrics_plugin.exceptions.ResultFileError: a.pkl and b.pkl: differ in the ground truth of image 8 (class, \
+box or crowd flag of object number 0); give the annotations as GROUND_TRUTH instead of -
+    """
+    number = {image_id: at for at, image_id in enumerate(first.image_ids)}
+    mine, theirs = (_sorted_rows(one, number) for one in (first, second))
+    shared = np.zeros(len(number) + 1, dtype=bool)
+    shared[[number.get(image_id, -1) for image_id in second.image_ids]] = True
+    shared[-1] = False
+    mine, theirs = (rows[shared[rows[:, 0].astype(np.int64)]] for rows in (mine, theirs))
+    counts = [np.bincount(rows[:, 0].astype(np.int64), minlength=len(number)) for rows in (mine, theirs)]
+    other = np.flatnonzero(counts[0] != counts[1])
+    length = min(len(mine), len(theirs))
+    rows = np.flatnonzero((mine[:length] != theirs[:length]).any(axis=1))
+    image = min([*other[:1].tolist(), *mine[rows[:1], 0].astype(int).tolist()], default=None)
+    if image is None:
+        return
+    if counts[0][image] != counts[1][image]:
+        what = f"{counts[0][image]} and {counts[1][image]} objects"
+    else:
+        what = f"class, box or crowd flag of object number {rows[0] - int(counts[0][:image].sum())}"
+    raise ResultFileError(
+        f"{first.source} and {second.source}: differ in the ground truth of image {first.image_ids[image]!a} ({what}); "
+        "give the annotations as GROUND_TRUTH instead of -"
+    )
+
+
+def _sorted_rows(ground_truth: GroundTruth, number: Dict[ImageId, int]) -> np.ndarray:
+    """Image, class, crowd flag and box of every object, sorted; images not in ``number`` are last."""
+    objects = ground_truth.objects
+    place = np.array([number.get(image_id, len(number)) for image_id in ground_truth.image_ids], dtype=np.int64)
+    columns: Any = [place[objects.image], objects.labels, objects.crowd, *objects.boxes.array.T.astype(np.float64)]
+    rows = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
+    return rows[np.lexsort(rows.T[::-1])]

@@ -1,4 +1,4 @@
-"""What a detector found: every dialect of result files, in one layout.
+"""Detection results: all formats of result files, read into one layout.
 
 ================  ===============================================================================================
 ``mmdet``         list of dicts with ``pred_instances`` (mmdet 3.x, mmyolo); ground truth may be inside, as
@@ -20,10 +20,8 @@ import numpy as np
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
-from mm_metrics_plugin.io.files import PathLike, trim_memory
+from mm_metrics_plugin.io.files import PathLike, RowCounts, column, identities, numbers, read_json, trim_memory
 from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, distinct_ids, has_swapped_corners
-from mm_metrics_plugin.io.json_file import column, identities, numbers, read_json
-from mm_metrics_plugin.io.row_counts import Tally
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.values import score_precision, to_array
 
@@ -32,23 +30,23 @@ LEAST_BYTES_PER_BOX = 8  # four numbers of half precision
 
 @dataclass(frozen=True, eq=False)
 class DetectionResults:
-    """Detections of many images, laid flat.
+    """The detections of many images, flattened.
 
     Args:
-        source (str): Name of the file.
-        dialect (str): ``'mmdet'``, ``'mmdet 2'`` or ``'coco'``.
-        num_images (int): Images in the file.
-        image_ids (Tuple, optional): Id of each image; None in ``mmdet 2`` files, which have only an order.
-        detections (Detections): ``image`` counts images in the order of the file. Labels are class indices; in
+        source: Name of the file.
+        dialect: ``'mmdet'``, ``'mmdet 2'`` or ``'coco'``.
+        num_images: Images in the file.
+        image_ids: Id of each image; None in ``mmdet 2`` files, which have only an order.
+        detections: ``image`` counts images in the order of the file. Labels are class indices; in
             ``coco`` files, positions in ``category_ids``.
-        tally (Tally): Detections read, used and dropped.
-        image_names (Tuple[str, ...]): Path of each image, "" where unknown.
-        image_sizes (np.ndarray): (images, 2) height and width, 0 where unknown.
-        category_ids (Tuple, optional): The category ids of a ``coco`` file.
-        num_classes (int, optional): Number of classes, where the file tells.
-        truth (GroundTruth, optional): The ground truth inside the file, if it is there.
-        file_size (int, optional): In bytes; None if the content comes from no file.
-        masks (int): Detections that have a mask, which is not read.
+        row_counts: Detections read, used and dropped.
+        image_names: Path of each image, "" where unknown.
+        image_sizes: (images, 2) height and width, 0 where unknown.
+        category_ids: The category ids of a ``coco`` file.
+        num_classes: Number of classes, if the file has it.
+        ground_truth: The ground truth in the file, if it has one.
+        file_size: In bytes; None if the content comes from no file.
+        masks: Detections that have a mask, which is not read.
     """
 
     source: str
@@ -56,12 +54,12 @@ class DetectionResults:
     num_images: int
     image_ids: Optional[Tuple[ImageId, ...]]
     detections: Detections
-    tally: Tally
+    row_counts: RowCounts
     image_names: Tuple[str, ...]
     image_sizes: np.ndarray
     category_ids: Optional[Tuple[ImageId, ...]] = None
     num_classes: Optional[int] = None
-    truth: Optional[GroundTruth] = None
+    ground_truth: Optional[GroundTruth] = None
     file_size: Optional[int] = None
     masks: int = 0
 
@@ -70,21 +68,21 @@ def read_results(path: PathLike, *, trust: bool = False) -> DetectionResults:
     """Read the detections in a ``.pkl`` or ``.json`` file.
 
     Args:
-        path (str or PathLike): The file.
-        trust (bool): Read a pickle with plain pickle, which runs whatever is in it. Default False.
+        path: The file.
+        trust: Read a pickle with plain pickle, which runs whatever is in it. Default False.
 
     Raises:
         UnsafePickleError: The pickle asks for something that data never needs.
         ResultFileError: The file is damaged, or is no file of detections.
 
-    Examples:
+    Example:
         >>> import pickle, tempfile
-        >>> found = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
+        >>> instances = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "results.pkl")
-        ...     _ = path.write_bytes(pickle.dumps([{"img_id": 7, "pred_instances": found}], protocol=2))
+        ...     _ = path.write_bytes(pickle.dumps([{"img_id": 7, "pred_instances": instances}], protocol=2))
         ...     results = read_results(path)
-        >>> results.dialect, results.image_ids, results.detections.labels, results.tally.used
+        >>> results.dialect, results.image_ids, results.detections.labels, results.row_counts.used
         ('mmdet', (7,), array([3]), 1)
     """
     path = Path(path)
@@ -113,21 +111,21 @@ def results_from_content(content: Any, source: str) -> DetectionResults:
 
 
 def results_from_images(content: Any, source: str, *, file_size: Optional[int] = None) -> DetectionResults:
-    """Lay flat what a result pickle holds.
+    """Flatten the content of a result pickle.
 
     Args:
-        content (list): One entry an image.
-        source (str): How messages name it.
-        file_size (int, optional): Refuse more boxes than a file of this size can hold, before they are copied.
+        content: One entry per image.
+        source: The name in messages.
+        file_size: Refuse more boxes than a file of this size can hold, before they are copied.
 
-    Examples:
+    Example:
         >>> one_class = [np.array([[0, 0, 9, 9, 0.5]])]
         >>> results_from_images([one_class, one_class], "results.pkl").dialect
         'mmdet 2'
     """
     if not isinstance(content, list) or not content:
         what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
-        raise ResultFileError(f"{source}: must be a list with one entry an image (found {what})")
+        raise ResultFileError(f"{source}: must be a list with one entry per image (found {what})")
     first = content[0]
     most_boxes = None if file_size is None else file_size // LEAST_BYTES_PER_BOX
     if isinstance(first, dict):
@@ -141,7 +139,7 @@ def results_from_images(content: Any, source: str, *, file_size: Optional[int] =
 
 
 class _Images:
-    """A list of dicts, one an image, as mmdet 3.x and mmyolo write it."""
+    """A list of dicts, one per image, as mmdet 3.x and mmyolo write it."""
 
     def __init__(self, images: List[Any], source: str, most_boxes: Optional[int]) -> None:
         self.images = images
@@ -160,28 +158,28 @@ class _Images:
         ids = [int(one) if isinstance(one, np.integer) else one for one in ids]
         names = tuple(text_or_nothing(image.get("img_path")) for image in images)
         self.ids = distinct_ids(identities(ids, "img_id", source, "image"), names)
-        found = self._instances("pred_instances", ("bboxes", "scores", "labels"))
+        rows = self._instances("pred_instances", ("bboxes", "scores", "labels"))
         detections = Detections(
-            found["image"], found["bboxes"], found["scores"], found["labels"], precision=found["precision"]
+            rows["image"], rows["bboxes"], rows["scores"], rows["labels"], precision=rows["precision"]
         )
         sizes = np.array([_size(image.get("ori_shape")) for image in images], dtype=np.int64)
-        objects = self._truth()
-        truth = None
+        objects = self._ground_truths()
+        ground_truth = None
         if objects is not None:
             swapped = has_swapped_corners(objects.boxes.array)
-            tally = Tally.of(swapped, {SWAPPED: swapped})
+            row_counts = RowCounts.count(swapped, {SWAPPED: swapped})
             objects = objects.take(~swapped)
-            truth = GroundTruth(source, tuple(self.ids), names, sizes, objects, tally)
+            ground_truth = GroundTruth(source, tuple(self.ids), names, sizes, objects, row_counts)
         return DetectionResults(
             source=source,
             dialect="mmdet",
             num_images=len(images),
             image_ids=tuple(self.ids),
             detections=detections,
-            tally=Tally(len(detections), len(detections)),
+            row_counts=RowCounts(len(detections), len(detections)),
             image_names=names,
             image_sizes=sizes,
-            truth=truth,
+            ground_truth=ground_truth,
             masks=sum(len(one["bboxes"]) for one in (image["pred_instances"] for image in images) if _has_masks(one)),
         )
 
@@ -272,19 +270,19 @@ class _Images:
         name = ascii(ids[number]) if ids is not None else f"number {number}"
         return ResultFileError(f"{self.source}: '{field}' of image {name} {expected} (found {found})")
 
-    def _truth(self) -> Optional[GroundTruths]:
+    def _ground_truths(self) -> Optional[GroundTruths]:
         images = self.images
         if any(type(image.get("gt_instances")) is dict and image["gt_instances"] for image in images):
-            there = self._instances("gt_instances", ("bboxes", "labels"), optional=True)
+            objects = self._instances("gt_instances", ("bboxes", "labels"), optional=True)
             ignored = self._instances("ignored_instances", ("bboxes", "labels"), optional=True)
-            crowd = np.repeat([False, True], [len(there["image"]), len(ignored["image"])])
-            both = {field: np.concatenate([there[field], ignored[field]]) for field in there}
+            crowd = np.repeat([False, True], [len(objects["image"]), len(ignored["image"])])
+            both = {field: np.concatenate([objects[field], ignored[field]]) for field in objects}
             return GroundTruths(both["image"], both["bboxes"], both["labels"], crowd=crowd)
         if any(type(image.get("instances")) is list for image in images):
-            return self._truth_of_instances()
+            return self._ground_truths_of_instances()
         return None
 
-    def _truth_of_instances(self) -> GroundTruths:
+    def _ground_truths_of_instances(self) -> GroundTruths:
         for number, image in enumerate(self.images):
             if type(image.get("instances")) is not list:
                 raise self._error(number, "instances", "must be a list", type(image.get("instances")).__name__)
@@ -295,7 +293,7 @@ class _Images:
         labels = numbers(column(rows, "bbox_label", self.source, what), "bbox_label", self.source, what)
         if (labels % 1).any() or (abs(labels) > 1 << 40).any():
             raise ResultFileError(f"{self.source}: 'bbox_label' of every object must be a whole number")
-        # A group of objects under one box is OpenImages' word for what COCO calls a crowd.
+        # OpenImages' group of objects in one box is COCO's crowd.
         crowd = np.array([_is_set(row, "ignore_flag") or _is_set(row, "is_group_of") for row in rows], dtype=bool)
         return GroundTruths(np.repeat(np.arange(len(lists)), list(map(len, lists))), boxes, labels, crowd=crowd)
 
@@ -315,7 +313,7 @@ _NOTHING = {"bboxes": np.empty((0, 4), np.float32), "labels": np.empty(0, np.int
 def text_or_nothing(value: Any) -> str:
     """Text, and "" for anything else.
 
-    Examples:
+    Example:
         >>> text_or_nothing("a.jpg"), text_or_nothing(None)
         ('a.jpg', '')
     """
@@ -340,7 +338,7 @@ def _read_mmdet_2(content: List[Any], source: str, most_boxes: Optional[int]) ->
         if type(image) is not list or len(image) != num_classes:
             found = f"{len(image)} of them" if type(image) is list else type(image).__name__
             raise ResultFileError(
-                f"{source}: image number {number} must be a list of {num_classes} arrays, one a class (found {found})"
+                f"{source}: image number {number} must be a list of {num_classes} arrays, one per class (found {found})"
             )
     arrays = list(chain.from_iterable(per_image))
     for number, array in enumerate(arrays):
@@ -369,7 +367,7 @@ def _read_mmdet_2(content: List[Any], source: str, most_boxes: Optional[int]) ->
         detections=Detections(
             np.repeat(images, lengths), rows[:, :4], rows[:, 4], np.repeat(labels, lengths), precision=precision
         ),
-        tally=Tally(count, count),
+        row_counts=RowCounts(count, count),
         image_names=("",) * len(per_image),
         image_sizes=np.zeros((len(per_image), 2), np.int64),
         num_classes=num_classes,
@@ -400,7 +398,7 @@ def _read_coco(content: Any, source: str) -> DetectionResults:
         num_images=len(image_ids),
         image_ids=tuple(image_ids),
         detections=Detections(image, Boxes(boxes, "xywh"), scores, labels),
-        tally=Tally(len(boxes), len(boxes)),
+        row_counts=RowCounts(len(boxes), len(boxes)),
         image_names=("",) * len(image_ids),
         image_sizes=np.zeros((len(image_ids), 2), np.int64),
         category_ids=tuple(category_ids),
@@ -409,7 +407,7 @@ def _read_coco(content: Any, source: str) -> DetectionResults:
 
 
 def _numbered(values: List[Any]) -> Tuple[List[Any], np.ndarray]:
-    """The different values in order of their first coming, and for every value its number among them."""
+    """The distinct values in order of appearance, and the index of each value among them."""
     different = list(dict.fromkeys(values))
     number = {value: at for at, value in enumerate(different)}
     return different, np.fromiter(map(number.__getitem__, values), np.int64, len(values))

@@ -23,11 +23,11 @@ def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, 
     """Write a header and arrays, whole or not at all. Arrays that are None are left out.
 
     Args:
-        path (str or PathLike): The file, whose name ends in ``.npz``.
-        header (Mapping): What JSON can say.
-        arrays (Mapping): By name.
+        path: The file, whose name ends in ``.npz``.
+        header: What JSON can say.
+        arrays: By name.
 
-    Examples:
+    Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_state(Path(folder, "a.npz"), {"kind": "counts"}, {"tp": np.array([3, 4]), "fp": None})

@@ -22,12 +22,12 @@ def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
     """Write several files, text as UTF-8: all of them or none, also after an interrupt, and none in part.
 
     Args:
-        contents (Mapping): By path. Missing folders are made.
+        contents: By path. Missing folders are made.
 
     Raises:
         OSError: One cannot be written; the error names it.
 
-    Examples:
+    Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_all({f"{folder}/a.md": "# Report", f"{folder}/b.bin": b"abc"})
@@ -42,7 +42,7 @@ def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
 def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Iterator[None]:
     """As :func:`write_all`, but the files get their names when the block ends, and are removed if it fails.
 
-    Examples:
+    Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     try:
@@ -112,10 +112,10 @@ def to_json(value: Any, *, compact: bool = False) -> str:
     """Strict JSON, in which undefined numbers are null.
 
     Args:
-        value (object): Dicts, lists, text, numbers, and NumPy arrays and numbers.
-        compact (bool): Without line breaks and spaces, for programs. Default False.
+        value: Dicts, lists, text, numbers, and NumPy arrays and numbers.
+        compact: Without line breaks and spaces, for programs. Default False.
 
-    Examples:
+    Example:
         >>> print(to_json({"recall": np.array([0.5, np.nan]), "tp": np.int64(3)}))
         {
           "recall": [0.5, null],
@@ -171,7 +171,7 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     break. Text that begins with one of these characters (or with the full-width form of the first four) gets an
     apostrophe in front. Numbers stay numbers, negative ones too.
 
-    Examples:
+    Example:
         >>> to_csv(["class", "recall"], [["cat, small", 0.1], ["dog", float("nan")]])
         'class,recall\n"cat, small",0.1\ndog,\n'
         >>> to_csv(["class", "difference"], [["=1+1", -0.5]])

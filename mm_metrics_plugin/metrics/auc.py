@@ -254,7 +254,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         return metrics
 
     def _decision_results(self, state: DecisionState) -> dict[str, AUCResult]:
-        # Samples without scores have one decision, whatever the thresholds.
+        # Samples without scores have one decision for all thresholds.
         suffixes = self._suffixes if state.correct is None or len(state.correct) > 1 else [""]
         if state.support is None:
             return {suffix: self._no_result() for suffix in suffixes}

@@ -183,7 +183,7 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
                 )
             ends = [ends[-1]]
         for dataset, start, stop in split_by_dataset(ends, self.dataset_indices(len(samples))):
-            # The last sample is apart, so that it can be dropped; batches stay whole where they matter.
+            # The last sample is a batch of its own, which can be dropped; batches stay whole if they matter.
             borders = (start, stop) if self.in_one_state else (start, max(start, stop - 1), stop)
             for first, last in zip(borders, borders[1:]):
                 if first < last:
@@ -295,10 +295,10 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
         return (merge_all(states) if states else self.empty_state()), samples
 
     def _warn_of_padding(self, padding: Padding, total: int, size: int) -> None:
-        if padding.doubt is not None:
+        if padding.warning is not None:
             self.warn(
                 f"read {total} samples of a dataset of {size} on {get_dist_info()[1]} processes. "
-                f"{padding.doubt}. Use a dataset size that the number of processes divides, or a sampler with "
+                f"{padding.warning}. Use a dataset size that the number of processes divides, or a sampler with "
                 "round_up=False"
             )
 

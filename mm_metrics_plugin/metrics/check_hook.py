@@ -115,7 +115,7 @@ def _keys(metric: StreamingMetric) -> list[str]:
 
 
 def _first_sample(dataset: Any) -> dict[str, Any] | None:
-    """The first data sample of a dataset as metrics get it; None if there is none."""
+    """The first data sample of a dataset, as metrics get it; None if there is no such sample."""
     try:
         with _random_state_kept():
             item = dataset[0]

@@ -117,7 +117,7 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
             if tag is None:
                 continue
             image = to_rgb(figure, dpi=self.dpi)
-            # Each backend by itself: one that fails must not keep the figure from the others.
+            # One backend after the other: if one fails, the others still get the figure.
             for backend in runner.visualizer._vis_backends.values():
                 send = partial(backend.add_image, _name_for(backend, tag, step), image, step)
                 self._try(runner, f"{type(backend).__name__} does not take {tag}", send)

@@ -88,7 +88,7 @@ def in_runner() -> bool:
 
     A Runner names its logger after the experiment. The logger that mmengine makes without a Runner is ``mmengine``.
     """
-    # Not get_current_instance alone: it would make a logger where there is none.
+    # Not get_current_instance alone, which would create a logger.
     return bool(MMLogger._instance_dict) and MMLogger.get_current_instance().instance_name != "mmengine"
 
 

@@ -82,7 +82,7 @@ class _PRFMetric(ScoredMetricBase):
         self.counts = counts
 
     def _empty(self, samples: int) -> float:
-        """The value of 0/0; without samples NaN, whatever the convention."""
+        """The value of 0/0; NaN without samples, in every convention."""
         return self._zero_division if samples else float("nan")
 
     def _rate_keys(self, result: CountsResult, suffix: str) -> dict[str, float]:

@@ -140,7 +140,7 @@ def plain_value(value: Any, field: str, name: SampleName, index: int) -> Any:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise MetricInputError(
             f"'{field}' of {name(index)} must be an array without a mask (found {int(value.mask.sum())} masked "
-            "values): leave out what is masked, or call .filled(value)"
+            "values): leave out masked values, or call .filled(value)"
         )
     try:
         return np.asarray(value)
@@ -296,7 +296,7 @@ def flat_fields(
     largest: float = MAX_SUMMAND,
     keep_rest: bool = False,
 ) -> FlatBatch:
-    """The values of several fields as float64 columns; every sample is converted by itself.
+    """The values of several fields as float64 columns; each sample is converted separately.
 
     Args:
         samples: The samples of one batch, at least one.

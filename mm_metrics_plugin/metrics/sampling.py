@@ -21,10 +21,10 @@ class Share(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """The processes whose last sample is padding, and what could not be verified (None if nothing)."""
+    """The processes whose last sample is padding, and a warning if this could not be verified."""
 
     ranks: tuple[int, ...] = ()
-    doubt: str | None = None
+    warning: str | None = None
 
 
 def sample_identity(sample: Any) -> str | None:
@@ -45,7 +45,7 @@ def find_padding(shares: Sequence[Share], size: int) -> Padding:
 
     mmengine's ``DefaultSampler`` and torch's ``DistributedSampler`` give sample ``i`` of process ``r`` the index
     ``i * world_size + r`` and start over at index ``size``: padding is the last sample of a process, and it repeats the
-    first sample of a process. Where the numbers of samples fit this rule, the identities verify it.
+    first sample of a process. If the numbers of samples fit this rule, the identities verify it.
 
     Args:
         shares: The samples of each process, in rank order.
@@ -53,23 +53,23 @@ def find_padding(shares: Sequence[Share], size: int) -> Padding:
 
     Example:
         >>> find_padding([Share(3, "img_id 0", "img_id 4"), Share(3, "img_id 1", "img_id 0")], 5)
-        Padding(ranks=(1,), doubt=None)
+        Padding(ranks=(1,), warning=None)
         >>> find_padding([Share(3), Share(1)], 4)
-        Padding(ranks=(), doubt=None)
+        Padding(ranks=(), warning=None)
     """
     world_size, total = len(shares), sum(share.samples for share in shares)
     if world_size == 1 or size <= 0:
         return Padding()
     if total < size:  # a metric of some of the samples, such as one task of several
-        return Padding(doubt="Some of them may be padding that is counted twice" if size % world_size else None)
+        return Padding(warning="Some of them may be padding that is counted twice" if size % world_size else None)
     if total == size:
-        return Padding(doubt=_repeated(shares) if size % world_size else None)
+        return Padding(warning=_repeated(shares) if size % world_size else None)
     per_rank, extra = -(-size // world_size), total - size
     counted = f"{extra} of them are padding, which was counted because it could not be identified"
     if any(share.samples != per_rank for share in shares):
         numbers = ", ".join(str(share.samples) for share in shares)
         return Padding(
-            doubt=f"{counted}: the processes saw {numbers} samples, where mmengine's DefaultSampler gives each "
+            warning=f"{counted}: the processes read {numbers} samples, while mmengine's DefaultSampler gives each "
             f"{per_rank}"
         )
     ranks = tuple(range(world_size - extra, world_size))
@@ -81,7 +81,7 @@ def find_padding(shares: Sequence[Share], size: int) -> Padding:
             verified = False
         elif last != first:
             return Padding(
-                doubt=f"{counted}: the last sample of process {rank} ({last}) does not repeat the first of process "
+                warning=f"{counted}: the last sample of process {rank} ({last}) does not repeat the first of process "
                 f"{origin} ({first}), as the padding of mmengine's DefaultSampler does"
             )
     if verified:
@@ -95,7 +95,7 @@ def find_padding(shares: Sequence[Share], size: int) -> Padding:
 
 
 def _repeated(shares: Sequence[Share]) -> str | None:
-    """A doubt if the last sample of a process is the first of another one."""
+    """A warning if the last sample of a process is the first of another."""
     first = {share.first: rank for rank, share in reversed(list(enumerate(shares))) if share.first is not None}
     for rank, share in enumerate(shares):
         if share.last is not None and first.get(share.last, rank) != rank:
@@ -138,9 +138,8 @@ def whole_entries(results: Sequence[Any], name: str) -> list[Entry] | None:
     counted = sum(entry.samples for entry in entries)
     if counted != len(results):
         raise MetricInputError(
-            f"{name} cannot give the numbers of a part of the samples: the part has {len(results)} samples, and what "
-            f"was added up belongs to {counted}. Use mmengine's Evaluator, or evaluate each dataset in a run of its "
-            "own"
+            f"{name} cannot evaluate a part of the samples: the part has {len(results)} samples, but its states hold "
+            f"{counted}. Use mmengine's Evaluator, or evaluate each dataset in a separate run"
         )
     return entries
 

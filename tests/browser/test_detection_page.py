@@ -406,20 +406,20 @@ def test_a_picture_opens_and_closes_by_keys(page):
 # --- how it looks -----------------------------------------------------------------------------------------------------
 
 
-def luminance(colour):
-    """Relative luminance of a CSS colour, as WCAG defines it."""
-    parts = [float(part) / 255 for part in re.findall(r"[\d.]+", colour)[:3]]
+def luminance(color):
+    """Relative luminance of a CSS color, as WCAG defines it."""
+    parts = [float(part) / 255 for part in re.findall(r"[\d.]+", color)[:3]]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def contrast(page, selector):
-    colour, back = page.evaluate(
+    color, back = page.evaluate(
         """(selector) => [getComputedStyle(document.querySelector(selector)).color,
             getComputedStyle(document.querySelector("section")).backgroundColor]""",
         selector,
     )
-    high, low = sorted([luminance(colour), luminance(back)], reverse=True)
+    high, low = sorted([luminance(color), luminance(back)], reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 
@@ -443,10 +443,10 @@ def test_it_fits_every_width_by_day_and_night(opened, folder, tmp_path, scheme):
 def test_it_prints_light_and_without_controls(opened, folder):
     page = opened(folder / "out" / "report.html", color_scheme="dark")
     chart(page, "threshold-curves")
-    colour = "() => getComputedStyle(document.querySelector('#threshold-curves .xtick text')).fill"
-    assert luminance(page.evaluate(colour)) > 0.5
+    color = "() => getComputedStyle(document.querySelector('#threshold-curves .xtick text')).fill"
+    assert luminance(page.evaluate(color)) > 0.5
     page.emulate_media(media="print", color_scheme="dark")
-    until(page, f"() => ({colour})() === 'rgb(0, 0, 0)'")
+    until(page, f"() => ({color})() === 'rgb(0, 0, 0)'")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.locator("#gallery-order").is_visible() and page.locator("#class-table").is_visible()
     page.wait_for_selector("#matrix .xtick text")  # charts that were never scrolled to are printed too

@@ -132,10 +132,10 @@ def as_files(folder, batch, num_classes):
         boxes=dets.boxes.array.astype(np.float32),
         scores=dets.scores.astype(np.float32),
         labels=dets.labels,
-        object_image=gts.image,
-        object_boxes=gts.boxes.array,
-        object_labels=gts.labels,
-        object_crowd=gts.crowd,
+        gt_image=gts.image,
+        gt_boxes=gts.boxes.array,
+        gt_labels=gts.labels,
+        gt_crowd=gts.crowd,
     )
     truth = files.write_json(folder / "truth.json", files.truth_of(made, CLASSES[:num_classes]))
     return truth, files.write_pickle(folder / "results.pkl", files.results_of(made))

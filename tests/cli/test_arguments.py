@@ -159,7 +159,7 @@ def test_annotations_of_no_classes_are_refused_in_one_sentence(tmp_path, capsys)
 @pytest.mark.parametrize("subcommand", ["detection", "compare"])
 def test_one_class_is_enough(subcommand, tmp_path):
     made = files.problem(4)
-    made = made._replace(labels=made.labels * 0, object_labels=made.object_labels * 0)
+    made = made._replace(labels=made.labels * 0, gt_labels=made.gt_labels * 0)
     truth = files.write_json(tmp_path / "t.json", files.truth_of(made, ("cat",)))
     results = files.write_pickle(tmp_path / "r.pkl", files.results_of(made))
     again = [results] if subcommand == "compare" else []
@@ -228,9 +228,9 @@ def test_an_image_with_too_many_overlapping_pairs_ends_in_one_line(subcommand, t
     boxes = np.stack([places, places, places + 10, places + 10], axis=1)
     made = files.problem(1)._replace(
         num_images=3,
-        **dict.fromkeys(("image", "object_image"), image),
-        **dict.fromkeys(("boxes", "object_boxes"), boxes.astype(np.float32)),
-        **dict.fromkeys(("labels", "object_labels", "object_crowd"), image * 0),
+        **dict.fromkeys(("image", "gt_image"), image),
+        **dict.fromkeys(("boxes", "gt_boxes"), boxes.astype(np.float32)),
+        **dict.fromkeys(("labels", "gt_labels", "gt_crowd"), image * 0),
         scores=np.full(18, 0.9, dtype=np.float32),
     )
     truth = files.write_json(tmp_path / "t.json", files.truth_of(made))

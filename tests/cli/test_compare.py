@@ -138,8 +138,8 @@ def with_truth(problem, results):
     for number, image in enumerate(results):
         parts = {}
         for key, crowd in (("gt_instances", False), ("ignored_instances", True)):
-            here = (problem.object_image == number) & (problem.object_crowd == crowd)
-            parts[key] = {"bboxes": problem.object_boxes[here], "labels": problem.object_labels[here]}
+            here = (problem.gt_image == number) & (problem.gt_crowd == crowd)
+            parts[key] = {"bboxes": problem.gt_boxes[here], "labels": problem.gt_labels[here]}
         content.append({**image, **parts})
     return content
 

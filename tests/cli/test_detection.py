@@ -144,10 +144,10 @@ def test_every_source_of_truth_and_every_dialect_says_the_same(tmp_path):
     made = files.problem(12)
     whole = made._replace(
         boxes=np.round(made.boxes),
-        object_boxes=np.round(made.object_boxes).clip(0, 479),
+        gt_boxes=np.round(made.gt_boxes).clip(0, 479),
         scores=np.round(made.scores, 3).astype(np.float32),
     )
-    keep = (whole.object_boxes[:, 2:] - whole.object_boxes[:, :2] >= 1).all(axis=1)
+    keep = (whole.gt_boxes[:, 2:] - whole.gt_boxes[:, :2] >= 1).all(axis=1)
     whole = whole._replace(**{k: getattr(whole, k)[keep] for k in whole._fields if k.startswith("object_")})
     truth = files.write_json(tmp_path / "truth.json", files.truth_of(whole))
     content = files.results_of(whole)
@@ -183,8 +183,8 @@ def test_every_source_of_truth_and_every_dialect_says_the_same(tmp_path):
     for number, image in enumerate(content):
         parts = {}
         for key, crowd in (("gt_instances", False), ("ignored_instances", True)):
-            here = (whole.object_image == number) & (whole.object_crowd == crowd)
-            parts[key] = {"bboxes": whole.object_boxes[here], "labels": whole.object_labels[here]}
+            here = (whole.gt_image == number) & (whole.gt_crowd == crowd)
+            parts[key] = {"bboxes": whole.gt_boxes[here], "labels": whole.gt_labels[here]}
         inside.append({**image, **parts})
     within = files.write_pickle(tmp_path / "inside.pkl", inside)
     found = report_of("-", within, "--classes", "cat,dog,traffic light,a|b")
@@ -196,10 +196,10 @@ def test_every_source_of_truth_and_every_dialect_says_the_same(tmp_path):
     folder.mkdir()
     for number in range(whole.num_images):
         objects = ""
-        for row in np.flatnonzero(whole.object_image == number):
-            edges = zip(("xmin", "ymin", "xmax", "ymax"), whole.object_boxes[row])
+        for row in np.flatnonzero(whole.gt_image == number):
+            edges = zip(("xmin", "ymin", "xmax", "ymax"), whole.gt_boxes[row])
             box = "".join(f"<{edge}>{int(value) + 1}</{edge}>" for edge, value in edges)
-            name, difficult = CLASSES[whole.object_labels[row]], int(whole.object_crowd[row])
+            name, difficult = CLASSES[whole.gt_labels[row]], int(whole.gt_crowd[row])
             objects += f"<object><name>{name}</name><difficult>{difficult}</difficult><bndbox>{box}</bndbox></object>"
         (folder / f"{number + 1:03d}.xml").write_text(f"<annotation>{objects}</annotation>")
     named = [{**image, "img_id": f"{image['img_id']:03d}"} for image in content]

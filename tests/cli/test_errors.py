@@ -55,7 +55,7 @@ def options_without_config(truth, results):
     return truth, results, ["--cfg-options", "a=1"], ("--cfg-options",)
 
 
-def no_colours(truth, results):
+def no_colors(truth, results):
     return truth, results, ["out", "--color-theme", "mauve"], ("'mauve'", "color map")
 
 

@@ -68,8 +68,8 @@ def test_images_meet_by_id_whatever_their_order(truth_file):
         assert is_perfect(joined)
         assert joined.classes == ("cat", "dog", "bird")
         assert joined.missing_images == 0
-        for tally in (joined.detections, truth.tally):
-            assert tally.to_dict() == {"read": 120, "used": 120, "dropped": {}}
+        for counts in (joined.detections, truth.row_counts):
+            assert counts.to_dict() == {"read": 120, "used": 120, "dropped": {}}
     shifted = [{**result(n), "img_id": 500 - (n + 1) % IMAGES} for n in range(IMAGES)]
     assert not is_perfect(join(truth, results_from_images(shifted, "results.pkl")))  # else by position would do as well
 
@@ -102,7 +102,7 @@ def test_coco_results_meet_by_category_id(truth_file, tmp_path):
     assert joined.classes == ("cat", "bird")
     assert is_perfect(joined)
     assert joined.detections.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
-    assert chosen.tally.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
+    assert chosen.row_counts.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
 
     # COCO results do not list images without detections: these images are counted, and no error.
     path.write_text(json.dumps(found[:6]))
@@ -156,12 +156,12 @@ def test_what_is_not_finite_is_named(truth_file):
 def test_ground_truth_inside_the_results():
     content = [{**result(n), "gt_instances": result(n)["pred_instances"]} for n in range(IMAGES)]
     inside = results_from_images(content, "results.pkl")
-    assert is_perfect(join(inside.truth, inside, classes=["a", "b", "c"]))
-    assert join(inside.truth, inside).classes == ("0", "1", "2")
+    assert is_perfect(join(inside.ground_truth, inside, classes=["a", "b", "c"]))
+    assert join(inside.ground_truth, inside).classes == ("0", "1", "2")
     with pytest.raises(ResultFileError, match="beyond the 2 classes"):
-        join(inside.truth, inside, classes=["a", "b"])
+        join(inside.ground_truth, inside, classes=["a", "b"])
     with pytest.raises(ResultFileError, match="need COCO annotations"):
-        join(inside.truth, replace(inside, dialect="coco", category_ids=(0, 1, 2)))
+        join(inside.ground_truth, replace(inside, dialect="coco", category_ids=(0, 1, 2)))
 
 
 # --- a ConcatDataset whose parts share ids ---------------------------------------------------------------------------
@@ -178,18 +178,18 @@ def twice_numbered(order=range(IMAGES)):
 
 def test_images_whose_ids_repeat_are_joined_by_path():
     found = results_from_images(twice_numbered(), "results.pkl")
-    joined = join(found.truth, found, classes=tuple(CATEGORIES))
+    joined = join(found.ground_truth, found, classes=tuple(CATEGORIES))
     assert is_perfect(joined) and joined.joined_by == "image path"
     assert joined.image_ids[0] == "part0/0.jpg"
     other = results_from_images(twice_numbered(range(IMAGES)[::-1]), "other.pkl")
-    assert is_perfect(join(found.truth, other, classes=tuple(CATEGORIES)))
+    assert is_perfect(join(found.ground_truth, other, classes=tuple(CATEGORIES)))
 
 
 def test_a_shard_whose_own_ids_do_not_repeat_is_joined_by_path_too():
     found = results_from_images(twice_numbered(), "results.pkl")
     half = results_from_images(twice_numbered(range(IMAGES // 2)), "half.pkl")
     assert half.image_ids == tuple(range(IMAGES // 2))
-    joined = join(found.truth, half, classes=tuple(CATEGORIES), allow_missing=True)
+    joined = join(found.ground_truth, half, classes=tuple(CATEGORIES), allow_missing=True)
     assert joined.missing_images == IMAGES // 2 and joined.joined_by == "image path"
 
 
@@ -200,7 +200,7 @@ def test_ids_and_paths_that_repeat_cannot_be_joined(path):
         image["img_path"] = path
     found = results_from_images(images, "results.pkl")
     with pytest.raises(ResultFileError, match="more than once"):
-        join(found.truth, found, classes=tuple(CATEGORIES))
+        join(found.ground_truth, found, classes=tuple(CATEGORIES))
 
 
 def test_one_annotation_file_is_not_the_ground_truth_of_both_parts(truth_file):
@@ -213,7 +213,7 @@ def test_one_annotation_file_is_not_the_ground_truth_of_both_parts(truth_file):
 
 def test_ids_that_do_not_repeat_are_kept():
     joined = join(
-        results_from_images([{**twice_numbered()[0]}], "a.pkl").truth,
+        results_from_images([{**twice_numbered()[0]}], "a.pkl").ground_truth,
         results_from_images([twice_numbered()[0]], "a.pkl"),
     )
     assert joined.joined_by == "image id" and joined.image_ids == (0,)

@@ -91,7 +91,7 @@ def results_of(problem):
 
 def truth_of(problem, classes=CLASSES):
     """COCO annotations."""
-    boxes = problem.object_boxes.astype(float)
+    boxes = problem.gt_boxes.astype(float)
     boxes[:, 2:] -= boxes[:, :2]
     return {
         "images": [
@@ -101,11 +101,11 @@ def truth_of(problem, classes=CLASSES):
         "annotations": [
             {
                 "id": row + 1,
-                "image_id": int(problem.object_image[row]) + 1,
-                "category_id": int(problem.object_labels[row]) + 1,
+                "image_id": int(problem.gt_image[row]) + 1,
+                "category_id": int(problem.gt_labels[row]) + 1,
                 "bbox": boxes[row].tolist(),
                 "area": float(boxes[row, 2] * boxes[row, 3]),
-                "iscrowd": int(problem.object_crowd[row]),
+                "iscrowd": int(problem.gt_crowd[row]),
             }
             for row in range(len(boxes))
         ],

@@ -112,7 +112,7 @@ def test_ap_is_that_of_pycocotools_whichever_form_the_ground_truth_has(tmp_path,
     forms = {"json": read_ground_truth(path), "config": built(tmp_path, path)}
     for name, truth in forms.items():
         np.testing.assert_allclose(numbers(truth, rows), expected, rtol=0, atol=1e-10, err_msg=name)
-        assert truth.tally.to_dict() == {"read": 96, "used": 96, "dropped": {}}
+        assert truth.row_counts.to_dict() == {"read": 96, "used": 96, "dropped": {}}
 
 
 def test_a_selection_of_classes_and_images_is_counted(tmp_path):
@@ -121,7 +121,7 @@ def test_a_selection_of_classes_and_images_is_counted(tmp_path):
     whole = read_ground_truth(path)
     labels = np.array([0, -1, 1])[whole.objects.labels]
     keep = (whole.objects.image < 5) & (labels >= 0)
-    assert selected.tally.to_dict() == {
+    assert selected.row_counts.to_dict() == {
         "read": 96,
         "used": int(keep.sum()),
         "dropped": {
@@ -147,7 +147,7 @@ def test_each_part_of_a_concatenation_has_its_own_file(tmp_path):
     areas = [one.objects.area[np.argsort(one.objects.image, kind="stable")] for one in alone]
     np.testing.assert_array_equal(both.objects.area, np.concatenate(areas))
     assert both.objects.image.max() == 23
-    assert both.tally.to_dict() == {"read": 192, "used": 192, "dropped": {}}
+    assert both.row_counts.to_dict() == {"read": 192, "used": 192, "dropped": {}}
 
 
 @pytest.mark.parametrize("folders", [("first/", "second/"), ("same/", "same/")])
@@ -160,7 +160,7 @@ def test_parts_of_a_concatenation_that_share_ids(tmp_path, folders):
     ]
     other = f"dict(type='ConcatDataset', datasets=[{', '.join(parts)}])"
     if len(set(folders)) == 1:
-        with pytest.raises(ResultFileError, match="come twice, and so do their paths"):
+        with pytest.raises(ResultFileError, match="are repeated, and so are their paths"):
             built(tmp_path, paths[0], dataset=other)
         return
     both = built(tmp_path, paths[0], dataset=other)
@@ -207,7 +207,7 @@ def test_what_a_dataset_leaves_out_by_its_own_rules_stays_out_and_is_counted(tmp
     order = np.flatnonzero(keep)[np.argsort(whole.objects.image[keep], kind="stable")]
     np.testing.assert_array_equal(truth.objects.area, whole.objects.area[order])
     left_out = int((~keep).sum())
-    assert truth.tally.to_dict() == {
+    assert truth.row_counts.to_dict() == {
         "read": 96,
         "used": 96 - left_out,
         "dropped": {"left out by the dataset": left_out},
@@ -220,4 +220,4 @@ def test_objects_that_are_not_in_the_file_have_the_area_of_their_box(tmp_path, d
         truth = built(tmp_path, path, kind="Moved")
     sides = truth.objects.boxes.array[:, 2:] - truth.objects.boxes.array[:, :2]
     np.testing.assert_array_equal(truth.objects.area, sides[:, 0] * sides[:, 1])
-    assert truth.tally.to_dict() == {"read": len(sides), "used": len(sides), "dropped": {}}
+    assert truth.row_counts.to_dict() == {"read": len(sides), "used": len(sides), "dropped": {}}

@@ -39,7 +39,7 @@ def test_single_label(tmp_path):
     assert results.targets is None
     assert results.names[3] == "3.png"
     assert results.sample_idx.tolist() == list(range(20))
-    assert results.tally.to_dict() == {"read": 20, "used": 20, "dropped": {}}
+    assert results.row_counts.to_dict() == {"read": 20, "used": 20, "dropped": {}}
 
 
 def test_multi_label(tmp_path):

@@ -68,7 +68,7 @@ def read_pickled(kind, content, path):
     if kind == "mmpretrain":
         return read_classification(path)
     results = read_results(path)
-    return join(results.truth, results) if results.truth is not None else results
+    return join(results.ground_truth, results) if results.ground_truth is not None else results
 
 
 @pytest.mark.parametrize("kind", PICKLES)

@@ -83,11 +83,11 @@ def test_coco_is_read_as_mmdet_reads_it(tmp_path, classes, capsys):
     assert list(truth.category_ids) == dataset.cat_ids
     assert truth.classes == tuple(name for name in NAMES if classes is None or name in classes)
     assert truth.objects.crowd.any()
-    tally = truth.tally.to_dict()
-    assert tally["read"] == 400 == tally["used"] + sum(tally["dropped"].values())
-    assert tally["used"] == len(truth.objects)
-    assert {"marked 'ignore'", "outside the image"} <= set(tally["dropped"])
-    assert ("class not chosen" in tally["dropped"]) == (classes == ["dog", "zebra"])
+    row_counts = truth.row_counts.to_dict()
+    assert row_counts["read"] == 400 == row_counts["used"] + sum(row_counts["dropped"].values())
+    assert row_counts["used"] == len(truth.objects)
+    assert {"marked 'ignore'", "outside the image"} <= set(row_counts["dropped"])
+    assert ("class not chosen" in row_counts["dropped"]) == (classes == ["dog", "zebra"])
 
 
 def test_annotations_of_nothing_listed_are_counted(tmp_path):
@@ -97,7 +97,7 @@ def test_annotations_of_nothing_listed_are_counted(tmp_path):
     content["annotations"][0]["image_id"] = 5555
     content["annotations"][1]["category_id"] = 5555
     truth = read_ground_truth(write(tmp_path, content))
-    assert truth.tally.to_dict() == {
+    assert truth.row_counts.to_dict() == {
         "read": 3,
         "used": 1,
         "dropped": {"image not in the file": 1, "category not in the file": 1},
@@ -128,7 +128,7 @@ def test_thin_objects_are_kept_and_empty_ones_counted(tmp_path, box, area, dropp
     content = coco(annotations=1)
     content["annotations"][0].update(bbox=box, area=area, ignore=0)
     truth = read_ground_truth(write(tmp_path, content))
-    assert truth.tally.to_dict() == {"read": 1, "used": 1 - len(dropped), "dropped": dropped}
+    assert truth.row_counts.to_dict() == {"read": 1, "used": 1 - len(dropped), "dropped": dropped}
     assert len(truth.objects) == 1 - len(dropped)
 
 
@@ -145,9 +145,9 @@ def test_no_annotations_and_no_images(tmp_path):
         (lambda c: [], "no COCO annotation file .*found a list, as COCO results are"),
         (lambda c: {"info": 1}, "no COCO annotation file .*found info"),
         (lambda c: 3, "no COCO annotation file .*found a int"),
-        (lambda c: {**c, "images": c["images"] + c["images"][:2]}, r"2 image ids come twice \(\d+, \d+\)"),
-        (lambda c: {**c, "annotations": c["annotations"][:3] * 2}, "3 annotation ids come twice"),
-        (lambda c: {**c, "categories": c["categories"] * 2}, "4 category ids come twice"),
+        (lambda c: {**c, "images": c["images"] + c["images"][:2]}, r"2 image ids are repeated \(\d+, \d+\)"),
+        (lambda c: {**c, "annotations": c["annotations"][:3] * 2}, "3 annotation ids are repeated"),
+        (lambda c: {**c, "categories": c["categories"] * 2}, "4 category ids are repeated"),
         (lambda c: {**c, "images": [{"id": 1}]}, "image number 0 has no 'height'"),
         (lambda c: {**c, "annotations": [{"image_id": 1}]}, "annotation number 0 has no 'bbox'"),
         (lambda c: {**c, "annotations": [5]}, "annotation number 0 must be an object"),
@@ -212,11 +212,11 @@ def test_voc_is_read_as_mmdet_reads_it(tmp_path, classes):
     assert list(truth.image_ids) == [dataset.get_data_info(number)["img_id"] for number in range(len(dataset))]
     assert truth.image_sizes.tolist() == [[375, 500]] * len(dataset)
     assert truth.classes == metainfo["classes"]
-    tally = truth.tally.to_dict()
-    assert tally["read"] == tally["used"] + sum(tally["dropped"].values())
-    assert tally["used"] == kept.sum() > 0
-    assert 0 < (~kept).sum() <= tally["dropped"]["corners swapped"]
-    assert ("class not chosen" in tally["dropped"]) == (classes == ["dog", "zebra"])
+    row_counts = truth.row_counts.to_dict()
+    assert row_counts["read"] == row_counts["used"] + sum(row_counts["dropped"].values())
+    assert row_counts["used"] == kept.sum() > 0
+    assert 0 < (~kept).sum() <= row_counts["dropped"]["corners swapped"]
+    assert ("class not chosen" in row_counts["dropped"]) == (classes == ["dog", "zebra"])
     assert read_ground_truth(tmp_path, classes=classes).image_ids == truth.image_ids  # the folder above will do
 
 

@@ -21,10 +21,10 @@ from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io import files as reading
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.classification_results import read_classification
+from mm_metrics_plugin.io.files import RowCounts, identities
 from mm_metrics_plugin.io.ground_truth import GroundTruth
-from mm_metrics_plugin.io.json_file import identities
 from mm_metrics_plugin.io.results import read_results
-from mm_metrics_plugin.io.row_counts import Tally
+from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.state_file import read_state, write_state
 from tests.helpers.hand_made_pickles import GOOD, P2, numbers, storage, tensor
 from tests.helpers.hostile_pickles import STOP, call, storage_bytes, text
@@ -46,7 +46,7 @@ from mm_metrics_plugin.io.state_file import read_state
 
 def report(path):
     results = read_results(path)
-    join(results.truth, results)
+    join(results.ground_truth, results)
 
 readers = dict(
     detection=read_results, classification=read_classification, coco=read_ground_truth, voc=read_ground_truth,
@@ -330,8 +330,8 @@ def test_classes_known_from_labels_alone_are_limited_by_the_file(tmp_path):
     path.write_bytes(pickle.dumps([image(pred_instances=found, gt_instances=found)]))
     results = read_results(path)
     with pytest.raises(ResultFileError, match="the largest label is 5000"):
-        join(results.truth, results)
-    assert len(join(results.truth, results, classes=list(map(str, range(5001)))).classes) == 5001
+        join(results.ground_truth, results)
+    assert len(join(results.ground_truth, results, classes=list(map(str, range(5001)))).classes) == 5001
 
 
 def test_classes_that_have_scores_or_arrays_of_their_own_are_limited_too(tmp_path):
@@ -343,7 +343,7 @@ def test_classes_that_have_scores_or_arrays_of_their_own_are_limited_too(tmp_pat
                 read_classification(path)
             else:
                 results = read_results(path)
-                join(GroundTruth("-", (1,), ("",), np.zeros((1, 2)), GroundTruths.empty(), Tally(0, 0)), results)
+                join(GroundTruth("-", (1,), ("",), np.zeros((1, 2)), GroundTruths.empty(), RowCounts(0, 0)), results)
 
 
 def test_scores_in_bfloat16_take_twice_their_bytes_and_are_read(tmp_path):
@@ -373,3 +373,19 @@ def test_a_state_with_repeated_or_compressed_arrays_is_refused(tmp_path):
                 archive.writestr(name, entries[name])
         with pytest.raises(ResultFileError, match=message):
             read_state(path)
+
+
+def test_files_are_read_without_madvise_and_malloc_trim(tmp_path, monkeypatch):
+    """As on Windows, where memory cannot be released part by part, and on macOS, where malloc_trim is missing."""
+    path = tmp_path / "results.pkl"
+    path.write_bytes(pickle.dumps([np.zeros(reading.LARGE, np.uint8)]))
+    monkeypatch.setattr(reading, "_CAN_RELEASE", False)
+    assert type(reading.read_content(path)) is bytes
+    assert read_pickle(path)[0].nbytes == reading.LARGE
+    for error in (AttributeError, OSError, TypeError):
+
+        def missing(name, error=error):
+            raise error
+
+        monkeypatch.setattr(reading.ctypes, "CDLL", missing)
+        reading.trim_memory()

@@ -14,7 +14,7 @@ import pytest
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.budget import OverBudget
 from mm_metrics_plugin.io.safe_pickle import _check_content, loads
-from mm_metrics_plugin.io.safe_pickle.machine import Machine, StandIn, shown
+from mm_metrics_plugin.io.safe_pickle.machine import Machine, SafeGlobal, shown
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
 from mm_metrics_plugin.io.safe_pickle.safe_globals import NAMES
 from tests.helpers.hand_made_pickles import (
@@ -257,9 +257,9 @@ def test_each_value_is_charged_again_when_it_is_used_again():
         np.testing.assert_array_equal(np.divide(sizes, sizes[0]), [1, 11, 21])
 
 
-def test_stand_ins_are_fixed_and_names_are_shown_plainly():
-    with pytest.raises(AttributeError, match=r"stand-in for a\.b is fixed"):
-        StandIn("a.b").name = "c"
+def test_safe_globals_are_immutable_and_names_are_escaped():
+    with pytest.raises(AttributeError, match="immutable"):
+        SafeGlobal("a.b").name = "c"
     assert shown("a" * 80) == "a" * 80
     assert shown("a" * 81) == "a" * 77 + "..."
     assert shown("é\n\x1b") == "\\xe9\\n\\x1b"

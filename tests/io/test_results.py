@@ -55,7 +55,7 @@ def check_detections(results):
     assert found.labels.tolist() == [0, 1, 2, 0, 1, 2, 3, 0]
     np.testing.assert_array_equal(found.boxes.array, np.concatenate([boxes(3, 0), boxes(5, 2)]))
     assert found.boxes.array.dtype == found.scores.dtype == np.float32
-    assert results.tally.to_dict() == {"read": 8, "used": 8, "dropped": {}}
+    assert results.row_counts.to_dict() == {"read": 8, "used": 8, "dropped": {}}
 
 
 def test_mmdet_3(tmp_path):
@@ -65,7 +65,7 @@ def test_mmdet_3(tmp_path):
     assert results.image_ids == (100, 101, 102)
     assert results.image_names == ("val/0.jpg", "val/1.jpg", "val/2.jpg")
     assert results.image_sizes.tolist() == [[480, 640]] * 3
-    assert results.truth is None
+    assert results.ground_truth is None
 
 
 @pytest.mark.parametrize("masks", [False, True])
@@ -85,7 +85,7 @@ def test_what_mmdet_itself_dumps(tmp_path, masks):
     results = read_results(path)
     check_detections(results)
     assert results.image_ids == (100, 101, 102)
-    assert results.truth is None  # mmdet takes it out; mmyolo leaves it in
+    assert results.ground_truth is None  # mmdet takes it out; mmyolo leaves it in
 
 
 def test_trusted_tensors_read_the_same(tmp_path):
@@ -100,18 +100,18 @@ def test_mmyolo_with_truth_inside(tmp_path):
     def ignored(number, count):
         return there(number, 0) if number == 2 else {}
 
-    truth = read_results(write(tmp_path, images(gt_instances=there, ignored_instances=ignored))).truth
+    truth = read_results(write(tmp_path, images(gt_instances=there, ignored_instances=ignored))).ground_truth
     assert truth.image_ids == (100, 101, 102)
     assert truth.objects.image.tolist() == [0] * 4 + [1] + [2] * 6 + [2]
     assert truth.objects.crowd.tolist() == [False] * 11 + [True]
     assert truth.objects.labels.tolist() == [0, 1, 2, 3, 0, 0, 1, 2, 3, 4, 5, 0]
     np.testing.assert_array_equal(truth.objects.boxes.array[4:5], boxes(1, 10))
-    assert truth.tally.to_dict() == {"read": 12, "used": 12, "dropped": {}}
+    assert truth.row_counts.to_dict() == {"read": 12, "used": 12, "dropped": {}}
     assert truth.classes is None
 
 
 def test_empty_ground_truth_is_none(tmp_path):
-    assert read_results(write(tmp_path, images(gt_instances=lambda n, c: {}))).truth is None
+    assert read_results(write(tmp_path, images(gt_instances=lambda n, c: {}))).ground_truth is None
 
 
 def test_openimages_instances(tmp_path):
@@ -121,7 +121,7 @@ def test_openimages_instances(tmp_path):
             for n in range(count)
         ]
 
-    objects = read_results(write(tmp_path, images(instances=there))).truth.objects
+    objects = read_results(write(tmp_path, images(instances=there))).ground_truth.objects
     assert objects.image.tolist() == [0, 0, 0, 2, 2, 2, 2, 2]
     assert objects.labels.tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
     assert objects.crowd.tolist() == [False, True, True, False, True, True, False, False]
@@ -173,7 +173,7 @@ def changed(key, value, number=2):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "a list with one entry an image .found an empty list"),
+        ([], "a list with one entry per image .found an empty list"),
         ({}, "found a dict"),
         ([3], r"image number 0 must be a dict .* \(found int\)"),
         ([*images(), 3], r"image number 3 must be a dict \(found int\)"),

@@ -21,9 +21,8 @@ import torch
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io import files as reading
 from mm_metrics_plugin.io import safe_pickle
-from mm_metrics_plugin.io.safe_pickle import loads, read_pickle, tensors
-from mm_metrics_plugin.io.safe_pickle import safe_globals as stand_ins
-from mm_metrics_plugin.io.safe_pickle.machine import Machine, StandIn
+from mm_metrics_plugin.io.safe_pickle import loads, read_pickle, safe_globals, tensors
+from mm_metrics_plugin.io.safe_pickle.machine import Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
 from mm_metrics_plugin.io.values import BFloat16Array
 from tests.helpers.hostile_pickles import storage_bytes
@@ -238,7 +237,7 @@ def test_a_dtype_that_numpy_lacks_is_named(kind):
 
 def test_storages_known_by_their_bytes_are_those_the_machine_reads():
     """The template is a shortcut: whatever it accepts, the opcode machine must accept with the same answer."""
-    machine = Machine(b"", stand_ins.NAMES, "test")
+    machine = Machine(b"", safe_globals.NAMES, "test")
     rng = random.Random(0)
     taken = 0
     for dtype in TORCH_DTYPES:
@@ -284,7 +283,7 @@ def test_tensors_read_in_one_step_are_those_the_opcodes_give():
     """Whatever the layouts of tensors accept, in undamaged and damaged files, the opcodes must give as well."""
     name = ("torch._utils", "_rebuild_tensor_v2")
     torch.manual_seed(0)
-    slow = {**stand_ins.NAMES, name: StandIn(".".join(name), tensors.rebuild_tensor_v2)}
+    slow = {**safe_globals.NAMES, name: SafeGlobal(".".join(name), tensors.rebuild_tensor_v2)}
     kinds = [
         torch.rand(300),
         torch.arange(2),
@@ -295,15 +294,15 @@ def test_tensors_read_in_one_step_are_those_the_opcodes_give():
     ]
     data = pickle.dumps([kind.clone() for _ in range(9) for kind in kinds], 2)
     first = len(pickle.dumps([kind.clone() for _ in range(6) for kind in kinds], 2))
-    machine = Machine(data, stand_ins.NAMES, "test")
+    machine = Machine(data, safe_globals.NAMES, "test")
     run(machine)
     assert len(machine.layouts) == len(kinds) - 1  # two have the same type and size, and different strides
-    assert _outcome(data, stand_ins.NAMES) == _outcome(data, slow)
+    assert _outcome(data, safe_globals.NAMES) == _outcome(data, slow)
     rng = random.Random(0)
     for _ in range(2_000):
         changed = bytearray(data)
         changed[rng.randrange(first, len(data))] = rng.randrange(256)
-        assert _outcome(bytes(changed), stand_ins.NAMES) == _outcome(bytes(changed), slow)
+        assert _outcome(bytes(changed), safe_globals.NAMES) == _outcome(bytes(changed), slow)
 
 
 def test_every_truncation_is_an_error_with_its_offset():
@@ -454,7 +453,7 @@ def test_the_reader_imports_neither_torch_nor_mmengine(tmp_path):
         "assert not {'torch', 'mmengine'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
-    for module in (safe_pickle, stand_ins, sys.modules[Machine.__module__]):
+    for module in (safe_pickle, safe_globals, sys.modules[Machine.__module__]):
         for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -119,11 +119,11 @@ def test_swapped_corners_are_left_out_and_counted(root, tmp_path):
     thin = (50, 50, 50, 80)  # one column of pixels in VOC's terms
     write(root / "Annotations", TEST_SET[0], *(voc_object("ant", one) for one in (good, *bad, thin)))
     truth = read_ground_truth(root, classes=CLASSES)
-    assert truth.tally.to_dict() == {"read": 7, "used": 4, "dropped": {"corners swapped": 3}}
+    assert truth.row_counts.to_dict() == {"read": 7, "used": 4, "dropped": {"corners swapped": 3}}
     assert (truth.objects.boxes.array[:, 2:] >= truth.objects.boxes.array[:, :2]).all()
     results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
     report = recalls(root, results, "--classes", ",".join(CLASSES))[1]
-    assert report["counts"]["ground_truths"] == truth.tally.to_dict()
+    assert report["counts"]["ground_truths"] == truth.row_counts.to_dict()
     # The same where the ground truth comes with the results, and from a data set that mmdet built.
     inside = [
         {**image, "gt_instances": {"bboxes": np.array([one], np.float32), "labels": np.array([0])}}
@@ -138,7 +138,7 @@ def test_swapped_corners_are_left_out_and_counted(root, tmp_path):
         f"ann_file={str(root / 'ImageSets' / 'Main' / 'test.txt')!r}, data_prefix=dict(sub_data_root={str(root)!r}), "
         f"metainfo=dict(classes={CLASSES!r}), test_mode=True, pipeline=[]))\n"
     )
-    assert recalls(config, results)[1]["counts"]["ground_truths"] == truth.tally.to_dict()
+    assert recalls(config, results)[1]["counts"]["ground_truths"] == truth.row_counts.to_dict()
 
 
 def test_results_without_image_ids_need_the_list_of_the_test_set(root, tmp_path, capsys):
@@ -171,7 +171,7 @@ def test_the_list_of_the_test_set_chooses_the_images(root, tmp_path, capsys):
     assert report["inputs"]["results"]["joined_by"] == "image id"
     for text, message in (
         ("000007\n000099\n", "test.txt: image '000099' without annotations in Annotations"),
-        ("000007\n000007\n", "1 image ids come twice"),
+        ("000007\n000007\n", "1 image ids are repeated"),
         ("\n", "lists no image"),
         (b"\xff\xfe\x80", "must be text"),
     ):

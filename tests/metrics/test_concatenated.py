@@ -55,7 +55,7 @@ def test_every_metric_evaluates_each_dataset(case):
     meta = {**case.metric().dataset_meta, "cumulative_sizes": ENDS}
     evaluator = multi([case.build() for _ in SIZES], meta)
     if case.order_matters:
-        with pytest.raises(MetricInputError, match="cannot give the numbers of a part of the samples"):
+        with pytest.raises(MetricInputError, match="cannot evaluate a part of the samples"):
             fed(evaluator, samples, 4)
         return
     expected = {}

@@ -65,7 +65,7 @@ def pixels(source):
     return np.asarray(Image.open(source).convert("RGB"))
 
 
-def colours(picture):
+def colors(picture):
     return len(np.unique(picture @ np.array([1, 256, 65536])))
 
 
@@ -94,7 +94,7 @@ def test_tensorboard_has_every_figure_at_the_steps_of_the_numbers(trained):
         for image in images:
             picture = pixels(io.BytesIO(image.encoded_image_string))
             assert picture.shape == (image.height, image.width, 3) and min(picture.shape[:2]) > 400
-            assert colours(picture) > 100  # not blank
+            assert colors(picture) > 100  # not blank
 
 
 def test_the_local_folder_has_the_same_pictures(trained):
@@ -271,7 +271,7 @@ def test_a_detector(tmp_path):
     assert sorted(files) == ["det_confidence_curves_0.png", "det_confusion_matrix_0.png", "det_pr_curves_0.png"]
     found = events(tmp_path / "drawn")
     assert found.Tags()["images"] == ["det/confusion_matrix", "det/pr_curves", "det/confidence_curves"]
-    assert all(colours(pixels(file)) > 100 for file in files.values())
+    assert all(colors(pixels(file)) > 100 for file in files.values())
 
 
 def test_the_curves_of_a_detector_are_those_of_the_report():
@@ -399,19 +399,19 @@ def test_metrics_of_the_same_prefix_and_of_tasks(tmp_path):
 
     samples = [
         dict(
-            colour=dict(pred_score=torch.tensor([0.8, 0.2]), gt_label=torch.tensor([0]), eval_mask=True),
+            color=dict(pred_score=torch.tensor([0.8, 0.2]), gt_label=torch.tensor([0]), eval_mask=True),
             pred_score=torch.tensor([0.3, 0.7]),
             gt_label=torch.tensor([index % 2]),
         )
         for index in range(8)
     ]
-    tasks = MultiTasksMetric(task_metrics=dict(colour=[dict(type="CalibrationError")]))
+    tasks = MultiTasksMetric(task_metrics=dict(color=[dict(type="CalibrationError")]))
     runner = validator(
         tmp_path, samples, "ab", [tasks, SingleLabelAUC(), SingleLabelAUC(prefix="single-label")], [COARSE]
     )
     runner.val_loop.evaluator.metrics[1]._keys = lambda *_: {}  # or their keys, which are the same, would be refused
     runner.val()
-    names = ["colour_single-label_reliability", "single-label_curves", "single-label_curves_2"]
+    names = ["color_single-label_reliability", "single-label_curves", "single-label_curves_2"]
     assert sorted(local_files(tmp_path)) == [f"{name}_0.png" for name in names]
 
 

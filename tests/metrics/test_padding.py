@@ -92,7 +92,7 @@ def test_padding_without_ids_is_dropped_with_a_warning():
         # A batch sampler that reorders the samples of a process: its padding does not come last.
         ([[0, 2, 4], [0, 1, 3]], 5, "21111", "the last sample of process 1 (img_id 3) does not repeat"),
         # As many samples as no sampler gives.
-        ([[0, 1, 2], [3, 0]], 4, "2111", "the processes saw 3, 2 samples"),
+        ([[0, 1, 2], [3, 0]], 4, "2111", "the processes read 3, 2 samples"),
         # Some samples were not shown, so that the number is right by chance.
         ([[0, 2, 4], [1, 0]], 5, "21101", "may be padding that is counted twice"),
         ([[0, 2], [1, 0]], 5, "21100", "Some of them may be padding that is counted twice"),
@@ -158,7 +158,7 @@ def test_every_sample_counts_once_or_there_is_a_warning(size, world_size, named,
         size,
     )
     kept = flat(one[:-1] if rank in padding.ranks else one for rank, one in enumerate(shares))
-    if padding.doubt is None:
+    if padding.warning is None:
         assert sorted(kept) == list(range(size))
     if len(dealt) == size:
         assert padding.ranks == ()

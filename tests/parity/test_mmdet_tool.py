@@ -104,9 +104,9 @@ def test_the_report_is_the_log_of_detection_prf(folder, report, matching):
     for number, image in enumerate(torch_results(folder)):
         sample = {"img_id": image["img_id"], "pred_instances": image["pred_instances"]}
         for key, crowd in (("gt_instances", False), ("ignored_instances", True)):
-            here = (made.object_image == number) & (made.object_crowd == crowd)
-            boxes = made.object_boxes[here].astype(np.float64)
-            sample[key] = {"bboxes": torch.as_tensor(boxes), "labels": torch.as_tensor(made.object_labels[here])}
+            here = (made.gt_image == number) & (made.gt_crowd == crowd)
+            boxes = made.gt_boxes[here].astype(np.float64)
+            sample[key] = {"bboxes": torch.as_tensor(boxes), "labels": torch.as_tensor(made.gt_labels[here])}
         metric.process(None, [sample])
     log = metric.evaluate(60)
     found = report["protocols"][matching]

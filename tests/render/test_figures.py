@@ -101,6 +101,6 @@ def test_long_names_are_cut_and_odd_ones_harmless():
     assert shown == ["x" * 12 + "…" + "x" * 11, "\\$\\frac{\\$", "a\\nb", "\\x1b[2J", "background"]
 
 
-def test_an_unknown_colour_map_is_refused():
+def test_an_unknown_color_map_is_refused():
     with pytest.raises(ValueError, match="'mauve'"):
         confusion_figure(np.eye(2, dtype=int), np.eye(2), ["a", "b"], title="", color_theme="mauve")

@@ -1,4 +1,4 @@
-"""Reading a pickle somebody else wrote, as data."""
+"""Safe unpickling: read a pickle as data, without running anything in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.budget import OverBudget
 from mm_metrics_plugin.io.files import Content, PathLike, read_content
-from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine, StandIn
+from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
 from mm_metrics_plugin.io.safe_pickle.safe_globals import NAMES
 
@@ -31,21 +31,21 @@ _CONTAINERS = (dict, list, tuple, OrderedDict)
 def read_pickle(path: PathLike, *, trust: bool = False) -> Any:
     """Read a pickle without running anything in it.
 
-    Only the names that tensors, arrays and plain containers need are known, each answered by a stand-in of our own;
-    torch is not imported. Tensors come as NumPy arrays (bfloat16 as float32), and arrays may be read-only.
+    Only the names that tensors, arrays and plain containers need are allowed, each replaced by a safe global; torch is
+    not imported. Tensors come as NumPy arrays (bfloat16 as float32), and arrays may be read-only.
 
     Args:
-        path (str or PathLike): The file.
-        trust (bool): Use :func:`pickle.load` instead, which runs whatever the file asks for. Default False.
+        path: The file.
+        trust: Use :func:`pickle.load` instead, which runs any code in the file.
 
     Returns:
-        object: What was pickled.
+        The unpickled value.
 
     Raises:
         UnsafePickleError: The file asks for something that data never needs.
         ResultFileError: The file is damaged, cut off, or no pickle.
 
-    Examples:
+    Example:
         >>> import os, pickle, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = os.path.join(folder, "results.pkl")
@@ -62,10 +62,10 @@ def loads(data: Content, source: str = "pickle") -> Any:
     r"""Like :func:`read_pickle`, for bytes already in memory.
 
     Args:
-        data (bytes or mmap): The whole pickle.
-        source (str): How messages name it.
+        data: The whole pickle.
+        source: The name in messages.
 
-    Examples:
+    Example:
         >>> import numpy, pickle
         >>> loads(pickle.dumps({"scores": numpy.array([0.5])}))
         {'scores': array([0.5])}
@@ -101,7 +101,9 @@ def loads(data: Content, source: str = "pickle") -> Any:
         except (Damaged, OverBudget) as error:
             raise ResultFileError(f"{source}: {error}, by byte {end}") from None
     if stray is not None:
-        what, at = (stray.name, machine.asked[stray]) if isinstance(stray, StandIn) else ("an unfinished value", end)
+        what, at = "an unfinished value", end
+        if isinstance(stray, SafeGlobal):
+            what, at = stray.name, machine.used_at[stray]
         raise UnsafePickleError(
             f"{source}: {what} stands where data belongs, at byte {at}; nothing in the file was run"
         )
@@ -112,14 +114,14 @@ def _check_content(value: Any, machine: Machine) -> Any:
     """Charge every value for each time it is used again, and refuse content that is nested too deeply.
 
     A pickle of 300 bytes can hold a list that holds one list twice, which holds one list twice, and so on. It takes
-    little memory until somebody copies or prints it. After this check, whoever walks through the content needs no more
-    time and memory than the budget allows.
+    little memory until it is copied or printed. After this check, a walk through the content takes no more time and
+    memory than the budget allows.
 
     Returns:
-        object: A value that is not data, such as a stand-in that was never called; None if there is none.
+        A value that is not data, such as a safe global that was never called; None if all values are data.
     """
     recalled = machine.recalled
-    outer: List[Tuple[Iterator[Any], int, int, int]] = []  # the containers around the one that is looked through
+    outer: List[Tuple[Iterator[Any], int, int, int]] = []  # the containers around the current one
     children, identity, height, size = iter((value,)), 0, 0, 0
     while True:
         for child in children:
@@ -139,7 +141,7 @@ def _check_content(value: Any, machine: Machine) -> Any:
                 outer.append((children, identity, height, size))
                 children = iter(child if kind in (list, tuple) else child.values())
                 if kind is list and _NUMBERS.issuperset(map(type, child)):
-                    children = iter(())  # nothing to look into
+                    children = iter(())  # no values to check
                 identity, height, size = id(child), 1, getsizeof(child)
                 break
             elif isinstance(child, (np.ndarray, np.generic, str, bytes, bytearray)):

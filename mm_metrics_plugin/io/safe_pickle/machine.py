@@ -1,9 +1,8 @@
 """The state of an unpickler that can only make data.
 
-Stock unpicklers look names up and call what they find. This one has no way to import, call, or set an attribute
-on anything but the :class:`StandIn` and :class:`InMaking` objects it was given. What honest writers of data never
-emit (instances, extension codes, POP, DUP, memo slots out of order, ...) is refused rather than interpreted: the
-fewer moves a file has, the fewer there are to get wrong.
+Python's unpickler imports the names in a file and calls them. This one cannot import anything, and it calls and fills
+only the :class:`SafeGlobal` and :class:`PartialObject` objects it was given. Opcodes that writers of data never emit
+(instances, extension codes, POP, DUP, memo slots out of order, ...) are refused.
 
 Everything that can take more memory than its bytes in the file is charged to a :class:`MemoryBudget`.
 """
@@ -15,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 from mm_metrics_plugin.io.budget import MemoryBudget
 from mm_metrics_plugin.io.files import LARGE, Content, release
 
-Names = Mapping[Tuple[str, str], "StandIn"]
+Names = Mapping[Tuple[str, str], "SafeGlobal"]
 
 CONTAINER_COST = 64  # bytes of an empty list or dict, and of a tuple of up to three items
 SET_COST = 256
@@ -29,22 +28,22 @@ SPENT = object()  # in the memo, in place of text that has become bytes
 
 
 class Damaged(Exception):
-    """What a stand-in or an opcode raises when the bytes make no sense; the machine adds file and offset."""
+    """The bytes are not a valid pickle. Raised by opcodes and safe globals; the machine adds file and offset."""
 
 
 class Forbidden(Exception):
-    """What a stand-in or an opcode raises when the file asks for more than data; the machine adds file and offset."""
+    """The file asks for more than data. Raised by opcodes and safe globals; the machine adds file and offset."""
 
 
-class StandIn:
-    """Answers for one global name. Its attributes cannot be set after it was made.
+class SafeGlobal:
+    """Replaces one global name of the pickle. It is immutable.
 
     Args:
-        name (str): The dotted name it stands for.
-        make (callable, optional): Called as ``make(machine, *arguments)`` when the file calls the name.
-        meaning (object): What the name means where another stand-in takes it as an argument.
-        ahead (callable, optional): Called as ``ahead(machine, at)`` before the arguments of a call are read. It makes
-            the call and returns the position after it, or 0 to have the arguments read opcode by opcode.
+        name: The dotted name that it replaces.
+        make: Called as ``make(machine, *arguments)`` when the file calls the name.
+        meaning: Its value as an argument of another safe global.
+        ahead: Called as ``ahead(machine, at)`` before the arguments of a call are read. It makes the call and returns
+            the position after it, or 0 if the arguments are to be read opcode by opcode.
     """
 
     __slots__ = ("ahead", "make", "meaning", "name")
@@ -58,10 +57,10 @@ class StandIn:
             object.__setattr__(self, slot, value)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"stand-in for {self.name} is fixed")
+        raise AttributeError(f"the safe global {self.name} is immutable")
 
 
-class InMaking:
+class PartialObject:
     """A value that is complete only after the BUILD opcode has given its state."""
 
     __slots__ = ("built",)
@@ -75,14 +74,14 @@ class InMaking:
 
 
 class Machine:
-    """Stack, memo, names and budget of the reading of one pickle; the opcodes move it.
+    """Stack, memo, names and memory budget while one pickle is read.
 
     Args:
-        data (bytes or mmap): The file. What was read of it is given back, so it is read once.
-        names (Mapping): The only (module, name) pairs that are known, each with its stand-in.
-        source (str): How messages name the file.
-        persistent (callable, optional): Answers persistent ids; without it they are refused.
-        budget (MemoryBudget, optional): That of the file this pickle is a part of; by default one for ``data``.
+        data: The file. The memory of what was read is released, so it is read once.
+        names: The (module, name) pairs that the file may use, each with its safe global.
+        source: The name of the file in messages.
+        persistent: Resolves persistent ids; without it they are refused.
+        budget: The budget of the file that this pickle is a part of; by default a new one for ``data``.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class Machine:
         self.source = source
         self.persistent = persistent
         self.start = 0
-        self.released = 0  # where the memory of the data that is left begins
+        self.released = 0  # where the memory that is not yet released begins
         self.stack: List[Any] = []
         self.outer: List[List[Any]] = []  # the stacks below each open mark
         self.memo: List[Any] = []
@@ -106,7 +105,7 @@ class Machine:
         self.charge = self.budget.charge
         self.odd_keys = 0
         self.layouts: Dict[bytes, Any] = {}  # of the tensors that were read in one step
-        self.asked: Dict[StandIn, int] = {}  # where each name came last
+        self.used_at: Dict[SafeGlobal, int] = {}  # the last position of each name
         # Ids of the values that are used more than once. The height and size of each are filled in after reading.
         self.recalled: Dict[int, Optional[Tuple[int, int]]] = {}
 
@@ -126,24 +125,24 @@ class Machine:
             raise Damaged("a line of text does not end")
         return self.data[at:end], end + 1
 
-    def find(self, module: Any, name: Any, at: int) -> StandIn:
-        """The stand-in for a name, if there is one."""
-        found = self.names.get((module, name)) if type(module) is str and type(name) is str else None
-        if found is None:
+    def find(self, module: Any, name: Any, at: int) -> SafeGlobal:
+        """The safe global of a name."""
+        known = self.names.get((module, name)) if type(module) is str and type(name) is str else None
+        if known is None:
             raise Forbidden(f"it asks for {shown(module)}.{shown(name)}")
-        self.asked[found] = at - 1
-        return found
+        self.used_at[known] = at - 1
+        return known
 
     def recall(self, index: int) -> None:
-        """Push what was remembered."""
+        """Push a value of the memo."""
         if not 0 <= index < len(self.memo):
             raise Damaged(f"memo slot {index} is empty")
         value = self.memo[index]
         kind = type(value)
-        if kind is not StandIn and (kind is not str or len(value) > LONGEST_SHORT_TEXT):
+        if kind is not SafeGlobal and (kind is not str or len(value) > LONGEST_SHORT_TEXT):
             if value is SPENT:
                 raise Damaged("text is used again after it became bytes")
-            if isinstance(value, InMaking):
+            if isinstance(value, PartialObject):
                 value = value.built
                 if value is None:
                     raise Damaged("a value is used before it is complete")
@@ -160,7 +159,7 @@ class Machine:
                 self.memo[index] = SPENT
 
     def remember(self, index: int) -> None:
-        """Remember the value on top."""
+        """Store the value on top of the stack in the memo."""
         # Every pickler numbers its memo 0, 1, 2, ...; a list then is the memo and no index can claim memory.
         if index != len(self.memo):
             raise Damaged(f"memo slot {index} comes where {len(self.memo)} is due")
@@ -185,7 +184,7 @@ class Machine:
             raise Damaged(f"more than {MOST_ODD_KEYS} keys are not text")
 
     def since_mark(self) -> List[Any]:
-        """What was pushed since the last mark, which is closed."""
+        """Close the last mark and return the values pushed since."""
         items = self.stack
         self.stack = self.outer.pop()
         return items
@@ -193,7 +192,7 @@ class Machine:
     def top(self, kind: type) -> Any:
         """The value on top, which must be of a kind."""
         value = self.stack[-1]
-        if not isinstance(value, kind):  # subclasses on the stack are only those our own stand-ins made
+        if not isinstance(value, kind):  # subclasses on the stack are made by safe globals only
             raise Damaged(f"items are added to a {type(value).__name__} (expected a {kind.__name__})")
         return value
 

@@ -1,10 +1,10 @@
-"""Reading a pickle opcode by opcode. Those that data never needs are refused."""
+"""Read a pickle opcode by opcode. Opcodes that data never needs are refused."""
 
 from __future__ import annotations
 
 import pickle
 import struct
-from codecs import raw_unicode_escape_decode  # by its name, the codec would be imported at first use
+from codecs import raw_unicode_escape_decode  # by name, the codec would be imported at its first use
 from sys import getsizeof
 from typing import Any, Callable, List, Tuple
 
@@ -16,9 +16,9 @@ from mm_metrics_plugin.io.safe_pickle.machine import (
     SET_COST,
     Damaged,
     Forbidden,
-    InMaking,
     Machine,
-    StandIn,
+    PartialObject,
+    SafeGlobal,
     shown,
 )
 
@@ -41,7 +41,7 @@ _HANDLERS: List[Handler] = [_unknown] * 256
 
 
 def opcode(name: str) -> Callable[[Handler], Handler]:
-    """Make a function answer for an opcode.
+    """Register a function as the handler of an opcode.
 
     It is called with the machine and the position after the opcode, and returns the position after its argument.
     """
@@ -57,17 +57,17 @@ def run(machine: Machine, at: int = 0) -> Tuple[Any, int]:
     r"""Read one pickle.
 
     Args:
-        machine (Machine): A new one.
-        at (int): Where in its data the pickle begins.
+        machine: A new one.
+        at: Where in its data the pickle begins.
 
     Returns:
-        Tuple[object, int]: The value and the position after it.
+        The value and the position after it.
 
     Raises:
         UnsafePickleError: The pickle asks for something that data never needs.
         ResultFileError: The pickle is damaged or cut off.
 
-    Examples:
+    Example:
         >>> run(Machine(b"]K\x01a.", {}, "a list"))
         ([1], 5)
     """
@@ -184,13 +184,13 @@ def _text(content: bytes) -> str:
 
 
 def _sized(name: str, layout: str, make: Callable[[bytes], Any]) -> None:
-    """A value that is announced by its length."""
+    """A value after its length."""
     size = struct.calcsize(layout)
     length_at = struct.Struct(layout).unpack_from
 
     @opcode(name)
     def handler(machine: Machine, at: int) -> int:
-        length = length_at(machine.data, at)[0]
+        length: int = length_at(machine.data, at)[0]
         at += size
         value = make(machine.take(at, length))
         machine.charge(getsizeof(value))
@@ -215,7 +215,7 @@ _sized("BYTEARRAY8", "<Q", bytearray)
 @opcode("MARK")
 def _mark(machine: Machine, at: int) -> int:
     called = machine.stack[-1] if machine.stack else None
-    end = called.ahead(machine, at) if type(called) is StandIn and called.ahead is not None else 0
+    end = called.ahead(machine, at) if type(called) is SafeGlobal and called.ahead is not None else 0
     if end:
         return end
     if len(machine.outer) >= MOST_MARKS:
@@ -417,7 +417,7 @@ def _reduce(machine: Machine, at: int) -> int:
     stack = machine.stack
     arguments = stack.pop()
     function = stack[-1]
-    if type(function) is not StandIn or function.make is None:
+    if type(function) is not SafeGlobal or function.make is None:
         raise Forbidden(f"it calls {_called(function)}")
     if type(arguments) is not tuple:
         raise Damaged(f"{function.name} is called with a {type(arguments).__name__} (expected a tuple)")
@@ -429,14 +429,14 @@ def _reduce(machine: Machine, at: int) -> int:
 def _build(machine: Machine, at: int) -> int:
     state = machine.stack.pop()
     target = machine.stack[-1]
-    if not isinstance(target, InMaking) or target.built is not None:
+    if not isinstance(target, PartialObject) or target.built is not None:
         raise Forbidden(f"it sets the state of {_called(target)}")
     machine.stack[-1] = target.built = target.build(machine, state)
     return at
 
 
 def _called(value: Any) -> str:
-    return value.name if type(value) is StandIn else f"a {type(value).__name__}"
+    return value.name if type(value) is SafeGlobal else f"a {type(value).__name__}"
 
 
 @opcode("BINPERSID")

@@ -1,4 +1,4 @@
-"""What the names in a result pickle mean here: NumPy arrays, torch tensors as NumPy arrays, and plain containers."""
+"""The names that a result pickle may use: NumPy arrays, torch tensors as NumPy arrays, and plain containers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mm_metrics_plugin.io.safe_pickle.machine import (
     SET_COST,
     Damaged,
     Forbidden,
-    InMaking,
     Machine,
-    StandIn,
+    PartialObject,
+    SafeGlobal,
 )
 from mm_metrics_plugin.io.safe_pickle.tensors import (
     ARRAY_COST,
@@ -77,17 +77,17 @@ def _set_of(kind: type, machine: Machine, members: Any) -> Any:
     return kind(members)
 
 
-def _ordered_dict(machine: Machine) -> OrderedDict:
+def _ordered_dict(machine: Machine) -> OrderedDict[Any, Any]:
     machine.charge(SET_COST)
     return OrderedDict()
 
 
 # -- NumPy ---------------------------------------------------------------------------------------------------------
 
-_NDARRAY = StandIn("numpy.ndarray")
+_NDARRAY = SafeGlobal("numpy.ndarray")
 
 
-class _DtypeInMaking(InMaking):
+class _PartialDtype(PartialObject):
     __slots__ = ("code",)
 
     def __init__(self, code: str) -> None:
@@ -102,11 +102,11 @@ class _DtypeInMaking(InMaking):
         return np.dtype(state[1] + self.code)
 
 
-def _dtype(machine: Machine, code: Any, align: Any = False, copy: Any = True) -> _DtypeInMaking:
+def _dtype(machine: Machine, code: Any, align: Any = False, copy: Any = True) -> _PartialDtype:
     if type(code) is not str or not _PLAIN_DTYPE.fullmatch(code):
         raise Forbidden(f"it asks for NumPy dtype {code[:20] if type(code) is str else type(code).__name__!r}")
     machine.charge(DTYPE_COST)
-    return _DtypeInMaking(code)
+    return _PartialDtype(code)
 
 
 def _array(machine: Machine, content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
@@ -128,7 +128,7 @@ def _code_points(content: Any, dtype: np.dtype) -> np.ndarray:
     return np.frombuffer(content, np.dtype("u4").newbyteorder(dtype.byteorder))
 
 
-class _ArrayInMaking(InMaking):
+class _PartialArray(PartialObject):
     __slots__ = ()
 
     def build(self, machine: Machine, state: Any) -> np.ndarray:
@@ -136,17 +136,17 @@ class _ArrayInMaking(InMaking):
             raise Damaged("the state of an array is not a version, shape, dtype, order and content")
         _, shape, dtype, fortran, content = state
         array = _array(machine, content, dtype, shape, "F" if fortran else "C")
-        if not array.dtype.isnative:  # NumPy, too, turns it round here, and only here
+        if not array.dtype.isnative:  # as NumPy does here, and only here
             machine.charge(array.nbytes)
             array = array.astype(array.dtype.newbyteorder("="))
         return array
 
 
-def _reconstruct(machine: Machine, kind: Any, shape: Any, code: Any) -> _ArrayInMaking:
+def _reconstruct(machine: Machine, kind: Any, shape: Any, code: Any) -> _PartialArray:
     if kind is not _NDARRAY or shape != (0,) or code != b"b":
         raise Forbidden("it calls numpy's _reconstruct for something else than an array to be filled")
     machine.charge(CONTAINER_COST)
-    return _ArrayInMaking()
+    return _PartialArray()
 
 
 def _frombuffer(machine: Machine, content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
@@ -162,7 +162,7 @@ def _scalar(machine: Machine, dtype: Any, content: Any) -> Any:
 # -- the list of names ---------------------------------------------------------------------------------------------
 
 
-def _names() -> Dict[Tuple[str, str], StandIn]:
+def _names() -> Dict[Tuple[str, str], SafeGlobal]:
     makers: Dict[Tuple[str, str], Callable[..., Any]] = {
         ("_codecs", "encode"): _encode,
         ("collections", "OrderedDict"): _ordered_dict,
@@ -182,12 +182,12 @@ def _names() -> Dict[Tuple[str, str], StandIn]:
         makers[f"{core}.multiarray", "_reconstruct"] = _reconstruct
         makers[f"{core}.multiarray", "scalar"] = _scalar
         makers[f"{core}.numeric", "_frombuffer"] = _frombuffer
-    names = {pair: StandIn(".".join(pair), make) for pair, make in makers.items()}
+    names = {pair: SafeGlobal(".".join(pair), make) for pair, make in makers.items()}
     names["numpy", "ndarray"] = _NDARRAY
-    rebuild = StandIn("torch._utils._rebuild_tensor_v2", rebuild_tensor_v2, ahead=tensor_ahead)
+    rebuild = SafeGlobal("torch._utils._rebuild_tensor_v2", rebuild_tensor_v2, ahead=tensor_ahead)
     names["torch._utils", "_rebuild_tensor_v2"] = rebuild
     for name, kind in TORCH_DTYPES.items():
-        names["torch", name] = StandIn(f"torch.{name}", meaning=kind)
+        names["torch", name] = SafeGlobal(f"torch.{name}", meaning=kind)
     return names
 
 

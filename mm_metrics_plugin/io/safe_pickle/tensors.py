@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.io.safe_pickle.machine import CONTAINER_COST, SPENT, Damaged, Machine, StandIn
+from mm_metrics_plugin.io.safe_pickle.machine import CONTAINER_COST, SPENT, Damaged, Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
 from mm_metrics_plugin.io.values import BFloat16Array
 
@@ -88,7 +88,7 @@ _COUNT = struct.Struct("<q")
 
 
 def load_from_bytes(machine: Machine, content: Any) -> _Storage:
-    """Answers for ``torch.storage._load_from_bytes``."""
+    """Replaces ``torch.storage._load_from_bytes``."""
     if type(content) is not bytes:
         raise Damaged(f"a storage is made of a {type(content).__name__} (expected bytes)")
     machine.charge(CONTAINER_COST)
@@ -132,7 +132,7 @@ def _storage_header(machine: Machine, content: bytes) -> Tuple[_Kind, int, int]:
     if len(claims) != 1 or claim is not claims[0]:
         raise Damaged("a storage holds something else than one storage")
     _, stand_in, key, place, count, _ = claim
-    if type(stand_in) is not StandIn or type(key) is not str or type(place) is not str or type(count) is not int:
+    if type(stand_in) is not SafeGlobal or type(key) is not str or type(place) is not str or type(count) is not int:
         raise Damaged("the persistent id of a storage is not of the usual kind")
     if type(keys) is not list or len(keys) != 1 or type(keys[0]) is not str or keys[0] != key or count < 0:
         raise Damaged("the keys of a storage do not agree")
@@ -182,7 +182,7 @@ def _with_bits(machine: Machine, values: np.ndarray, metadata: Any) -> np.ndarra
 def rebuild_tensor_v2(
     machine: Machine, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, metadata: Any = None
 ) -> np.ndarray:
-    """Answers for ``torch._utils._rebuild_tensor_v2``."""
+    """Replaces ``torch._utils._rebuild_tensor_v2``."""
     if type(storage) is not _Storage:
         raise Damaged(f"a tensor is made of a {type(storage).__name__} (expected a storage)")
     return _with_bits(machine, _tensor(machine, storage, offset, size, stride), metadata)
@@ -199,10 +199,10 @@ def rebuild_tensor_v3(
     dtype: Any,
     metadata: Any = None,
 ) -> np.ndarray:
-    """Answers for ``torch._utils._rebuild_tensor_v3``."""
+    """Replaces ``torch._utils._rebuild_tensor_v3``."""
     if type(storage) is not _Storage or storage.kind is not _UNTYPED:
         raise Damaged("a tensor is not made of an untyped storage")
-    if type(dtype) is not StandIn or type(dtype.meaning) is not _Kind:
+    if type(dtype) is not SafeGlobal or type(dtype.meaning) is not _Kind:
         raise Damaged("a tensor has no dtype")
     kind = dtype.meaning
     typed = _Storage(storage.content, storage.start, storage.count // kind.dtype.itemsize, kind)
@@ -210,7 +210,7 @@ def rebuild_tensor_v3(
 
 
 def rebuild_parameter(machine: Machine, tensor: Any, grad: Any, hooks: Any) -> np.ndarray:
-    """Answers for ``torch._utils._rebuild_parameter``."""
+    """Replaces ``torch._utils._rebuild_parameter``."""
     if not isinstance(tensor, np.ndarray):
         raise Damaged(f"a parameter is made of a {type(tensor).__name__} (expected a tensor)")
     machine.charge(ARRAY_COST + tensor.nbytes)  # the file may call this any number of times for one tensor
@@ -218,7 +218,7 @@ def rebuild_parameter(machine: Machine, tensor: Any, grad: Any, hooks: Any) -> n
 
 
 def torch_size(machine: Machine, lengths: Any) -> Tuple[int, ...]:
-    """Answers for ``torch.Size``."""
+    """Replaces ``torch.Size``."""
     machine.charge(CONTAINER_COST + DIMENSION_COST * MOST_DIMENSIONS)  # as of a parameter
     return whole_numbers("size", lengths)
 
@@ -266,7 +266,7 @@ class _TensorLayout:
         if tail is None or get + get_too + text != b"hhX":
             raise Damaged("a tensor is written with other opcodes")
         names = [memo[index] for index in (load, encode, tail.group(11)[0])]
-        if [type(one) for one in names] != [StandIn] * 3 or [one.name for one in names] != _CALLED:
+        if [type(one) for one in names] != [SafeGlobal] * 3 or [one.name for one in names] != _CALLED:
             raise Damaged("a tensor is made by other calls")
         if type(memo[tail.group(2)[0]]) is not str or memo[tail.group(2)[0]] != "latin1":
             raise Damaged("a tensor is written in another encoding")
@@ -316,7 +316,7 @@ def tensor_ahead(machine: Machine, at: int) -> int:
     layouts = machine.layouts
     start = at + _BEFORE.size + _LENGTH.size
     try:
-        end = start + _LENGTH.unpack_from(machine.data, at + _BEFORE.size)[0]
+        end: int = start + _LENGTH.unpack_from(machine.data, at + _BEFORE.size)[0]
         kind = machine.data[start + _TYPE_AT : start + _TYPE_AT + 2] + machine.data[end + _SIZE_AT : end + _SIZE_AT + 4]
         layout = layouts.get(kind)
         values = layout.read(machine, at, start, end) if layout else None
@@ -337,6 +337,6 @@ def tensor_ahead(machine: Machine, at: int) -> int:
 
 
 _STORAGE_NAMES = {
-    (module, name): StandIn(f"{module}.{name}", meaning=kind)
+    (module, name): SafeGlobal(f"{module}.{name}", meaning=kind)
     for (module, name), kind in ((pair.decode().split("\n"), kind) for pair, kind in _STORAGE_KINDS.items())
 }

@@ -19,7 +19,7 @@ from mm_metrics_plugin.render.figures.curves import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CURVE_COLOURS = "plasma"
+CURVE_COLORS = "plasma"
 
 
 @singledispatch
@@ -46,12 +46,12 @@ def _draw_matrix(result: MatrixView, classes: Sequence[str]) -> List[Figure]:
 
 @draw_figures.register(ClassificationCurves)
 def _draw_classification(result: ClassificationCurves, classes: Sequence[str]) -> List[Figure]:
-    return [classification_curve_figure(result, classes, CURVE_COLOURS)]
+    return [classification_curve_figure(result, classes, CURVE_COLORS)]
 
 
 @draw_figures.register(DetectionCurves)
 def _draw_detection(result: DetectionCurves, classes: Sequence[str]) -> List[Figure]:
-    return detection_curve_figures(result, classes, CURVE_COLOURS)
+    return detection_curve_figures(result, classes, CURVE_COLORS)
 
 
 @draw_figures.register(CalibrationResult)

@@ -65,7 +65,7 @@ def classification_curve_figure(curves: ClassificationCurves, classes: Sequence[
         color_theme,
         [("false positive rate", "true positive rate", roc, None), ("recall", "precision", pr, None)],
     )
-    figure.axes[0].plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle=":")
+    figure.axes[0].plot([0, 1], [0, 1], color="gray", linewidth=0.8, linestyle=":")
     return figure
 
 
@@ -75,7 +75,7 @@ def reliability_figure(result: CalibrationResult) -> Figure:
     left = result.edges[:-1]
     outline: Dict[str, Any] = dict(width=np.diff(result.edges), align="edge", edgecolor="white", linewidth=0.5)
     axes.bar(left, np.nan_to_num(result.accuracy), color="#4477aa", label="accuracy", **outline)
-    axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle=":", label="perfectly calibrated")
+    axes.plot([0, 1], [0, 1], color="gray", linewidth=0.8, linestyle=":", label="perfectly calibrated")
     axes.plot(result.confidence, result.accuracy, "o", color="#cc3311", markersize=4, label="mean confidence")
     axes.set(xlabel="confidence", ylabel="accuracy")
     axes.legend(fontsize=LEGEND_FONT, loc="upper left")
@@ -133,7 +133,8 @@ def _thinned(values: np.ndarray) -> np.ndarray:
     """At most 1,000 points of a curve, the first and the last included."""
     if len(values) <= MAX_POINTS:
         return values
-    return values[np.linspace(0, len(values) - 1, MAX_POINTS).astype(int)]
+    points: np.ndarray = values[np.linspace(0, len(values) - 1, MAX_POINTS).astype(int)]
+    return points
 
 
 def _panels(number: int, title: str, names: Sequence[str] = ()) -> Tuple[Figure, List[Axes]]:

@@ -33,7 +33,7 @@ def overlapping(problem):
     """The pairs of a problem whose boxes meet."""
     pairs = set()
     for image in range(problem.num_images):
-        boxes, gt_boxes = problem.boxes[problem.image == image], problem.object_boxes[problem.object_image == image]
+        boxes, gt_boxes = problem.boxes[problem.image == image], problem.gt_boxes[problem.gt_image == image]
         low = np.maximum(boxes[:, None, :2], gt_boxes[None, :, :2])
         high = np.minimum(boxes[:, None, 2:], gt_boxes[None, :, 2:])
         det, gt = np.nonzero((low < high).all(axis=2))

@@ -113,8 +113,8 @@ def test_a_picture_that_lies_on_its_side_is_turned(tmp_path):
     picture.save(tmp_path / "a.jpg", exif=exif)
     made = thumbnail(tmp_path / "a.jpg")
     assert made.size == (200, 300) and made.rotated
-    grey = np.asarray(small_one(made).convert("L"))
-    assert grey.shape == (300, 200) and grey[:, -20:].mean() > 200 and grey[:, :100].mean() < 30  # now on the right
+    gray = np.asarray(small_one(made).convert("L"))
+    assert gray.shape == (300, 200) and gray[:, -20:].mean() > 200 and gray[:, :100].mean() < 30  # now on the right
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGBA", "P", "CMYK", "1", "I;16", "F"])
@@ -126,8 +126,8 @@ def test_every_kind_of_picture_is_shown(tmp_path, mode):
         picture = Image.linear_gradient("L").convert("RGB" if mode == "CMYK" else mode).convert(mode)
     suffix = "jpg" if mode == "CMYK" else "tiff"
     picture.save(tmp_path / f"a.{suffix}")
-    grey = np.asarray(small_one(thumbnail(tmp_path / f"a.{suffix}")).convert("L"))
-    assert grey.max() > 200 and grey.min() < 50
+    gray = np.asarray(small_one(thumbnail(tmp_path / f"a.{suffix}")).convert("L"))
+    assert gray.max() > 200 and gray.min() < 50
 
 
 def test_what_is_no_picture_is_none(tmp_path, monkeypatch):
