@@ -126,7 +126,7 @@ def test_a_config_knows_where_the_pictures_are(tmp_path):
 
 def figures_of(folder):
     text = (folder / "report.html").read_text()
-    return text.count("<figure "), re.findall(r"data-testid="gallery-remark">(.*?)</p>", text)
+    return text.count("<figure "), re.findall(r'data-testid="gallery-remark">(.*?)</p>', text)
 
 
 def test_with_a_config_no_image_from_outside_its_folder_is_shown(tmp_path, monkeypatch):
