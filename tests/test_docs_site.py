@@ -12,7 +12,7 @@ import pytest
 from docs import build, conf_base
 from mm_metrics_plugin.cli import make_parser
 from tests.browser.conftest import PATIENCE, browser  # noqa: F401  # a fixture
-from tests.helpers.documents import ROOT
+from tests.helpers.documents import ROOT, prose
 from tests.test_docs_metrics import metric_classes
 
 PUBLIC = (ROOT / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
@@ -80,11 +80,19 @@ def test_every_option_of_the_command_is_documented(site, page):
             assert all(option in text for option in action.option_strings)
 
 
+def test_options_that_the_chinese_page_explains_exist():
+    (choices,) = [action for action in make_parser()._actions if action.dest == "subcommand"]
+    options = {
+        name for parser in choices.choices.values() for action in parser._actions for name in action.option_strings
+    }
+    assert set(re.findall(r"`(--[a-z-]+)", prose(ROOT / "docs" / "zh_cn" / "command.md"))) <= options
+
+
 @pytest.mark.parametrize(
     "query, title",
     [
         ("en/search.html?q=bootstrap", "Confidence intervals and significance tests"),
-        ("zh_cn/search.html?q=置信区间", ""),
+        ("zh_cn/search.html?q=置信区间", "比较多次实验"),
     ],
 )
 def test_the_search_finds_a_page(site, browser, query, title):  # noqa: F811

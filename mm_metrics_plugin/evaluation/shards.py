@@ -62,7 +62,7 @@ class Shard:
     @property
     def images_elsewhere(self) -> int:
         """How many images of the ground truth are not in this shard."""
-        return sum(one["images"] for one in self.truths) - len(self.image_ids)
+        return int(sum(one["images"] for one in self.truths)) - len(self.image_ids)
 
     def renumbered(self, positions: Sequence[int]) -> Shard:
         """The shard with other image keys: ``positions`` in the order of ``image_ids``, ascending."""

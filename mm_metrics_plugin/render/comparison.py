@@ -1,4 +1,4 @@
-"""Comparisons of runs, in sentences and tables."""
+"""Sections and CSV tables of comparisons of runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ VERDICTS = {
 }
 SIGNIFICANT = ("better", "worse")
 SHOWN_PER_CLASS = ("AP_50", "auc", "f1")
-MOST_ROWS = 40
-MOST_CHANGED = 20
-LONGEST_NAME = 8  # of a run in a table, which then fits 80 columns
+MAX_ROWS = 40
+MAX_CHANGED = 20
+MAX_NAME_LENGTH = 8  # of a run in a table, which then fits 80 columns
 
 
 def points(value: float, *, sign: bool = False) -> str:
-    """A share in percentage points.
+    """A rate or difference in percentage points.
 
     Example:
         >>> points(0.01234, sign=True), points(-0.02), points(float("nan"))
@@ -40,7 +40,7 @@ def points(value: float, *, sign: bool = False) -> str:
 
 
 def p_text(value: float, *, ci: float = 0.95) -> str:
-    """A p-value with as many digits as are of use, and as are needed to see whether it is significant.
+    """A p-value with as many digits as needed to see whether it is significant.
 
     Example:
         >>> p_text(0.0031), p_text(0.0004), p_text(0.25), p_text(0.0504)
@@ -58,7 +58,7 @@ def p_text(value: float, *, ci: float = 0.95) -> str:
 
 
 def interval_text(low: float, high: float, *, joined: str = "[{}, {}]", sign: bool = False) -> str:
-    """The interval of a difference in percentage points, with as many digits as show on which side of 0 it lies.
+    """A confidence interval in percentage points, with as many digits as needed to see whether it contains 0.
 
     Example:
         >>> interval_text(0.004, 0.02), interval_text(-0.0004, 0.02), interval_text(0.0004, 0.02)
@@ -78,7 +78,7 @@ def interval_text(low: float, high: float, *, joined: str = "[{}, {}]", sign: bo
 
 
 def comparison_sections(report: ComparisonReport) -> List[Section]:
-    """What the terminal and the Markdown file show."""
+    """The sections of the terminal and the Markdown file."""
     settings = report.settings
     ci = settings.ci
     what = "images" if report.kind == "detection" else "samples"
@@ -109,7 +109,7 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
 
 
 def run_letters(names: Sequence[str]) -> Dict[str, str]:
-    """What runs are called in tables: their names, or where one is long A, B and so on.
+    """Names of runs in tables: their own, or A, B and so on if one is long.
 
     Example:
         >>> run_letters(["old.pkl", "new.pkl"])
@@ -117,7 +117,7 @@ def run_letters(names: Sequence[str]) -> Dict[str, str]:
         >>> run_letters(["work_dirs/old/results.pkl", "work_dirs/new/results.pkl"])
         {'work_dirs/old/results.pkl': 'A', 'work_dirs/new/results.pkl': 'B'}
     """
-    if max(map(len, names), default=0) <= LONGEST_NAME:
+    if max(map(len, names), default=0) <= MAX_NAME_LENGTH:
         return {name: name for name in names}
     signs = string.ascii_uppercase
     return {name: signs[at] if at < len(signs) else f"R{at + 1}" for at, name in enumerate(names)}
@@ -145,14 +145,14 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
         if not mine:
             continue
         of_all = ""
-        if len(mine) > MOST_ROWS:
-            of_all = f" ({MOST_ROWS} of {len(mine):,} classes, in order of their p-values)"
-            mine = sorted(mine, key=lambda row: (row.p_value != row.p_value, row.p_value))[:MOST_ROWS]
+        if len(mine) > MAX_ROWS:
+            of_all = f" ({MAX_ROWS} of {len(mine):,} classes, in order of their p-values)"
+            mine = sorted(mine, key=lambda row: (row.p_value != row.p_value, row.p_value))[:MAX_ROWS]
         table = [metric, *header[1:]], [_cells(row, row.class_name, second, ci) for row in mine]
         title = COLUMN_NAMES.get(metric, metric)
         sections.append(Section(f"{title} per class, adjusted for the number of classes{of_all}", (), table))
-    entries = versus.changed_entries()[:MOST_CHANGED]
-    of_all = f" ({MOST_CHANGED} of {len(versus.changed):,})" if len(versus.changed) > MOST_CHANGED else ""
+    entries = versus.changed_entries()[:MAX_CHANGED]
+    of_all = f" ({MAX_CHANGED} of {len(versus.changed):,})" if len(versus.changed) > MAX_CHANGED else ""
     if versus.changed_classes:
         rows_of_classes = [[printable(name), *classes.values()] for _, name, classes in entries]
         title = f"Samples that {first} and {second} decide differently{of_all}"

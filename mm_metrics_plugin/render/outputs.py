@@ -1,13 +1,13 @@
-"""Which files a report consists of, and how they are made and written.
+"""The outputs of a report: text, files, tables, figures and the page, and how they are written.
 
-Numbers are written before figures, all files or none; a figure that cannot be drawn costs only a warning.
+Numbers are written first, all files or none. A figure that cannot be drawn causes a warning.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from html import escape
 from io import BytesIO
@@ -29,13 +29,13 @@ Content = Union[str, bytes, memoryview]
 
 @dataclass(frozen=True)
 class TextOptions:
-    """What of a report is printed.
+    """Options of the printed report.
 
     Attributes:
-        protocols: The protocols to print; None: ``coco``, or what the report has instead.
-        verbose: Print everything.
+        protocols: The protocols to print; None: ``coco``, or those of the report.
+        verbose: Print all sections and rows.
         published: End with the lines of the published recipe.
-        suggested: Arguments that were not given and add to the report.
+        suggested: Arguments to suggest in the last line.
     """
 
     protocols: Optional[Sequence[str]] = None
@@ -46,11 +46,11 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class PageOptions:
-    """What the HTML page shows beside the numbers.
+    """Options of the HTML page.
 
     Attributes:
-        images: Folder of the images; None: where the config has them, or none.
-        gallery: Most images on the page.
+        images: Folder of the images; None: the folders of the config, if any.
+        gallery: Maximum number of images.
     """
 
     images: Optional[str] = None
@@ -63,13 +63,13 @@ class PageOptions:
 
 @dataclass(frozen=True)
 class ReportOutputs:
-    """A report in all its forms, each made when it is needed.
+    """The outputs of a report, each made by a function.
 
     Attributes:
-        formats: What ``--format`` chooses from.
+        formats: The formats of the printed report.
         files: The text files by name.
         tables: The CSV tables by name without suffix.
-        figures: From the name of a color map to functions that draw the figures, by file name.
+        figures: Maps a colormap to functions that draw the figures, by file name.
     """
 
     formats: Mapping[str, Callable[[], str]]
@@ -80,7 +80,7 @@ class ReportOutputs:
 
 @dataclass(frozen=True)
 class SavedOutputs:
-    """What was written: names of the files, and the figures by name."""
+    """Names of the written files, and the figures by name."""
 
     files: List[str] = field(default_factory=list)
     figures: Dict[str, Any] = field(default_factory=dict)
@@ -89,12 +89,12 @@ class SavedOutputs:
 def report_outputs(
     report: Report, *, text: Optional[TextOptions] = None, page: Optional[PageOptions] = None
 ) -> ReportOutputs:
-    """All forms of a report.
+    """All outputs of a report.
 
     Args:
         report: The report.
-        text: What is printed.
-        page: Also make an HTML page.
+        text: Options of the printed report.
+        page: Options of the page; None makes no page.
     """
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
     from mm_metrics_plugin.evaluation.detection import DetectionReport
@@ -120,10 +120,10 @@ def save_outputs(
     Args:
         report: The report.
         folder: Receives the files; None writes nothing, for figures that are only shown.
-        page: Also write ``report.html``.
-        color_theme: Name of a matplotlib color map.
+        page: Options of ``report.html``; None writes no page.
+        color_theme: Name of a matplotlib colormap.
         keep_figures: Whether to return the figures.
-        step: Receives the steps.
+        step: Called with the name of each step.
     """
     if folder is not None:
         check_folder(folder)
@@ -150,12 +150,12 @@ def save_outputs(
 
 
 def check_folder(path: Path) -> None:
-    """Raises a ResultFileError if a folder cannot be made, before anything is read.
+    """Raise a ResultFileError if a folder cannot be made, before anything is read.
 
     Example:
         >>> check_folder(Path("a", "folder", "to", "make"))
     """
-    # The first that exists, even as a link: what is below it is yet to be made.
+    # The first part of the path that exists, even as a broken link.
     existing = next((one for one in (path, *path.parents) if os.path.lexists(one)), None)
     if existing is None or existing.is_dir():
         return
@@ -165,7 +165,7 @@ def check_folder(path: Path) -> None:
 
 
 def check_page(folder: Optional[Path]) -> None:
-    """Raises a ResultFileError if no page can be made, before anything is read."""
+    """Raise a ResultFileError if no page can be made, before anything is read."""
     from mm_metrics_plugin.render.html import missing_libraries
 
     if folder is None:
@@ -195,8 +195,28 @@ def _drawn(name: str, draw: Callable[[], Any], folder: Optional[Path]) -> Tuple[
     return figure, image.getvalue()
 
 
-def _csv_files(tables: Mapping[str, Callable[[], Table]]) -> Dict[str, Callable[[], str]]:
-    return {f"{name}.csv": lambda make=make: to_csv(*make()) for name, make in tables.items()}  # type: ignore[misc]
+def _make_outputs(
+    report: Report,
+    name: str,
+    *,
+    text: Callable[[], str],
+    markdown: Callable[[], str],
+    tables: Mapping[str, Callable[[], Table]],
+    page: Optional[Callable[[], str]],
+    figures: Callable[[str], Dict[str, Callable[[], Any]]],
+) -> ReportOutputs:
+    """The outputs of a report whose JSON and Markdown files have this name."""
+    main_table = next(iter(tables))
+    csv: Dict[str, Callable[[], str]] = {
+        table: lambda make=make: to_csv(*make())  # type: ignore[misc]  # the default binds the loop variable
+        for table, make in tables.items()
+    }
+    formats = {"text": text, "json": lambda: to_json(report.to_dict()), "md": markdown, "csv": csv[main_table]}
+    files = {f"{name}.json": formats["json"], f"{name}.md": markdown}
+    files.update({f"{table}.csv": make for table, make in csv.items()})
+    if page is not None:
+        files["report.html"] = page
+    return ReportOutputs(formats, files, tables, figures)
 
 
 def _detection_outputs(report: DetectionReport, text: TextOptions, page: Optional[PageOptions]) -> ReportOutputs:
@@ -210,42 +230,44 @@ def _detection_outputs(report: DetectionReport, text: TextOptions, page: Optiona
     }
     if analysis is not None:
         tables["curves"] = lambda: curve_rows(analysis)
-    formats = {
-        "text": lambda: _detection_text(report, text),
-        "json": lambda: to_json(report.to_dict()),
-        "md": lambda: detection_markdown(report),
-        "csv": lambda: to_csv(*tables["per_class"]()),
-    }
-    files = {"report.json": formats["json"], "report.md": formats["md"], **_csv_files(tables)}
-    if analysis is not None and analysis.points is not None:
-        files["thresholds.json"] = lambda: to_json(analysis.thresholds())
-    if page is not None:
+
+    def make_text() -> str:
+        from mm_metrics_plugin.evaluation.detection import DEFAULT_MATCHING
+        from mm_metrics_plugin.render.text import detection_text  # imports rich
+
+        protocols = text.protocols
+        if protocols is None and report.settings.matching == DEFAULT_MATCHING:
+            protocols = DEFAULT_MATCHING[:1]
+        return detection_text(
+            report, protocols=protocols, verbose=text.verbose, published=text.published, suggested=text.suggested
+        )
+
+    def make_page() -> str:
         from mm_metrics_plugin.render.html.detection import detection_page
 
-        files["report.html"] = lambda: detection_page(report, page)
-    return ReportOutputs(formats, files, tables, lambda color_theme: _detection_figures(report, color_theme))
+        return detection_page(report, page or PageOptions())
 
-
-def _detection_text(report: DetectionReport, text: TextOptions) -> str:
-    from mm_metrics_plugin.evaluation.detection import DEFAULT_MATCHING
-    from mm_metrics_plugin.render.text import detection_text  # imports rich, which only this format needs
-
-    protocols = text.protocols
-    if protocols is None and report.settings.matching == DEFAULT_MATCHING:
-        protocols = DEFAULT_MATCHING[:1]
-    return detection_text(
-        report, protocols=protocols, verbose=text.verbose, published=text.published, suggested=text.suggested
+    outputs = _make_outputs(
+        report,
+        "report",
+        text=make_text,
+        markdown=lambda: detection_markdown(report),
+        tables=tables,
+        page=None if page is None else make_page,
+        figures=lambda color_theme: _detection_figures(report, color_theme),
     )
+    if analysis is None or analysis.points is None:
+        return outputs
+    return replace(outputs, files={**outputs.files, "thresholds.json": lambda: to_json(analysis.thresholds())})
 
 
 def _detection_figures(report: DetectionReport, color_theme: str) -> Dict[str, Callable[[], Any]]:
-    """The first protocol's matrix under the plain name, the others' with theirs behind it if they were asked for."""
+    """The matrix of the first protocol, those of others if they are not there by default, and the curves."""
     from mm_metrics_plugin.evaluation.detection import DEFAULT_MATCHING
     from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
 
     settings = report.settings
     figures: Dict[str, Callable[[], Any]] = {}
-    # A figure of many classes takes longer than all the counting, so it is drawn only if it was asked for.
     for protocol in report.protocols[:1] if settings.matching == DEFAULT_MATCHING else report.protocols:
         name = "confusion_matrix.png" if not figures else f"confusion_matrix_{protocol.protocol}.png"
         title = f"{protocol.protocol}, score >= {settings.score_thr:g}, IoU >= {settings.iou_thr:g}"
@@ -275,24 +297,26 @@ def _classification_outputs(
     tables: Dict[str, Callable[[], Table]] = {"per_class": lambda: classification_class_rows(report)}
     if report.matrix is not None:
         tables["confusion_matrix"] = lambda: classification_matrix_rows(report)
-    formats = {
-        "text": lambda: _classification_text(report, text.verbose),
-        "json": lambda: to_json(report.to_dict()),
-        "md": lambda: classification_markdown(report),
-        "csv": lambda: to_csv(*tables["per_class"]()),
-    }
-    files = {"report.json": formats["json"], "report.md": formats["md"], **_csv_files(tables)}
-    if page is not None:
+
+    def make_text() -> str:
+        from mm_metrics_plugin.render.text import classification_text  # imports rich
+
+        return classification_text(report, verbose=text.verbose)
+
+    def make_page() -> str:
         from mm_metrics_plugin.render.html.classification import classification_page
 
-        files["report.html"] = lambda: classification_page(report)
-    return ReportOutputs(formats, files, tables, lambda color_theme: _classification_figures(report, color_theme))
+        return classification_page(report)
 
-
-def _classification_text(report: ClassificationReport, verbose: bool) -> str:
-    from mm_metrics_plugin.render.text import classification_text  # imports rich
-
-    return classification_text(report, verbose=verbose)
+    return _make_outputs(
+        report,
+        "report",
+        text=make_text,
+        markdown=lambda: classification_markdown(report),
+        tables=tables,
+        page=None if page is None else make_page,
+        figures=lambda color_theme: _classification_figures(report, color_theme),
+    )
 
 
 def _classification_figures(report: ClassificationReport, color_theme: str) -> Dict[str, Callable[[], Any]]:
@@ -312,35 +336,31 @@ def _classification_figures(report: ClassificationReport, color_theme: str) -> D
 
 
 def _comparison_outputs(report: ComparisonReport, page: Optional[PageOptions]) -> ReportOutputs:
-    from mm_metrics_plugin.render.comparison import changed_rows, difference_rows
+    from mm_metrics_plugin.render.comparison import changed_rows, comparison_sections, difference_rows
     from mm_metrics_plugin.render.markdown import comparison_markdown
 
-    tables: Dict[str, Callable[[], Table]] = {
-        "differences": lambda: difference_rows(report),
-        "changed_images": lambda: changed_rows(report),
-    }
-    formats = {
-        "text": lambda: _comparison_text(report),
-        "json": lambda: to_json(report.to_dict()),
-        "md": lambda: comparison_markdown(report),
-        "csv": lambda: to_csv(*tables["differences"]()),
-    }
-    files = {"comparison.json": formats["json"], "comparison.md": formats["md"], **_csv_files(tables)}
-    if page is not None:
+    def make_text() -> str:
+        from mm_metrics_plugin.render.text import sections_text  # imports rich
+
+        return sections_text(comparison_sections(report))
+
+    def make_page() -> str:
         from mm_metrics_plugin.render.html.comparison import comparison_page
 
-        files["report.html"] = lambda: comparison_page(report, page)
-    return ReportOutputs(formats, files, tables, lambda color_theme: {})
+        return comparison_page(report, page or PageOptions())
+
+    return _make_outputs(
+        report,
+        "comparison",
+        text=make_text,
+        markdown=lambda: comparison_markdown(report),
+        tables={"differences": lambda: difference_rows(report), "changed_images": lambda: changed_rows(report)},
+        page=None if page is None else make_page,
+        figures=lambda color_theme: {},
+    )
 
 
-def _comparison_text(report: ComparisonReport) -> str:
-    from mm_metrics_plugin.render.comparison import comparison_sections
-    from mm_metrics_plugin.render.text import sections_text
-
-    return sections_text(comparison_sections(report))
-
-
-MOST_SUMMARY_ROWS = 20
+MAX_SUMMARY_ROWS = 20
 
 
 def summary_html(report: Report) -> str:
@@ -372,10 +392,10 @@ def summary_html(report: Report) -> str:
         header = header[1:]
     else:
         title = ", ".join(f"{name} {cell(value)}" for name, value in report.means.items())  # type: ignore[attr-defined]
-    more = f"<p>{len(rows) - MOST_SUMMARY_ROWS} more rows</p>" if len(rows) > MOST_SUMMARY_ROWS else ""
+    more = f"<p>{len(rows) - MAX_SUMMARY_ROWS} more rows</p>" if len(rows) > MAX_SUMMARY_ROWS else ""
     head = "".join(f"<th>{escape(str(name))}</th>" for name in header)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape('' if value is None else cell(value))}</td>" for value in row) + "</tr>"
-        for row in rows[:MOST_SUMMARY_ROWS]
+        for row in rows[:MAX_SUMMARY_ROWS]
     )
     return f"<p>{escape(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"

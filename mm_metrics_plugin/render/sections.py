@@ -49,7 +49,7 @@ def span(low: float, high: float, reason: str = "") -> str:
 
 
 def detection_sections(report: DetectionReport) -> List[Section]:
-    """Average precision, object sizes, error types, thresholds and intervals; nothing where none was asked for."""
+    """Average precision, object sizes, error types, operating points and intervals, as far as the report has them."""
     analysis = report.analysis
     if analysis is None:
         return []
@@ -60,7 +60,7 @@ def detection_sections(report: DetectionReport) -> List[Section]:
 
 
 def optional_sections(analysis: DetectionAnalysis) -> List[Section]:
-    """Thresholds and intervals, where they were asked for."""
+    """Operating points and confidence intervals, if the report has them."""
     sections = []
     if analysis.points is not None:
         sections.append(_points(analysis))
@@ -82,9 +82,9 @@ def _average_precision(analysis: DetectionAnalysis) -> Section:
 def _sizes(analysis: DetectionAnalysis) -> Section:
     counts, rates = ("ground_truths", "tp", "fp"), ("precision", "recall", "mAP", "mAP_50")
     header = ["area", *(COLUMN_NAMES[key] for key in counts), *(OVERALL_NAMES[key] for key in rates)]
-    figures, ranges = analysis.sizes.metrics(), analysis.sizes.ranges
+    metrics, ranges = analysis.sizes.metrics(), analysis.sizes.ranges
     rows = [
-        [size_range(name, *ranges[name]), *(row[key] for key in (*counts, *rates))] for name, row in figures.items()
+        [size_range(name, *ranges[name]), *(row[key] for key in (*counts, *rates))] for name, row in metrics.items()
     ]
     lines = [
         "an object on the edge of two ranges is in both, as in COCO; every range is matched on its own, so TP and FP "
@@ -120,7 +120,7 @@ def _errors(analysis: DetectionAnalysis) -> Section:
 
 
 def main_errors(analysis: DetectionAnalysis) -> Section:
-    """The error types in short: how many at the score threshold, and what fixing them would gain."""
+    """The error types with their counts at the score threshold and dAP."""
     errors: Any = analysis.errors
     counted = analysis.error_totals
     header = ["error type", f"score >= {analysis.score_thr:g}", "dAP"]
@@ -130,7 +130,7 @@ def main_errors(analysis: DetectionAnalysis) -> Section:
 
 
 def error_lines(analysis: DetectionAnalysis) -> List[str]:
-    """Which detections the columns of the error types are about, and what they add up to."""
+    """What the columns of the error types count, and what they add up to."""
     errors: Any = analysis.errors
     overall = analysis.sizes.metrics()["all"]
     return [
@@ -216,7 +216,7 @@ def _class_intervals(figures: Mapping[str, Any], classes: Sequence[str], names: 
 
 
 def classification_sections(report: ClassificationReport) -> List[Section]:
-    """Thresholds of every class, and intervals where they were asked for."""
+    """Thresholds of each class, calibration and confidence intervals, as far as the report has them."""
     sections: List[Section] = []
     if report.thresholds:
         columns = {"name": list(report.classes), **report.thresholds}
@@ -242,7 +242,7 @@ def classification_sections(report: ClassificationReport) -> List[Section]:
 
 
 def published_heading(score_thr: float) -> str:
-    """The heading above the block, which says what its AP and AR are.
+    """Heading of the published summary, which explains its AP and AR.
 
     Example:
         >>> published_heading(0.3)
@@ -287,7 +287,7 @@ def published_block(result: ConfusionResult, classes: Sequence[str]) -> str:
 
 
 def _array(values: np.ndarray) -> str:
-    """As ``print`` shows an array under NumPy's own settings, whatever the caller's are, and never cut short."""
+    """As ``print`` shows an array with NumPy's default settings, and never truncated."""
     return np.array2string(
         values, max_line_width=75, precision=8, suppress_small=False, threshold=sys.maxsize, floatmode="maxprec"
     )

@@ -21,7 +21,7 @@ CONFUSIONS = "Most frequent confusions (true → predicted)"
 
 
 def tally_sentence(what: str, tally: Mapping[str, Any]) -> str:
-    """How many were read and used, and why not all.
+    """Numbers of items read and used, and why items were dropped.
 
     Example:
         >>> tally_sentence("detections", {"read": 9, "used": 6, "dropped": {"score below 0.3": 3}})
@@ -44,7 +44,7 @@ CLASS_ORDERS = {
 
 
 def class_order_lines(inputs: Mapping[str, Any]) -> List[str]:
-    """Which class a label stands for.
+    """What the order of the labels is.
 
     Example:
         >>> class_order_lines({"class_order": "classes"})
@@ -55,7 +55,7 @@ def class_order_lines(inputs: Mapping[str, Any]) -> List[str]:
 
 
 def joined_by_lines(entries: Any, what: str) -> List[str]:
-    """Says so if results name no images or samples and were joined by their place in the file.
+    """How files were joined with the ground truth, unless by image id.
 
     Example:
         >>> joined_by_lines({"file": "a.pkl", "joined_by": "position"}, "image")
@@ -75,7 +75,7 @@ def joined_by_lines(entries: Any, what: str) -> List[str]:
 
 
 def mask_lines(entries: Any) -> List[str]:
-    """Says so if detections have masks.
+    """The number of masks, which are not evaluated.
 
     Example:
         >>> mask_lines([{"file": "a.pkl", "masks": 1200}, {"file": "b.pkl"}])
@@ -88,7 +88,7 @@ def mask_lines(entries: Any) -> List[str]:
 
 
 def opening(report: DetectionReport) -> List[str]:
-    """What was read, and what was asked for."""
+    """What was read, and the settings."""
     settings = report.settings
     nms = settings.nms_iou_thr
     return [
@@ -105,13 +105,13 @@ _COUNTED = {"images": "images", "ground_truths": "ground-truth objects", "detect
 
 
 def missing_lines(report: DetectionReport) -> List[str]:
-    """Says so if images without results were counted."""
+    """The number of images without results, if any."""
     missing = report.counts.get("images", {}).get("without_results", 0)
     return [f"{missing:,} images have no results and are evaluated as images without detections"] if missing else []
 
 
 def classification_opening(report: ClassificationReport) -> List[str]:
-    """What was read, and what was asked for."""
+    """What was read, and the settings."""
     lines = [f"{tally_sentence('samples', report.counts['samples'])}, {len(report.classes):,} classes"]
     lines += class_order_lines(report.inputs)
     return lines + task_lines(report.settings)
@@ -168,7 +168,7 @@ def max_dets_lines(max_dets: int, most: int) -> List[str]:
 
 
 def ignored_lines(counts: Mapping[str, int]) -> List[str]:
-    """Says so if crowd regions were ignored.
+    """The number of ignored crowd regions and detections.
 
     Example:
         >>> ignored_lines({"ground_truths_ignored": 55, "detections_ignored": 1})
@@ -181,7 +181,7 @@ def ignored_lines(counts: Mapping[str, int]) -> List[str]:
 
 
 def false_positive_lines(iou_thr: float) -> List[str]:
-    """What the types of false positives are."""
+    """Definitions of the types of false positives."""
     return [
         "the four types add up to FP; the last three are the background row of the matrix",
         "confusion: matched to an object of another class",
@@ -204,7 +204,7 @@ def confusion_lines(confusions: Sequence[Confusion]) -> List[str]:
 
 
 def averaged_line(averaged: Mapping[str, int], classes: int) -> List[str]:
-    """Says so if the means leave classes out.
+    """Which means leave out classes without a value.
 
     Example:
         >>> averaged_line({"precision": 3, "recall": 4}, 4)

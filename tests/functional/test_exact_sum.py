@@ -18,7 +18,7 @@ floats = st.floats(min_value=-MAX_SUMMAND, max_value=MAX_SUMMAND)
 
 @given(st.lists(floats, max_size=40), st.integers(0, 40))
 @settings(max_examples=200, deadline=None)
-def test_equals_rational_arithmetic_however_it_is_cut(values, cut):
+def test_equals_rational_arithmetic_for_any_split(values, cut):
     array = np.array(values, dtype=np.float64)
     limbs = exact_limbs(array[:cut]) + exact_limbs(array[cut:])
     assert limbs_to_fractions(limbs) == [sum(map(Fraction, values))]
@@ -39,12 +39,12 @@ def test_columns_are_summed_apart():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e301])
-def test_refuses_what_has_no_sum(value):
+def test_values_too_large_to_sum_are_refused(value):
     with pytest.raises(MetricInputError, match="at most 1e"):
         exact_limbs(np.array([1.0, value]))
 
 
-def test_no_values_sum_to_nothing():
+def test_sum_of_no_values_is_0():
     assert limbs_to_fractions(exact_limbs(np.zeros((0, 2)))) == [0, 0]
 
 

@@ -30,7 +30,7 @@ def test_pairs_equal_a_confusion_matrix_whatever_the_dtype(dtype, num_classes):
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int64"])
-def test_what_is_no_class_is_counted_apart(dtype):
+def test_labels_out_of_range_are_counted_separately(dtype):
     truth = np.array([0, 1, 255, 2, 3], dtype="uint8").astype(dtype)
     predicted = np.array([3, 1, 0, 255, -1 if dtype != "uint8" else 200], dtype=dtype)
     counts = count_label_pairs(truth, predicted, num_classes=3)

@@ -151,6 +151,6 @@ def test_faulty_metrics_are_found():
         lambda: checks.check_agreement({"f1": np.array([0.5])}, {"f1": [np.nextafter(0.5, 1)]}, "log and table"),
     ],
 )
-def test_wrong_figures_are_found(check):
+def test_wrong_values_are_found(check):
     with pytest.raises(AssertionError):
         check()

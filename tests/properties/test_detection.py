@@ -54,7 +54,7 @@ def moved(roll, problem, *, any_order):
 
 
 @given(rolls)
-def test_rows_of_different_images_may_be_mixed_and_classes_permuted(roll):
+def test_rows_of_images_may_be_mixed_and_classes_permuted(roll):
     problem = detection_problem_of(roll)
     other, names = moved(roll, problem, any_order=False)
     expected = permuted_figures(figures(problem), names)
@@ -62,7 +62,7 @@ def test_rows_of_different_images_may_be_mixed_and_classes_permuted(roll):
 
 
 @given(rolls)
-def test_images_and_detections_with_different_scores_may_come_in_any_order(roll):
+def test_order_of_images_and_detections_does_not_matter(roll):
     problem = detection_problem_of(roll, distinct=True)
     other, names = moved(roll, problem, any_order=True)
     expected = permuted_figures(figures(problem), names)
@@ -70,7 +70,7 @@ def test_images_and_detections_with_different_scores_may_come_in_any_order(roll)
 
 
 @given(rolls)
-def test_growing_maps_of_scores_change_no_rank(roll):
+def test_monotonic_score_maps_do_not_change_ranks(roll):
     problem, score_map = detection_problem_of(roll), score_map_of(roll)
     detections = problem.batch.detections
     threshold = detections.scores.dtype.type(SCORE_THRESHOLD)
@@ -111,7 +111,7 @@ def test_counts_of_parts_add_up(roll):
 
 
 @given(rolls)
-def test_a_comparison_turns_round_with_its_runs(roll):
+def test_comparison_is_antisymmetric(roll):
     problem = detection_problem_of(roll, least_images=1)
     found = problem.batch.detections
     fewer = problem.with_rows(detections=found.take(np.flatnonzero(roll.some(len(found)) % 3)))
@@ -208,7 +208,7 @@ def perfect(problem):
 
 
 @given(rolls)
-def test_perfect_is_one_and_beside_is_nothing(roll):
+def test_perfect_detections_are_1_and_misplaced_ones_0(roll):
     problem = perfect(detection_problem_of(roll))
     present = np.unique(problem.batch.ground_truths.labels)
     detections = problem.batch.detections
@@ -235,7 +235,7 @@ def test_perfect_is_one_and_beside_is_nothing(roll):
 
 
 @given(rolls)
-def test_equal_scores_are_settled_by_the_order_of_images_and_rows(roll):
+def test_ties_are_broken_by_image_and_row(roll):
     """The written rule: score descending, then image order, then detection order. Told apart by it, nothing changes."""
     problem, step = detection_problem_of(roll), roll.one_of([0.25, 0.5, 1.0])
     detections = problem.batch.detections

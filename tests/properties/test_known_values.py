@@ -135,7 +135,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: f"{known.build.__name__}-{known.options}")
-def test_perfect_is_one_and_reversed_is_nothing(known):
+def test_perfect_predictions_are_1_and_reversed_ones_0(known):
     @shared_by(sum(other.build is known.build for other in KNOWN))
     @given(labels=st.lists(st.integers(0, CLASSES - 1), max_size=4), seed=st.integers(0, 2**32 - 1))
     def tried(labels, seed):

@@ -118,7 +118,7 @@ def ranked_keys(case):
 
 
 @over([case for case in CASES if ranked_keys(case)])
-def test_growing_maps_of_scores_change_no_rank(case):
+def test_monotonic_score_maps_do_not_change_ranks(case):
     keys = ranked_keys(case)
 
     @tried(case)

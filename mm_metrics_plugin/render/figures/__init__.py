@@ -1,4 +1,4 @@
-"""Which figures show a result, whatever kind of result it is."""
+"""Figures of the results of metrics."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mm_metrics_plugin.render.figures.curves import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CURVE_COLORS = "plasma"
+COLOR_THEME = "plasma"
 
 
 @singledispatch
 def draw_figures(result: Any, classes: Sequence[str]) -> List[Figure]:
-    """The figures that show a result: two of a detector's curves, one of anything else.
+    """Draw the figures of a result: two of the curves of a detector, one of any other result.
 
     Args:
         result: A matrix, curves or a calibration. For results of your own, ``draw_figures.register`` a function.
@@ -46,12 +46,12 @@ def _draw_matrix(result: MatrixView, classes: Sequence[str]) -> List[Figure]:
 
 @draw_figures.register(ClassificationCurves)
 def _draw_classification(result: ClassificationCurves, classes: Sequence[str]) -> List[Figure]:
-    return [classification_curve_figure(result, classes, CURVE_COLORS)]
+    return [classification_curve_figure(result, classes, COLOR_THEME)]
 
 
 @draw_figures.register(DetectionCurves)
 def _draw_detection(result: DetectionCurves, classes: Sequence[str]) -> List[Figure]:
-    return detection_curve_figures(result, classes, CURVE_COLORS)
+    return detection_curve_figures(result, classes, COLOR_THEME)
 
 
 @draw_figures.register(CalibrationResult)

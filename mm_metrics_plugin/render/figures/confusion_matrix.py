@@ -139,7 +139,7 @@ def _draw(figure: Figure, dpi: int) -> Image:
     from PIL.Image import frombuffer
 
     figure.set_dpi(dpi)
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)  # whose methods have no annotations
     canvas.draw()
     size = canvas.get_width_height()
     return frombuffer("RGBA", size, canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")

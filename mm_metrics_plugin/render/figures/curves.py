@@ -133,7 +133,8 @@ def _thinned(values: np.ndarray) -> np.ndarray:
     """At most 1,000 points of a curve, the first and the last included."""
     if len(values) <= MAX_POINTS:
         return values
-    return values[np.linspace(0, len(values) - 1, MAX_POINTS).astype(int)]
+    points: np.ndarray = values[np.linspace(0, len(values) - 1, MAX_POINTS).astype(int)]
+    return points
 
 
 def _panels(number: int, title: str, names: Sequence[str] = ()) -> Tuple[Figure, List[Axes]]:

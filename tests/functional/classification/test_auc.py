@@ -100,7 +100,7 @@ def test_more_columns_than_one_tile_and_many_blocks():
     assert np.array_equal(one_vs_rest_auc(blocks, labels), one_vs_rest_auc([scores], labels))
 
 
-def test_worked_figures():
+def test_known_aucs():
     assert binary([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]) == 0.75
     truth = [1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1, 0, 1, 0]
     scores = [0.6, 0.1, 0.4, 0.5, 0.7, 0.7, 0.7, 0.4, 0.4, 0.5, 0.8, 0.3, 0.5, 0.3]
@@ -121,7 +121,7 @@ def test_absent_classes_are_nan_and_left_out():
     assert np.isnan(one_vs_one_auc([scores[present]], labels[present])[3]).all()
 
 
-def test_the_order_of_samples_does_not_touch_a_digit():
+def test_order_of_samples_does_not_change_the_auc():
     scores, labels = problem(1)
     order = np.random.default_rng(0).permutation(len(labels))
     for options in ({}, {"curve": "pr"}, {"max_fpr": 0.2}, {"average": "micro"}, {"multi_class": "ovo"}):
@@ -153,7 +153,7 @@ def test_bins_are_monotone_and_in_range(scores, num_bins):
     st.integers(2, 300),
     st.sampled_from(["roc", "pr"]),
 )
-def test_the_certificate_always_holds(rows, num_bins, curve):
+def test_error_bound_of_the_binned_auc_holds(rows, num_bins, curve):
     scores = np.array([score for score, _ in rows])
     truth = np.array([positive for _, positive in rows])
     bins = bin_scores(scores, num_bins=num_bins)
@@ -180,7 +180,7 @@ def test_the_bound_is_reached_by_the_best_or_the_worst_order_in_every_bin(curve,
 
 @pytest.mark.parametrize("average", ["macro", "weighted", "micro"])
 @pytest.mark.parametrize("curve", ["roc", "pr"])
-def test_bins_that_part_all_scores_are_exact(average, curve):
+def test_bins_that_separate_all_scores_are_exact(average, curve):
     scores, labels = problem(0, digits=1, dtype=np.float64)
     state = ScoreHistogramState(1000).update(scores, labels)
     binned = histogram_auc(state.positives, state.totals, average=average, curve=curve)
@@ -190,7 +190,7 @@ def test_bins_that_part_all_scores_are_exact(average, curve):
     np.testing.assert_array_equal(binned.support, exact.support)
 
 
-def test_micro_gives_the_classes_if_asked():
+def test_micro_average_with_and_without_classes():
     scores, labels = problem(0)
     assert len(roc_auc([scores], labels, average="micro", classwise=False).per_class) == 0
     per_class = roc_auc([scores], labels, average="micro", classwise=True).per_class

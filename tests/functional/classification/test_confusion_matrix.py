@@ -41,7 +41,7 @@ def test_published_detection_numbers():
     np.testing.assert_allclose(report.per_class.recall, [0.65765766, 0.80182232, 0.79019608, 0.40794979, 0], atol=5e-9)
 
 
-def test_background_is_in_no_mean_but_its_cells_count():
+def test_background_is_excluded_from_means_but_its_cells_count():
     report = confusion_matrix_report(published_matrix(), background=True)
     assert report.micro.precision == TP.sum() / (TP.sum() + FP.sum())
     assert report.micro.recall == TP.sum() / (TP.sum() + FN.sum())
@@ -108,12 +108,12 @@ def test_equals_scikit_learn(matrix, beta):
                 assert ours == pytest.approx(theirs, abs=1e-12)
 
 
-def test_f_of_what_is_undefined_is_undefined():
+def test_f_score_of_undefined_rates_is_undefined():
     assert f_score(0.0, 0.0) == f_score(0.0, 0.5) == f_score(0.5, 0.0) == 0
     assert np.isnan([f_score(0.0, np.nan), f_score(np.nan, 0.0)]).all()
 
 
-def test_samples_without_a_decision_are_missed_and_nobodys_false_positive():
+def test_samples_without_a_decision_are_fn_but_not_fp():
     report = confusion_matrix_report(np.array([[2, 0, 1], [1, 3, 1]]))
     assert (report.tp.tolist(), report.fp.tolist(), report.fn.tolist()) == ([2, 3], [1, 0], [1, 2])
     assert report.accuracy == 5 / 8

@@ -104,7 +104,7 @@ def test_bins_are_those_of_scikit_learn(seed, binning, num_bins):
     st.sampled_from([2, 200, 4096]),
     st.sampled_from([np.float16, np.float32, np.float64]),
 )
-def test_a_histogram_is_as_near_as_it_says(seed, binning, num_bins, num_thresholds, dtype):
+def test_error_bound_of_the_histogram_calibration_holds(seed, binning, num_bins, num_thresholds, dtype):
     generator = np.random.default_rng(seed)
     confidence = (generator.random(80) ** generator.choice([0.01, 1, 4])).astype(dtype)
     right = generator.random(80) < 0.6

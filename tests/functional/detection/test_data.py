@@ -31,13 +31,13 @@ from tests.helpers.detection_problems import random_batch
         ({"precision": [9]}, r"'precision' must be a code below 4 \(found 9\)"),
     ],
 )
-def test_bad_detections_are_named(change, message):
+def test_invalid_detections_are_named(change, message):
     columns = {"image": [0], "geometry": [[0, 0, 1, 1]], "scores": [0.5], "labels": [0], **change}
     with pytest.raises(MetricInputError, match=message):
         Detections(**columns).check(num_classes=2, names=["a.jpg"])
 
 
-def test_bad_ground_truths_and_lengths_are_named():
+def test_invalid_ground_truths_and_lengths_are_named():
     with pytest.raises(MetricInputError, match="'ground-truth boxes' of image 1 must be finite"):
         GroundTruths([1], [[0, 0, np.inf, 1]], [0]).check(num_classes=2)
     with pytest.raises(MetricInputError, match="'ground-truth area' of image 0 must be finite"):
@@ -92,7 +92,7 @@ def test_blocks_are_whole_images_in_order():
         ({"ci": 1.0}, "ci must be above 0 and below 1"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(options, message):
+def test_invalid_settings_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         DetectionSettings(**options)
 

@@ -57,7 +57,7 @@ def test_the_best_threshold_is_the_best_of_all(text, seed):
             assert (point.tp, point.fp, point.fn) == tuple(part[label] for part in there)
 
 
-def test_cross_fitting_judges_on_other_images():
+def test_cross_fitting_evaluates_on_other_images():
     batch = everywhere(3, num_images=20)
     table = match_table(batch, 3)
     points = operating_points(table, folds=4, seed=7)
@@ -94,7 +94,7 @@ def test_rules_are_read_or_refused():
         operating_points(match_table(everywhere(0, num_images=3), 3), folds=4)
 
 
-def test_nothing_found():
+def test_no_detections():
     batch = everywhere(0, num_images=3)
     batch = type(batch)(batch.detections.take(np.zeros(len(batch.detections), dtype=bool)), batch.ground_truths, 3)
     points = operating_points(match_table(batch, 3), folds=2)

@@ -58,7 +58,7 @@ def figures_of(table):
 # --- the bootstrap ----------------------------------------------------------------------------------------------------
 
 
-def test_draws_are_those_of_data_put_together_anew():
+def test_draws_equal_resampled_datasets():
     batch = everywhere(5, num_images=6)
     figures = figures_of(table_at_50(batch, 3))
     weights = np.concatenate(list(bootstrap_draws(6, draws=5, seed=3, batch_size=2)), axis=1)
@@ -74,7 +74,7 @@ def test_draws_are_those_of_data_put_together_anew():
         assert drawn.overall["mAP_50"][draw] == pytest.approx(average_precision(table).to_dict()["mAP_50"], abs=1e-12)
 
 
-def test_the_same_seed_gives_the_same_interval_however_it_is_cut():
+def test_seed_determines_the_draws_for_any_batch_size():
     figures = figures_of(table_at_50(everywhere(6), 3))
     parts = [
         map_draws(figures, bootstrap_draws(12, draws=30, seed=9, batch_size=batch_size)).overall["mAP_50"]
@@ -115,7 +115,7 @@ def image_counts(tp, fp, fn):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_intervals_of_counts_are_the_formulas_written_out(seed):
+def test_intervals_of_counts_equal_the_formulas(seed):
     random = np.random.default_rng(seed)
     tp, fp, fn = random_counts(random, 80, 5)
     result = bootstrap_counts(image_counts(tp, fp, fn), ci=0.9)
@@ -135,7 +135,7 @@ def test_intervals_of_counts_are_the_formulas_written_out(seed):
 ENDS = ("low", "high")
 
 
-def test_intervals_of_average_precision_are_the_formulas_written_out():
+def test_intervals_of_average_precision_equal_the_formulas():
     table = table_at_50(everywhere(12, num_images=60), 3)
     result = bootstrap_ci(table, ci=0.9, resamples=40, seed=2)
     draws = map_draws(figures_of(table), bootstrap_draws(60, draws=40, seed=2, batch_size=64)).per_class["AP_50"]
@@ -170,7 +170,7 @@ def test_intervals_of_average_precision_are_the_formulas_written_out():
     assert (result.overall["mAP_50"].low, result.overall["mAP_50"].high) == pytest.approx(ends, abs=1e-10)
 
 
-def test_no_recall_of_13_objects_is_not_certain():
+def test_intervals_of_proportions_of_0_and_1_have_a_width():
     """The mistake this replaces: [0, 0]."""
     counts = PerImageCounts.from_labels(np.zeros(13, dtype=int), np.ones(13, dtype=int), num_classes=2)
     recall = bootstrap_counts(counts).per_class["recall"]
@@ -206,7 +206,7 @@ def test_perfect_and_useless_detectors_have_intervals_too():
             assert interval.value == pytest.approx(value) and 0.03 < interval.high - interval.low < 0.3, name
 
 
-def test_below_the_limits_there_is_no_interval_but_a_reason():
+def test_reasons_without_an_interval():
     counts = PerImageCounts.from_labels(np.array([0, 1, 0]), np.array([0, 1, 1]), num_classes=3)
     result = bootstrap_counts(counts)
     recall = result.per_class["recall"]
@@ -235,7 +235,7 @@ def test_below_the_limits_there_is_no_interval_but_a_reason():
         bootstrap_ci(match_table(everywhere(1), 3), resamples=0)
 
 
-def test_one_number_has_one_interval():
+def test_equal_metrics_have_equal_intervals():
     random = np.random.default_rng(3)
     truth = random.integers(0, 3, 60)
     decided = np.where(random.random(60) < 0.7, truth, random.integers(0, 3, 60))
@@ -264,7 +264,7 @@ def direct(first, second, positive):
 
 
 @pytest.mark.parametrize("digits", [1, 8])
-def test_delong_is_its_definition(digits):
+def test_delong_equals_its_definition(digits):
     random = np.random.default_rng(digits)
     labels = random.integers(0, 3, 70)
     first, second = (np.round(random.normal(size=(70, 3)) + np.eye(3)[labels], digits) for _ in range(2))
@@ -310,7 +310,7 @@ def test_the_mean_of_two_complementary_classes_has_the_interval_of_one():
         assert result.macro_standard_error == pytest.approx(result.standard_error[0], abs=1e-15)
 
 
-def test_undefined_aucs_stay_so():
+def test_undefined_aucs_are_nan():
     scores = np.random.default_rng(0).random((6, 3))
     result = delong_ci([scores], np.array([0, 0, 1, 1, 0, 1]))
     assert np.isnan(result.per_class.value[2]) and not np.isnan(result.macro.low)

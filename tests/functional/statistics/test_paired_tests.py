@@ -26,7 +26,7 @@ from tests.helpers.detection_problems import everywhere
 REJECTED = (0.03, 0.07)
 
 
-def test_equal_classifiers_are_told_apart_as_often_as_said():
+def test_type_i_error_rate_of_equal_classifiers():
     random, runs = np.random.default_rng(23), 500
     labels = (np.arange(150) % 3 == 0).astype(int)[:, None]
     rejected = 0
@@ -37,7 +37,7 @@ def test_equal_classifiers_are_told_apart_as_often_as_said():
     assert REJECTED[0] <= rejected / runs <= REJECTED[1], rejected / runs
 
 
-def test_the_p_value_is_scipys():
+def test_p_value_equals_scipy():
     pytest.importorskip("scipy", minversion="1.9")  # older ones have no permutation test
     random = np.random.default_rng(25)
     truth = np.zeros(40, dtype=int)
@@ -53,7 +53,7 @@ def test_the_p_value_is_scipys():
     assert ours.p_unadjusted[0] == pytest.approx(theirs.pvalue, abs=0.01)
 
 
-def test_swapping_is_swapping():
+def test_permutations_equal_swapped_images():
     """All swaps of a few images, each made anew from boxes."""
     first, second = (everywhere(seed, num_images=4) for seed in (7, 8))
     second = DetectionBatch(second.detections, first.ground_truths, 4)
@@ -75,7 +75,7 @@ def test_swapping_is_swapping():
     assert result.p_unadjusted == pytest.approx(exact, abs=0.03)
 
 
-def test_any_metric_of_equal_runs_is_significant_as_seldom_as_said():
+def test_family_wise_error_rate_of_equal_runs():
     """The family of the metrics over all classes, and that of the classes of a metric."""
     random, runs = np.random.default_rng(28), 400
     overall = per_class = 0
@@ -94,7 +94,7 @@ def test_any_metric_of_equal_runs_is_significant_as_seldom_as_said():
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
-def test_a_difference_is_significant_exactly_where_its_interval_leaves_0_out(level):
+def test_significant_exactly_if_the_interval_excludes_0(level):
     """Few images and whole counts: ties are common, and differences lie on the edge of the interval."""
     seen = []
     for seed in range(60):
@@ -156,7 +156,7 @@ def test_family_tests_by_hand():
     assert np.isnan(family_tests(np.zeros(1), np.array([np.nan]), permuted[:, :1]).p_value[0])
 
 
-def test_the_p_value_of_an_auc_is_scipys():
+def test_p_value_of_auc_equals_scipy():
     pytest.importorskip("scipy", minversion="1.9")  # older ones have no permutation test
     from sklearn.metrics import roc_auc_score
 
@@ -179,7 +179,7 @@ def test_the_p_value_of_an_auc_is_scipys():
     assert ours.macro.p_value == pytest.approx(theirs.pvalue, abs=0.03)
 
 
-def test_swapping_ranks_is_adding_signs():
+def test_swapped_ranks_equal_changed_signs():
     random = np.random.default_rng(31)
     labels = np.array([0, 0, 1, 1, 1, -1])[:, None]
     scores = [np.round(random.random((6, 1)), 1) for _ in range(2)]
@@ -199,7 +199,7 @@ def test_swapping_ranks_is_adding_signs():
         assert found.mean @ sign == pytest.approx(mixed, abs=1e-12)
 
 
-def test_many_samples_are_swapped_as_few_are():
+def test_normal_approximation_of_many_samples():
     """Beyond 256 samples of a class the sum over the others is drawn from a normal distribution."""
     random = np.random.default_rng(32)
     labels = (random.random(1500) < 0.3).astype(int)[:, None]
