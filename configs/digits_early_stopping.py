@@ -10,7 +10,7 @@ val_evaluator = [
 ]
 
 default_hooks = dict(
-    # mmengine guesses the direction of keys with "auc" in them; f1 and nll need the rule. One rule a key.
+    # mmengine guesses the direction of keys with "auc" in them; f1 and nll need the rule. One rule per key.
     checkpoint=dict(
         interval=-1,
         save_best=["single-label/auc", "single-label-prf/f1", "single-label/nll"],
@@ -22,7 +22,7 @@ custom_hooks = [
         type="EarlyStoppingHook",
         monitor="single-label-prf/f1",
         rule="greater",
-        # Its default of 0.1 is a tenth of the whole scale: training would stop while the model still gets better.
+        # Its default of 0.1 is a tenth of the whole scale: training would stop while the model still improves.
         min_delta=0.001,
         patience=3,
     ),

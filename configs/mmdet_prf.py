@@ -1,5 +1,5 @@
 # DetectionPRF in mmdet beside the stock CocoMetric, as a classic config: RTMDet-tiny on generated images of shapes.
-# precision, recall and F1 of the detector stand in the log of every validation, and mAP from the same pass.
+# Precision, recall and F1 of the detector are in the log of every validation, with mAP from the same pass.
 #   python demo/shapes.py data/shapes
 #   mim train mmdet configs/mmdet_prf.py
 
@@ -27,7 +27,7 @@ train_pipeline = [
     dict(type="RandomFlip", prob=0.5),
     dict(type="PackDetInputs"),
 ]
-# LoadAnnotations stands after Resize, so that the objects stay in the coordinates of the original image, as the
+# LoadAnnotations comes after Resize, so that ground truths stay in the coordinates of the original image, as
 # detections do.
 test_pipeline = [
     dict(type="LoadImageFromFile"),
@@ -68,10 +68,10 @@ param_scheduler = [
     dict(type="LinearLR", start_factor=0.01, by_epoch=False, begin=0, end=10),
     dict(type="CosineAnnealingLR", by_epoch=True, begin=0, end=max_epochs, convert_to_iter_based=True),
 ]
-# f1 is not among the names mmengine knows the direction of, so the rule is given.
+# mmengine does not know the direction of f1, so the rule is given.
 default_hooks = dict(
     checkpoint=dict(type="CheckpointHook", interval=max_epochs, save_best="det/f1", rule="greater"),
     logger=dict(type="LoggerHook", interval=10),
 )
-custom_hooks = [dict(type="EvaluationCheckHook")]  # no ground truth in the samples: told before training starts
+custom_hooks = [dict(type="EvaluationCheckHook")]  # raises before training starts if samples have no ground truth
 randomness = dict(seed=0)

@@ -90,7 +90,7 @@ train_pipeline = [
     dict(type=RandomFlip, prob=0.5),
     dict(type=PackDetInputs),
 ]
-# LoadAnnotations stands after Resize, so that the objects stay in the coordinates of the original image, as the
+# LoadAnnotations comes after Resize, so that ground truths stay in the coordinates of the original image, as
 # detections do.
 test_pipeline = [
     dict(type=LoadImageFromFile),
@@ -140,7 +140,7 @@ param_scheduler = [
     dict(type=LinearLR, start_factor=0.01, by_epoch=False, begin=0, end=10),
     dict(type=CosineAnnealingLR, by_epoch=True, begin=0, end=max_epochs, convert_to_iter_based=True),
 ]
-# f1 is not among the names mmengine knows the direction of, so the rule is given.
+# mmengine does not know the direction of f1, so the rule is given.
 default_hooks = dict(
     timer=dict(type=IterTimerHook),
     logger=dict(type=LoggerHook, interval=10),

@@ -1,5 +1,5 @@
 # Every classification metric at once, in mmpretrain, beside its own ones; the best checkpoint is kept by F1, whose
-# direction mmengine cannot guess and has to be told.
+# direction mmengine cannot guess, so the rule is given.
 #   python demo/pictures.py data/pictures
 #   mim train mmpretrain configs/mmpretrain_classification.py
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.detection import DetectionReport
     from mm_metrics_plugin.functional.classification.confusion_matrix import Confusion
 
-MOST_COLUMNS = 21  # a matrix wider than this is read from the CSV file or the figure
+MAX_COLUMNS = 21  # of a matrix; a larger one is in the CSV file and the figure
 
 
 def detection_markdown(report: DetectionReport) -> str:
@@ -52,7 +52,7 @@ def detection_markdown(report: DetectionReport) -> str:
         notes = averaged_line(one.classes_averaged, len(report.classes))
         lines += _body(main_columns(one.columns), notes, one.confusions)
         lines += _matrix(one.result.matrix, report.labels)
-        if one.protocol != "mmdet":  # which has no match that could be taken already
+        if one.protocol != "mmdet":  # which matches a ground truth any number of times
             lines += ["", "False positives by type:", "", *table(*false_positive_table(one.columns))]
             lines += ["", *_items(false_positive_lines(report.settings.iou_thr))]
     means = {one.protocol: mean_rows(one.means) for one in report.protocols}
@@ -87,7 +87,7 @@ def comparison_markdown(report: ComparisonReport) -> str:
 
 
 def sections_markdown(sections: Sequence[Section]) -> List[str]:
-    """As lines of Markdown.
+    """Sections as lines of Markdown.
 
     Example:
         >>> sections_markdown([Section("sizes", ["by area"], (["", "mAP"], [["small", 0.5]]))])
@@ -105,7 +105,7 @@ def sections_markdown(sections: Sequence[Section]) -> List[str]:
 
 
 def escape(text: str) -> str:
-    r"""Text that means nothing to Markdown.
+    r"""Escape the special characters of Markdown.
 
     Example:
         >>> print(escape("a|b *c*"))
@@ -118,7 +118,7 @@ _SIGNS = frozenset("\\`*_{}[]<>#|&~$")
 
 
 def item(text: str) -> str:
-    r"""A line of a list. A dash, or a number and a dot, at its beginning would make a list inside.
+    r"""A list item. A dash, or a number and a dot, at its beginning is escaped, so that it starts no inner list.
 
     Example:
         >>> print(item("1. cat"), item("- dog"), item("0.5 or more"), sep=chr(10))
@@ -130,7 +130,7 @@ def item(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> List[str]:
-    """The lines of a table, numbers to the right.
+    """The lines of a table with right-aligned numbers.
 
     Example:
         >>> table(["class", "TP"], [["cat", 3]])
@@ -151,7 +151,7 @@ def _body(columns: Mapping[str, Sequence[Any]], notes: List[str], confusions: Se
 
 
 def _matrix(matrix: np.ndarray, labels: Sequence[str]) -> List[str]:
-    if len(labels) > MOST_COLUMNS:
+    if len(labels) > MAX_COLUMNS:
         return []
     return ["", *table([CORNER, *labels], [[name, *row] for name, row in zip(labels, matrix.tolist())])]
 

@@ -1,7 +1,7 @@
 """Reports for the terminal.
 
-Names and numbers are never cropped: sentences are wrapped, long names go over several lines, and a table that is wider
-than the window all the same is printed wider.
+Names and numbers are never truncated: sentences and long names are wrapped, and a table that is still wider than the
+terminal is printed wider.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.detection import DetectionReport
     from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport
 
-WIDTH = 120  # where the output is no terminal
-UNLIMITED = 1_000_000  # of the console, so that it crops nothing
-LEAST_NAME = 16  # columns that names have, even if the table is then wider than the window
-LONGEST_CELL = 28  # columns of any other cell; class names in it go over several lines
+WIDTH = 120  # if the output is not a terminal
+UNLIMITED = 1_000_000  # width of the console, so that it truncates nothing
+MIN_NAME_WIDTH = 16  # of the first column, even if the table is then wider than the terminal
+MAX_CELL_WIDTH = 28  # of any other column; longer class names are wrapped
 GAP = 2  # between columns
-MOST_CLASSES = 20  # of a table that fits one screen
+MAX_CLASSES = 20  # of a table that fits one screen
 MAX_CONFUSIONS = 5
-MOST_ROWS = 40
+MAX_ROWS = 40
 MORE = {  # what may be suggested at the end of a report, by argument
     "--verbose": "--verbose (object sizes, false positives by type, mmdet's counting and why it differs)",
     "--matching": "--matching mmdet",
@@ -81,12 +81,12 @@ def detection_text(
     """The report on a detector, colored if the output is a terminal.
 
     Args:
-        report: What is printed.
+        report: The report.
         protocols: The protocols to print; all of the report by default.
-        verbose: Whether to print everything, not only what fits one screen.
+        verbose: Whether to print all sections and rows, not only what fits one screen.
         published: Whether to end with the lines of the published recipe, if mmdet's counting is in the report.
         suggested: Arguments, of those in ``MORE``, that the last line suggests.
-        width: Columns of the window; found out by default.
+        width: Width of the terminal; detected by default.
     """
     printer = _Printer(width)
     shown = [one for one in report.protocols if verbose or protocols is None or one.protocol in protocols]
@@ -98,24 +98,24 @@ def detection_text(
 
 
 def classification_text(report: ClassificationReport, *, verbose: bool = False, width: Optional[int] = None) -> str:
-    """The report on a classifier: the table per class, the confusions, the means and what more was computed."""
+    """The report on a classifier: the table per class, confusions, means and the other sections."""
     printer = _Printer(width)
     _print_classification(report, printer, verbose)
     return printer.text()
 
 
 def sections_text(sections: Sequence[Section], *, width: Optional[int] = None) -> str:
-    """Headings, sentences and tables."""
+    """Sections as text."""
     printer = _Printer(width)
     printer.sections(sections)
     return printer.text()
 
 
 class _Printer:
-    """Lines and tables for a window.
+    """Lines and tables of a given width.
 
     Args:
-        width: Its columns; None: those of the terminal, or 120 where the output is none.
+        width: None: the width of the terminal, or 120 if the output is not a terminal.
     """
 
     def __init__(self, width: Optional[int] = None) -> None:
@@ -133,7 +133,7 @@ class _Printer:
         self.width = width or (window.width if window.is_terminal else WIDTH)
 
     def text(self) -> str:
-        """What was printed, without spaces at the ends of lines."""
+        """The printed text without trailing spaces."""
         return "\n".join(line.rstrip(" ") for line in self._file.getvalue().split("\n"))
 
     def line(self, text: str, *, indent: str = "", style: str = "") -> None:
@@ -166,7 +166,7 @@ class _Printer:
         self._console.print(Text(text), soft_wrap=True)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[Any]], *, end: Sequence[Sequence[Any]] = ()) -> None:
-        """A table, numbers to the right. One that is too wide for the window is divided into several.
+        """A table with right-aligned numbers. A table that is wider than the terminal is split by columns.
 
         Args:
             header: Titles of the columns.
@@ -175,12 +175,12 @@ class _Printer:
         """
         body = [[cell(value) for value in row] for row in (*rows, *end)]
         widths = [max(map(cell_len, column)) for column in zip(header, *body)]
-        widths[1:] = [min(width, LONGEST_CELL) for width in widths[1:]]
+        widths[1:] = [min(width, MAX_CELL_WIDTH) for width in widths[1:]]
         for part in self._parts(widths):
             others = sum(widths[at] + GAP for at in part)
             # No padding: before version 15 rich gives some to the last column in spite of pad_edge.
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
-            table.add_column(Text(header[0]), overflow="fold", max_width=max(LEAST_NAME, self.width - others))
+            table.add_column(Text(header[0]), overflow="fold", max_width=max(MIN_NAME_WIDTH, self.width - others))
             for at in part:
                 table.add_column(Text(header[at]), justify="right", overflow="fold", width=widths[at] + GAP - 1)
             for number, row in enumerate(body, start=1):
@@ -189,9 +189,9 @@ class _Printer:
             self._console.print(table)
 
     def _parts(self, widths: Sequence[int]) -> List[List[int]]:
-        """Which columns stand beside the first one, table by table: as many as fit the window, but at least one."""
+        """The columns of each part of a split table, without the first column, which all parts have."""
         parts: List[List[int]] = [[]]
-        used = name = min(widths[0], LEAST_NAME)
+        used = name = min(widths[0], MIN_NAME_WIDTH)
         for at, width in enumerate(widths[1:], start=1):
             if parts[-1] and used + GAP + width > self.width:
                 parts.append([])
@@ -201,7 +201,7 @@ class _Printer:
         return parts
 
     def sections(self, sections: Sequence[Section], *, most: Optional[int] = None) -> None:
-        """Headings, sentences and tables, of which at most so many rows are printed."""
+        """Print sections, with at most ``most`` rows per table."""
         for section in sections:
             if section.heading:
                 self.heading(section.heading)
@@ -227,7 +227,7 @@ def _print_detection(
         else:
             if analysis.errors is not None and any(one.protocol == "coco" for one in shown):
                 printer.sections([main_errors(analysis)])
-            printer.sections(optional_sections(analysis), most=MOST_ROWS)
+            printer.sections(optional_sections(analysis), most=MAX_ROWS)
     mmdet = next((one for one in report.protocols if one.protocol == "mmdet"), None)
     if report.differences and (verbose or mmdet in shown):
         printer.heading("Why the protocols differ")
@@ -241,12 +241,12 @@ def _print_protocol(report: DetectionReport, one: ProtocolReport, printer: _Prin
     """The table per class with the means, and the confusions."""
     printer.heading(f"{one.protocol}: {PROTOCOLS[one.protocol]}")
     columns: Dict[str, Any] = dict(main_columns(one.columns))
-    if one.protocol == "coco":  # there the two are TP + FP and TP + FN, and there is AP
+    if one.protocol == "coco":  # whose detections are TP + FP, and which has AP
         if not verbose:
             del columns["detections"]
         if report.analysis is not None:
             columns["AP"] = report.analysis.ap_columns()["AP"]
-    most = None if verbose else MOST_CLASSES
+    most = None if verbose else MAX_CLASSES
     header, rows, note = _class_rows(columns, most, "AP" if "AP" in columns else "f1")
     printer.table(header, rows, end=_mean_rows(report, one, columns))
     printer.lines(note)
@@ -256,7 +256,7 @@ def _print_protocol(report: DetectionReport, one: ProtocolReport, printer: _Prin
     if "AP" in columns and report.analysis is not None:
         printer.lines(max_dets_lines(report.analysis.max_dets, report.analysis.most_detections))
     _print_confusions(printer, confusion_lines(one.confusions), None if verbose else MAX_CONFUSIONS)
-    if verbose and one.protocol != "mmdet":  # which has no match that could be taken already
+    if verbose and one.protocol != "mmdet":  # which matches a ground truth any number of times
         printer.heading(f"False positives by type ({one.protocol})")
         printer.table(*false_positive_table(one.columns))
         printer.lines(false_positive_lines(report.settings.iou_thr))
@@ -286,7 +286,7 @@ def _mean_rows(report: DetectionReport, one: ProtocolReport, columns: Mapping[st
 def _class_rows(
     columns: Mapping[str, Any], most: Optional[int], order: str
 ) -> Tuple[List[str], List[List[Any]], List[str]]:
-    """The table per class: all classes in their order, or of many those with the lowest values of a column."""
+    """The table per class: all classes, or of many classes those with the lowest values of a column."""
     header, rows = class_table(columns)
     if most is None or len(rows) <= most:
         return header, rows, []
@@ -300,14 +300,14 @@ def _class_rows(
 def _print_classification(report: ClassificationReport, printer: _Printer, verbose: bool) -> None:
     printer.lines(classification_opening(report))
     printer.line("")
-    header, rows, note = _class_rows(report.columns, None if verbose else MOST_CLASSES, "f1")
+    header, rows, note = _class_rows(report.columns, None if verbose else MAX_CLASSES, "f1")
     printer.table(header, rows)
     printer.lines(note)
     printer.lines(averaged_line(report.classes_averaged, len(report.classes)))
     _print_confusions(printer, confusion_lines(report.confusions), None if verbose else MAX_CONFUSIONS)
     printer.heading("Means (macro: over classes; micro: pooled)")
     printer.table(["", "value"], list(mean_rows(report.means).items()))
-    printer.sections(classification_sections(report), most=None if verbose else MOST_CLASSES)
+    printer.sections(classification_sections(report), most=None if verbose else MAX_CLASSES)
 
 
 def _print_confusions(printer: _Printer, lines: Sequence[str], most: Optional[int]) -> None:

@@ -12,7 +12,7 @@ from mmengine.dataset import DefaultSampler
 from mmengine.dist import get_rank
 from torch.utils.data import BatchSampler, DistributedSampler
 
-from mm_metrics_plugin import FieldSum
+from mm_metrics_plugin import FieldSum, MetricWarning
 from mm_metrics_plugin.metrics.sampling import Share, find_padding
 from mm_metrics_plugin.testing import run_processes
 from tests.helpers.ranks import on_ranks
@@ -38,7 +38,8 @@ def evaluated(shares, size, *, named=True, batch_size=2):
         return metric.evaluate(size)
 
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")  # such as files that other tests left open
+        warnings.simplefilter("always", MetricWarning)
         found = on_ranks(len(shares), rank_of)
     assert all(one == found[0] for one in found)
     return digits(found[0], size), [str(one.message) for one in caught]
@@ -170,7 +171,8 @@ def on_a_process(job):
     metric = FieldSum(field="value")
     metric.process(None, [samples[index] for index in shares[get_rank()]])
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")  # such as files that other tests left open
+        warnings.simplefilter("always", MetricWarning)
         found = metric.evaluate(size)
     return digits(found, size), len(caught)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from mmengine.dist import get_rank
 
-from mm_metrics_plugin import MetricInputError, SingleLabelAUC, StreamingMetric
+from mm_metrics_plugin import MetricInputError, MetricWarning, SingleLabelAUC, StreamingMetric
 from mm_metrics_plugin.metrics.sample_fields import stack_fields
 from mm_metrics_plugin.states.base import SUM, Batch, State
 from mm_metrics_plugin.testing import evaluate, run_processes
@@ -134,7 +134,8 @@ def test_counts_never_pass_through_a_float():
 def filtered(_):
     """A metric that sees only some samples of the dataset, as in mmpretrain's MultiTasksMetric."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")  # such as files that other tests left open
+        warnings.simplefilter("always", MetricWarning)
         metric = Count()
         metric.process(None, values(1))
         metric.evaluate(5)

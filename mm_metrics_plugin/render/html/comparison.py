@@ -19,7 +19,7 @@ from mm_metrics_plugin.render.html.thumbnails import collect_thumbnails
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, printable
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, Versus
+    from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, PairwiseComparison
     from mm_metrics_plugin.evaluation.run_sets import RunSet
     from mm_metrics_plugin.render.outputs import PageOptions
 
@@ -42,21 +42,21 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
         "thumbnails": thumbnails,
         "comparisons": [
             {
-                "first": versus.first,
-                "second": versus.second,
-                "overall": _overall(versus, report),
-                "per_class": _per_class(versus, report),
-                "images": {**_images(versus, names), **_predictions(runs, number, versus.disagreements.image)},
+                "first": pair.first,
+                "second": pair.second,
+                "overall": _overall(pair, report),
+                "per_class": _per_class(pair, report),
+                "images": {**_images(pair, names), **_predictions(runs, number, pair.disagreements.image)},
             }
-            for number, versus in enumerate(report.versus, start=1)
+            for number, pair in enumerate(report.comparisons, start=1)
         ],
     }
     context: Dict[str, Any] = {
         "title": "Comparison of runs",
         "unit": "samples" if report.kind == "classification" else "images",
         "remarks": remarks,
-        "runs": [report.versus[0].first, *(versus.second for versus in report.versus)],
-        "comparisons": [_context(versus, report) for versus in report.versus],
+        "runs": [report.comparisons[0].first, *(pair.second for pair in report.comparisons)],
+        "comparisons": [_context(pair, report) for pair in report.comparisons],
         **provenance(report, ("ground_truth", "runs")),
     }
     return render_page("comparison.html", report, data=to_json(data, compact=True), **context)
@@ -67,9 +67,9 @@ def _thumbnails(report: ComparisonReport, runs: RunSet, options: PageOptions) ->
     if not options.gallery or (options.images is None and not (runs.kind == "detection" and runs.image_folders)):
         return {}, []
     images: List[int] = []
-    half = -(-options.gallery // (2 * len(report.versus)))
-    for versus in report.versus:
-        found = versus.disagreements
+    half = -(-options.gallery // (2 * len(report.comparisons)))
+    for pair in report.comparisons:
+        found = pair.disagreements
         for worse in (True, False):
             images += found.image[found.worse == worse][:half].tolist()
     thumbnails, remarks = collect_thumbnails(
@@ -89,8 +89,8 @@ def _image_names(runs: RunSet) -> List[str]:
     return [next(files) if isinstance(name, str) else f"{unit} {name}" for name in runs.image_names]
 
 
-def _images(versus: Versus, names: Sequence[str]) -> Dict[str, Any]:
-    found = versus.disagreements
+def _images(pair: PairwiseComparison, names: Sequence[str]) -> Dict[str, Any]:
+    found = pair.disagreements
     return {
         "name": [names[image] for image in found.image.tolist()],
         "image": found.image,
@@ -106,34 +106,34 @@ def _predictions(runs: Any, run: int, images: np.ndarray) -> Dict[str, Any]:
     if runs.decisions(run) is None:
         return {"ground_truth": None, "predictions": None, "confidences": None}
     return {
-        "ground_truth": runs.truth[images],
+        "ground_truth": runs.ground_truth[images],
         "predictions": [runs.decisions(one)[images] for one in (0, run)],
         "confidences": [np.round(runs.confidence(one)[images].astype(np.float64), 4) for one in (0, run)],
     }
 
 
-def _overall(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]:
+def _overall(pair: PairwiseComparison, report: ComparisonReport) -> List[Dict[str, Any]]:
     return [
-        {"title": OVERALL_NAMES.get(row.metric, row.metric), **_difference(row, versus)}
-        for row in overall_rows(versus, report.classes)
+        {"title": OVERALL_NAMES.get(row.metric, row.metric), **_difference(row, pair)}
+        for row in overall_rows(pair, report.classes)
     ]
 
 
-def _per_class(versus: Versus, report: ComparisonReport) -> List[Dict[str, Any]]:
+def _per_class(pair: PairwiseComparison, report: ComparisonReport) -> List[Dict[str, Any]]:
     """One entry per metric, with one row per class."""
-    rows = [row for row in versus.rows(report.classes) if row.class_name is not None]
+    rows = [row for row in pair.rows(report.classes) if row.class_name is not None]
     entries = [
         {
             "metric": metric,
             "title": COLUMN_NAMES.get(metric, metric),
-            "rows": [_difference(row, versus) for row in rows if row.metric == metric],
+            "rows": [_difference(row, pair) for row in rows if row.metric == metric],
         }
         for metric in PER_CLASS
     ]
     return [entry for entry in entries if entry["rows"]]
 
 
-def _difference(row: DifferenceRow, versus: Versus) -> Dict[str, Any]:
+def _difference(row: DifferenceRow, pair: PairwiseComparison) -> Dict[str, Any]:
     return {
         "metric": row.metric,
         "first": row.first,
@@ -143,22 +143,22 @@ def _difference(row: DifferenceRow, versus: Versus) -> Dict[str, Any]:
         "high": row.high,
         "interval": interval_text(row.low, row.high, joined="{} to {}", sign=True),
         "p": row.p_value,
-        "p_text": p_text(row.p_value, ci=versus.comparison.ci),
+        "p_text": p_text(row.p_value, ci=pair.comparison.ci),
         "verdict": row.verdict,
-        "verdict_text": VERDICTS[row.verdict].format(second=printable(versus.second)),
+        "verdict_text": VERDICTS[row.verdict].format(second=printable(pair.second)),
     }
 
 
-def _context(versus: Versus, report: ComparisonReport) -> Dict[str, Any]:
+def _context(pair: PairwiseComparison, report: ComparisonReport) -> Dict[str, Any]:
     """The variables of the section of one comparison."""
-    overall = _overall(versus, report)
-    names = {"first": printable(versus.first), "second": printable(versus.second)}
-    found = versus.disagreements
+    overall = _overall(pair, report)
+    names = {"first": printable(pair.first), "second": printable(pair.second)}
+    found = pair.disagreements
     return {
         **names,
         "overall": overall,
         "significant": any(row["verdict"] in SIGNIFICANT for row in overall),
-        "per_class": [(entry["metric"], entry["title"]) for entry in _per_class(versus, report)],
+        "per_class": [(entry["metric"], entry["title"]) for entry in _per_class(pair, report)],
         "agreement": [(key, words.format(**names), found.agreement[key]) for key, words in AGREEMENT.items()],
         "counts": found.counts,
     }
