@@ -51,7 +51,7 @@ def deliver(arguments: Namespace, evaluate: Callable[[Steps], Optional[Report]])
                 page=page,
                 color_theme=arguments.color_theme,
                 keep_figures=arguments.show,
-                step=steps.step,
+                progress=steps,
             )
     if not arguments.quiet:
         text = TextOptions(

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 import numpy as np
 
 from mm_metrics_plugin.evaluation.classification import load_classification
-from mm_metrics_plugin.evaluation.disagreements import Disagreements, disagreements
+from mm_metrics_plugin.evaluation.examples import Disagreements, disagreements
 from mm_metrics_plugin.evaluation.loading import DetectionInput, results_entry
 from mm_metrics_plugin.evaluation.report import (
     SCHEMA_VERSION,
@@ -46,7 +46,7 @@ COMPARISON_OPTIONS = (
     "task",
 )
 PICKLES = (".pkl", ".pickle")
-_NOTHING = 1e-12  # the same numbers added up in another order
+_NOTHING = 1e-12  # rounding error of sums in another order
 BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "the same"
 
 
@@ -85,7 +85,7 @@ def verdict(difference: float, p_value: float, *, ci: float) -> str:
 
 
 class ChangedClass(NamedTuple):
-    """A sample that two classifiers decided differently: its class, and the classes they decided for."""
+    """True class of a sample, and the classes that two classifiers predict."""
 
     true_class: str
     first_class: str
@@ -93,17 +93,17 @@ class ChangedClass(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Versus:
-    """One run against another.
+class PairwiseComparison:
+    """Comparison of a run with the baseline.
 
     Attributes:
-        first: Name of the run that the other is measured by.
-        second: Name of the other.
-        comparison: Of what is counted, of average precision and of AUC.
-        changed: The images on which they differ most.
-        image_names: What those images are called, in the same order.
-        disagreements: The images on which one makes errors that the other does not.
-        changed_classes: Of classifiers with one class per sample, the classes of the changed samples likewise.
+        first: Name of the baseline.
+        second: Name of the other run.
+        comparison: Differences of the rates, of average precision and of AUC.
+        changed: The images on which the runs differ most.
+        image_names: Names of these images, in the same order.
+        disagreements: The images on which one run makes fewer errors than the other.
+        changed_classes: Classes of the changed samples, in the same order; single-label classifiers only.
     """
 
     first: str
@@ -163,7 +163,7 @@ class ComparisonReport(Report):
         kind: ``'detection'`` or ``'classification'``.
         inputs: Provenance: the files that were read, and versions.
         images: Number of images that all runs were tested on.
-        versus: Every other run against the first.
+        comparisons: Every other run against the first.
         runs: The runs that the report was made from.
     """
 
@@ -172,7 +172,7 @@ class ComparisonReport(Report):
     settings: ComparisonSettings
     inputs: Mapping[str, Any]
     images: int
-    versus: Tuple[Versus, ...]
+    comparisons: Tuple[PairwiseComparison, ...]
     runs: Optional[RunSet] = field(default=None, repr=False)
 
     def to_dict(self) -> Dict[str, Any]:
@@ -184,7 +184,7 @@ class ComparisonReport(Report):
             "settings": self.settings.to_dict(),
             "inputs": dict(self.inputs),
             "images": self.images,
-            "comparisons": [one.to_dict(self.classes) for one in self.versus],
+            "comparisons": [one.to_dict(self.classes) for one in self.comparisons],
         }
 
 
@@ -230,7 +230,7 @@ def compare_runs(
         >>> first = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
         >>> second = np.array([[0.9, 0.1], [0.1, 0.9], [0.2, 0.8]])
         >>> report = compare_runs(None, [(first, labels), (second, labels)], names=["old", "new"], permutations=100)
-        >>> report.versus[0].rows(report.classes)[0][:5]
+        >>> report.comparisons[0].rows(report.classes)[0][:5]
         ('accuracy', None, 0.6666666666666666, 1.0, 0.33333333333333337)
     """
     _check_arguments(runs, names, classes, options)
@@ -270,7 +270,7 @@ def compare_runs(
         settings=run_set.settings,
         inputs=inputs,
         images=len(run_set.image_names),
-        versus=tuple(_versus(run_set, other, run_names) for other in progress.track(range(1, len(runs)))),
+        comparisons=tuple(_compare_pair(run_set, other, run_names) for other in progress.track(range(1, len(runs)))),
         runs=run_set,
     )
 
@@ -322,12 +322,12 @@ def _run_names(runs: Sequence[Any]) -> List[str]:
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
 
 
-def _versus(runs: RunSet, other: int, names: Sequence[str]) -> Versus:
+def _compare_pair(runs: RunSet, other: int, names: Sequence[str]) -> PairwiseComparison:
     """Another run against the first."""
     counts = runs.counts(0), runs.counts(other)
     confidence: Any = runs.confidence(0), runs.confidence(other)
     changed = changed_images(*counts)
-    return Versus(
+    return PairwiseComparison(
         first=names[0],
         second=names[other],
         comparison=runs.compare(0, other, counts),
@@ -343,5 +343,5 @@ def _changed_classes(runs: RunSet, other: int, changed: Sequence[ChangedImage]) 
     decided: Any = runs.decisions(0), runs.decisions(other)
     if decided[0] is None:
         return ()
-    rows = [(runs.truth[one.image], *(each[one.image] for each in decided)) for one in changed]
+    rows = [(runs.ground_truth[one.image], *(each[one.image] for each in decided)) for one in changed]
     return tuple(ChangedClass(*(runs.classes[label] for label in labels)) for labels in rows)

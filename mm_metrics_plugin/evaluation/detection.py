@@ -250,7 +250,7 @@ def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = No
     progress.step("reading")
     shard = merge_shards([read_shard(str(file)) for file in progress.track(files)])
     if shard.images_elsewhere:
-        names = ", ".join(truth["file"] for truth in shard.truths)
+        names = ", ".join(truth["file"] for truth in shard.ground_truths)
         raise ResultFileError(
             f"{names}: {shard.images_elsewhere} of its images are in none of the states, so shards are missing"
         )

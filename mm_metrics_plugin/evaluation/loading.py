@@ -185,8 +185,8 @@ def shard_of_batch(
         joined,
         settings,
         results=[entry],
-        truth=ground_truth,
-        truth_inside=False,
+        ground_truth=ground_truth,
+        ground_truth_in_results=False,
         versions=versions(),
         worst_images=worst_images,
     )
@@ -304,17 +304,18 @@ class _Loader:
             joined,
             self.settings,
             results=[{**one, "joined_by": joined.joined_by} for one in entries],
-            truth={
+            ground_truth={
                 **(entry if self.in_results else self.ground_truth_entry),
                 "images": len(ground_truth.image_ids),
                 "ground_truths": ground_truth.row_counts.to_dict(),
                 "class_order": self.source.class_order_of(joined),
                 "image_folders": list(ground_truth.image_folders),
             },
-            truth_inside=self.in_results,
+            ground_truth_in_results=self.in_results,
             versions=self.versions,
             allow_missing=self.source.allow_missing,
             worst_images=self.worst_images,
+            progress=self.progress,
         )
 
     def _remaining(self, files: Sequence[_FileInfo]) -> Optional[JoinedImages]:

@@ -11,6 +11,7 @@ import numpy as np
 from mm_metrics_plugin.evaluation.joining import JoinedImages, classes_from_labels, in_image_order, join
 from mm_metrics_plugin.evaluation.loading import DetectionInput, ground_truth_in
 from mm_metrics_plugin.evaluation.report import Progress, common_folder
+from mm_metrics_plugin.evaluation.shards import match_in_blocks
 from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.classification.delong import auc_swaps
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
@@ -37,7 +38,7 @@ class RunSet:
         image_names: File name or id of each image or sample.
         image_folders: Folders of a config, below which image names are paths.
         image_sizes: (images, 2) height and width, where known.
-        truth: Labels or targets of the samples of classifiers.
+        ground_truth: Labels or targets of the samples of classifiers.
     """
 
     kind = ""
@@ -47,7 +48,7 @@ class RunSet:
     image_names: Tuple[Any, ...]
     image_folders: Sequence[str] = ()
     image_sizes: Any = ()
-    truth: Any = None
+    ground_truth: Any = None
     class_order = ""
     joined_by: Tuple[str, ...] = ()
 
@@ -113,7 +114,7 @@ class DetectorRuns(RunSet):
         self.image_names = tuple(name or image_id for name, image_id in zip(joined[0].image_names, joined[0].image_ids))
         self.image_sizes = joined[0].image_sizes if joined[0].image_sizes is not None else ()
         progress.step("matching")
-        self.tables = [self._match(one) for one in joined]
+        self.tables = [self._match(one, progress) for one in joined]
         message = self.detection.truncation_message(max(table.most_detections for table in self.tables))
         if message:
             warnings.warn(message, MetricWarning)
@@ -137,10 +138,10 @@ class DetectorRuns(RunSet):
             raise ResultFileError(f"{truth.source}: holds no images")
         return [in_image_order(one) for one in joined]  # it decides between equal scores
 
-    def _match(self, joined: JoinedImages) -> MatchTable:
+    def _match(self, joined: JoinedImages, progress: Progress) -> MatchTable:
         state = DetectionState(len(joined.classes), self.detection, table="scores")
-        order = range(joined.batch.num_images)
-        return state.update(joined.batch, order, names=joined.image_ids).table()  # type: ignore[return-value]
+        order = np.arange(joined.batch.num_images)
+        return match_in_blocks(state, joined, order, progress).table()  # type: ignore[return-value]
 
     def counts(self, run: int) -> PerImageCounts:
         """TP, FP and FN per image."""
@@ -187,7 +188,7 @@ class ClassifierRuns(RunSet):
             raise ClassNamesError(f"{first.source}: holds scores of {number} classes where {len(names)} are named")
         self.classes = tuple(names)
         progress.step("joining")
-        self.truth = first.ground_truth
+        self.ground_truth = first.ground_truth
         aligned = [_align(first, other) for other in results[1:]]
         self.scores = [first.scores, *(scores for scores, _, _ in aligned)]
         self.precision = [first.precision, *(precision for _, precision, _ in aligned)]
@@ -208,28 +209,28 @@ class ClassifierRuns(RunSet):
 
     def counts(self, run: int) -> PerImageCounts:
         """TP, FP and FN per sample."""
-        if self.truth.ndim == 2:
+        if self.ground_truth.ndim == 2:
             decided = reach(self.scores[run], self.score_thr, self.precision[run])
-            return PerImageCounts.from_decisions(self.truth, decided)
+            return PerImageCounts.from_decisions(self.ground_truth, decided)
         decisions: Any = self.decisions(run)
-        return PerImageCounts.from_labels(self.truth, decisions, num_classes=len(self.classes))
+        return PerImageCounts.from_labels(self.ground_truth, decisions, num_classes=len(self.classes))
 
     def confidence(self, run: int) -> Optional[np.ndarray]:
         """The score of the predicted class."""
-        return self.scores[run].max(axis=1) if self.truth.ndim == 1 else None
+        return self.scores[run].max(axis=1) if self.ground_truth.ndim == 1 else None
 
     def decisions(self, run: int) -> Optional[np.ndarray]:
         """The predicted class."""
-        return hard_decisions(self.scores[run], thresholds=[-np.inf])[:, 0] if self.truth.ndim == 1 else None
+        return hard_decisions(self.scores[run], thresholds=[-np.inf])[:, 0] if self.ground_truth.ndim == 1 else None
 
     def compare(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """Rates of the decisions, and AUC."""
-        swaps = auc_swaps([self.scores[first]], [self.scores[second]], self.truth)
+        swaps = auc_swaps([self.scores[first]], [self.scores[second]], self.ground_truth)
         settings = self.settings
         comparison = compare_counts(
             *counts, auc=swaps, ci=settings.ci, permutations=settings.permutations, seed=settings.seed
         )
-        if self.truth.ndim == 1:  # micro precision, recall and F1 are the accuracy
+        if self.ground_truth.ndim == 1:  # micro precision, recall and F1 are the accuracy
             overall = {name: value for name, value in comparison.overall.items() if not name.endswith("_micro")}
             comparison = replace(comparison, overall={"accuracy": comparison.overall["recall_micro"], **overall})
         return comparison

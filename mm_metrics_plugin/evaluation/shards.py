@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.evaluation.joining import JoinedImages, image_order
+from mm_metrics_plugin.evaluation.report import Progress
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.files import RowCounts
@@ -24,6 +25,7 @@ from mm_metrics_plugin.states.detection import DetectionState
 from mm_metrics_plugin.states.detection_checks import check_detection_state
 
 KIND = "detection"
+IMAGES_PER_BLOCK = 5000  # of matching, between two updates of the progress bar
 Entry = Mapping[str, Any]
 
 
@@ -38,9 +40,9 @@ class Shard:
         detections: Detections read, used and dropped.
         missing_images: Images without results, evaluated as images without detections.
         results: Name and SHA-256 of the result files.
-        truths: The same of the ground truth, with its number of images, its object counts and the image folders of a
-            config.
-        truth_inside: Whether the ground truth is inside the results.
+        ground_truths: Name and SHA-256 of the ground truth files, with the number of images, the row counts and the
+            image folders of a config.
+        ground_truth_in_results: Whether the results contain the ground truth.
         image_sizes: Height and width by id, where known.
     """
 
@@ -52,8 +54,8 @@ class Shard:
     detections: RowCounts
     missing_images: int
     results: Tuple[Entry, ...]
-    truths: Tuple[Entry, ...]
-    truth_inside: bool
+    ground_truths: Tuple[Entry, ...]
+    ground_truth_in_results: bool
     versions: Tuple[Entry, ...]
     state: DetectionState
     allow_missing: bool = False
@@ -62,7 +64,7 @@ class Shard:
     @property
     def images_elsewhere(self) -> int:
         """How many images of the ground truth are not in this shard."""
-        return int(sum(one["images"] for one in self.truths)) - len(self.image_ids)
+        return int(sum(one["images"] for one in self.ground_truths)) - len(self.image_ids)
 
     def renumbered(self, positions: Sequence[int]) -> Shard:
         """The shard with other image keys: ``positions`` in the order of ``image_ids``, ascending."""
@@ -71,10 +73,12 @@ class Shard:
     def inputs(self) -> Dict[str, Any]:
         """Which files were read, as the report names them."""
         found: Dict[str, Any] = {"results": _one_or_all(self.results)}
-        if not self.truth_inside:
+        if not self.ground_truth_in_results:
             shown = ("file", "sha256", "image_set")
-            found["ground_truth"] = _one_or_all([{key: one[key] for key in shown if key in one} for one in self.truths])
-        orders = list(dict.fromkeys(one["class_order"] for one in self.truths if "class_order" in one))
+            found["ground_truth"] = _one_or_all(
+                [{key: one[key] for key in shown if key in one} for one in self.ground_truths]
+            )
+        orders = list(dict.fromkeys(one["class_order"] for one in self.ground_truths if "class_order" in one))
         if orders:
             found["class_order"] = _one_or_all(orders)
         return {**found, "allow_missing": self.allow_missing, "versions": _one_or_all(self.versions)}
@@ -84,13 +88,14 @@ class Shard:
         counted = self.state.counts_by_name
         detections = self.detections.drop("removed by NMS", counted["detections_suppressed"])
         detections = detections.drop(f"score below {self.settings.score_thr:g}", counted["detections_below_threshold"])
-        objects = RowCounts.total(RowCounts(**truth["ground_truths"]) for truth in self.truths)
-        objects = objects.drop("in an image of another shard", objects.used - counted["ground_truths"])
+        ground_truths = RowCounts.total(RowCounts(**one["ground_truths"]) for one in self.ground_truths)
+        elsewhere = ground_truths.used - counted["ground_truths"]
+        ground_truths = ground_truths.drop("in an image of another shard", elsewhere)
         images = len(self.image_ids)
         return {
             "images": {"read": images, "used": images, "dropped": {}, "without_results": self.missing_images},
             "detections": detections.to_dict(),
-            "ground_truths": objects.to_dict(),
+            "ground_truths": ground_truths.to_dict(),
         }
 
 
@@ -104,16 +109,33 @@ def empty_state(num_classes: int, settings: DetectionSettings, worst_images: Opt
     return DetectionState(num_classes, settings, table=table, worst_images=worst_images)
 
 
+def match_in_blocks(
+    state: DetectionState, joined: JoinedImages, order: np.ndarray, progress: Progress
+) -> DetectionState:
+    """Match joined images block by block. ``order`` has the key of each image in the state.
+
+    Examples are collected from all images at once: between equally bad ones, the split would decide.
+    """
+    images = joined.batch.num_images
+    if images <= IMAGES_PER_BLOCK or state.worst_images is not None:
+        return state.update(joined.batch, order, names=joined.image_ids)
+    for start in progress.track(range(0, images, IMAGES_PER_BLOCK)):
+        stop = start + IMAGES_PER_BLOCK
+        state = state.update(joined.batch.images(start, stop), order[start:stop], names=joined.image_ids[start:stop])
+    return state
+
+
 def make_shard(
     joined: JoinedImages,
     settings: DetectionSettings,
     *,
     results: Sequence[Entry],
-    truth: Entry,
-    truth_inside: bool,
+    ground_truth: Entry,
+    ground_truth_in_results: bool,
     versions: Entry,
     allow_missing: bool = False,
     worst_images: Optional[int] = None,
+    progress: Optional[Progress] = None,
 ) -> Shard:
     """Match joined detections and ground truths."""
     ordered = image_order(joined.image_ids)
@@ -129,11 +151,11 @@ def make_shard(
         detections=joined.detections,
         missing_images=joined.missing_images,
         results=tuple(results),
-        truths=(truth,),
-        truth_inside=truth_inside,
+        ground_truths=(ground_truth,),
+        ground_truth_in_results=ground_truth_in_results,
         versions=(versions,),
-        state=empty_state(len(joined.classes), settings, worst_images).update(
-            joined.batch, order, names=joined.image_ids
+        state=match_in_blocks(
+            empty_state(len(joined.classes), settings, worst_images), joined, order, progress or Progress()
         ),
         allow_missing=allow_missing,
         image_sizes={image_id: (height, width) for image_id, (height, width) in zip(joined.image_ids, sizes)},
@@ -181,7 +203,7 @@ def renumber(shards: Sequence[Shard]) -> Tuple[Tuple[ImageId, ...], List[Shard]]
 def with_state(shards: Sequence[Shard], image_ids: Sequence[ImageId], state: DetectionState) -> Shard:
     """A shard with the given images and state, and everything else merged from the shards."""
     first = shards[0]
-    truths = _distinct([one for shard in shards for one in shard.truths])
+    ground_truths = _distinct([one for shard in shards for one in shard.ground_truths])
     return replace(
         first,
         name=", ".join(dict.fromkeys(shard.name for shard in shards)),
@@ -191,7 +213,7 @@ def with_state(shards: Sequence[Shard], image_ids: Sequence[ImageId], state: Det
         detections=RowCounts.total(shard.detections for shard in shards),
         missing_images=sum(shard.missing_images for shard in shards),
         results=tuple(_distinct([one for shard in shards for one in shard.results])),
-        truths=tuple(truths),
+        ground_truths=tuple(ground_truths),
         versions=tuple(_different([one for shard in shards for one in shard.versions])),
         state=state,
     )
@@ -217,8 +239,8 @@ def _check_alike(first: Shard, other: Shard) -> None:
         theirs = _settings(other)[key]
         if mine != theirs:
             raise ResultFileError(f"{both}: were made with different settings ('{key}' is {mine!a} and {theirs!a})")
-    if first.truth_inside != other.truth_inside:
-        raise ResultFileError(f"{both}: only one of them carries its ground truth inside the results")
+    if first.ground_truth_in_results != other.ground_truth_in_results:
+        raise ResultFileError(f"{both}: only one of them has results that contain the ground truth")
 
 
 def _settings(shard: Shard) -> Dict[str, Any]:
@@ -242,8 +264,8 @@ def header_of(shard: Shard) -> Dict[str, Any]:
         "detections": shard.detections.to_dict(),
         "missing_images": shard.missing_images,
         "results": [dict(one) for one in shard.results],
-        "truths": [dict(one) for one in shard.truths],
-        "truth_inside": shard.truth_inside,
+        "ground_truths": [dict(one) for one in shard.ground_truths],
+        "ground_truth_in_results": shard.ground_truth_in_results,
         "versions": [dict(one) for one in shard.versions],
     }
 
@@ -298,13 +320,13 @@ def _check_header(header: Mapping[str, Any]) -> None:
         "image_names": len(header["image_names"]) == len(ids)
         and all(isinstance(s, str) for s in header["image_names"]),
         "allow_missing": isinstance(header["allow_missing"], bool),
-        "truth_inside": isinstance(header["truth_inside"], bool),
+        "ground_truth_in_results": isinstance(header["ground_truth_in_results"], bool),
         "worst_images": header["worst_images"] is None or type(header["worst_images"]) is int,
         "detections": _is_tally(header["detections"]),
         "missing_images": _is_count(header["missing_images"]) and header["missing_images"] <= len(ids),
         **{name: _is_entries(header[name]) for name in ("results", "versions")},
-        "truths": _is_entries(header["truths"])
-        and all(_is_count(one["images"]) and _is_tally(one["ground_truths"]) for one in header["truths"]),
+        "ground_truths": _is_entries(header["ground_truths"])
+        and all(_is_count(one["images"]) and _is_tally(one["ground_truths"]) for one in header["ground_truths"]),
     }
     for name, holds in kinds.items():
         if not holds:
@@ -346,8 +368,8 @@ def shard_of_header(name: str, header: Mapping[str, Any]) -> Shard:
         detections=RowCounts(tally["read"], tally["used"], dict(tally["dropped"])),
         missing_images=int(header["missing_images"]),
         results=tuple(header["results"]),
-        truths=tuple(header["truths"]),
-        truth_inside=bool(header["truth_inside"]),
+        ground_truths=tuple(header["ground_truths"]),
+        ground_truth_in_results=bool(header["ground_truth_in_results"]),
         versions=tuple(header["versions"]),
         state=empty_state(len(header["classes"]), settings, header["worst_images"]),
         allow_missing=bool(header["allow_missing"]),

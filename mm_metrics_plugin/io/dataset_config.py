@@ -113,9 +113,9 @@ def read_test_set(
 def _image_folders(dataset: Any) -> List[str]:
     """The folders that a dataset takes its images from, and those of the datasets it is made of."""
     prefixes = getattr(dataset, "data_prefix", None)
-    found = [one for one in prefixes.values() if isinstance(one, str) and one] if isinstance(prefixes, dict) else []
+    folders = [one for one in prefixes.values() if isinstance(one, str) and one] if isinstance(prefixes, dict) else []
     inner = [getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())]
-    return found + [folder for one in inner if one is not None for folder in _image_folders(one)]
+    return folders + [folder for one in inner if one is not None for folder in _image_folders(one)]
 
 
 class _Numbering(NamedTuple):

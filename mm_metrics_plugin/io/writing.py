@@ -82,7 +82,7 @@ def _write(path: str, temporary: str, data: Union[bytes, memoryview]) -> None:
 
 @contextmanager
 def _errors_name(path: str, temporary: str) -> Iterator[None]:
-    """Errors of the temporary file name the file that was asked for."""
+    """Errors of the temporary file name the file to be written."""
     try:
         yield
     except OSError as error:

@@ -11,7 +11,7 @@ from mm_metrics_plugin.render.sentences import class_order_lines, joined_by_line
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, Table, printable
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, Versus
+    from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, PairwiseComparison
 
 VERDICTS = {
     "better": "{second} is better",
@@ -99,12 +99,12 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
         f"p-values and {100 * ci:g} % confidence intervals are adjusted for the number of rows of their table: a "
         "difference is significant exactly where its interval does not contain 0",
     ]
-    names = {printable(name): "" for versus in report.versus for name in (versus.first, versus.second)}
+    names = {printable(name): "" for pair in report.comparisons for name in (pair.first, pair.second)}
     letters = run_letters(list(names))
     lines += [f"{letter}: {name}" for name, letter in letters.items() if letter != name]
     sections = [Section("", lines)]
-    for versus in report.versus:
-        sections += _versus_sections(report, versus, letters)
+    for pair in report.comparisons:
+        sections += _pair_sections(report, pair, letters)
     return sections
 
 
@@ -123,17 +123,17 @@ def run_letters(names: Sequence[str]) -> Dict[str, str]:
     return {name: signs[at] if at < len(signs) else f"R{at + 1}" for at, name in enumerate(names)}
 
 
-def overall_rows(versus: Versus, classes: Tuple[str, ...]) -> List[DifferenceRow]:
+def overall_rows(pair: PairwiseComparison, classes: Tuple[str, ...]) -> List[DifferenceRow]:
     """The differences over all classes, in the order of tables."""
     order = {name: place for place, name in enumerate(OVERALL_NAMES)}
-    rows = [row for row in versus.rows(classes) if row.class_name is None]
+    rows = [row for row in pair.rows(classes) if row.class_name is None]
     return sorted(rows, key=lambda row: order.get(row.metric, len(order)))
 
 
-def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[str, str]) -> List[Section]:
-    first, second = (letters[printable(name)] for name in (versus.first, versus.second))
-    rows = versus.rows(report.classes)
-    overall = overall_rows(versus, report.classes)
+def _pair_sections(report: ComparisonReport, pair: PairwiseComparison, letters: Mapping[str, str]) -> List[Section]:
+    first, second = (letters[printable(name)] for name in (pair.first, pair.second))
+    rows = pair.rows(report.classes)
+    overall = overall_rows(pair, report.classes)
     ci = report.settings.ci
     found = [row for row in overall if row.verdict in SIGNIFICANT]
     words = [_sentence(row, second, ci) for row in found] or ["no significant difference"]
@@ -151,13 +151,13 @@ def _versus_sections(report: ComparisonReport, versus: Versus, letters: Mapping[
         table = [metric, *header[1:]], [_cells(row, row.class_name, second, ci) for row in mine]
         title = COLUMN_NAMES.get(metric, metric)
         sections.append(Section(f"{title} per class, adjusted for the number of classes{of_all}", (), table))
-    entries = versus.changed_entries()[:MAX_CHANGED]
-    of_all = f" ({MAX_CHANGED} of {len(versus.changed):,})" if len(versus.changed) > MAX_CHANGED else ""
-    if versus.changed_classes:
+    entries = pair.changed_entries()[:MAX_CHANGED]
+    of_all = f" ({MAX_CHANGED} of {len(pair.changed):,})" if len(pair.changed) > MAX_CHANGED else ""
+    if pair.changed_classes:
         rows_of_classes = [[printable(name), *classes.values()] for _, name, classes in entries]
         title = f"Samples that {first} and {second} decide differently{of_all}"
         sections.append(Section(title, (), (["sample", "true class", first, second], rows_of_classes)))
-    elif versus.changed:
+    elif pair.changed:
         changed = [
             [printable(name), *(f"{value:+d}" if value else "0" for value in (one.tp, one.fp, one.fn))]
             for one, name, _ in entries
@@ -191,22 +191,21 @@ def difference_rows(report: ComparisonReport) -> Table:
     """The rows of ``differences.csv``."""
     header: List[str] = []
     rows: List[List[Any]] = []
-    for versus in report.versus:
-        for row in versus.rows(report.classes):
+    for pair in report.comparisons:
+        for row in pair.rows(report.classes):
             values: Dict[str, Any] = row._asdict()
             header = ["first_run", "second_run", *values]
-            rows.append([versus.first, versus.second, *("" if value is None else value for value in values.values())])
+            rows.append([pair.first, pair.second, *("" if value is None else value for value in values.values())])
     return header, rows
 
 
 def changed_rows(report: ComparisonReport) -> Table:
     """The rows of ``changed_images.csv``."""
-    found = [(versus, *entry) for versus in report.versus for entry in versus.changed_entries()]
+    found = [(pair, *entry) for pair in report.comparisons for entry in pair.changed_entries()]
     header = ["first_run", "second_run", "image", "tp", "fp", "fn"]
     if any(classes for *_, classes in found):
         header += ["true_class", "first_class", "second_class"]
     rows = [
-        [versus.first, versus.second, name, one.tp, one.fp, one.fn, *classes.values()]
-        for versus, one, name, classes in found
+        [pair.first, pair.second, name, one.tp, one.fp, one.fn, *classes.values()] for pair, one, name, classes in found
     ]
     return header, rows

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
     from mm_metrics_plugin.evaluation.comparison import ComparisonReport
     from mm_metrics_plugin.evaluation.detection import DetectionReport
-    from mm_metrics_plugin.evaluation.report import Report
+    from mm_metrics_plugin.evaluation.report import Progress, Report
 
 Content = Union[str, bytes, memoryview]
 
@@ -113,7 +113,7 @@ def save_outputs(
     page: Optional[PageOptions] = None,
     color_theme: str = "plasma",
     keep_figures: bool = False,
-    step: Callable[[str], None] = lambda description: None,
+    progress: Optional[Progress] = None,
 ) -> SavedOutputs:
     """Write the files of a report.
 
@@ -123,8 +123,11 @@ def save_outputs(
         page: Options of ``report.html``; None writes no page.
         color_theme: Name of a matplotlib colormap.
         keep_figures: Whether to return the figures.
-        step: Called with the name of each step.
+        progress: Receives the steps.
     """
+    from mm_metrics_plugin.evaluation.report import Progress
+
+    progress = progress or Progress()
     if folder is not None:
         check_folder(folder)
     if page is not None:
@@ -136,12 +139,12 @@ def save_outputs(
 
         check_color_theme(color_theme)
     if folder is not None:
-        step("writing")
-        _write(folder, {name: make() for name, make in outputs.files.items()}, saved)
+        progress.step("writing")
+        _write(folder, {name: outputs.files[name]() for name in progress.track(list(outputs.files))}, saved)
     if figures:
-        step("drawing")
-    for name, draw in figures.items():
-        figure, image = _drawn(name, draw, folder)
+        progress.step("drawing")
+    for name in progress.track(list(figures)):
+        figure, image = _drawn(name, figures[name], folder)
         if image is not None and folder is not None:
             _write(folder, {name: image}, saved)
         if figure is not None and keep_figures:

@@ -126,7 +126,7 @@ def test_a_config_knows_where_the_pictures_are(tmp_path):
 
 def figures_of(folder):
     text = (folder / "report.html").read_text()
-    return text.count("<figure "), re.findall(r"data-remark>(.*?)</p>", text)
+    return text.count("<figure "), re.findall(r'data-testid="gallery-remark">(.*?)</p>', text)
 
 
 def test_with_a_config_no_image_from_outside_its_folder_is_shown(tmp_path, monkeypatch):
@@ -172,7 +172,7 @@ def test_a_comparison_shows_no_image_from_outside_its_folder(tmp_path):
     other = files.write_pickle(tmp_path / "other.pkl", half)
     options = ["--html", "--quiet", "--permutations", "5", "--images", str(tmp_path / "images"), "--gallery", "100"]
     assert main(["compare", str(truth), str(results), str(other), str(tmp_path / "out"), *options]) == 0
-    shown = set(data_of(tmp_path / "out" / "report.html")["pictures"].values())
+    shown = set(data_of(tmp_path / "out" / "report.html")["thumbnails"].values())
     assert len(shown) == 1
     picture = Image.open(io.BytesIO(base64.b64decode(shown.pop().split(",")[1])))
     red, green, _ = picture.getpixel((5, 5))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.evaluation.disagreements import disagreements
+from mm_metrics_plugin.evaluation.examples import disagreements
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.evaluation import evaluate_detection
 from mm_metrics_plugin.io.state_file import read_state, write_state
 from tests.helpers import result_files as files
 from tests.helpers.result_files import CLASSES, ROOT
@@ -301,8 +302,8 @@ def test_a_state_is_plain_arrays_and_the_same_again(states, folder, tmp_path):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("truths", ["x"]),
-        ("truths", [{"file": "a", "sha256": None, "images": "3", "ground_truths": {}}]),
+        ("ground_truths", ["x"]),
+        ("ground_truths", [{"file": "a", "sha256": None, "images": "3", "ground_truths": {}}]),
         ("results", 5),
         ("results", [{"file": 3}]),
         ("results", [{"file": "a", "sha256": 4}]),
@@ -332,3 +333,15 @@ def test_states_of_coco_results_explain_why_they_overlap(folder, tmp_path, capsy
         assert "1 images have no results" in printed
     message = refused(capsys, "merge", tmp_path / "a.npz", tmp_path / "b.npz")
     assert "COCO results do not list images without detections" in message
+
+
+@pytest.mark.parametrize("images", [45, 42])
+def test_matching_in_blocks_gives_the_same_report(images, tmp_path, monkeypatch):
+    truth, results = tied(images)
+    paths = files.write_json(tmp_path / "truth.json", truth), files.write_pickle(tmp_path / "results.pkl", results)
+    expected = evaluate_detection(*paths, gallery=None).save(tmp_path / "whole")
+    monkeypatch.setattr("mm_metrics_plugin.evaluation.shards.IMAGES_PER_BLOCK", 7)
+    evaluate_detection(*paths, gallery=None).save(tmp_path / "blocks")
+    for name in expected:
+        if name.endswith((".json", ".md", ".csv")):
+            assert (tmp_path / "blocks" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name

@@ -92,7 +92,7 @@ def detections(**fields):
 
 
 def parameters_again(times):
-    """One tensor, through a stand-in that returns it, any number of times."""
+    """One tensor, through a call that returns it, any number of times."""
     name = b"ctorch._utils\n_rebuild_parameter\nq\0"
     made = tensor(storage(storage_bytes(bytes(1020), 255)), size=numbers(255))
     return P2 + b"(" + name + b"(" + made + b"\x89}tq\1" + b"R" + b"h\0h\1R" * times + b"l" + STOP

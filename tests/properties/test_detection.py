@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 
-from mm_metrics_plugin.evaluation.disagreements import disagreements
+from mm_metrics_plugin.evaluation.examples import disagreements
 from mm_metrics_plugin.functional.detection.confusion_rules import BELOW_THRESHOLD, IGNORED, TP
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou

@@ -213,7 +213,10 @@ class ProtocolReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python values."""
-        rows = zip(*(np.asarray(column).tolist() for column in self.columns.values()))
+        # Names stay a list: NumPy strips NUL characters at the end of strings.
+        rows = zip(
+            *(column if isinstance(column, list) else np.asarray(column).tolist() for column in self.columns.values())
+        )
         return {
             **matrix_entries(self.result.matrix),
             "per_class": [dict(zip(self.columns, row)) for row in rows],

@@ -131,12 +131,12 @@ def _storage_header(machine: Machine, content: bytes) -> Tuple[_Kind, int, int]:
         raise Damaged("a storage was not written on a little-endian machine")
     if len(claims) != 1 or claim is not claims[0]:
         raise Damaged("a storage holds something else than one storage")
-    _, stand_in, key, place, count, _ = claim
-    if type(stand_in) is not SafeGlobal or type(key) is not str or type(place) is not str or type(count) is not int:
+    _, storage_type, key, place, count, _ = claim
+    if type(storage_type) is not SafeGlobal or type(key) is not str or type(place) is not str or type(count) is not int:
         raise Damaged("the persistent id of a storage is not of the usual kind")
     if type(keys) is not list or len(keys) != 1 or type(keys[0]) is not str or keys[0] != key or count < 0:
         raise Damaged("the keys of a storage do not agree")
-    return stand_in.meaning, count, at
+    return storage_type.meaning, count, at
 
 
 def _tensor(machine: Machine, storage: _Storage, offset: Any, size: Any, stride: Any) -> np.ndarray:

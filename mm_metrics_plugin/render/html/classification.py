@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.samples import SampleCells, confusion_cells, decision_cells
+from mm_metrics_plugin.evaluation.examples import SampleCells, confusion_cells, decision_cells
 from mm_metrics_plugin.functional.classification.roc_curves import thinned_curves
 from mm_metrics_plugin.functional.thresholding import hard_decisions
 from mm_metrics_plugin.io.writing import to_json

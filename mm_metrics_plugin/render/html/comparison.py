@@ -20,7 +20,7 @@ from mm_metrics_plugin.render.html.thumbnails import collect_thumbnails
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, printable
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, Versus
+    from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, PairwiseComparison
     from mm_metrics_plugin.evaluation.run_sets import RunSet
     from mm_metrics_plugin.render.outputs import PageOptions
 
@@ -38,20 +38,20 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
     runs: Any = report.runs
     thumbnails, remarks = _thumbnails(report, runs, options)
     names = _image_names(runs)
-    run_names = [printable(report.versus[0].first), *(printable(versus.second) for versus in report.versus)]
+    run_names = [printable(report.comparisons[0].first), *(printable(pair.second) for pair in report.comparisons)]
     letters = run_letters(run_names)
     data: Dict[str, Any] = {
         "labels": report.classes,
         "thumbnails": thumbnails,
         "comparisons": [
             {
-                "first": letters[printable(versus.first)],
-                "second": letters[printable(versus.second)],
-                "overall": _overall(versus, report, letters),
-                "per_class": _per_class(versus, report, letters),
-                "images": {**_images(versus, names), **_predictions(runs, number, versus.disagreements.image)},
+                "first": letters[printable(pair.first)],
+                "second": letters[printable(pair.second)],
+                "overall": _overall(pair, report, letters),
+                "per_class": _per_class(pair, report, letters),
+                "images": {**_images(pair, names), **_predictions(runs, number, pair.disagreements.image)},
             }
-            for number, versus in enumerate(report.versus, start=1)
+            for number, pair in enumerate(report.comparisons, start=1)
         ],
     }
     context: Dict[str, Any] = {
@@ -59,7 +59,7 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
         "unit": "samples" if report.kind == "classification" else "images",
         "remarks": remarks,
         "runs": [(letters[name], name) for name in run_names],
-        "comparisons": [_context(versus, report, letters) for versus in report.versus],
+        "comparisons": [_context(pair, report, letters) for pair in report.comparisons],
         **provenance(report, ("ground_truth", "runs")),
     }
     return render_page("comparison.html", report, data=to_json(data, compact=True), **context)
@@ -70,9 +70,9 @@ def _thumbnails(report: ComparisonReport, runs: RunSet, options: PageOptions) ->
     if not options.gallery or (options.images is None and not (runs.kind == "detection" and runs.image_folders)):
         return {}, []
     images: List[int] = []
-    half = -(-options.gallery // (2 * len(report.versus)))
-    for versus in report.versus:
-        found = versus.disagreements
+    half = -(-options.gallery // (2 * len(report.comparisons)))
+    for pair in report.comparisons:
+        found = pair.disagreements
         for worse in (True, False):
             images += found.image[found.worse == worse][:half].tolist()
     thumbnails, remarks = collect_thumbnails(
@@ -92,8 +92,8 @@ def _image_names(runs: RunSet) -> List[str]:
     return [next(files) if isinstance(name, str) else f"{unit} {name}" for name in runs.image_names]
 
 
-def _images(versus: Versus, names: Sequence[str]) -> Dict[str, Any]:
-    found = versus.disagreements
+def _images(pair: PairwiseComparison, names: Sequence[str]) -> Dict[str, Any]:
+    found = pair.disagreements
     return {
         "name": [names[image] for image in found.image.tolist()],
         "image": found.image,
@@ -115,28 +115,28 @@ def _predictions(runs: Any, run: int, images: np.ndarray) -> Dict[str, Any]:
     }
 
 
-def _overall(versus: Versus, report: ComparisonReport, letters: Mapping[str, str]) -> List[Dict[str, Any]]:
+def _overall(pair: PairwiseComparison, report: ComparisonReport, letters: Mapping[str, str]) -> List[Dict[str, Any]]:
     return [
-        {"title": OVERALL_NAMES.get(row.metric, row.metric), **_difference(row, versus, letters)}
-        for row in overall_rows(versus, report.classes)
+        {"title": OVERALL_NAMES.get(row.metric, row.metric), **_difference(row, pair, letters)}
+        for row in overall_rows(pair, report.classes)
     ]
 
 
-def _per_class(versus: Versus, report: ComparisonReport, letters: Mapping[str, str]) -> List[Dict[str, Any]]:
+def _per_class(pair: PairwiseComparison, report: ComparisonReport, letters: Mapping[str, str]) -> List[Dict[str, Any]]:
     """One entry per metric, with one row per class."""
-    rows = [row for row in versus.rows(report.classes) if row.class_name is not None]
+    rows = [row for row in pair.rows(report.classes) if row.class_name is not None]
     entries = [
         {
             "metric": metric,
             "title": COLUMN_NAMES.get(metric, metric),
-            "rows": [_difference(row, versus, letters) for row in rows if row.metric == metric],
+            "rows": [_difference(row, pair, letters) for row in rows if row.metric == metric],
         }
         for metric in PER_CLASS
     ]
     return [entry for entry in entries if entry["rows"]]
 
 
-def _difference(row: DifferenceRow, versus: Versus, letters: Mapping[str, str]) -> Dict[str, Any]:
+def _difference(row: DifferenceRow, pair: PairwiseComparison, letters: Mapping[str, str]) -> Dict[str, Any]:
     return {
         "metric": row.metric,
         "first": row.first,
@@ -146,22 +146,22 @@ def _difference(row: DifferenceRow, versus: Versus, letters: Mapping[str, str]) 
         "high": row.high,
         "interval": interval_text(row.low, row.high, joined="{} to {}", sign=True),
         "p": row.p_value,
-        "p_text": p_text(row.p_value, ci=versus.comparison.ci),
+        "p_text": p_text(row.p_value, ci=pair.comparison.ci),
         "verdict": row.verdict,
-        "verdict_text": VERDICTS[row.verdict].format(second=letters[printable(versus.second)]),
+        "verdict_text": VERDICTS[row.verdict].format(second=letters[printable(pair.second)]),
     }
 
 
-def _context(versus: Versus, report: ComparisonReport, letters: Mapping[str, str]) -> Dict[str, Any]:
+def _context(pair: PairwiseComparison, report: ComparisonReport, letters: Mapping[str, str]) -> Dict[str, Any]:
     """The variables of the section of one comparison."""
-    overall = _overall(versus, report, letters)
-    names = {"first": letters[printable(versus.first)], "second": letters[printable(versus.second)]}
-    found = versus.disagreements
+    overall = _overall(pair, report, letters)
+    names = {"first": letters[printable(pair.first)], "second": letters[printable(pair.second)]}
+    found = pair.disagreements
     return {
         **names,
         "overall": overall,
         "significant": any(row["verdict"] in SIGNIFICANT for row in overall),
-        "per_class": [(entry["metric"], entry["title"]) for entry in _per_class(versus, report, letters)],
+        "per_class": [(entry["metric"], entry["title"]) for entry in _per_class(pair, report, letters)],
         "agreement": [(key, words.format(**names), found.agreement[key]) for key, words in AGREEMENT.items()],
         "counts": found.counts,
     }

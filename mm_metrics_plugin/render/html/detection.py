@@ -56,7 +56,7 @@ def detection_page(report: DetectionReport, options: PageOptions) -> str:
         thresholds = threshold_sweep(report.analysis.curves, also=[shard.settings.score_thr])
     paths = [shard.image_names[image_id] for image_id in shard.image_ids]
     names = [name or str(image_id) for name, image_id in zip(without_common_folder(paths), shard.image_ids)]
-    folders = [folder for truth in shard.truths for folder in truth.get("image_folders", ())]
+    folders = [folder for truth in shard.ground_truths for folder in truth.get("image_folders", ())]
     sizes = [shard.image_sizes.get(image_id, (0, 0)) for image_id in shard.image_ids]
     gallery = None if examples is None else make_gallery(examples.images, paths, options, folders=folders, sizes=sizes)
     context = _context(report, thresholds)
