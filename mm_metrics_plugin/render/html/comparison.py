@@ -109,7 +109,7 @@ def _predictions(runs: Any, run: int, images: np.ndarray) -> Dict[str, Any]:
     if runs.decisions(run) is None:
         return {"ground_truth": None, "predictions": None, "confidences": None}
     return {
-        "ground_truth": runs.truth[images],
+        "ground_truth": runs.ground_truth[images],
         "predictions": [runs.decisions(one)[images] for one in (0, run)],
         "confidences": [np.round(runs.confidence(one)[images].astype(np.float64), 4) for one in (0, run)],
     }
