@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -35,6 +35,14 @@ PathLike = Union[str, "os.PathLike[str]"]
 Track = Callable[[Sequence[int]], Iterable[int]]
 
 
+@contextmanager
+def _silent_stdout() -> Iterator[None]:
+    """Drop what configs, mmdet and pycocotools print: standard output is for the report."""
+    with redirect_stdout(StringIO()):
+        yield
+
+
+@_silent_stdout()
 def read_test_set(
     path: PathLike,
     *,
@@ -219,6 +227,7 @@ def _leaves(dataset: Any) -> List[Any]:
     return [dataset] if parts is None else [leaf for part in parts for leaf in _leaves(part)]
 
 
+@_silent_stdout()
 def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None) -> Tuple[str, ...]:
     """The class names of the test data set of an mmpretrain config.
 
@@ -235,8 +244,7 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
     if not names:
         # Datasets of folders know their classes only after they are initialized.
         try:
-            with redirect_stdout(StringIO()):
-                dataset.full_init()
+            dataset.full_init()
         except Exception as error:
             raise _data_set_error(path, error) from error
         names = dataset.metainfo.get("classes")
@@ -298,8 +306,7 @@ def _build(
         settings["lazy_init"] = True
     init_default_scope(config.get("default_scope") or library)
     try:
-        with redirect_stdout(StringIO()):  # pycocotools prints to stdout, which is for the report
-            return DATASETS.build(settings)
+        return DATASETS.build(settings)
     except Exception as error:  # the message names the config whatever is missing
         raise _data_set_error(path, error) from error
 

@@ -103,7 +103,8 @@ def _text_width(texts: Sequence[str], font: float) -> float:
     from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.font_manager import FontProperties
 
-    renderer: Any = RendererAgg(1, 1, DPI)
+    make_renderer: Any = RendererAgg  # without annotations
+    renderer = make_renderer(1, 1, DPI)
     properties = FontProperties(size=font)
     widths = [renderer.get_text_width_height_descent(text, properties, ismath=False)[0] for text in texts]
     return float(max(widths, default=0) / DPI)
