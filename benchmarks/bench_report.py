@@ -108,6 +108,6 @@ def main() -> None:
     same = np.array_equal(matrix, report["protocols"]["mmdet"]["confusion_matrix"])
     note = f"matrix {'identical' if same else 'DIFFERENT'}"
     versus(taken["with figures"], theirs, "mmdet's tool, whole command", 10, note)
-    versus(taken["with figures, from the config"], theirs, "the same, to ours from the config", 10)
+    versus(taken["with figures, from the config"], theirs, "the same, to ours from the config", 4)
     heading("Report: memory of the whole command")
     memory()

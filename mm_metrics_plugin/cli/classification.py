@@ -32,7 +32,8 @@ PARSER: Dict[str, Any] = dict(
 
 OUT_DIR receives report.json, report.md, per_class.csv, curves.png (ROC and precision-recall, of up to 100 classes)
 and, where every sample has one class, confusion_matrix.csv and confusion_matrix.png (of more than 100 classes the 40
-most confused ones); with --html also report.html.""",
+most confused ones; of more than 2,000, confusion_matrix.csv and report.json list the cells that are not 0); with --html
+also report.html.""",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any, Dict
 
 from mm_metrics_plugin.cli.arguments import (
@@ -43,7 +44,8 @@ PARSER: Dict[str, Any] = dict(
 
 OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv, confusion_matrix.png (of the first
 protocol; those of other protocols are named after them), curves.csv, pr_curves.png, confidence_curves.png, with
---operating-point thresholds.json, and with --html report.html.""",
+--operating-point thresholds.json, and with --html report.html. Of more than 2,000 classes, confusion_matrix.csv and
+report.json list the cells that are not 0.""",
 )
 
 
@@ -107,9 +109,12 @@ def run(arguments: argparse.Namespace) -> None:
     """Evaluate, write and print."""
     from mm_metrics_plugin.cli.output import deliver
     from mm_metrics_plugin.evaluation.detection import DEFAULT_MATCHING, evaluate_detection
+    from mm_metrics_plugin.render.outputs import check_folder
 
     options = {**reading_options(arguments), **given_options(arguments, DetectionSettings)}
     options["matching"] = tuple(dict.fromkeys(arguments.matching or DEFAULT_MATCHING))
+    if arguments.save_state is not None:
+        check_folder(Path(arguments.save_state).parent, option="the folder of --save-state")
     keep_examples = arguments.html or arguments.save_state is not None
     options.update(
         gallery=arguments.gallery if keep_examples else None, save_state=arguments.save_state, distributed=True

@@ -71,6 +71,11 @@ class Steps(Progress):
         self._progress.update(self._task, total=len(items), completed=0)
         return self._advance(items, self._progress)
 
+    def fraction(self, value: float) -> None:
+        """Show the fraction of the current step that is done."""
+        if self._progress is not None:
+            self._progress.update(self._task, total=1.0, completed=value)
+
     def _advance(self, items: Sequence[_T], progress: RichProgress) -> Iterator[_T]:
         for item in items:
             yield item

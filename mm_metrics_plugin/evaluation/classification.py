@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -268,7 +268,7 @@ def evaluate_classification(
     with ThreadPoolExecutor(1) as pool:  # hashing takes a core of its own
         entry = pool.submit(input_entry, results)
         try:
-            samples = load_classification(results, trust=trust, task=settings.task)
+            samples = load_classification(results, trust=trust, task=settings.task, on_progress=progress.fraction)
         finally:
             inputs["results"] = entry.result()
     names = _class_names(samples, classes, config, cfg_options, inputs)
@@ -303,10 +303,16 @@ def evaluate_classification(
     )
 
 
-def load_classification(results: Any, *, trust: bool = False, task: Optional[str] = None) -> ClassificationResults:
+def load_classification(
+    results: Any,
+    *,
+    trust: bool = False,
+    task: Optional[str] = None,
+    on_progress: Optional[Callable[[float], None]] = None,
+) -> ClassificationResults:
     """Read a result file, or take what is in memory."""
     if is_path(results):
-        return read_classification(results, trust=trust, task=task)
+        return read_classification(results, trust=trust, task=task, on_progress=on_progress)
     if isinstance(results, tuple):
         if len(results) != 2 or any(one is None for one in results):
             raise ResultFileError(f"results must be a pair of scores and labels (found a tuple of {len(results)})")

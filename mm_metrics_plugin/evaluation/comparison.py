@@ -262,7 +262,6 @@ def compare_runs(
     del results  # the runs keep what they need
     inputs["versions"] = source.versions()
     inputs["class_order"] = run_set.class_order
-    progress.step("comparing")
     run_names = list(names) if names is not None else _run_names(runs)
     return ComparisonReport(
         kind=run_set.kind,
@@ -270,7 +269,7 @@ def compare_runs(
         settings=run_set.settings,
         inputs=inputs,
         images=len(run_set.image_names),
-        comparisons=tuple(_compare_pair(run_set, other, run_names) for other in progress.track(range(1, len(runs)))),
+        comparisons=tuple(_compare_pair(run_set, other, run_names) for other in range(1, len(runs))),
         runs=run_set,
     )
 
@@ -324,6 +323,7 @@ def _run_names(runs: Sequence[Any]) -> List[str]:
 
 def _compare_pair(runs: RunSet, other: int, names: Sequence[str]) -> PairwiseComparison:
     """Another run against the first."""
+    runs.progress.step(f"comparing run {other + 1} with run 1")
     counts = runs.counts(0), runs.counts(other)
     confidence: Any = runs.confidence(0), runs.confidence(other)
     changed = changed_images(*counts)

@@ -228,7 +228,7 @@ def evaluate_detection(
     if save_state is not None:
         save_shard(str(save_state), shard)
     progress.step("computing metrics")
-    return report_of(shard)
+    return report_of(shard, progress)
 
 
 def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = None) -> DetectionReport:
@@ -255,10 +255,10 @@ def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = No
             f"{names}: {shard.images_elsewhere} of its images are in none of the states, so shards are missing"
         )
     progress.step("computing metrics")
-    return report_of(shard)
+    return report_of(shard, progress)
 
 
-def report_of(shard: Shard) -> DetectionReport:
+def report_of(shard: Shard, progress: Progress) -> DetectionReport:
     """The report on all images."""
     settings, state = shard.settings, shard.state
     counted, protocols = state.counts_by_name, []
@@ -286,7 +286,7 @@ def report_of(shard: Shard) -> DetectionReport:
     if table is not None:
         from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections  # imports SciPy
 
-        analysis = analyze_detections(table, settings, classes=shard.classes)
+        analysis = analyze_detections(table, settings, classes=shard.classes, progress=progress)
         message = settings.truncation_message(analysis.most_detections)
         if message:
             warnings.warn(message, MetricWarning)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
+from mm_metrics_plugin.evaluation.report import Progress
 from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.functional.detection.average_precision import (
     AveragePrecision,
@@ -38,7 +39,7 @@ class DetectionAnalysis:
         most_detections: The largest number of detections of one class in one image. If it is above ``max_dets``, the
             limit leaves detections out.
         score_thr: Least score of a detection that counts for precision and recall.
-        curves: Precision, recall and F1 against confidence and each other.
+        curves: Precision, recall and F1 against the score threshold and each other.
         sizes: Results by object size.
         errors: TIDE's error types, of all detections whatever their score; None where the IoU threshold leaves no room
             for them.
@@ -120,13 +121,16 @@ def _by_class(classes: Sequence[str], points: Sequence[OperatingPoint]) -> List[
     return [{"name": name, **point.to_dict()} for name, point in zip(classes, points)]
 
 
-def analyze_detections(table: MatchTable, settings: DetectionSettings, *, classes: Sequence[str]) -> DetectionAnalysis:
+def analyze_detections(
+    table: MatchTable, settings: DetectionSettings, *, classes: Sequence[str], progress: Optional[Progress] = None
+) -> DetectionAnalysis:
     """Everything that follows from matched detections.
 
     Args:
         table: Every detection and ground truth, matched, with details.
         settings: What to compute.
         classes: Class names.
+        progress: Receives the steps.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
@@ -152,6 +156,7 @@ def analyze_detections(table: MatchTable, settings: DetectionSettings, *, classe
             ci=settings.ci,
             resamples=settings.resamples,
             seed=settings.seed,
+            track=(progress or Progress()).track,
         )
     if settings.operating_point is not None:
         require(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -64,10 +64,10 @@ class DetectionInput:
         """Whether the results contain the ground truth."""
         return self.ground_truth is None
 
-    def read_results(self, source: Any) -> DetectionResults:
+    def read_results(self, source: Any, on_progress: Optional[Callable[[float], None]] = None) -> DetectionResults:
         """Read one result file, or take what is in memory."""
         if is_path(source):
-            return read_results(source, trust=self.trust)
+            return read_results(source, trust=self.trust, on_progress=on_progress)
         return results_from_content(source, IN_MEMORY)
 
     def read_ground_truth(self, progress: Progress) -> GroundTruth:
@@ -253,7 +253,7 @@ class _Loader:
 
     def _read(self, path: Any) -> None:
         """Read a file. One of several is matched at once, so that its boxes are in memory no longer than needed."""
-        results = self.source.read_results(path)
+        results = self.source.read_results(path, None if self.several else self.progress.fraction)
         if self.several and results.image_ids is None:
             raise ResultFileError(f"{results.source}: has no image ids, so it cannot be one of several files")
         ground_truth = ground_truth_in(results) if self.in_results else self.ground_truth

@@ -123,6 +123,9 @@ class Progress:
         """Iterate over the items of the current step, such as images, files or figures."""
         return items
 
+    def fraction(self, value: float) -> None:
+        """The fraction of the current step that is done."""
+
 
 def input_entry(source: Any) -> Dict[str, Any]:
     """Name and SHA-256 of a file; of a folder, of the names and contents of its XML files in order.

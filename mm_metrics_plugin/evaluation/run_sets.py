@@ -51,6 +51,7 @@ class RunSet:
     ground_truth: Any = None
     class_order = ""
     joined_by: Tuple[str, ...] = ()
+    progress: Progress
 
     def counts(self, run: int) -> PerImageCounts:
         """TP, FP and FN per image."""
@@ -113,6 +114,7 @@ class DetectorRuns(RunSet):
         self.joined_by = tuple(one.joined_by for one in joined)
         self.image_names = tuple(name or image_id for name, image_id in zip(joined[0].image_names, joined[0].image_ids))
         self.image_sizes = joined[0].image_sizes if joined[0].image_sizes is not None else ()
+        self.progress = progress
         progress.step("matching")
         self.tables = [self._match(one, progress) for one in joined]
         message = self.detection.truncation_message(max(table.most_detections for table in self.tables))
@@ -158,6 +160,7 @@ class DetectorRuns(RunSet):
             ci=self.settings.ci,
             permutations=self.settings.permutations,
             seed=self.settings.seed,
+            track=self.progress.track,
         )
 
 
@@ -187,6 +190,7 @@ class ClassifierRuns(RunSet):
         if len(names) != number:
             raise ClassNamesError(f"{first.source}: holds scores of {number} classes where {len(names)} are named")
         self.classes = tuple(names)
+        self.progress = progress
         progress.step("joining")
         self.ground_truth = first.ground_truth
         aligned = [_align(first, other) for other in results[1:]]
@@ -228,7 +232,12 @@ class ClassifierRuns(RunSet):
         swaps = auc_swaps([self.scores[first]], [self.scores[second]], self.ground_truth)
         settings = self.settings
         comparison = compare_counts(
-            *counts, auc=swaps, ci=settings.ci, permutations=settings.permutations, seed=settings.seed
+            *counts,
+            auc=swaps,
+            ci=settings.ci,
+            permutations=settings.permutations,
+            seed=settings.seed,
+            track=self.progress.track,
         )
         if self.ground_truth.ndim == 1:  # micro precision, recall and F1 are the accuracy
             overall = {name: value for name, value in comparison.overall.items() if not name.endswith("_micro")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -83,13 +83,20 @@ class ClassificationResults:
         return reach(self.scores, threshold, self.precision)
 
 
-def read_classification(path: PathLike, *, trust: bool = False, task: Optional[str] = None) -> ClassificationResults:
+def read_classification(
+    path: PathLike,
+    *,
+    trust: bool = False,
+    task: Optional[str] = None,
+    on_progress: Optional[Callable[[float], None]] = None,
+) -> ClassificationResults:
     """Read what mmpretrain's ``tools/test.py --out`` wrote.
 
     Args:
         path: The ``.pkl`` file.
         trust: Read it with plain pickle, which runs whatever is in it. Default False.
         task: ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
+        on_progress: Receives the fraction of the file that was read.
 
     Raises:
         UnsafePickleError: The pickle asks for something that data never needs.
@@ -108,7 +115,7 @@ def read_classification(path: PathLike, *, trust: bool = False, task: Optional[s
     """
     path = Path(path)
     with collector_paused():
-        content = read_pickle(path, trust=trust)
+        content = read_pickle(path, trust=trust, on_progress=on_progress)
         results = classification_from_samples(content, path.name, most_bytes=path.stat().st_size, task=task)
         del content
     trim_memory()

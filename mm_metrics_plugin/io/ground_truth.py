@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
@@ -10,7 +12,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.class_order import (
@@ -167,6 +169,12 @@ def ground_truth_from_coco(
     names = [name if isinstance(name, str) else "" for name in (image.get("file_name", "") for image in images)]
 
     category_ids, category_names = coco_categories(content, source)
+    repeated = sorted(name for name, number in Counter(category_names).items() if number > 1)
+    if repeated:
+        warnings.warn(
+            f"{source}: several categories have the same name ({first_ten(repeated)}); each is a class of its own",
+            MetricWarning,
+        )
     if not category_ids:
         raise ResultFileError(f"{source}: 'categories' must list at least one class (found an empty list)")
     _refuse_repeated(category_ids, "category ids", source)

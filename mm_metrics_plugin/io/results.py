@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -64,12 +64,15 @@ class DetectionResults:
     masks: int = 0
 
 
-def read_results(path: PathLike, *, trust: bool = False) -> DetectionResults:
+def read_results(
+    path: PathLike, *, trust: bool = False, on_progress: Optional[Callable[[float], None]] = None
+) -> DetectionResults:
     """Read the detections in a ``.pkl`` or ``.json`` file.
 
     Args:
         path: The file.
-        trust: Read a pickle with plain pickle, which runs whatever is in it. Default False.
+        trust: Read a pickle with plain pickle, which runs whatever is in it.
+        on_progress: Receives the fraction of a pickle that was read.
 
     Raises:
         UnsafePickleError: The pickle asks for something that data never needs.
@@ -91,7 +94,7 @@ def read_results(path: PathLike, *, trust: bool = False) -> DetectionResults:
         return replace(_read_coco(read_json(path), path.name), file_size=path.stat().st_size)
     if kind not in (".pkl", ".pickle"):
         raise ResultFileError(f"{path.name}: results are a .pkl, .pickle or .json file (found {kind or 'no suffix'!r})")
-    content, size = read_pickle(path, trust=trust), path.stat().st_size
+    content, size = read_pickle(path, trust=trust, on_progress=on_progress), path.stat().st_size
     results = results_from_images(content, path.name, file_size=size)
     del content
     trim_memory()

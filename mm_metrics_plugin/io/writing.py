@@ -19,7 +19,10 @@ import numpy as np
 
 
 def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
-    """Write several files, text as UTF-8: all of them or none, also after an interrupt, and none in part.
+    """Write several files, text as UTF-8.
+
+    All are written under temporary names first, so no file is written in part, and none is replaced if one cannot be
+    written. An interrupt waits until all are renamed. If one cannot be renamed, those before it are replaced already.
 
     Args:
         contents: By path. Missing folders are made.

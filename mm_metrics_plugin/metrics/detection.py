@@ -44,7 +44,7 @@ from mm_metrics_plugin.states.detection import DetectionState, RuleState
 from mm_metrics_plugin.states.matches import ImageBatch
 
 _CURVES = ("pr_curves", "confidence_curves")
-_CURVE_POINTS = 201  # of the curves against confidence
+_CURVE_POINTS = 201  # of the curves against the score threshold
 _RATES = ("f1", "precision", "recall")
 _MICRO_RATES = ("f1_micro", "precision_micro", "recall_micro")
 _MEAN_AP = ("mAP", "mAP_50", "mAP_75")

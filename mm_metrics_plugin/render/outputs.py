@@ -152,8 +152,12 @@ def save_outputs(
     return saved
 
 
-def check_folder(path: Path) -> None:
+def check_folder(path: Path, *, option: str = "OUT_DIR") -> None:
     """Raise a ResultFileError if a folder cannot be made, before anything is read.
+
+    Args:
+        path: The folder.
+        option: The argument that gives it.
 
     Example:
         >>> check_folder(Path("a", "folder", "to", "make"))
@@ -164,7 +168,7 @@ def check_folder(path: Path) -> None:
         return
     found = "a file" if existing.exists() else f"a link to {os.readlink(existing)!a}, which does not exist"
     which = "" if existing == path else f", and so must {str(existing)!a} on the way to it"
-    raise ResultFileError(f"{printable(path)}: OUT_DIR must be a folder{which} (found {found})")
+    raise ResultFileError(f"{printable(path)}: {option} must be a folder{which} (found {found})")
 
 
 def check_page(folder: Optional[Path]) -> None:

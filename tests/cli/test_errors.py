@@ -176,3 +176,10 @@ def test_help_and_version(tmp_path):
     from mm_metrics_plugin.version import __version__
 
     assert succeeded(command("--version", cwd=tmp_path)) == f"mm-metrics {__version__}\n"
+
+
+def test_a_state_behind_a_broken_link_names_the_link(folder, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    state = tmp_path / "link" / "a.npz"
+    said = refused(command("detection", "truth.json", "results.pkl", "--save-state", state, cwd=folder))
+    assert "--save-state must be a folder" in said and "nowhere" in said

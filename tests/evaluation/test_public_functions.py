@@ -19,8 +19,10 @@ from mm_metrics_plugin import (
     merge_states,
 )
 from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.evaluation.report import Progress
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.io.writing import to_json
+from tests.helpers import result_files as files
 from tests.helpers.result_files import ROOT
 
 pytestmark = pytest.mark.usefixtures("shown_warnings")
@@ -146,3 +148,31 @@ def test_settings_and_options_are_the_same():
     settings = DetectionSettings(score_thr=0.5)
     assert evaluate_detection(TRUTH, RESULTS, settings=settings).settings == settings
     assert evaluate_detection(TRUTH, RESULTS, settings=settings, iou_thr=0.7).settings.iou_thr == 0.7
+
+
+class RecordedProgress(Progress):
+    """Keeps the steps, the number of batches of each loop, and the fractions."""
+
+    def __init__(self):
+        self.steps, self.loops, self.fractions = [], {}, []
+
+    def step(self, description):
+        self.steps.append(description)
+
+    def track(self, items):
+        self.loops[self.steps[-1]] = len(items)
+        return items
+
+    def fraction(self, value):
+        self.fractions.append(value)
+
+
+def test_long_loops_report_their_progress(tmp_path):
+    truth, results = files.pair(tmp_path, images=2500)
+    progress = RecordedProgress()
+    evaluate_detection(truth, results, ci=0.95, progress=progress)
+    assert progress.loops["computing metrics"] > 1  # batches of resamples
+    assert 0 < progress.fractions[0] < progress.fractions[-1] <= 1  # of the result file
+    progress = RecordedProgress()
+    compare_runs(truth, [results, results], permutations=500, progress=progress)
+    assert progress.loops["comparing run 2 with run 1"] > 1  # batches of permutations

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
+from mm_metrics_plugin.io.ground_truth import ground_truth_from_coco, read_ground_truth
 
 NAMES = ["zebra", "cat", "dog", "bird"]
 
@@ -253,3 +253,9 @@ def test_a_folder_without_annotations(tmp_path):
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(ResultFileError, match=r"COCO \.json file or a folder"):
         read_ground_truth(tmp_path / "a.txt")
+
+
+def test_categories_of_the_same_name_are_reported():
+    content = {"images": [], "annotations": [], "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "cat"}]}
+    with pytest.warns(MetricWarning, match="a.json: several categories have the same name .'cat'."):
+        assert ground_truth_from_coco(content, "a.json").classes == ("cat", "cat")

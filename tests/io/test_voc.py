@@ -94,7 +94,7 @@ def test_a_config_defines_the_classes(root, tmp_path, capsys):
     results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
     config = tmp_path / "config.py"
     config.write_text(
-        "default_scope = 'mmdet'\ntest_dataloader = dict(dataset=dict(type='XMLDataset', "
+        "print('not for the report')\ndefault_scope = 'mmdet'\ntest_dataloader = dict(dataset=dict(type='XMLDataset', "
         f"ann_file={str(root / 'ImageSets' / 'Main' / 'test.txt')!r}, data_prefix=dict(sub_data_root={str(root)!r}), "
         f"metainfo=dict(classes={CLASSES!r}), test_mode=True, pipeline=[]))\n"
     )

@@ -18,6 +18,7 @@ from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import (
     MetricValues,
     PerImageCounts,
+    Track,
     WeightedMetrics,
     map_draws,
     per_image_counts,
@@ -159,10 +160,12 @@ def _count_intervals(
     return per_class, overall
 
 
-def bootstrap_draws(num_images: int, *, draws: int, seed: int, batch_size: int) -> Iterator[np.ndarray]:
+def bootstrap_draws(
+    num_images: int, *, draws: int, seed: int, batch_size: int, track: Track = iter
+) -> Iterator[np.ndarray]:
     """Bootstrap weights (images, draws) in batches; the batch size does not change the draws."""
     random = np.random.default_rng(seed)
-    for start in range(0, draws, batch_size):
+    for start in track(range(0, draws, batch_size)):
         number = min(batch_size, draws - start)
         draw = [np.bincount(random.integers(0, num_images, num_images), minlength=num_images) for _ in range(number)]
         yield np.stack(draw, axis=1)
@@ -186,7 +189,7 @@ def ap_bias(curves: APCurves) -> np.ndarray:
 
 
 def _average_precision_intervals(
-    metrics: WeightedMetrics, curves: APCurves, *, ci: float, resamples: int, seed: int
+    metrics: WeightedMetrics, curves: APCurves, *, ci: float, resamples: int, seed: int, track: Track
 ) -> tuple[dict[str, Interval], dict[str, Interval]]:
     """Per class and overall. The variance is that of the resamples, but at least that of as many Bernoulli trials.
 
@@ -206,9 +209,8 @@ def _average_precision_intervals(
 
     observed = metrics.average_precisions(np.ones((number, 1)))
     biases = metrics.ap_by_name(ap_bias(curves))
-    draws = map_draws(
-        resampled, bootstrap_draws(number, draws=resamples, seed=seed, batch_size=metrics.batch_size)
-    ).per_class
+    weights = bootstrap_draws(number, draws=resamples, seed=seed, batch_size=metrics.batch_size, track=track)
+    draws = map_draws(resampled, weights).per_class
     per_class, overall = {}, {}
     for name, (value,) in observed.items():
         defined = ~np.isnan(value)
@@ -244,7 +246,9 @@ def _bias_corrected(value: Any, bias: Any, variance: Any, shrunken: Any, least: 
     return wilson_interval(value, share * (1 - share) / variance, df, ci=ci, center=value - bias)
 
 
-def bootstrap(metrics: WeightedMetrics, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0) -> Intervals:
+def bootstrap(
+    metrics: WeightedMetrics, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0, track: Track = iter
+) -> Intervals:
     """Confidence intervals of all metrics; options as in :func:`bootstrap_ci`."""
     require_ci(ci)
     require_int("resamples", resamples, low=1, high=MAX_RESAMPLES)
@@ -252,7 +256,7 @@ def bootstrap(metrics: WeightedMetrics, *, ci: float = 0.95, resamples: int = 10
     per_class, overall = _count_intervals(metrics.counts, value, ci)
     if metrics.curves is not None:
         ap_per_class, mean_ap = _average_precision_intervals(
-            metrics, metrics.curves, ci=ci, resamples=resamples, seed=seed
+            metrics, metrics.curves, ci=ci, resamples=resamples, seed=seed, track=track
         )
         per_class.update(ap_per_class)
         overall.update(mean_ap)
@@ -275,6 +279,7 @@ def bootstrap_ci(
     ci: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
+    track: Track = iter,
 ) -> Intervals:
     """Confidence intervals of a detector's precision, recall and F1 at a score threshold, and of average precision.
 
@@ -288,6 +293,7 @@ def bootstrap_ci(
         ci: Confidence level.
         resamples: Number of bootstrap resamples over images.
         seed: Random seed of the resamples.
+        track: Wraps the batches of resamples to show progress.
 
     Example:
         >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
@@ -300,4 +306,4 @@ def bootstrap_ci(
     """
     counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr)
     curves = APCurves(table, "all", max_dets, ap_iou_thrs(table, iou_thrs)) if average_precision else None
-    return bootstrap(WeightedMetrics(counts, curves), ci=ci, resamples=resamples, seed=seed)
+    return bootstrap(WeightedMetrics(counts, curves), ci=ci, resamples=resamples, seed=seed, track=track)

@@ -24,6 +24,7 @@ from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import (
     MetricValues,
     PerImageCounts,
+    Track,
     WeightedMetrics,
     map_draws,
     per_image_counts,
@@ -114,10 +115,10 @@ def _interval_and_p_value(
     return np.clip(observed - half, -1.0, 1.0), np.clip(observed + half, -1.0, 1.0), count / number
 
 
-def swap_draws(num_images: int, *, draws: int, seed: int, batch_size: int) -> Iterator[np.ndarray]:
+def swap_draws(num_images: int, *, draws: int, seed: int, batch_size: int, track: Track = iter) -> Iterator[np.ndarray]:
     """Random swaps (images, draws) of 0 and 1 in batches; the batch size does not change the draws."""
     random = np.random.default_rng(seed)
-    for start in range(0, draws, batch_size):
+    for start in track(range(0, draws, batch_size)):
         number = min(batch_size, draws - start)
         yield np.stack([random.random(num_images) < 0.5 for _ in range(number)], axis=1).astype(np.float64)
 
@@ -222,10 +223,11 @@ def compare_counts(
     ci: float = 0.95,
     permutations: int | None = None,
     seed: int = 0,
+    track: Track = iter,
 ) -> Comparison:
     """Compares precision, recall, F1 and, if given, AUC of two runs; options as in :func:`paired_permutation_test`."""
     _check_pair(first, second)
-    return _compare(first, second, None, auc, ci=ci, permutations=permutations, seed=seed)
+    return _compare(first, second, None, auc, ci=ci, permutations=permutations, seed=seed, track=track)
 
 
 def paired_permutation_test(
@@ -240,6 +242,7 @@ def paired_permutation_test(
     ci: float = 0.95,
     permutations: int | None = None,
     seed: int = 0,
+    track: Track = iter,
 ) -> Comparison:
     """Compares two detectors on the same images: precision, recall and F1 at a score threshold, and average precision.
 
@@ -254,6 +257,7 @@ def paired_permutation_test(
         ci: Confidence level of the intervals; the significance level is 1 - ci.
         permutations: Number of permutations; 2,000 by default.
         seed: Random seed of the permutations.
+        track: Wraps the batches of permutations to show progress.
 
     Raises:
         MetricInputError: The runs differ in images, classes, IoU thresholds or area ranges.
@@ -281,7 +285,7 @@ def paired_permutation_test(
         thresholds = ap_iou_thrs(first, iou_thrs)
         tables = (first, second, _interleave_tables(first, second))
         curves = tuple(APCurves(table, "all", max_dets, thresholds) for table in tables)
-    return _compare(counts[0], counts[1], curves, None, ci=ci, permutations=permutations, seed=seed)
+    return _compare(counts[0], counts[1], curves, None, ci=ci, permutations=permutations, seed=seed, track=track)
 
 
 def _compare(
@@ -293,6 +297,7 @@ def _compare(
     ci: float,
     permutations: int | None,
     seed: int,
+    track: Track,
 ) -> Comparison:
     require_ci(ci)
     permutations = PERMUTATIONS if permutations is None else permutations
@@ -307,9 +312,10 @@ def _compare(
         return both(_interleave_weights(swap, stays)).minus(both(_interleave_weights(stays, swap)))
 
     observed = [run.of_all() for run in runs]
-    permuted = map_draws(
-        swapped, swap_draws(first.num_images, draws=permutations, seed=seed, batch_size=both.batch_size)
+    draws_of_swaps = swap_draws(
+        first.num_images, draws=permutations, seed=seed, batch_size=both.batch_size, track=track
     )
+    permuted = map_draws(swapped, draws_of_swaps)
     if auc is not None:
         means, classes = auc.permuted(permutations=permutations, seed=seed, batch_size=both.batch_size)
         permuted.overall["auc"], permuted.per_class["auc"] = means, classes

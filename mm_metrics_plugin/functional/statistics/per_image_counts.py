@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -182,6 +182,10 @@ class WeightedMetrics:
     def of_all(self) -> MetricValues:
         """The metrics of the data itself: one draw with all weights 1."""
         return self(np.ones((self.num_images, 1)))
+
+
+# Wraps the starts of batches to show progress; ``iter`` shows none.
+Track = Callable[[Sequence[int]], Iterable[int]]
 
 
 def map_draws(function: Callable[[np.ndarray], MetricValues], weights: Iterator[np.ndarray]) -> MetricValues:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from contextlib import contextmanager
 from pathlib import Path
 from sys import getsizeof
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ _LEAVES = (complex, set, frozenset)
 _CONTAINERS = (dict, list, tuple, OrderedDict)
 
 
-def read_pickle(path: PathLike, *, trust: bool = False) -> Any:
+def read_pickle(path: PathLike, *, trust: bool = False, on_progress: Optional[Callable[[float], None]] = None) -> Any:
     """Read a pickle without running anything in it.
 
     Only the names that tensors, arrays and plain containers need are allowed, each replaced by a safe global; torch is
@@ -37,6 +37,7 @@ def read_pickle(path: PathLike, *, trust: bool = False) -> Any:
     Args:
         path: The file.
         trust: Use :func:`pickle.load` instead, which runs any code in the file.
+        on_progress: Receives the fraction of the file that was read.
 
     Returns:
         The unpickled value.
@@ -55,15 +56,16 @@ def read_pickle(path: PathLike, *, trust: bool = False) -> Any:
         [{'img_id': 7}]
     """
     data, name = read_content(path), Path(path).name
-    return _run(data, name) if trust else loads(data, name)
+    return _run(data, name) if trust else loads(data, name, on_progress=on_progress)
 
 
-def loads(data: Content, source: str = "pickle") -> Any:
+def loads(data: Content, source: str = "pickle", *, on_progress: Optional[Callable[[float], None]] = None) -> Any:
     r"""Like :func:`read_pickle`, for bytes already in memory.
 
     Args:
         data: The whole pickle.
         source: The name in messages.
+        on_progress: Receives the fraction that was read.
 
     Example:
         >>> import numpy, pickle
@@ -81,7 +83,7 @@ def loads(data: Content, source: str = "pickle") -> Any:
         )
     if data[:1] in (b"[", b"{"):
         raise ResultFileError(f"{source}: not a result file: it looks like JSON by its byte 0 (expected a pickle)")
-    machine = Machine(data, NAMES, source)
+    machine = Machine(data, NAMES, source, on_progress=on_progress)
     with collector_paused():
         try:
             value, end = run(machine)

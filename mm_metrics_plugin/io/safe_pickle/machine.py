@@ -82,6 +82,7 @@ class Machine:
         source: The name of the file in messages.
         persistent: Resolves persistent ids; without it they are refused.
         budget: The budget of the file that this pickle is a part of; by default a new one for ``data``.
+        on_progress: Receives the fraction of the file that was read.
     """
 
     def __init__(
@@ -91,11 +92,13 @@ class Machine:
         source: str,
         persistent: Optional[Callable[[Any], Any]] = None,
         budget: Optional[MemoryBudget] = None,
+        on_progress: Optional[Callable[[float], None]] = None,
     ) -> None:
         self.data = data
         self.names = names
         self.source = source
         self.persistent = persistent
+        self.on_progress = on_progress
         self.start = 0
         self.released = 0  # where the memory that is not yet released begins
         self.stack: List[Any] = []

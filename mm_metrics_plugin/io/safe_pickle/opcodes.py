@@ -275,6 +275,8 @@ def _append(machine: Machine, at: int) -> int:
 
 @opcode("APPENDS")
 def _appends(machine: Machine, at: int) -> int:
+    if machine.on_progress is not None:
+        machine.on_progress(at / len(machine.data))
     return _extend(machine, machine.since_mark(), at)
 
 
