@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import sys
 import warnings
@@ -52,3 +54,32 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NO_BROWSER = "NO BROWSER: the pages are not tested. Install Chromium (Debian: apt-get install chromium) to test them."
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser. A process can start only one, so all tests share it."""
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        warnings.warn(NO_BROWSER)
+        # Where the project is checked for everybody, tests that did not run are no success.
+        (pytest.fail if os.environ.get("CI", "").lower() == "true" else pytest.skip)(NO_BROWSER)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield found
+        found.close()

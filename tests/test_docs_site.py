@@ -11,7 +11,7 @@ import pytest
 
 from docs import build, conf_base
 from mm_metrics_plugin.cli import make_parser
-from tests.browser.conftest import PATIENCE, browser  # noqa: F401  # a fixture
+from tests.browser.conftest import PATIENCE
 from tests.helpers.documents import ROOT, prose
 from tests.test_docs_metrics import metric_classes
 
@@ -95,7 +95,7 @@ def test_options_that_the_chinese_page_explains_exist():
         ("zh_cn/search.html?q=置信区间", "比较多次实验"),
     ],
 )
-def test_the_search_finds_a_page(site, browser, query, title):  # noqa: F811
+def test_the_search_finds_a_page(site, browser, query, title):
     page = browser.new_page()
     page.goto(f"{site.as_uri()}/{query}")
     page.locator("#search-results li a", has_text=title).first.wait_for(timeout=1000 * PATIENCE)

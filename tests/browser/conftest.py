@@ -1,41 +1,13 @@
-"""A real browser without a network, one for all tests of pages."""
+"""Pages opened in a real browser without a network."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import warnings
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-MISSING = "NO BROWSER: the pages are not tested. Install Chromium (Debian: apt-get install chromium) to test them."
 PATIENCE = 300  # seconds after which what a test waits for will never come, however busy the machine is
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="session")
-def browser():
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        warnings.warn(MISSING)
-        # Where the project is checked for everybody, tests that did not run are no success.
-        (pytest.fail if os.environ.get("CI", "").lower() == "true" else pytest.skip)(MISSING)
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield found
-        found.close()
 
 
 class Opened:

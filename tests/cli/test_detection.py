@@ -148,7 +148,7 @@ def test_every_source_of_truth_and_every_dialect_says_the_same(tmp_path):
         scores=np.round(made.scores, 3).astype(np.float32),
     )
     keep = (whole.gt_boxes[:, 2:] - whole.gt_boxes[:, :2] >= 1).all(axis=1)
-    whole = whole._replace(**{k: getattr(whole, k)[keep] for k in whole._fields if k.startswith("object_")})
+    whole = whole._replace(**{k: getattr(whole, k)[keep] for k in whole._fields if k.startswith("gt_")})
     truth = files.write_json(tmp_path / "truth.json", files.truth_of(whole))
     content = files.results_of(whole)
     results = files.write_pickle(tmp_path / "results.pkl", content)

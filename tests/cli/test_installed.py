@@ -40,7 +40,7 @@ def test_the_scripts_work_from_another_folder(folder, expected):
         succeeded(command(*DETECTION, cwd=folder, script=(tools / "detection_report.py",))),
         succeeded(command(*CLASSIFICATION, cwd=folder, script=(tools / "classification_report.py",))),
     )
-    assert found == expected and expected[0].startswith("protocol,name,objects")
+    assert found == expected and expected[0].startswith("protocol,name,ground_truths")
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,7 @@ def installed(tmp_path_factory):
         "setup.py",
         "pyproject.toml",
         "README.md",
+        "model-index.yml",
         "mm_metrics_command",
         "mm_metrics_plugin",
         "requirements",

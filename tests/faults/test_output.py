@@ -199,8 +199,8 @@ MOMENTS = [
     ("reading the results", 0.5),
     ("reading the ground truth", 0.5),
     ("joining and matching", 0.5),
-    ("counting", 0.1),
-    ("counting", 0.9),
+    ("computing metrics", 0.1),
+    ("computing metrics", 0.9),
     ("writing", 0.01),
     ("writing", 0.5),
     ("writing", 0.97),
@@ -277,7 +277,7 @@ def test_ctrl_c_on_a_terminal(folder, tmp_path):
     )
     os.close(theirs)
     shown = b""
-    while b"counting" not in shown:
+    while b"computing metrics" not in shown:
         assert select.select([ours], [], [], 600)[0], f"nothing more came after {shown!r}"
         shown += os.read(ours, 4096)
     os.write(ours, b"\x03")

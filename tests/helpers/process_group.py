@@ -192,7 +192,8 @@ def _evaluate(rank: int, world_size: int, kind: str, fault: Optional[Fault], not
         _strike_in_collective(fault)
     if place in ("update", "compute"):
         metric = made.metrics[-1]
-        name = {"update": "_local", "compute": "compute"}[place]
+        name = {"update": "_local_state", "compute": "compute"}[place]
+        assert hasattr(metric, name)
         setattr(metric, name, lambda *arguments, **options: fault.strike())
     found = made.evaluate(SIZE)
     if place == "after":
