@@ -169,15 +169,15 @@ def ground_truth_from_coco(
     names = [name if isinstance(name, str) else "" for name in (image.get("file_name", "") for image in images)]
 
     category_ids, category_names = coco_categories(content, source)
+    if not category_ids:
+        raise ResultFileError(f"{source}: 'categories' must list at least one class (found an empty list)")
+    _refuse_repeated(category_ids, "category ids", source)
     repeated = sorted(name for name, number in Counter(category_names).items() if number > 1)
     if repeated:
         warnings.warn(
             f"{source}: several categories have the same name ({first_ten(repeated)}); each is a class of its own",
             MetricWarning,
         )
-    if not category_ids:
-        raise ResultFileError(f"{source}: 'categories' must list at least one class (found an empty list)")
-    _refuse_repeated(category_ids, "category ids", source)
     names_of_labels, conflict = _label_names(category_names, classes, class_order, source)
     if class_order == CLASSES:
         place = {name: label for label, name in enumerate(names_of_labels)}
