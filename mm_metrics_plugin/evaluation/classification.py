@@ -83,7 +83,7 @@ _THRESHOLDS = (
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How far the scores of a classifier can be taken for probabilities.
+    """Calibration of a classifier: whether its scores are probabilities.
 
     Attributes:
         result: The reliability diagram of the decisions, and the errors read off it.
@@ -281,7 +281,7 @@ def evaluate_classification(
         task_reason=samples.task_reason,
         score_thr=threshold if multi_label else None,
     )
-    truth, scores, ci = samples.ground_truth, samples.scores, settings.ci
+    ground_truth, scores, ci = samples.ground_truth, samples.scores, settings.ci
     result, accuracy = _count_decisions(samples, threshold)
     inputs["versions"] = versions("mmengine", "mmpretrain")
     return ClassificationReport(
@@ -291,11 +291,11 @@ def evaluate_classification(
         counts={"samples": samples.row_counts.to_dict()},
         result=result,
         accuracy=accuracy,
-        auc=roc_auc([scores], truth),
-        average_precision=roc_auc([scores], truth, curve="pr"),
+        auc=roc_auc([scores], ground_truth),
+        average_precision=roc_auc([scores], ground_truth, curve="pr"),
         top_k=_top_k(samples),
         thresholds=class_thresholds(
-            scores, truth, at_specificity=settings.at_specificity, at_sensitivity=settings.at_sensitivity
+            scores, ground_truth, at_specificity=settings.at_specificity, at_sensitivity=settings.at_sensitivity
         ),
         intervals=None if ci is None else _intervals(samples, threshold, ci),
         calibration=_calibration(samples),

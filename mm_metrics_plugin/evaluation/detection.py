@@ -35,7 +35,7 @@ def confused_block(matrix: np.ndarray, *, most: int) -> Tuple[np.ndarray, np.nda
     """The classes with the most confusions, as row or as column, and their part of the matrix.
 
     Args:
-        matrix: Counts; rows truth, columns prediction.
+        matrix: Counts; rows ground truth, columns prediction.
         most: How many classes. Of classes with equal counts the earlier one is chosen.
 
     Returns:

@@ -258,9 +258,11 @@ def in_image_order(joined: JoinedImages) -> JoinedImages:
         >>> joined = JoinedImages(DetectionBatch(dets, gts, 2), ("cat",), (9, 7), ("b", "a"), RowCounts(2, 2), 0)
         >>> ordered = in_image_order(joined)
         >>> ordered.image_ids, ordered.image_names, ordered.batch.detections.image.tolist()
-        ((7, 9), ('a', 'b'), [1, 0])
+        ((7, 9), ('a', 'b'), [0, 1])
     """
     ordered = image_order(joined.image_ids)
+    if tuple(ordered) == joined.image_ids:
+        return joined
     place = {image_id: at for at, image_id in enumerate(ordered)}
     places = np.array([place[image_id] for image_id in joined.image_ids], dtype=np.int64)
     names = dict(zip(joined.image_ids, joined.image_names))
@@ -268,14 +270,20 @@ def in_image_order(joined: JoinedImages) -> JoinedImages:
     return replace(
         joined,
         batch=DetectionBatch(
-            replace(detections, image=places[detections.image]),
-            replace(objects, image=places[objects.image]),
+            _moved(detections, places),
+            _moved(objects, places),
             joined.batch.num_images,
         ),
         image_ids=tuple(ordered),
         image_names=tuple(names[image_id] for image_id in ordered),
         image_sizes=None if joined.image_sizes is None else joined.image_sizes[np.argsort(places)],
     )
+
+
+def _moved(rows: _R, places: np.ndarray) -> _R:
+    """Rows with other image numbers, image by image."""
+    image = places[rows.image]
+    return replace(rows, image=image).take(np.argsort(image, kind="stable"))
 
 
 def select_images(ground_truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTruth:

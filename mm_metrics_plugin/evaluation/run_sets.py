@@ -127,23 +127,24 @@ class DetectorRuns(RunSet):
         classes = source.classes
         if source.in_results:
             source.check_in_results()
-            truth, *others = [ground_truth_in(one) for one in results]
+            ground_truth, *others = [ground_truth_in(one) for one in results]
             for other in others:
-                check_same_ground_truth(truth, other)
+                check_same_ground_truth(ground_truth, other)
             if classes is None:  # as many as any of the runs has
-                classes = [str(label) for label in range(max(classes_from_labels(one, truth) for one in results))]
+                classes = [
+                    str(label) for label in range(max(classes_from_labels(one, ground_truth) for one in results))
+                ]
         else:
-            truth = source.read_ground_truth(progress)
-        self.image_folders = truth.image_folders
-        joined = [join(truth, one, classes=classes, allow_missing=source.allow_missing) for one in results]
+            ground_truth = source.read_ground_truth(progress)
+        self.image_folders = ground_truth.image_folders
+        joined = [join(ground_truth, one, classes=classes, allow_missing=source.allow_missing) for one in results]
         if not joined[0].image_ids:
-            raise ResultFileError(f"{truth.source}: holds no images")
+            raise ResultFileError(f"{ground_truth.source}: holds no images")
         return [in_image_order(one) for one in joined]  # it decides between equal scores
 
     def _match(self, joined: JoinedImages, progress: Progress) -> MatchTable:
         state = DetectionState(len(joined.classes), self.detection, table="scores")
-        order = np.arange(joined.batch.num_images)
-        return match_in_blocks(state, joined, order, progress).table()  # type: ignore[return-value]
+        return match_in_blocks(state, joined, progress).table()  # type: ignore[return-value]
 
     def counts(self, run: int) -> PerImageCounts:
         """TP, FP and FN per image."""

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.joining import JoinedImages, image_order
+from mm_metrics_plugin.evaluation.joining import JoinedImages, image_order, in_image_order
 from mm_metrics_plugin.evaluation.report import Progress
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
 from mm_metrics_plugin.io.budget import check_num_classes
@@ -109,19 +109,15 @@ def empty_state(num_classes: int, settings: DetectionSettings, worst_images: Opt
     return DetectionState(num_classes, settings, table=table, worst_images=worst_images)
 
 
-def match_in_blocks(
-    state: DetectionState, joined: JoinedImages, order: np.ndarray, progress: Progress
-) -> DetectionState:
-    """Match joined images block by block. ``order`` has the key of each image in the state.
-
-    Examples are collected from all images at once: between equally bad ones, the split would decide.
-    """
+def match_in_blocks(state: DetectionState, joined: JoinedImages, progress: Progress) -> DetectionState:
+    """Match joined images block by block. The key of an image in the state is its position."""
     images = joined.batch.num_images
-    if images <= IMAGES_PER_BLOCK or state.worst_images is not None:
+    order = np.arange(images)
+    if images <= IMAGES_PER_BLOCK:
         return state.update(joined.batch, order, names=joined.image_ids)
     for start in progress.track(range(0, images, IMAGES_PER_BLOCK)):
-        stop = start + IMAGES_PER_BLOCK
-        state = state.update(joined.batch.images(start, stop), order[start:stop], names=joined.image_ids[start:stop])
+        rows = slice(start, start + IMAGES_PER_BLOCK)
+        state = state.update(joined.batch.images(rows.start, rows.stop), order[rows], names=joined.image_ids[rows])
     return state
 
 
@@ -138,15 +134,13 @@ def make_shard(
     progress: Optional[Progress] = None,
 ) -> Shard:
     """Match joined detections and ground truths."""
-    ordered = image_order(joined.image_ids)
-    place = {image_id: at for at, image_id in enumerate(ordered)}
-    order = np.array([place[image_id] for image_id in joined.image_ids], dtype=np.int64)
+    joined = in_image_order(joined)  # which decides between equal scores, and between equally bad examples
     sizes = [] if joined.image_sizes is None else joined.image_sizes.tolist()
     return Shard(
         name=", ".join(one["file"] for one in results),
         classes=tuple(joined.classes),
         settings=settings,
-        image_ids=tuple(ordered),
+        image_ids=joined.image_ids,
         image_names=dict(zip(joined.image_ids, joined.image_names)),
         detections=joined.detections,
         missing_images=joined.missing_images,
@@ -154,9 +148,7 @@ def make_shard(
         ground_truths=(ground_truth,),
         ground_truth_in_results=ground_truth_in_results,
         versions=(versions,),
-        state=match_in_blocks(
-            empty_state(len(joined.classes), settings, worst_images), joined, order, progress or Progress()
-        ),
+        state=match_in_blocks(empty_state(len(joined.classes), settings, worst_images), joined, progress or Progress()),
         allow_missing=allow_missing,
         image_sizes={image_id: (height, width) for image_id, (height, width) in zip(joined.image_ids, sizes)},
     )

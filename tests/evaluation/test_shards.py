@@ -12,8 +12,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from mm_metrics_plugin import evaluate_detection, merge_states
 from mm_metrics_plugin.cli import main
-from mm_metrics_plugin.evaluation import evaluate_detection
 from mm_metrics_plugin.io.state_file import read_state, write_state
 from tests.helpers import result_files as files
 from tests.helpers.result_files import CLASSES, ROOT
@@ -339,9 +339,26 @@ def test_states_of_coco_results_explain_why_they_overlap(folder, tmp_path, capsy
 def test_matching_in_blocks_gives_the_same_report(images, tmp_path, monkeypatch):
     truth, results = tied(images)
     paths = files.write_json(tmp_path / "truth.json", truth), files.write_pickle(tmp_path / "results.pkl", results)
-    expected = evaluate_detection(*paths, gallery=None).save(tmp_path / "whole")
+    expected = evaluate_detection(*paths).save(tmp_path / "whole")
     monkeypatch.setattr("mm_metrics_plugin.evaluation.shards.IMAGES_PER_BLOCK", 7)
-    evaluate_detection(*paths, gallery=None).save(tmp_path / "blocks")
+    evaluate_detection(*paths).save(tmp_path / "blocks")
     for name in expected:
         if name.endswith((".json", ".md", ".csv")):
             assert (tmp_path / "blocks" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_examples_are_the_same_however_images_are_divided_and_ordered(seed, tmp_path):
+    """More equal scores than examples are kept, and image ids in another order than in the annotation file."""
+    made = files.problem(30, seed=seed)
+    made = made._replace(scores=np.round(made.scores * 2) / 2)
+    truth, content = files.truth_of(made), files.results_of(made)
+    np.random.default_rng(seed).shuffle(truth["images"])
+    for name, results in (("whole", content), ("first", content[::2]), ("second", content[1::2])):
+        found = evaluate_detection(truth, results, save_state=tmp_path / f"{name}.npz", gallery=6)
+        if name == "whole":
+            expected = found.shard.state.arrays()
+    merged = merge_states([tmp_path / "second.npz", tmp_path / "first.npz"]).shard.state.arrays()
+    for name in expected:
+        if name.startswith("examples."):
+            np.testing.assert_array_equal(merged[name], expected[name], err_msg=name)
