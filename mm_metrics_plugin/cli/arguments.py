@@ -188,8 +188,7 @@ def add_page_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGrou
     group.add_argument(
         "--html",
         action="store_true",
-        help="also write report.html to OUT_DIR, an HTML page that works offline "
-        "(pip install mm_metrics_plugin[report])",
+        help="also write report.html to OUT_DIR, an HTML page that works offline (pip install jinja2 plotly)",
     )
     return group
 
@@ -417,7 +416,7 @@ def class_names(text: Optional[str]) -> Optional[List[str]]:
         try:
             names = Path(text).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ResultFileError(f"--classes: {text} cannot be read as text ({error})") from None
+            raise ResultFileError(f"--classes: {text} cannot be read as text ({error}); save it as UTF-8") from None
     elif "," not in text and Path(text).suffix == ".txt":
         raise ResultFileError(f"--classes: {text} does not exist")
     else:

@@ -122,7 +122,10 @@ codecs.register_error(_SIMILAR, _similar)
 
 
 _MISSING_GLYPH = "missing from font"
-FONT = "the font of the figures lacks some characters of the names; they are drawn as boxes"
+FONT = (
+    "no font of the figures has some characters of the names, which are drawn as boxes; for Chinese, install the font "
+    "Noto Sans CJK"
+)
 
 
 class _Shown:

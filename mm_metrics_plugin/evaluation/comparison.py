@@ -316,9 +316,13 @@ def _read(run: Any, trust: bool, task: Optional[str]) -> Any:
 
 
 def _run_names(runs: Sequence[Any]) -> List[str]:
-    """File names; whole paths where two are alike, numbers of what is in memory."""
+    """File names; whole paths where two are alike, numbers of what is in memory or given twice."""
     names = [Path(run).name if is_path(run) else f"run {number}" for number, run in enumerate(runs, start=1)]
-    return names if len(set(names)) == len(names) else [str(run) for run in runs]
+    if len(set(names)) < len(names):
+        names = [str(run) if is_path(run) else name for run, name in zip(runs, names)]
+    if len(set(names)) < len(names):
+        names = [f"{name} (run {number})" for number, name in enumerate(names, start=1)]
+    return names
 
 
 def _compare_pair(runs: RunSet, other: int, names: Sequence[str]) -> PairwiseComparison:

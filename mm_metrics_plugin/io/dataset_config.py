@@ -313,7 +313,9 @@ def _build(
 
 def _config_error(path: Path, error: Exception) -> ResultFileError:
     """A config is a program: anything can happen in it."""
-    return ResultFileError(f"{path.name}: cannot be read as a config ({type(error).__name__}: {error})")
+    # mmengine 0.10 reads the base configs of other libraries with it.
+    hint = "; pip install 'setuptools<81'" if "pkg_resources" in str(error) else ""
+    return ResultFileError(f"{path.name}: cannot be read as a config ({type(error).__name__}: {error}){hint}")
 
 
 def _data_set_error(path: Path, error: Exception) -> ResultFileError:

@@ -179,7 +179,7 @@ def check_page(folder: Optional[Path]) -> None:
         raise ResultFileError("--html: OUT_DIR must be given, the folder the page goes to")
     missing = missing_libraries()
     if missing:
-        raise ResultFileError(f"--html: needs {' and '.join(missing)} (pip install mm_metrics_plugin[report])")
+        raise ResultFileError(f"--html: needs {' and '.join(missing)} (pip install {' '.join(missing)})")
 
 
 def _write(folder: Path, contents: Mapping[str, Content], saved: SavedOutputs) -> None:

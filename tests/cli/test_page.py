@@ -58,7 +58,7 @@ def test_there_is_no_page_unless_it_is_asked_for(folder):
 def test_what_is_missing_is_named_before_anything_is_read(folder, name, library):
     script = ("-c", WITHOUT.format(name=name))
     line = refused(command("detection", "no.json", "no.pkl", "out", "--html", cwd=folder, script=script))
-    assert library in line and "pip install mm_metrics_plugin[report]" in line
+    assert library in line and "pip install" in line
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,7 @@ def test_unnamed_classes_beyond_75_keep_the_headline_of_ap():
     assert {"AP/50", "AP/75"} <= set(found)
 
 
+@pytest.mark.filterwarnings("ignore:.*several categories have the same name")
 def test_the_thresholds_of_a_report_keep_equal_names_apart(tmp_path):
     """``thresholds.json`` has one entry a class, also where the annotation file gives two the same name."""
     truth, _ = pair(tmp_path)

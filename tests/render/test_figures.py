@@ -117,3 +117,11 @@ def test_names_of_any_width_are_inside_the_figure_and_beside_the_axis_titles(nam
         boxes = {text.get_gid() or text.get_text(): text.get_window_extent() for text in reversed(axes.texts)}
         assert left <= boxes["ground truth"].x0 and boxes["ground truth"].x1 <= boxes["row"].x0
         assert boxes["prediction"].y0 >= 0 and boxes["prediction"].y1 <= boxes["column"].y0
+
+
+def test_an_installed_font_is_the_fallback_for_chinese_names(monkeypatch):
+    """DejaVu Serif stands for a Chinese font, which test machines need not have."""
+    monkeypatch.setattr("mm_metrics_plugin.render.figures.confusion_matrix.CJK_FONTS", ("No Such Font", "DejaVu Serif"))
+    figure = confusion_figure(np.eye(2, dtype=int), None, ["cat", "dog"], title="")
+    names = {text.get_gid(): text for text in figure.axes[0].texts}
+    assert names["row"].get_fontfamily()[-1] == "DejaVu Serif"

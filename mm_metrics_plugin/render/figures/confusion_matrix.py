@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Callable, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -22,8 +23,34 @@ MAX_DRAWN = 100  # rows of a matrix that is drawn as a whole
 BLOCK_DRAWN = 40  # most confused classes that are drawn of a larger matrix
 MAX_NAME_LENGTH = 24
 ZERO_COLOR = "#f3f3f3"
+# Fonts for characters that matplotlib's default font lacks. The first that is installed is used.
+CJK_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Microsoft YaHei",
+    "SimHei",
+    "PingFang SC",
+    "Hiragino Sans GB",
+    "Arial Unicode MS",
+)
 
 
+@contextmanager
+def cjk_fallback_font() -> Iterator[None]:
+    """Let texts that are made in the block use an installed font for Chinese, Japanese and Korean characters."""
+    import matplotlib
+    from matplotlib.font_manager import fontManager
+
+    installed = {font.name for font in fontManager.ttflist}
+    fallback = [name for name in CJK_FONTS if name in installed][:1]
+    with matplotlib.rc_context({"font.family": [*matplotlib.rcParams["font.family"], *fallback]}):
+        yield
+
+
+@cjk_fallback_font()
 def confusion_figure(
     matrix: np.ndarray,
     shares: Optional[np.ndarray],
@@ -74,7 +101,7 @@ def confusion_figure(
     width, height = 2 * block, margin + panel + top
     figure = Figure(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)
-    figure.text(0.5, 1 - 0.25 / height, title, ha="center", va="center", fontsize=12, fontweight="bold")
+    figure.text(0.5, 1 - 0.25 / height, title, ha="center", va="center", fontsize=12)
 
     largest = max(2, int(matrix.max(initial=1)))
     panels: List[Tuple[str, np.ndarray, Normalize, np.ndarray, Callable[[Any], str]]] = [

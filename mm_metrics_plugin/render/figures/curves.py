@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.render.figures.confusion_matrix import DPI, as_text, check_color_theme
+from mm_metrics_plugin.render.figures.confusion_matrix import DPI, as_text, check_color_theme, cjk_fallback_font
 from mm_metrics_plugin.render.tables import short_names
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ MAX_POINTS = 1000  # of a curve: twice the pixels of the axes
 LEGEND_FONT = 7
 
 
+@cjk_fallback_font()
 def detection_curve_figures(curves: DetectionCurves, classes: Sequence[str], color_theme: str) -> List[Figure]:
     """Draw precision against recall; and precision, recall and F-score against the score threshold.
 
@@ -55,6 +56,7 @@ def detection_curve_figures(curves: DetectionCurves, classes: Sequence[str], col
     return [pr_curves, against_threshold]
 
 
+@cjk_fallback_font()
 def classification_curve_figure(curves: ClassificationCurves, classes: Sequence[str], color_theme: str) -> Figure:
     """Draw the ROC and precision-recall curves, one-vs-rest."""
     roc = [(np.append(0.0, curve.false_positive_rate), np.append(0.0, curve.recall)) for curve in curves.per_class]
@@ -148,7 +150,7 @@ def _panels(number: int, title: str, names: Sequence[str] = ()) -> Tuple[Figure,
     width = left + number * side + (number - 1) * gap + legend
     figure = Figure(figsize=(width, 4.6), dpi=DPI)
     FigureCanvasAgg(figure)
-    figure.text(0.5, 0.97, title, ha="center", va="top", fontsize=12, fontweight="bold")
+    figure.text(0.5, 0.97, title, ha="center", va="top", fontsize=12)
     all_axes = []
     for place in range(number):
         axes = figure.add_axes(((left + place * (side + gap)) / width, 0.12, side / width, 0.78))
