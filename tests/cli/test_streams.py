@@ -153,8 +153,9 @@ def test_several_threads_leave_warnings_as_they_were(folder, monkeypatch):
     assert warnings.showwarning is before and list(warnings.filters) == filters
 
 
-def test_warnings_of_other_libraries_are_not_repeated(folder, tmp_path, capsys):
+def test_warnings_of_other_libraries_are_not_repeated(folder, tmp_path, capsys, monkeypatch):
     """Matplotlib warns of every character and figure; the command says once that its font lacks some."""
+    monkeypatch.setattr("mm_metrics_plugin.render.figures.confusion_matrix.CJK_FONTS", ())
     classes = "名前,クラス,三,四"
     paths = [str(folder / "truth.json"), str(folder / "results.pkl"), str(tmp_path / "out")]
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
