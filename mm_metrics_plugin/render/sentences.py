@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, List, Mapping, Sequence
 
 from mm_metrics_plugin.render.tables import printable
+from mm_metrics_plugin.settings import ClassificationSettings, DetectionSettings
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
     from mm_metrics_plugin.evaluation.detection import DetectionReport
     from mm_metrics_plugin.functional.classification.confusion_matrix import Confusion
-    from mm_metrics_plugin.settings import ClassificationSettings
 
 PROTOCOLS = {
     "coco": "at most one detection per object, within classes by score; the others may be confusions",
@@ -132,28 +132,6 @@ def task_lines(settings: ClassificationSettings) -> List[str]:
     return lines
 
 
-def truncation_message(max_dets: int, most: int, *, option: str = "--max-dets") -> str:
-    """Says that average precision leaves detections out; nothing if it does not.
-
-    Args:
-        max_dets: Number of detections per class and image that average precision uses.
-        most: The largest number there is.
-        option: What changes it.
-
-    Example:
-        >>> truncation_message(100, 240)
-        'AP uses the best 100 of up to 240 detections per class and image, as COCO does; change it with --max-dets'
-        >>> truncation_message(100, 100)
-        ''
-    """
-    if most <= max_dets:
-        return ""
-    return (
-        f"AP uses the best {max_dets} of up to {most} detections per class and image, as COCO does; "
-        f"change it with {option}"
-    )
-
-
 def max_dets_lines(max_dets: int, most: int) -> List[str]:
     """What average precision uses, for the place where it is printed.
 
@@ -161,7 +139,7 @@ def max_dets_lines(max_dets: int, most: int) -> List[str]:
         >>> max_dets_lines(100, 38)
         ['AP uses at most 100 detections per class and image (max_dets); no class has more in any image']
     """
-    message = truncation_message(max_dets, most)
+    message = DetectionSettings(max_dets=max_dets).truncation_message(most)
     if message:
         return [f"{message}; all other numbers use all detections"]
     return [f"AP uses at most {max_dets} detections per class and image (max_dets); no class has more in any image"]

@@ -130,7 +130,7 @@ class APCurves:
 
     @property
     def batch_size(self) -> int:
-        """Recommended number of weightings per call."""
+        """Recommended number of resamples (columns of weights) per call."""
         return max(1, min(48, _BATCH_CELLS // max(1, len(self.hits))))
 
     def average_precision(self, weights: np.ndarray | None = None) -> np.ndarray:
