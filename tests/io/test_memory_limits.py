@@ -19,7 +19,7 @@ from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io import files as reading
-from mm_metrics_plugin.io.budget import check_num_classes
+from mm_metrics_plugin.io.files import check_num_classes
 from mm_metrics_plugin.io.classification_results import read_classification
 from mm_metrics_plugin.io.files import RowCounts, identities
 from mm_metrics_plugin.io.ground_truth import GroundTruth

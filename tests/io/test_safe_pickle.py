@@ -24,7 +24,7 @@ from mm_metrics_plugin.io import safe_pickle
 from mm_metrics_plugin.io.safe_pickle import loads, read_pickle, safe_globals, tensors
 from mm_metrics_plugin.io.safe_pickle.machine import Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
-from mm_metrics_plugin.io.values import BFloat16Array
+from mm_metrics_plugin.io.arrays import BFloat16Array
 from tests.helpers.hostile_pickles import storage_bytes
 
 PROTOCOLS = range(6)
