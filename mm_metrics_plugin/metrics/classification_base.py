@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._exact_sum import split_values
-from mm_metrics_plugin.metrics.base import StreamingMetric, check_num_classes
+from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.sample_fields import (
     SampleName,
     Samples,
@@ -25,23 +25,21 @@ from mm_metrics_plugin.metrics.sample_fields import (
     stack_values,
     to_host,
 )
-from mm_metrics_plugin.settings import require
+from mm_metrics_plugin.settings import require, require_int
+
+# Why the AUC or KS of a class is undefined.
+ONE_SIDED_CLASS = "the dataset has no sample of the class, or no other"
 
 
 class ScoredMetricBase(StreamingMetric):
-    """Reads and checks ``pred_score``.
-
-    Args:
-        num_classes: Number of classes. If None, the first sample of each evaluation decides.
-        num_thresholds: Number of bins that scores are counted in; None if scores are kept or not needed.
-        **kwargs: As in :class:`StreamingMetric`.
-    """
+    """Reads and checks ``pred_score``. Without ``num_classes``, the first sample of each evaluation decides."""
 
     _learned_classes: int | None = None
 
     def __init__(self, num_classes: int | None = None, num_thresholds: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_num_classes(num_classes)
+        if num_classes is not None:
+            require_int("num_classes", num_classes, low=1)
         require(
             num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
         )
@@ -109,21 +107,9 @@ class ScoredMetricBase(StreamingMetric):
                 f"(found {scores.shape[1]})"
             )
 
-    def warn_undefined_classes(self, what: str, per_class: np.ndarray, names: Sequence[str], *, skip: bool) -> None:
-        """Warn of the classes without a value, which a mean leaves out if ``skip``, or that there were no samples."""
-        undefined = [name for name, value in zip(names, per_class) if np.isnan(value)]
-        reason = "the dataset has no sample of the class, or no other"
-        self.warn_undefined(what, reason, undefined, mean_of=len(names) if skip else 0)
-        if not len(names):
-            self.warn_no_samples(what)
-
 
 class SingleLabelMetricBase(ScoredMetricBase):
-    """Reads ``pred_score`` and ``gt_label``, or ``pred_label`` if there are no scores.
-
-    Args:
-        **kwargs: As in :class:`ScoredMetricBase`.
-    """
+    """Reads ``pred_score`` and ``gt_label``, or ``pred_label`` if there are no scores."""
 
     default_prefix = "single-label"
     target_fields = ("gt_label",)
