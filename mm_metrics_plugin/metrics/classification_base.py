@@ -14,9 +14,9 @@ from mm_metrics_plugin.metrics.sample_fields import (
     SampleName,
     Samples,
     check_finite,
+    check_values,
     exact_arrays,
     field_values,
-    first_bad,
     read_labels,
     real_values,
     same_kind,
@@ -77,14 +77,9 @@ class ScoredMetricBase(StreamingMetric):
                 f"'pred_score' of {name(0)} must hold {expected} scores, one per class (found {scores.shape[1]})"
             )
         if scores.dtype.kind != "f":
-            scores, rest = split_values(scores)
-            if rest.any():
-                row = first_bad(rest == 0)
-                column = int(np.flatnonzero(rest[row])[0])
-                value = int(scores[row, column]) + int(rest[row, column])
-                raise MetricInputError(
-                    f"'pred_score' of {name(row)} must hold integers that float64 holds exactly (found {value})"
-                )
+            integers = scores
+            scores, rest = split_values(integers)
+            check_values(integers, rest == 0, "pred_score", name, "hold integers that float64 holds exactly")
         check_finite(scores, "pred_score", name)
         if self.num_thresholds is not None:
             self.check_unit(scores, "num_thresholds", name)
@@ -93,11 +88,8 @@ class ScoredMetricBase(StreamingMetric):
     def check_unit(self, scores: np.ndarray, purpose: str, name: SampleName) -> None:
         """Raises MetricInputError for the first sample with a score outside 0 to 1."""
         if scores.min() < 0 or scores.max() > 1:
-            inside = (scores >= 0) & (scores <= 1)
-            row = first_bad(inside)
-            raise MetricInputError(
-                f"'pred_score' of {name(row)} must lie in 0 to 1 for {purpose} (found {scores[row][~inside[row]][0]})"
-            )
+            valid = (scores >= 0) & (scores <= 1)
+            check_values(scores, valid, "pred_score", name, f"lie in 0 to 1 for {purpose}")
 
     def check_topk(self, k: int, scores: np.ndarray, samples: Samples) -> None:
         """Raises MetricInputError if there are fewer than k scores per sample."""
@@ -174,25 +166,17 @@ def _checked_target(target: np.ndarray, num_classes: int, name: SampleName) -> n
         raise MetricInputError(
             f"'gt_score' of {name(0)} must hold {num_classes} values, one per class (found shape {target.shape[1:]})"
         )
-    good = (target == 0) | (target == 1) | (target == -1)
-    if not good.all():
-        row = first_bad(good)
-        raise MetricInputError(
-            f"'gt_score' of {name(row)} must be 1, 0 or -1 for every class (found {target[row][~good[row]][0]})"
-        )
+    valid = (target == 0) | (target == 1) | (target == -1)
+    check_values(target, valid, "gt_score", name, "be 1, 0 or -1 for every class")
     return target.astype(np.int8)
 
 
 def _target_of_lists(labels: np.ndarray, rows: np.ndarray, shape: tuple[int, ...], name: SampleName) -> np.ndarray:
     num_classes = shape[1]
-    good = (labels >= -1) & (labels < num_classes) & (labels == np.floor(labels))
-    if not good.all():
-        bad = int(np.flatnonzero(~good)[0])
-        raise MetricInputError(
-            f"'gt_label' of {name(int(rows[bad]))} must hold class indices from 0 to {num_classes - 1}, or -1 for none "
-            f"(found {labels[bad]})"
-        )
+    valid = (labels >= -1) & (labels < num_classes) & (labels == np.floor(labels))
+    expected = f"hold class indices from 0 to {num_classes - 1}, or -1 for none"
+    check_values(labels, valid, "gt_label", lambda row: name(int(rows[row])), expected)
     target = np.zeros(shape, dtype=np.int8)
-    given = labels >= 0
-    target[rows[given], labels[given].astype(np.int64)] = 1
+    present = labels >= 0
+    target[rows[present], labels[present].astype(np.int64)] = 1
     return target

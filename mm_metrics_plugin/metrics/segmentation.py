@@ -24,6 +24,7 @@ from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
 from mm_metrics_plugin.metrics.runner_log import class_values
 from mm_metrics_plugin.metrics.sample_fields import (
     Samples,
+    check_values,
     field_values,
     plain_value,
     score_precision,
@@ -101,23 +102,19 @@ class _SegmentationMetric(StreamingMetric):
         if counts[-1].any():
             self.check_target(target, name, num_classes)
         if counts[:-1, -1].any():
-            outside = (predicted < 0) | (predicted >= num_classes)
-            outside &= (target != self.ignore_index).reshape(predicted.shape)
-            raise MetricInputError(
-                f"'{self.prediction_field}' of {name} must hold class indices from 0 to {num_classes - 1} "
-                f"(found {predicted[outside][0]})"
+            ignored = (target == self.ignore_index).reshape(predicted.shape)
+            valid = ignored | ((predicted >= 0) & (predicted < num_classes))
+            _check_values(
+                predicted, valid, self.prediction_field, name, f"hold class indices from 0 to {num_classes - 1}"
             )
         return counts[:-1, :-1]
 
     def check_target(self, target: np.ndarray, name: str, num_classes: int) -> None:
         """Raises MetricInputError unless all true labels are classes or ``ignore_index``."""
-        good = ((target >= 0) & (target < num_classes)) | (target == self.ignore_index)
-        if not good.all():
-            ignored = "" if self.ignore_index is None else f", or {self.ignore_index} to be ignored"
-            raise MetricInputError(
-                f"'{self.target_field}' of {name} must hold class indices from 0 to {num_classes - 1}{ignored} "
-                f"(found {target[~good][0]})"
-            )
+        valid = ((target >= 0) & (target < num_classes)) | (target == self.ignore_index)
+        ignored = "" if self.ignore_index is None else f", or {self.ignore_index} to be ignored"
+        expected = f"hold class indices from 0 to {num_classes - 1}{ignored}"
+        _check_values(target, valid, self.target_field, name, expected)
 
     def whole_labels(self, labels: np.ndarray, field: str, name: str) -> np.ndarray:
         """Labels as integers; whole floats are converted, as mmseg writes them for one output channel."""
@@ -396,11 +393,11 @@ class DiceScore(_SegmentationMetric):
         return scores if self.threshold is None else scores > round_thresholds(self.threshold)[precision]
 
 
-def _check_unit(values: np.ndarray, field: str, name: str, advice: str, *, ignored: np.ndarray | None = None) -> None:
+def _check_unit(values: np.ndarray, field: str, name: str, advice: str, *, ignored: Any = False) -> None:
     if values.dtype.kind not in "biuf":
         raise MetricInputError(f"'{field}' of {name} must hold numbers (found {values.dtype})")
-    good = (values >= 0) & (values <= 1)
-    if ignored is not None:
-        good |= ignored
-    if not good.all():
-        raise MetricInputError(f"'{field}' of {name} must lie in 0 to 1{advice} (found {values[~good][0]})")
+    _check_values(values, ((values >= 0) & (values <= 1)) | ignored, field, name, f"lie in 0 to 1{advice}")
+
+
+def _check_values(values: np.ndarray, valid: np.ndarray, field: str, name: str, expected: str) -> None:
+    check_values(values[None], valid[None], field, lambda _: name, expected)
