@@ -7,7 +7,7 @@ from typing import Any, Iterator, Sequence, TypeVar
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import stable_order
 from mm_metrics_plugin.functional.detection.geometry.boxes import MAX_COORDINATE, Boxes, floats, nms
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
@@ -87,7 +87,9 @@ class _Instances:
         lengths = {"boxes": len(self.geometry), **{name: len(column) for name, column in self.columns().items()}}
         for name, length in lengths.items():
             if length != len(self):
-                raise MetricInputError(f"'{prefix}{name}' must have {len(self)} rows, one per box (found {length})")
+                raise MetricInputError(
+                    f"'{prefix}{name}' must have {pluralize(len(self), 'row')}, one per box (found {length})"
+                )
         if not len(self):
             return
         invalid = self.geometry.first_invalid()
@@ -291,12 +293,15 @@ def _concatenate_fields(
     result: dict[str, np.ndarray] = {"image": np.repeat(np.arange(len(lengths)), lengths)}
     for field, values in fields.items():
         if len(values) != len(lengths):
-            raise MetricInputError(f"'{prefix}{field}' must be given for {len(lengths)} images (found {len(values)})")
+            raise MetricInputError(
+                f"'{prefix}{field}' must be given for {pluralize(len(lengths), 'image')} (found {len(values)})"
+            )
         for image, (value, length) in enumerate(zip(values, lengths)):
             if len(value) != length:
                 name = repr(names[image]) if names is not None else image
                 raise MetricInputError(
-                    f"'{prefix}{field}' of image {name} must have {length} rows, one per box (found {len(value)})"
+                    f"'{prefix}{field}' of image {name} must have {pluralize(length, 'row')}, one per box "
+                    f"(found {len(value)})"
                 )
         # Empty lists have neither shape nor dtype.
         parts = [np.asarray(value) for value, length in zip(values, lengths) if length]
