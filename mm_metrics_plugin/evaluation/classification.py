@@ -355,7 +355,7 @@ def _count_decisions(results: ClassificationResults, score_thr: float) -> Tuple[
     if results.targets is None:
         decided = hard_decisions(scores, thresholds=[-np.inf])
         state = ConfusionState(scores.shape[1]).update(results.labels, decided)  # type: ignore[arg-type]
-        result = confusion_matrix_report(state.decisions)
+        result = confusion_matrix_report(state.matrix[:, :-1])
         return result, result.accuracy
     counts = BinaryCountState().update(results.reach(score_thr), results.targets)
     tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn

@@ -268,7 +268,7 @@ def report_of(shard: Shard, progress: Progress) -> DetectionReport:
     counted, protocols = state.counts_by_name, []
     for name in settings.matching:
         rule = state.rule(name)
-        ground_truths, detections = rule.used_per_class
+        ground_truths, detections = rule.used
         counts = {
             **rule.counts_by_name,
             **{key: counted[key] for key in ("detections_without_area", "ground_truths_without_area")},
@@ -283,7 +283,7 @@ def report_of(shard: Shard, progress: Progress) -> DetectionReport:
                 ground_truths=ground_truths,
                 detections=detections,
                 counts=counts,
-                background_types=rule.false_positives,
+                background_types=rule.background_types,
             )
         )
     analysis, table = None, state.table()

@@ -23,7 +23,7 @@ from mm_metrics_plugin.metrics.sample_fields import (
     score_precision,
     to_host,
 )
-from mm_metrics_plugin.states.matches import NO_NUMBER, ImageBatch, encode_texts
+from mm_metrics_plugin.states.detection import NO_NUMBER, ImageBatch, encode_texts
 
 _INSTANCE_FIELDS = (
     *("pred_instances.bboxes", "pred_instances.scores", "pred_instances.labels"),
