@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._exact_sum import split_values
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.sample_fields import (
@@ -74,7 +74,8 @@ class ScoredMetricBase(StreamingMetric):
         expected = self.num_classes or self._learned_classes
         if scores.shape[1] != expected:
             raise MetricInputError(
-                f"'pred_score' of {name(0)} must hold {expected} scores, one per class (found {scores.shape[1]})"
+                f"'pred_score' of {name(0)} must hold {pluralize(expected, 'score')}, one per class "
+                f"(found {scores.shape[1]})"
             )
         if scores.dtype.kind != "f":
             integers = scores
@@ -95,7 +96,7 @@ class ScoredMetricBase(StreamingMetric):
         """Raises MetricInputError if there are fewer than k scores per sample."""
         if k > scores.shape[1]:
             raise MetricInputError(
-                f"'pred_score' of {self.sample_names(samples)(0)} must hold at least {k} scores for topk "
+                f"'pred_score' of {self.sample_names(samples)(0)} must hold at least {pluralize(k, 'score')} for topk "
                 f"(found {scores.shape[1]})"
             )
 
@@ -164,7 +165,8 @@ class MultiLabelMetricBase(ScoredMetricBase):
 def _checked_target(target: np.ndarray, num_classes: int, name: SampleName) -> np.ndarray:
     if target.shape[1:] != (num_classes,):
         raise MetricInputError(
-            f"'gt_score' of {name(0)} must hold {num_classes} values, one per class (found shape {target.shape[1:]})"
+            f"'gt_score' of {name(0)} must hold {pluralize(num_classes, 'value')}, one per class "
+            f"(found shape {target.shape[1:]})"
         )
     valid = (target == 0) | (target == 1) | (target == -1)
     check_values(target, valid, "gt_score", name, "be 1, 0 or -1 for every class")

@@ -41,8 +41,7 @@ from mm_metrics_plugin.settings import (
     require_choice,
     require_int,
 )
-from mm_metrics_plugin.states.detection import DetectionState, RuleState
-from mm_metrics_plugin.states.matches import ImageBatch
+from mm_metrics_plugin.states.detection import DetectionState, ImageBatch, RuleState
 
 _CURVES = ("pr_curves", "confidence_curves")
 _CURVE_POINTS = 201  # of the curves against the score threshold
@@ -365,7 +364,7 @@ class DetectionPRF(StreamingMetric):
             ground_truths=result.support[:-1],
             detections=result.predicted[:-1],
             counts={**state.counts_by_name, **rule.counts_by_name},
-            background_types=rule.false_positives,
+            background_types=rule.background_types,
             zero_division=self._zero_division if rule.matrix.any() else float("nan"),
         )
         content = {"protocol": self.matching, "classes": names, **report.to_dict()}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.classification.histograms import histogram_ks
 from mm_metrics_plugin.functional.classification.roc_curves import KSResult, ks_statistic
@@ -80,7 +80,7 @@ class SingleLabelKS(SingleLabelMetricBase):
         if self.positive_label >= scores.shape[1]:
             raise MetricInputError(
                 f"'pred_score' of {self.sample_names(samples)(0)} must hold a score of class {self.positive_label}, "
-                f"the positive_label (found {scores.shape[1]} scores)"
+                f"the positive_label (found {pluralize(scores.shape[1], 'score')})"
             )
         column = slice(self.positive_label, self.positive_label + 1)
         return Batch(scores[:, column], (labels == self.positive_label).astype(np.int8)[:, None])
