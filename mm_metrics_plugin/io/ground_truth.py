@@ -13,8 +13,8 @@ from xml.parsers import expat
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
-from mm_metrics_plugin.functional.detection.boxes import Boxes
 from mm_metrics_plugin.functional.detection.data import GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.class_order import (
     ANNOTATIONS,
     CLASS_ORDERS,

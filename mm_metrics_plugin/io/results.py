@@ -18,8 +18,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.detection.boxes import Boxes
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.files import PathLike, RowCounts, column, identities, numbers, read_json, trim_memory
 from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, distinct_ids, has_swapped_corners
 from mm_metrics_plugin.io.safe_pickle import read_pickle
