@@ -32,9 +32,15 @@ class UndefinedMetricWarning(MetricWarning):
 # -- parts of messages -------------------------------------------------------------------------------------------------
 
 
-def number_of(count: int, noun: str) -> str:
-    """A number and its noun, such as ``1 image`` or ``2 classes``."""
-    return f"{count} {noun if count == 1 else noun + ('es' if noun.endswith(('s', 'x')) else 's')}"
+def pluralize(number: int, noun: str) -> str:
+    """A number with a noun in the singular or plural.
+
+    Example:
+        >>> pluralize(1, "image"), pluralize(1200, "class"), pluralize(0, "match")
+        ('1 image', '1,200 classes', '0 matches')
+    """
+    plural = noun + ("es" if noun.endswith(("s", "x", "ch")) else "s")
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def first_ten(values: Sequence[Any]) -> str:
@@ -49,4 +55,4 @@ def listing(noun: str, names: Sequence[Any]) -> str:
         >>> listing("class", ["cat"]), listing("class", ["cat", "dog"])
         ("class 'cat'", "2 classes ('cat', 'dog')")
     """
-    return f"{noun} {names[0]!a}" if len(names) == 1 else f"{number_of(len(names), noun)} ({first_ten(names)})"
+    return f"{noun} {names[0]!a}" if len(names) == 1 else f"{pluralize(len(names), noun)} ({first_ten(names)})"

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterable, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError, number_of
+from mm_metrics_plugin.exceptions import ResultFileError, pluralize
 
 PathLike = Union[str, "os.PathLike[str]"]
 Content = Union[bytes, mmap.mmap]
@@ -144,7 +144,7 @@ def check_num_classes(num_classes: int, source: str, file_size: Optional[int], *
 def check_num_boxes(count: int, source: str, file_size: Optional[int]) -> None:
     """Refuse more boxes than a file of this size can hold, before they are copied."""
     if file_size is not None and count > file_size // 8:  # four numbers of half precision
-        raise ResultFileError(f"{source}: {number_of(count, 'box')} are more than a file of this size can hold")
+        raise ResultFileError(f"{source}: {pluralize(count, 'box')} are more than a file of this size can hold")
 
 
 # -- counts ------------------------------------------------------------------------------------------------------------

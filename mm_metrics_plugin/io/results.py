@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError, number_of
+from mm_metrics_plugin.exceptions import ResultFileError, pluralize
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.arrays import JsonRows, score_precision, to_array
@@ -280,7 +280,7 @@ def _read_mmdet_2(content: List[Any], source: str, file_size: Optional[int]) -> 
     for number, image in enumerate(per_image):
         if type(image) is not list or len(image) != num_classes:
             found = len(image) if type(image) is list else type(image).__name__
-            expected = f"a list of {number_of(num_classes, 'array')}, one per class"
+            expected = f"a list of {pluralize(num_classes, 'array')}, one per class"
             raise ResultFileError(f"{source}: image number {number} must be {expected} (found {found})")
     arrays = list(chain.from_iterable(per_image))
     for number, array in enumerate(arrays):

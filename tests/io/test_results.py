@@ -253,7 +253,7 @@ def test_one_array_named_a_million_times_is_not_copied(tmp_path):
     empty = {"bboxes": np.empty((1 << 40, 0), np.float32), "scores": np.empty(0), "labels": np.empty(0, int)}
     with pytest.raises(ResultFileError, match=r"must have shape \(1099511627776, 4\)"):
         read_results(write(tmp_path, [{"img_id": 1, "pred_instances": empty}]))
-    with pytest.raises(ResultFileError, match="50000 boxes are more than a file of this size can hold"):
+    with pytest.raises(ResultFileError, match="50,000 boxes are more than a file of this size can hold"):
         read_results(write(tmp_path, content[:50]))
     assert len(results_from_images(content[:3], "here").detections) == 3000
 

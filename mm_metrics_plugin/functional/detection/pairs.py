@@ -53,18 +53,9 @@ def find_pairs(
     mmdet: bool = False,
     names: Sequence[Any] | None = None,
 ) -> OverlapPairs:
-    """The pairs in the same image with an overlap above 0 and of at least ``min_overlap``.
+    """The pairs in the same image with an overlap above 0 and of at least ``min_overlap``; rows are sorted by image.
 
-    Args:
-        detections: Sorted by image.
-        ground_truths: Sorted by image.
-        min_overlap: Minimum overlap.
-        coco: Compute COCO's overlap.
-        mmdet: Compute mmdet's float32 overlap. With both, pairs that reach ``min_overlap`` by either are kept.
-        names: Image names for error messages; indices by default.
-
-    Raises:
-        MetricInputError: An image has too many pairs.
+    With both ``coco`` and ``mmdet`` overlaps, pairs that reach ``min_overlap`` by either are kept.
     """
     first, count = _candidate_ranges(ground_truths.image, detections.image)
     rows = np.flatnonzero(count)

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, UnsafePickleError, number_of
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, UnsafePickleError, pluralize
 from mm_metrics_plugin.io.files import Content, PathLike, read_content
 from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
@@ -69,7 +69,7 @@ def loads(data: Content, source: str = "pickle", *, on_progress: Optional[Callab
             reason = str(error)[len(source) + 2 :]
             raise ResultFileError(f"{source}: not a result file: it does not begin like a pickle ({reason})") from None
         if end != len(data):
-            rest = number_of(len(data) - end, "byte")
+            rest = pluralize(len(data) - end, "byte")
             raise ResultFileError(f"{source}: the pickle is followed by {rest}, at byte {end}")
         try:
             stray = _check_content(value, machine)

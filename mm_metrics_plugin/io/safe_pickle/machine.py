@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from mm_metrics_plugin.exceptions import number_of
+from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.io.files import LARGE, Content, memory_limit, release
 
 Names = Mapping[Tuple[str, str], "SafeGlobal"]
@@ -134,7 +134,7 @@ class Machine:
         """The next ``length`` bytes."""
         end = at + length
         if end > len(self.data):
-            raise Truncated(f"a value has {number_of(length, 'byte')}, and {len(self.data) - at} are left in the file")
+            raise Truncated(f"a value has {pluralize(length, 'byte')}, and {len(self.data) - at} are left in the file")
         if length < 0:
             raise Damaged("a value has a negative length")
         if at - self.released >= LARGE:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import number_of
+from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.io.arrays import BFloat16Array
 from mm_metrics_plugin.io.safe_pickle.machine import CONTAINER_COST, FORGOTTEN, Damaged, Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
@@ -33,7 +33,7 @@ def check_dimensions(name: str, values: Any) -> Tuple[int, ...]:
 
 def wrong_size(name: str, count: int, dtype: np.dtype, nbytes: int) -> str:
     """The message for an array or storage whose bytes do not match its number of values."""
-    return f"{name} of {number_of(count, 'value')} with {number_of(dtype.itemsize, 'byte')} each has {nbytes} bytes"
+    return f"{name} of {pluralize(count, 'value')} with {pluralize(dtype.itemsize, 'byte')} each has {nbytes} bytes"
 
 
 class _Kind(NamedTuple):

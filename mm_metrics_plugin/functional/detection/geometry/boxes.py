@@ -9,6 +9,7 @@ Disjoint, empty and inverted boxes have an IoU of exactly 0.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Sequence
 
 import numpy as np
@@ -44,27 +45,17 @@ class Boxes:
         values = floats(array)
         self.array = values.reshape(0, 4) if values.size == 0 else values
         self.box_format = box_format
-        self._coco: tuple[Edges, np.ndarray] | None = None
-        self._mmdet: tuple[np.ndarray, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(self.array)
 
     def check(self) -> str | None:
         """The end of an error message if the shape is invalid, else None."""
-        if self.array.ndim != 2 or self.array.shape[1] != 4:
-            return f"must have shape (N, 4) (found {self.array.shape})"
-        return None
+        return None if self.array.shape[1:] == (4,) else f"must have shape (N, 4) (found {self.array.shape})"
 
     def first_invalid(self) -> tuple[int, float] | None:
         """Row and value of the first coordinate that is NaN, infinite or above 1e100."""
-        array = self.array
-        # Fast path: minimum and maximum are NaN or out of range if any element is.
-        if not array.size or (float(array.min()) >= -MAX_COORDINATE and float(array.max()) <= MAX_COORDINATE):
-            return None
-        invalid = ~(np.abs(array.astype(np.float64)) <= MAX_COORDINATE)
-        row = int(np.argmax(invalid.any(axis=1)))
-        return row, float(array[row][np.argmax(invalid[row])])
+        return first_invalid(self.array)
 
     def take(self, rows: np.ndarray) -> Boxes:
         """The selected rows."""
@@ -86,7 +77,7 @@ class Boxes:
 
     def areas(self) -> np.ndarray:
         """(N,) width x height as in ``pycocotools``; negative if one side is."""
-        return self._coco_columns()[1]
+        return self._coco[1]
 
     def is_empty(self) -> np.ndarray:
         """(N,) whether a side is 0 or negative."""
@@ -96,28 +87,27 @@ class Boxes:
 
     def bounding_boxes(self) -> Edges:
         """The edges as in ``pycocotools``."""
-        return self._coco_columns()[0]
+        return self._coco[0]
 
-    def _coco_columns(self) -> tuple[Edges, np.ndarray]:
-        if self._coco is None:
-            left, top, width, height = np.array(self.array.T, dtype=np.float64, order="C").reshape(4, -1)
-            if self.box_format == "xyxy":
-                width -= left
-                height -= top
-            self._coco = Edges(left, top, left + width, top + height), width * height
-        return self._coco
+    @cached_property
+    def _coco(self) -> tuple[Edges, np.ndarray]:
+        """The edges and the areas in COCO's arithmetic."""
+        left, top, width, height = np.array(self.array.T, dtype=np.float64, order="C").reshape(4, -1)
+        if self.box_format == "xyxy":
+            width -= left
+            height -= top
+        return Edges(left, top, left + width, top + height), width * height
 
-    def _mmdet_columns(self) -> tuple[np.ndarray, np.ndarray]:
+    @cached_property
+    def _mmdet(self) -> tuple[np.ndarray, np.ndarray]:
         """The (4, N) float32 edges, and the areas."""
-        if self._mmdet is None:
-            left, top, right, bottom = edges = np.array(self.to_format("xyxy").T, dtype=np.float32, order="C")
-            self._mmdet = edges, (right - left) * (bottom - top)
-        return self._mmdet
+        left, top, right, bottom = edges = np.array(self.to_format("xyxy").T, dtype=np.float32, order="C")
+        return edges, (right - left) * (bottom - top)
 
     def overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray, crowd: np.ndarray) -> np.ndarray:
         """(P,) IoU in COCO's arithmetic."""
-        (left, top, right, bottom), area = self._coco_columns()
-        gt, gt_area = gts._coco_columns()
+        (left, top, right, bottom), area = self._coco
+        gt, gt_area = gts._coco
         width = np.minimum(right[rows], gt.right[gt_rows]) - np.maximum(left[rows], gt.left[gt_rows])
         height = np.minimum(bottom[rows], gt.bottom[gt_rows]) - np.maximum(top[rows], gt.top[gt_rows])
         intersection = width * height
@@ -130,7 +120,7 @@ class Boxes:
     def mmdet_overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
         """(P,) float32 IoU in mmdet's arithmetic; NaN on overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
-            (edges, areas), (gt_edges, gt_areas) = self._mmdet_columns(), gts._mmdet_columns()
+            (edges, areas), (gt_edges, gt_areas) = self._mmdet, gts._mmdet
             left, top, right, bottom = edges[:, rows]
             gt_left, gt_top, gt_right, gt_bottom = gt_edges[:, gt_rows]
             width = np.maximum(np.minimum(right, gt_right) - np.maximum(left, gt_left), 0)
@@ -138,6 +128,16 @@ class Boxes:
             intersection = width * height
             union = np.maximum(areas[rows] + gt_areas[gt_rows] - intersection, _MIN_UNION)
             return np.asarray(intersection / union)
+
+
+def first_invalid(array: np.ndarray) -> tuple[int, float] | None:
+    """Row and value of the first number that is NaN, infinite or above 1e100; None if all are valid."""
+    # If any number is NaN or too large, so is the minimum or the maximum.
+    if not array.size or (float(array.min()) >= -MAX_COORDINATE and float(array.max()) <= MAX_COORDINATE):
+        return None
+    rows = array.reshape(len(array), -1).astype(np.float64)
+    row, place = np.argwhere(~(np.abs(rows) <= MAX_COORDINATE))[0]
+    return int(row), float(rows[row, place])
 
 
 def floats(values: Any) -> np.ndarray:
