@@ -319,7 +319,7 @@ def test_a_header_of_another_form_is_refused(field, value, states, tmp_path, cap
     header[field] = value
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     np.savez(tmp_path / "bad.npz", **arrays)
-    assert "bad.npz: is no state" in refused(capsys, "merge", tmp_path / "bad.npz")
+    assert "bad.npz: is not a state file" in refused(capsys, "merge", tmp_path / "bad.npz")
 
 
 def test_states_of_coco_results_explain_why_they_overlap(folder, tmp_path, capsys):
