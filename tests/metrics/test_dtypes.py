@@ -239,7 +239,11 @@ def test_integers_that_would_be_rounded_are_refused():
     pair = torch.cat([torch.tensor([5]), large]), torch.tensor([5, 2**60])
     for metric, samples, words in (
         (SingleLabelPRF(num_classes=3), mixed, "'gt_label' of sample 0 must hold numbers that float64 holds exactly"),
-        (SingleLabelAUC(), [dict(pred_score=pair[0], gt_label=LABELS)], r"'pred_score' of sample 0 .*found 11529215046"),
+        (
+            SingleLabelAUC(),
+            [dict(pred_score=pair[0], gt_label=LABELS)],
+            r"'pred_score' of sample 0 .*found 11529215046",
+        ),
         (RegressionError(), [dict(zip(("pred_score", "gt_score"), pair))], "'pred_score' of sample 0 .* at index 1"),
         (PosNegRatio(), [dict(zip(("pos_score", "neg_score"), pair))], "'pos_score' of sample 0 .* at index 1"),
     ):

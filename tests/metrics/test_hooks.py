@@ -406,6 +406,8 @@ def test_the_check_does_not_change_random_states(tmp_path):
 
 
 class MissingFiles(Dataset):
+    """A dataset that cannot be read."""
+
     def __getitem__(self, index):
         raise OSError("no such file")
 

@@ -131,7 +131,7 @@ def test_missing_class_names_give_one_warning(tmp_path):
 
 
 def test_no_key_is_one_of_mmpretrain():
-    """mmengine's Evaluator refuses equal keys."""
+    """The Evaluator of mmengine refuses equal keys."""
     from mmpretrain import evaluation as theirs
 
     rows = [sample.to_dict() for sample in samples(0, 1, 0, 1)]
