@@ -19,7 +19,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, stable_order
-from mm_metrics_plugin.functional.detection.ap_curves import APCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import (
     MetricValues,
