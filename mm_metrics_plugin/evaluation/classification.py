@@ -21,7 +21,7 @@ from mm_metrics_plugin.evaluation.report import (
     keyword_names,
     versions,
 )
-from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError
+from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError, pluralize
 from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional.classification.auc import AUCResult, map_classes, roc_auc
 from mm_metrics_plugin.functional.classification.calibration_error import (
@@ -343,7 +343,9 @@ def _class_names(
     if names is None:
         names = [str(index) for index in range(number)]
     if len(names) != number:
-        raise ClassNamesError(f"{results.source}: holds scores of {number} classes where {len(names)} are named")
+        raise ClassNamesError(
+            f"{results.source}: holds scores of {pluralize(number, 'class')} for {pluralize(len(names), 'class name')}"
+        )
     return tuple(names)
 
 

@@ -47,7 +47,7 @@ COMPARISON_OPTIONS = (
 )
 PICKLES = (".pkl", ".pickle")
 _NOTHING = 1e-12  # rounding error of sums in another order
-BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "the same"
+BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "no difference"
 
 
 class DifferenceRow(NamedTuple):

@@ -17,7 +17,7 @@ from mm_metrics_plugin.evaluation.report import (
     is_path,
     keyword_names,
 )
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, pluralize
 from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport, background_name, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
@@ -88,11 +88,14 @@ class DetectionReport(Report):
     @property
     def remarks(self) -> List[str]:
         """Why the protocols differ, and how many images have no results."""
-        lines = self.differences
+        return self.differences + self.missing_results
+
+    @property
+    def missing_results(self) -> List[str]:
+        """The number of images without results, if any."""
         missing = self.counts.get("images", {}).get("without_results", 0)
-        if missing:
-            lines.append(f"{missing} images have no results and are evaluated as images without detections")
-        return lines
+        line = f"{pluralize(missing, 'image')} without results, evaluated as without detections"
+        return [line] if missing else []
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
@@ -112,22 +115,25 @@ def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
     counts, lines = report.counts, []
     if report.protocol == "mmdet":
         lines += [
-            f"mmdet counts {counts['duplicates']} duplicates as TP: further detections of the right class that overlap "
-            "a matched ground truth",
-            f"mmdet counts {counts['ground_truths_counted_again']} ground truths too many: each once per overlapping "
-            "detection, and once more as FN if none of these has its class",
-            f"mmdet counts {counts['detections_counted_again']} detections too many: each once per ground truth "
-            "that it overlaps",
+            f"mmdet counts {pluralize(counts['duplicates'], 'duplicate')} as TP: further detections of the right class "
+            "that overlap a matched ground truth",
+            f"mmdet counts {pluralize(counts['ground_truths_counted_again'], 'ground truth')} too many: each once per "
+            "overlapping detection, and once more as FN if none of these has its class",
+            f"mmdet counts {pluralize(counts['detections_counted_again'], 'detection')} too many: each once per ground "
+            "truth that it overlaps",
         ]
         if counts.get("crowds") and "coco" not in beside:  # which says so itself
-            lines.append(f"mmdet counts {counts['crowds']} crowd regions as ordinary ground truths; coco ignores them")
+            regions = pluralize(counts["crowds"], "crowd region")
+            lines.append(f"mmdet counts {regions} as ordinary ground truths; coco ignores them")
     elif counts.get("ground_truths_ignored"):
         lines.append(
-            f"{report.protocol} ignores {counts['ground_truths_ignored']} crowd regions and "
-            f"{counts['detections_ignored']} detections that match only crowd regions; mmdet counts them"
+            f"{report.protocol} ignores {pluralize(counts['ground_truths_ignored'], 'crowd region')} and "
+            f"{pluralize(counts['detections_ignored'], 'detection')} that match only crowd regions; mmdet counts them"
         )
     if report.protocol == "agnostic":
-        lines.append(f"agnostic matches by IoU alone: {_between_classes(report)} matches are between two classes")
+        lines.append(
+            f"agnostic matches by IoU alone: {pluralize(_between_classes(report), 'match')} between two classes"
+        )
     return lines
 
 
@@ -251,9 +257,7 @@ def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = No
     shard = merge_shards([read_shard(str(file)) for file in progress.track(files)])
     if shard.images_elsewhere:
         names = ", ".join(truth["file"] for truth in shard.ground_truths)
-        raise ResultFileError(
-            f"{names}: {shard.images_elsewhere} of its images are in none of the states, so shards are missing"
-        )
+        raise ResultFileError(f"{names}: shards with {pluralize(shard.images_elsewhere, 'image')} are missing")
     progress.step("computing metrics")
     return report_of(shard, progress)
 

@@ -9,8 +9,8 @@ import pytest
 
 from mm_metrics_plugin.functional.detection import pairs
 from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_iou_thrs, average_precision
-from mm_metrics_plugin.functional.detection.boxes import Boxes
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import COCO_IOU_THRS
