@@ -161,7 +161,7 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     # With this line end, cells that contain a carriage return are quoted. Otherwise they would be split.
     writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
     writer.writerow([_csv_cell(cell) for cell in header])
-    writer.writerows([[_csv_cell(cell) for cell in _plain(list(row))] for row in rows])
+    writer.writerows([_csv_cell(cell) for cell in _plain(list(row))] for row in rows)
     return "".join(f"{line[:-2]}\n" for line in lines)
 
 
