@@ -60,13 +60,6 @@ def test_no_image():
             assert value == 0 if key.split("/")[1] in counts else math.isnan(value), key
 
 
-def test_no_boxes():
-    nothing = dict(bboxes=torch.zeros(0, 4), scores=torch.zeros(0), labels=torch.zeros(0, dtype=torch.int64))
-    plain = evaluate(DetectionPRF(num_classes=1), [image()])
-    empty = image(pred_instances=nothing, gt_instances=nothing)
-    assert evaluate(DetectionPRF(num_classes=1), [image(), empty]) == plain
-
-
 def test_one_image(tmp_path):
     assert evaluate(DetectionPRF(num_classes=1), [image()])["det/f1"] == 1.0
     with pytest.warns(UserWarning, match="AUC is undefined"):
@@ -121,10 +114,6 @@ def test_file_name_without_utf8(tmp_path):
     assert (code, err) == (0, "")
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     assert report["inputs"]["results"]["file"] == "r\udce9sultats.pkl"
-
-
-def test_repeated_image_id():
-    assert evaluate(DetectionPRF(num_classes=1), [image(), image()])["det/tp"] == 2
 
 
 def test_image_ids_beyond_64_bits(tmp_path):
