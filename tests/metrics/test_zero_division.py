@@ -8,7 +8,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import precision_recall_fscore_support
 
 from mm_metrics_plugin import (
     DetectionPRF,
@@ -21,7 +20,6 @@ from mm_metrics_plugin import (
     SingleLabelPRF,
     UndefinedMetricWarning,
 )
-from mm_metrics_plugin.testing import evaluate
 from tests.helpers.cases_segmentation import label_maps
 
 CLASSES = ("cat", "dog", "bird", "fish")
@@ -104,21 +102,6 @@ def test_detections_of_one_class_only(tmp_path):
     empty = dict(bboxes=torch.zeros(0, 4), labels=torch.zeros(0, dtype=torch.int64))
     nothing = [dict(pred_instances=dict(empty, scores=torch.zeros(0)), gt_instances=empty)]
     assert np.isnan(evaluated(DetectionPRF(zero_division=0), nothing)[0]["det/f1"])
-
-
-@pytest.mark.parametrize("zero_division", [0, 1])
-@pytest.mark.parametrize("average", ["macro", "weighted", "micro"])
-def test_one_label_as_scikit_learn(zero_division, average):
-    generator = np.random.default_rng(3)
-    suffix = "" if average == "macro" else f"_{average}"
-    for _ in range(20):
-        true, predicted = generator.integers(0, 3, 8), generator.integers(0, 4, 8)
-        found = evaluate(SingleLabelPRF(average=average, zero_division=zero_division), decided(predicted, true))
-        expected = precision_recall_fscore_support(
-            true, predicted, labels=range(4), average=average, zero_division=zero_division
-        )
-        keys = [f"single-label-prf/{key}{suffix}" for key in ("precision", "recall", "f1")]
-        assert [found[key] for key in keys] == pytest.approx(expected[:3], abs=1e-12)
 
 
 @pytest.mark.parametrize(
