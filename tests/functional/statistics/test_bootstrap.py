@@ -25,6 +25,7 @@ from mm_metrics_plugin.functional.statistics.per_image_counts import (
 )
 from tests.helpers.coco_problems import match_table
 from tests.helpers.detection_problems import everywhere
+from tests.helpers.interval_reference import Ratio, count_intervals, f1_of, shrunken, wilson
 
 BOX = np.array([0.0, 0.0, 10.0, 10.0])
 
@@ -91,6 +92,59 @@ def image_counts(tp, fp, fn):
     counts = np.stack([tp, fp, fn])
     image, label = np.nonzero(counts.any(axis=0))
     return PerImageCounts(len(tp), tp.shape[1], image, label, counts[:, image, label])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_intervals_of_counts_equal_the_formulas(seed):
+    random = np.random.default_rng(seed)
+    tp, fp, fn = random_counts(random, 80, 5)
+    result = bootstrap_counts(image_counts(tp, fp, fn), ci=0.9)
+    for name, ends in count_intervals(tp, fp, fn, 0.9).items():
+        assert (result.overall[name].low, result.overall[name].high) == pytest.approx(ends, abs=1e-10), name
+    for name, trials in (("precision", tp + fp), ("recall", tp + fn), ("f1", tp + fp + fn)):
+        for label in range(5):
+            ratio, interval = Ratio(tp[:, label], trials[:, label]), result.per_class[name].at(label)
+            if name == "f1":
+                enough, transform = ratio.images >= 30, f1_of
+            else:
+                enough, transform = ratio.trials >= 10 and ratio.images >= 5, float
+            expected = [transform(end) for end in ratio.interval(0.9)] if enough else [np.nan, np.nan]
+            assert [interval.low, interval.high] == pytest.approx(expected, abs=1e-10, nan_ok=True), (name, label)
+
+
+def test_intervals_of_average_precision_equal_the_formulas():
+    table = table_at_50(everywhere(12, num_images=60), 3)
+    result = bootstrap_ci(table, ci=0.9, resamples=40, seed=2)
+    draws = map_draws(weighted_metrics(table), bootstrap_draws(60, draws=40, seed=2, batch_size=64)).per_class["AP_50"]
+    value = result.per_class["AP_50"].value
+    chosen = table.grid.at(table.gt_counts, "all", 0.5)
+    objects = np.bincount(table.gt_label[chosen], minlength=3)
+    is_tp, is_tp_or_fp = (flag[table.ranked.order] for flag in table.flags(0.5, "all"))
+    labels = table.label[table.ranked.order]
+    near, biases, variances, floors = shrunken(value, objects), [], [], []
+    for label in range(3):
+        hits = is_tp[is_tp_or_fp & (labels == label)]
+        bias = 0.0
+        for earlier, at in enumerate(np.flatnonzero(hits)):  # rank at + 1, so many hits before it
+            bias += (1 - (earlier + (1 + near[label]) / 2) / (at + 1)) / (at + 1) / objects[label]
+        biases.append(bias)
+        variances.append(draws[:, label].var() * 60 / 59)
+        floors.append(near[label] * (1 - near[label]) / objects[label])
+        images = len(np.unique(table.gt_image[chosen & (table.gt_label == label)]))
+        share = near[label] - bias
+        size = share * (1 - share) / max(variances[-1], floors[-1])
+        ends = wilson(value[label], size, images, 0.9, center=value[label] - bias)
+        if images >= 30:
+            found = result.per_class["AP_50"]
+            assert (found.low[label], found.high[label]) == pytest.approx(ends, abs=1e-10)
+    total = draws.mean(axis=1).var() * 60 / 59
+    total += sum(max(floor - variance, 0) for floor, variance in zip(floors, variances)) / 9
+    share = np.mean(near) - np.mean(biases)
+    with_objects = len(np.unique(table.gt_image[chosen]))
+    ends = wilson(
+        value.mean(), share * (1 - share) / total, with_objects - 1, 0.9, center=value.mean() - np.mean(biases)
+    )
+    assert (result.overall["mAP_50"].low, result.overall["mAP_50"].high) == pytest.approx(ends, abs=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(8))
