@@ -20,7 +20,6 @@ from mm_metrics_plugin.render.sentences import (
     classification_opening,
     confusion_lines,
     false_positive_lines,
-    missing_lines,
     opening,
 )
 from mm_metrics_plugin.render.tables import (
@@ -46,7 +45,7 @@ MAX_COLUMNS = 21  # of a matrix; a larger one is in the CSV file and the figure
 
 def detection_markdown(report: DetectionReport) -> str:
     """The report of a detector."""
-    lines = ["# Detection report", "", *_items([*opening(report), *missing_lines(report)])]
+    lines = ["# Detection report", "", *_items([*opening(report), *report.missing_results])]
     for one in report.protocols:
         lines += ["", f"## {one.protocol}: {PROTOCOLS[one.protocol]}", ""]
         notes = averaged_line(one.classes_averaged, len(report.classes))

@@ -104,12 +104,6 @@ def opening(report: DetectionReport) -> List[str]:
 _COUNTED = {"images": "images", "ground_truths": "ground-truth objects", "detections": "detections"}
 
 
-def missing_lines(report: DetectionReport) -> List[str]:
-    """The number of images without results, if any."""
-    missing = report.counts.get("images", {}).get("without_results", 0)
-    return [f"{missing:,} images have no results and are evaluated as images without detections"] if missing else []
-
-
 def classification_opening(report: ClassificationReport) -> List[str]:
     """What was read, and the settings."""
     lines = [f"{tally_sentence('samples', report.counts['samples'])}, {len(report.classes):,} classes"]

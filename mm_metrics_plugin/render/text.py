@@ -35,7 +35,6 @@ from mm_metrics_plugin.render.sentences import (
     false_positive_lines,
     ignored_lines,
     max_dets_lines,
-    missing_lines,
     opening,
 )
 from mm_metrics_plugin.render.tables import (
@@ -217,7 +216,7 @@ def _print_detection(
     report: DetectionReport, shown: Sequence[ProtocolReport], printer: _Printer, verbose: bool, published: bool
 ) -> None:
     printer.lines(opening(report))
-    printer.lines(missing_lines(report))
+    printer.lines(report.missing_results)
     for one in shown:
         _print_protocol(report, one, printer, verbose)
     analysis = report.analysis
