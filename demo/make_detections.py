@@ -136,5 +136,10 @@ def main(train: int = TRAIN, val: int = VAL, epochs: int = 10) -> None:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    main()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--redraw", metavar="DIR", type=Path, help="only draw the images of the results, to DIR/val")
+    folder = parser.parse_args().redraw
+    if folder is None:
+        main()
+    else:
+        redraw_pictures(folder)

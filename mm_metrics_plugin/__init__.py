@@ -71,15 +71,6 @@ def register_metrics() -> None:
 
     Importing this package calls it. The ``mm-metrics`` command starts without torch and calls it before it runs code of
     the user.
-
-    Raises:
-        ImportError: torch and mmengine are installed, but importing the metrics failed.
-
-    Example:
-        >>> register_metrics()
-        >>> from mmengine.registry import METRICS
-        >>> METRICS.get("DetectionPRF").__name__
-        'DetectionPRF'
     """
     if _missing:
         return

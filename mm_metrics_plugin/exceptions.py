@@ -1,4 +1,4 @@
-"""Exceptions and warnings of this package."""
+"""Exceptions and warnings of this package; singular and plural in messages."""
 
 from __future__ import annotations
 
@@ -25,3 +25,14 @@ class MetricWarning(UserWarning):
 
 class UndefinedMetricWarning(MetricWarning):
     """A value is undefined on this data, such as the AUC of a class without samples, and is NaN."""
+
+
+def pluralize(number: int, noun: str) -> str:
+    """A number with a noun in the singular or plural.
+
+    Example:
+        >>> pluralize(1, "image"), pluralize(1200, "class"), pluralize(0, "match")
+        ('1 image', '1,200 classes', '0 matches')
+    """
+    plural = noun + ("es" if noun.endswith(("s", "ch")) else "s")
+    return f"{number:,} {noun if number == 1 else plural}"

@@ -35,11 +35,7 @@ def require_ci(ci: float | None) -> None:
 
 
 def require_int(name: str, value: Any, *, low: int, high: int | None = None) -> int:
-    """The value as an int.
-
-    Raises:
-        ValueError: It is not a whole number, or out of range.
-    """
+    """The value as an int; raises a ValueError if it is not a whole number, or out of range."""
     limits = f"of at least {low}" if high is None else f"from {low} to {high}"
     valid = isinstance(value, Integral) and not isinstance(value, bool)
     valid = valid and low <= value and (high is None or value <= high)
@@ -62,23 +58,16 @@ class AreaRange:
 
 
 def area_ranges(edges: Sequence[float] = COCO_AREA_EDGES) -> tuple[AreaRange, ...]:
-    """All areas, and the ranges between edges; ``small``, ``medium`` and ``large`` are COCO's.
-
-    Example:
-        >>> [one.name for one in area_ranges()], [one.name for one in area_ranges([100])]
-        (['all', 'small', 'medium', 'large'], ['all', 'area_0_100', 'area_100_up'])
-    """
+    """All areas, and the ranges between edges; ``small``, ``medium`` and ``large`` are COCO's."""
     ends = [0.0, *(float(edge) for edge in edges), MAX_AREA]
     pairs = list(zip(ends, ends[1:]))
     require(all(low < high for low, high in pairs), f"area edges must be positive and ascending (found {list(edges)})")
-    every = AreaRange("all", 0.0, MAX_AREA)
-    if len(pairs) == 1:
-        return (every,)
     names = ["small", "medium", "large"]
     if tuple(ends[1:-1]) != COCO_AREA_EDGES:
         texts = [f"{end:g}" if float(f"{end:g}") == end else repr(end) for end in ends]  # unique for every edge
         names = [f"area_{low}_{high}" for low, high in zip(texts, texts[1:-1])] + [f"area_{texts[-2]}_up"]
-    return (every, *(AreaRange(name, *pair) for name, pair in zip(names, pairs)))
+    ranges = [AreaRange(name, *pair) for name, pair in zip(names, pairs)] if len(pairs) > 1 else []
+    return (AreaRange("all", 0.0, MAX_AREA), *ranges)
 
 
 COCO_AREA_RANGES = area_ranges()
@@ -168,18 +157,7 @@ class DetectionSettings:
         object.__setattr__(self, name, value)
 
     def truncation_message(self, most_detections: int, *, option: str = "--max-dets") -> str:
-        """A message if average precision leaves detections out, else an empty string.
-
-        Args:
-            most_detections: Maximum number of detections of one class in one image.
-            option: Name of the option that raises the limit.
-
-        Example:
-            >>> DetectionSettings().truncation_message(240)
-            'AP uses the best 100 of up to 240 detections per class and image, as COCO does; change it with --max-dets'
-            >>> DetectionSettings().truncation_message(100)
-            ''
-        """
+        """A message if some class in some image has more detections than ``max_dets``, else an empty string."""
         if most_detections <= self.max_dets:
             return ""
         return (
@@ -285,27 +263,14 @@ class ComparisonSettings:
 
 @dataclass(frozen=True)
 class OperatingRule:
-    """How the best score threshold is selected: by F-score, or by one rate subject to a minimum of the other.
+    """How the best score threshold is selected: by F-score, or by one rate subject to a minimum of the other."""
 
-    Attributes:
-        kind: ``'f'`` for the F-score; ``'precision'`` or ``'recall'`` for a minimum of that rate.
-        value: Beta of the F-score, or the minimum.
-
-    Example:
-        >>> print(OperatingRule.parse("f2"), "|", OperatingRule.parse("precision=0.9"))
-        greatest F2 | greatest recall with precision >= 0.9
-    """
-
-    kind: str
-    value: float
+    kind: str  # 'f', or the rate with a minimum, 'precision' or 'recall'
+    value: float  # beta of the F-score, or the minimum
 
     @classmethod
     def parse(cls, text: str) -> OperatingRule:
-        """Parses ``f1``, ``f2``, ``f0.5``, ``precision=0.9`` or ``recall=0.95``.
-
-        Raises:
-            ValueError: The text is none of these.
-        """
+        """Parse ``f1``, ``f2``, ``f0.5``, ``precision=0.9`` or ``recall=0.95``."""
         kind, _, minimum = str(text).strip().lower().partition("=")
         try:
             if kind in ("precision", "recall") and 0 < float(minimum) <= 1:
@@ -329,24 +294,8 @@ class OperatingRule:
 
 
 def with_options(settings: _S, options: Mapping[str, Any], others: Sequence[str] = ()) -> _S:
-    """Settings with some fields replaced.
-
-    Args:
-        settings: The settings.
-        options: New values by field.
-        others: Further arguments of the caller that the message may suggest.
-
-    Raises:
-        TypeError: There is no such option; the message names the nearest one.
-
-    Example:
-        >>> with_options(DetectionSettings(), {"score_thr": 0.5}).score_thr
-        0.5
-        >>> with_options(DetectionSettings(), {"score_threshold": 0.5})
-        Traceback (most recent call last):
-        TypeError: 'score_threshold' is not an option; did you mean 'score_thr'?
-    """
-    names = [one.name for one in fields(settings) if one.metadata.get("option", True)]  # type: ignore[arg-type]
+    """Settings with some fields replaced; ``others`` are further arguments of the caller that a message suggests."""
+    names = [option.name for option in fields(settings) if option.metadata.get("option", True)]  # type: ignore[arg-type]
     require_known_options(options, names, others)
     return replace(settings, **options)  # type: ignore[type-var]
 

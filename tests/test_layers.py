@@ -83,9 +83,11 @@ except ImportError as error:
 else:
     raise AssertionError("SingleLabelAUC was imported")
 assert not hasattr(mm_metrics_plugin, "NoSuchName")
-names = [m.name for m in pkgutil.walk_packages(mm_metrics_plugin.__path__, "mm_metrics_plugin.")]
-packages = ("functional", "states", "io", "evaluation", "render", "cli")
-modules = [n for n in names if n.split(".")[1] in packages and "__main__" not in n]
+packages = [f"mm_metrics_plugin.{{name}}" for name in ("functional", "states", "io", "evaluation", "render", "cli")]
+modules = []
+for package in packages:
+    modules += [m.name for m in pkgutil.walk_packages(importlib.import_module(package).__path__, package + ".")]
+modules = [name for name in modules if "__main__" not in name]
 for name in modules:
     importlib.import_module(name)
 assert "torch" not in [n for n, m in sys.modules.items() if m is not None]

@@ -23,7 +23,7 @@ from mm_metrics_plugin.evaluation.report import (
     versions,
     warn_unreached,
 )
-from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError
+from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError, pluralize
 from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional.classification.auc import AUCResult, map_classes, roc_auc
 from mm_metrics_plugin.functional.classification.calibration_error import (
@@ -327,7 +327,9 @@ def _class_names(
     if names is None:
         names = [str(index) for index in range(number)]
     if len(names) != number:
-        raise ClassNamesError(f"{results.source}: holds scores of {number} classes where {len(names)} are named")
+        raise ClassNamesError(
+            f"{results.source}: holds scores of {pluralize(number, 'class')} for {pluralize(len(names), 'class name')}"
+        )
     return tuple(names)
 
 
@@ -337,7 +339,7 @@ def _count_decisions(results: ClassificationResults, score_thr: float) -> Tuple[
     if results.targets is None:
         decided = hard_decisions(scores, thresholds=[-np.inf])
         state = ConfusionState(scores.shape[1]).update(results.labels, decided)  # type: ignore[arg-type]
-        result = confusion_matrix_report(state.decisions)
+        result = confusion_matrix_report(state.matrix[:, :-1])
         return result, result.accuracy
     reached = results.reach(score_thr)
     if not reached.any():

@@ -44,7 +44,7 @@ from mm_metrics_plugin.settings import (
 
 PICKLES = (".pkl", ".pickle")
 _ROUNDING = 1e-12  # of sums in another order
-BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "the same"
+BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "no difference"
 
 
 class DifferenceRow(NamedTuple):

@@ -16,7 +16,7 @@ from mm_metrics_plugin.evaluation.report import (
     keyword_names,
     warn_unreached,
 )
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, pluralize
 from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport, background_name, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.settings import DetectionSettings, with_options
@@ -62,9 +62,10 @@ class DetectionReport(Report):
 
     @property
     def missing_results(self) -> List[str]:
-        """A line about images without results, if there are any."""
-        number = self.counts.get("images", {}).get("without_results", 0)
-        return [f"{number:,} images have no results and are evaluated as images without detections"] if number else []
+        """The number of images without results, if any."""
+        missing = self.counts.get("images", {}).get("without_results", 0)
+        line = f"{pluralize(missing, 'image')} without results, evaluated as without detections"
+        return [line] if missing else []
 
     @property
     def remarks(self) -> List[str]:
@@ -89,24 +90,25 @@ def _differences(report: ProtocolReport, protocols: Sequence[str]) -> List[str]:
     counts, lines = report.counts, []
     if report.protocol == "mmdet":
         lines += [
-            f"mmdet counts {counts['duplicates']} duplicates as TP: further detections of the right class that overlap "
-            "a matched ground truth",
-            f"mmdet counts {counts['ground_truths_counted_again']} ground truths too many: each once per overlapping "
-            "detection, and once more as FN if none of these has its class",
-            f"mmdet counts {counts['detections_counted_again']} detections too many: each once per ground truth "
-            "that it overlaps",
+            f"mmdet counts {pluralize(counts['duplicates'], 'duplicate')} as TP: further detections of the right class "
+            "that overlap a matched ground truth",
+            f"mmdet counts {pluralize(counts['ground_truths_counted_again'], 'ground truth')} too many: each once per "
+            "overlapping detection, and once more as FN if none of these has its class",
+            f"mmdet counts {pluralize(counts['detections_counted_again'], 'detection')} too many: each once per ground "
+            "truth that it overlaps",
         ]
         if counts.get("crowds") and "coco" not in protocols:  # coco has a line about crowd regions
-            lines.append(f"mmdet counts {counts['crowds']} crowd regions as ordinary ground truths; coco ignores them")
+            regions = pluralize(counts["crowds"], "crowd region")
+            lines.append(f"mmdet counts {regions} as ordinary ground truths; coco ignores them")
     elif counts.get("ground_truths_ignored"):
         lines.append(
-            f"{report.protocol} ignores {counts['ground_truths_ignored']} crowd regions and "
-            f"{counts['detections_ignored']} detections that match only crowd regions; mmdet counts them"
+            f"{report.protocol} ignores {pluralize(counts['ground_truths_ignored'], 'crowd region')} and "
+            f"{pluralize(counts['detections_ignored'], 'detection')} that match only crowd regions; mmdet counts them"
         )
     if report.protocol == "agnostic":
         classes = report.result.matrix[:-1, :-1]
         between = int(classes.sum() - classes.trace())
-        lines.append(f"agnostic matches by IoU alone: {between} matches are between two classes")
+        lines.append(f"agnostic matches by IoU alone: {pluralize(between, 'match')} between two classes")
     return lines
 
 
@@ -224,9 +226,7 @@ def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = No
     shard = merge_shards([read_shard(str(file)) for file in progress.track(files)])
     if shard.images_elsewhere:
         names = ", ".join(entry["file"] for entry in shard.ground_truths)
-        raise ResultFileError(
-            f"{names}: {shard.images_elsewhere} of its images are in none of the states, so shards are missing"
-        )
+        raise ResultFileError(f"{names}: shards with {pluralize(shard.images_elsewhere, 'image')} are missing")
     progress.step("computing metrics")
     return report_of(shard, progress)
 
@@ -237,7 +237,7 @@ def report_of(shard: Shard, progress: Progress) -> DetectionReport:
     counted, protocols = state.counts_by_name, []
     for name in settings.matching:
         rule = state.rule(name)
-        ground_truths, detections = rule.used_per_class
+        ground_truths, detections = rule.used
         names = ("detections_without_area", "ground_truths_without_area", *(("crowds",) if name == "mmdet" else ()))
         protocols.append(
             protocol_report(
@@ -247,7 +247,7 @@ def report_of(shard: Shard, progress: Progress) -> DetectionReport:
                 ground_truths=ground_truths,
                 detections=detections,
                 counts={**rule.counts_by_name, **{key: counted[key] for key in names}},
-                background_types=rule.false_positives,
+                background_types=rule.background_types,
             )
         )
     analysis, table = None, state.table()

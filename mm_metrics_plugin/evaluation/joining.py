@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ClassNamesError, MetricInputError, ResultFileError
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricInputError, ResultFileError, pluralize
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
@@ -112,8 +112,8 @@ def _positions(ground_truth: GroundTruth, results: DetectionResults, allow_missi
         expected = len(ground_truth.image_ids)
         if results.num_images != expected:
             raise ResultFileError(
-                f"{results.source}: has no image ids and must have one entry for each of the {expected} images of "
-                f"{ground_truth.source} (found {results.num_images})"
+                f"{results.source}: has no image ids and must have one entry for each of the "
+                f"{pluralize(expected, 'image')} of {ground_truth.source} (found {results.num_images})"
             )
         return np.arange(results.num_images), 0
     index_of = {image_id: index for index, image_id in enumerate(ground_truth.image_ids)}
@@ -151,7 +151,8 @@ def _class_names(
         check_num_classes(len(names), results.source, results.file_size, labels_only=False)
     if results.num_classes is not None and results.num_classes != len(names):
         raise ClassNamesError(
-            f"{results.source}: has {results.num_classes} classes where {ground_truth.source} has {len(names)}"
+            f"{results.source}: has {pluralize(results.num_classes, 'class')} where {ground_truth.source} has "
+            f"{len(names)}"
         )
     return names
 
@@ -194,7 +195,7 @@ def _check_labels(
     if len(wrong):
         shown = [f"{int(labels[row])} in image {image_ids[image[row]]!a}" for row in wrong[:10]]
         raise ClassNamesError(
-            f"{source}: {len(wrong)} labels are beyond the {len(names)} classes "
+            f"{source}: {pluralize(len(wrong), 'label')} beyond the {pluralize(len(names), 'class')} "
             f"({', '.join(shown)}{', ...' if len(wrong) > 10 else ''})"
         )
 

@@ -12,7 +12,7 @@ from mm_metrics_plugin.evaluation.joining import JoinedImages, classes_from_labe
 from mm_metrics_plugin.evaluation.loading import DetectionInput, ground_truth_in
 from mm_metrics_plugin.evaluation.report import Progress, common_folder, warn_unreached
 from mm_metrics_plugin.evaluation.shards import match_in_blocks
-from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError, pluralize
 from mm_metrics_plugin.functional.classification.delong import auc_swaps
 from mm_metrics_plugin.functional.statistics.paired_tests import Comparison, compare_counts, paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
@@ -189,7 +189,8 @@ class ClassificationRuns(Runs):
         number = first.scores.shape[1]
         names = source.classes or [str(label) for label in range(number)]
         if len(names) != number:
-            raise ClassNamesError(f"{first.source}: holds scores of {number} classes where {len(names)} are named")
+            given = pluralize(len(names), "class name")
+            raise ClassNamesError(f"{first.source}: holds scores of {pluralize(number, 'class')} for {given}")
         self.classes = tuple(names)
         self.progress = progress
         progress.step("joining")
@@ -272,7 +273,7 @@ def _sample_order(first: ClassificationResults, other: ClassificationResults) ->
     different = (first.ground_truth != other.ground_truth[order]).reshape(len(keys), -1).any(axis=1)
     if different.any():
         raise ResultFileError(
-            f"{both}: differ in the ground truth of {int(different.sum()):,} samples, first in sample "
+            f"{both}: differ in the ground truth of {pluralize(int(different.sum()), 'sample')}, first in sample "
             f"{keys[int(np.argmax(different))]!a}"
         )
     return order, field

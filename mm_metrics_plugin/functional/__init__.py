@@ -10,8 +10,8 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import confusi
 from mm_metrics_plugin.functional.classification.delong import delong_ci, delong_test
 from mm_metrics_plugin.functional.classification.roc_curves import ks_statistic, roc_curves
 from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
+from mm_metrics_plugin.functional.detection.boxes import Boxes, box_iou, nms
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou, nms
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.operating_points import operating_points

@@ -9,7 +9,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import ResultFileError, pluralize
 from mm_metrics_plugin.functional.thresholding import reach
 from mm_metrics_plugin.io.budget import check_num_classes
 from mm_metrics_plugin.io.files import PathLike, RowCounts, trim_memory
@@ -140,7 +140,8 @@ def classification_from_arrays(
     true, rows = np.asarray(ground_truth), np.asarray(scores)
     if true.ndim not in (1, 2) or len(true) != len(rows):
         raise ResultFileError(
-            f"{source}: ground truth must be {len(rows)} labels or rows of targets (found shape {true.shape})"
+            f"{source}: ground truth must be {pluralize(len(rows), 'label')} or rows of targets "
+            f"(found shape {true.shape})"
         )
     field = "gt_label" if true.ndim == 1 else "gt_score"
     samples = [{"pred_score": row, field: one} for row, one in zip(rows, true)]
@@ -182,7 +183,9 @@ def classification_from_samples(
         raise _error(source, 0, "pred_score", "must hold the score of at least one class", "0 scores")
     for number, row in enumerate(rows):
         if row.shape != (classes,) or row.dtype.kind != "f":
-            raise _error(source, number, "pred_score", f"must be {classes} scores", f"{row.dtype} {row.shape}")
+            raise _error(
+                source, number, "pred_score", f"must be {pluralize(classes, 'score')}", f"{row.dtype} {row.shape}"
+            )
     if most_bytes is not None and sum(written_bytes(row) for row in rows) > most_bytes:
         raise ResultFileError(f"{source}: holds more scores than a file of this size can")
     scores = np.asarray(np.concatenate(rows)).reshape(len(rows), classes)

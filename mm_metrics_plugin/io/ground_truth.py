@@ -13,8 +13,8 @@ from xml.parsers import expat
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
+from mm_metrics_plugin.functional.detection.boxes import Boxes
 from mm_metrics_plugin.functional.detection.data import GroundTruths
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.class_order import (
     ANNOTATIONS,
     CLASS_ORDERS,
@@ -240,7 +240,7 @@ SIDES = ("height", "width")
 
 def _found(content: Any) -> str:
     if isinstance(content, list):
-        return "found a list, as COCO results are"
+        return "found a list, as COCO results are; GROUND_TRUTH comes first"
     if isinstance(content, dict):
         return f"found {', '.join(sorted(map(str, content))[:6]) or 'nothing'}"
     return f"found a {type(content).__name__}"

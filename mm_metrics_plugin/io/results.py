@@ -18,8 +18,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.functional.detection.boxes import Boxes
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.files import PathLike, RowCounts, column, identities, numbers, read_json, trim_memory
 from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, distinct_ids, has_swapped_corners
 from mm_metrics_plugin.io.safe_pickle import read_pickle
@@ -385,7 +385,7 @@ def _is_pair(image: Any) -> bool:
 
 def _read_coco(content: Any, source: str) -> DetectionResults:
     if not isinstance(content, list):
-        hint = "; this is an annotation file" if isinstance(content, dict) and "annotations" in content else ""
+        hint = "; this is an annotation file, and GROUND_TRUTH comes first" if isinstance(content, dict) and "annotations" in content else ""
         raise ResultFileError(
             f"{source}: COCO results are a list of detections (found a {type(content).__name__}{hint})"
         )

@@ -15,7 +15,7 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.files import PathLike
 from mm_metrics_plugin.io.writing import write_all
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _HEADER = "header"
 
 
@@ -32,7 +32,7 @@ def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, 
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_state(Path(folder, "a.npz"), {"kind": "counts"}, {"tp": np.array([3, 4]), "fp": None})
         ...     read_state(Path(folder, "a.npz"))
-        ({'schema_version': 3, 'kind': 'counts'}, {'tp': array([3, 4])})
+        ({'schema_version': 4, 'kind': 'counts'}, {'tp': array([3, 4])})
     """
     text = json.dumps({"schema_version": SCHEMA_VERSION, **header}, ensure_ascii=True, allow_nan=False)
     content = {name: np.ascontiguousarray(value) for name, value in arrays.items() if value is not None}

@@ -9,9 +9,9 @@ from mm_metrics_plugin.metrics.auc import MultiLabelAUC as MultiLabelAUC
 from mm_metrics_plugin.metrics.auc import SingleLabelAUC as SingleLabelAUC
 from mm_metrics_plugin.metrics.base import StreamingMetric as StreamingMetric
 from mm_metrics_plugin.metrics.calibration_error import CalibrationError as CalibrationError
-from mm_metrics_plugin.metrics.check_hook import EvaluationCheckHook as EvaluationCheckHook
 from mm_metrics_plugin.metrics.detection import DetectionPRF as DetectionPRF
-from mm_metrics_plugin.metrics.figure_hook import MetricFigureHook as MetricFigureHook
+from mm_metrics_plugin.metrics.hooks import EvaluationCheckHook as EvaluationCheckHook
+from mm_metrics_plugin.metrics.hooks import MetricFigureHook as MetricFigureHook
 from mm_metrics_plugin.metrics.ks import SingleLabelKS as SingleLabelKS
 from mm_metrics_plugin.metrics.prf import MultiLabelPRF as MultiLabelPRF
 from mm_metrics_plugin.metrics.prf import SingleLabelPRF as SingleLabelPRF

@@ -16,11 +16,12 @@ from mm_metrics_plugin.functional.classification.roc_curves import roc_curves
 from mm_metrics_plugin.functional.thresholding import hard_decisions
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.classification_base import (
+    ONE_SIDED_CLASS,
     MultiLabelMetricBase,
     ScoredMetricBase,
     SingleLabelMetricBase,
 )
-from mm_metrics_plugin.metrics.log import class_values, threshold_suffixes
+from mm_metrics_plugin.metrics.runner_log import class_values, threshold_suffixes
 from mm_metrics_plugin.metrics.sample_fields import Samples
 from mm_metrics_plugin.settings import require, require_choice, require_ci
 from mm_metrics_plugin.states.base import Batch, State, StateGroup
@@ -104,7 +105,8 @@ class _AUCMetric(ScoredMetricBase):
             metrics[f"classes_averaged{suffix}"] = result.classes_averaged
         if self.classwise:
             metrics.update(class_values(f"auc{suffix}", names, result.per_class))
-        self.warn_undefined_classes("AUC", result.per_class, names, skip=is_mean and self.absent == "skip")
+        skip = is_mean and self.absent == "skip"
+        self.warn_undefined_classes("AUC", ONE_SIDED_CLASS, names, result.per_class, skip=skip)
         return metrics
 
 

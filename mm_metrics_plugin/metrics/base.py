@@ -15,28 +15,24 @@ from mmengine.logging import print_log
 
 from mm_metrics_plugin.exceptions import MetricInputError, MetricWarning, UndefinedMetricWarning
 from mm_metrics_plugin.functional._arrays import unique_names
-from mm_metrics_plugin.metrics.log import class_table, in_runner, warn
+from mm_metrics_plugin.metrics.padding import Share, find_padding, sample_identity
+from mm_metrics_plugin.metrics.runner_log import class_table, in_runner, warn
 from mm_metrics_plugin.metrics.sample_fields import Sample, SampleName, Samples, check_samples
-from mm_metrics_plugin.metrics.sampling import (
-    PLACEHOLDER,
-    Entry,
-    Padding,
-    Share,
-    cumulative_sizes,
-    find_padding,
-    sample_identity,
-    split_by_dataset,
-    whole_entries,
-)
-from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import Batch, State, merge_all
 from mm_metrics_plugin.states.distributed import all_gather_or_raise, all_reduce_state
 
+# The entry in ``results`` of a sample that is counted in another entry. Not None, which mmengine removes.
+_PLACEHOLDER = 0
 
-def check_num_classes(num_classes: int | None) -> None:
-    """Raises a ValueError unless it is a whole number of at least 1, or None."""
-    valid = num_classes is None or (isinstance(num_classes, (int, np.integer)) and num_classes >= 1)
-    require(valid, f"num_classes must be a whole number of at least 1 (found {num_classes!r})")
+
+class _Entry:
+    """A state or a batch in ``results``, in the place of the first of its ``samples`` samples."""
+
+    __slots__ = ("content", "samples")
+
+    def __init__(self, content: Any, samples: int) -> None:
+        self.content = content
+        self.samples = samples
 
 
 class FigureSpec(NamedTuple):
@@ -73,7 +69,7 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
 
     ``results`` holds the accumulated state and the last batch, whose last sample may be padding. For mmdet's
     ConcatDataset, whose results MultiDatasetsEvaluator slices, it holds one entry per sample instead: the entry of the
-    first sample of a dataset is its state, those of the other samples are placeholders.
+    first sample of a dataset is its state, the entries of the other samples are placeholders.
 
     Args:
         collect_device: Accepted for mmengine. States are sent on the device of the process group's backend.
@@ -133,7 +129,12 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
         else:
             same = [index for index, meta in enumerate(self._metas) if meta is dataset_meta]
             self._metas, self._only_dataset = (self._metas, same[0]) if same else ((), None)
+            dataset_meta = self.read_metainfo(dataset_meta)
         self._dataset_meta = dataset_meta
+
+    def read_metainfo(self, dataset_meta: Any) -> Any:
+        """The metainfo of a dataset as the metric uses it; unchanged by default."""
+        return dataset_meta
 
     @property
     def dataset_classes(self) -> list[str]:
@@ -150,11 +151,12 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
                 return
             if not self._seen:
                 self._first = sample_identity(data_samples[0])
-            ends = cumulative_sizes(self._dataset_meta)
-            if ends is None:
-                self._process(data_samples)
-            else:
+            metas = self._dataset_meta if isinstance(self._dataset_meta, Sequence) else [self._dataset_meta]
+            ends = (metas[0] or {}).get("cumulative_sizes") if metas else None  # of mmdet's ConcatDataset
+            if ends and ends[-1]:
                 self._process_concatenated(data_samples, ends)
+            else:
+                self._process(data_samples)
             self._last = sample_identity(data_samples[-1])
         except MetricInputError as error:
             name = type(self).__name__
@@ -181,13 +183,14 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
                     f"{type(self).__name__} with these options cannot evaluate several datasets one by one, because "
                     "its batches span datasets: evaluate each dataset in a separate run"
                 )
-            ends = [ends[-1]]
-        for dataset, start, stop in split_by_dataset(ends, self.dataset_indices(len(samples))):
-            # The last sample is a batch of its own, which can be dropped; batches stay whole if they matter.
-            borders = (start, stop) if self.in_one_state else (start, max(start, stop - 1), stop)
-            for first, last in zip(borders, borders[1:]):
-                if first < last:
-                    self._process_run(dataset, samples[first:last])
+            ends = ends[-1:]
+        # After the last dataset there is padding, which starts over.
+        datasets = np.searchsorted(ends, self.dataset_indices(len(samples)) % ends[-1], side="right")
+        borders = {0, *(np.flatnonzero(np.diff(datasets)) + 1).tolist(), len(samples)}
+        if not self.in_one_state:  # the last sample of a dataset is a batch that can be dropped
+            borders |= {border - 1 for border in borders if border}
+        for start, stop in zip(sorted(borders), sorted(borders)[1:]):
+            self._process_run(int(datasets[start]), samples[start:stop])
 
     def _process_run(self, dataset: int, samples: Samples) -> None:
         """Add consecutive samples of one of several datasets, unless another one is evaluated."""
@@ -198,9 +201,9 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
         self._flush()
         if dataset != self._dataset:
             self._dataset, self._state_index = dataset, len(self.results)
-        self.results.extend([PLACEHOLDER] * len(samples))
+        self.results.extend([_PLACEHOLDER] * len(samples))
         if batch is not None:
-            self.results[-1] = Entry(batch, len(samples))
+            self.results[-1] = _Entry(batch, len(samples))
         self._seen += len(samples)
 
     @contextmanager
@@ -214,12 +217,12 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
 
     def _flush(self) -> None:
         """Add the waiting batch, if there is one, to its state."""
-        waiting = self.results[-1] if len(self.results) else PLACEHOLDER
-        if isinstance(waiting, Entry) and isinstance(waiting.content, Batch):
-            self.results[-1] = PLACEHOLDER
-            if self.results[self._state_index] == PLACEHOLDER:
+        waiting = self.results[-1] if len(self.results) else _PLACEHOLDER
+        if isinstance(waiting, _Entry) and isinstance(waiting.content, Batch):
+            self.results[-1] = _PLACEHOLDER
+            if self.results[self._state_index] == _PLACEHOLDER:
                 with self._metainfo_of(self._dataset):
-                    self.results[self._state_index] = Entry(self.empty_state(), 0)
+                    self.results[self._state_index] = _Entry(self.empty_state(), 0)
             entry = self.results[self._state_index]
             entry.content.update(*waiting.content.columns)
             entry.samples += waiting.samples
@@ -231,15 +234,24 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
 
         Evaluators that collect ``results`` themselves, as mmdet's MultiDatasetsEvaluator, call it on the main process.
         """
-        entries = whole_entries(results, type(self).__name__)
-        contents = results if entries is None else [entry.content for entry in entries]
+        contents = results
+        concatenated = any(isinstance(result, _Entry) or result == _PLACEHOLDER for result in results)
+        if concatenated:
+            entries = [result for result in results if isinstance(result, _Entry)]
+            contents, counted = [entry.content for entry in entries], sum(entry.samples for entry in entries)
+            if counted != len(results):
+                raise MetricInputError(
+                    f"{type(self).__name__} cannot evaluate a part of the samples: the part has {len(results)} "
+                    f"samples, but its states hold {counted}. Use mmengine's Evaluator, or evaluate each dataset in a "
+                    "separate run"
+                )
         states = [
             content if isinstance(content, State) else self.empty_state().update(*content.columns)
             for content in contents
         ]
         state = merge_all(states) if states else self.empty_state()
         metrics = {key: float(value) for key, value in self.compute(state).items()}
-        if entries is not None:
+        if concatenated:
             with self._outputs(state, metrics):
                 self._evaluated = state if self.figures_wanted else None
         return metrics
@@ -260,12 +272,16 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
             with ExitStack() as outputs:
                 if is_main_process():
                     try:
-                        self._warn_of_padding(padding, total + len(padding.ranks), size)
+                        if padding.warning is not None:
+                            self.warn(
+                                f"read {total + len(padding.ranks)} samples of a dataset of {size} on "
+                                f"{get_dist_info()[1]} processes. {padding.warning}. Use a dataset size that the "
+                                "number of processes divides, or a sampler with round_up=False"
+                            )
                         values = self.compute_metrics([state])
                         outputs.enter_context(self._outputs(state, values))
                         self._evaluated = state if self.figures_wanted else None
-                        prefix = f"{self.prefix}/" if self.prefix else ""
-                        metrics = {f"{prefix}{key}": value for key, value in values.items()}
+                        metrics = {self.full_key(key): value for key, value in values.items()}
                     except Exception as caught:  # likewise
                         error = caught
                 gathered: list[dict[str, float]] = all_gather_or_raise(metrics, error)
@@ -286,21 +302,13 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
         if drop_last:
             samples -= 1
             waiting = self.results[-1]
-            if isinstance(waiting, Entry):
+            if isinstance(waiting, _Entry):
                 waiting.content, waiting.samples = waiting.content.without_last(), waiting.samples - 1
             else:
                 self.results[-1] = waiting.without_last()
         self._flush()
-        states = [item.content if isinstance(item, Entry) else item for item in self.results if item != PLACEHOLDER]
+        states = [item.content if isinstance(item, _Entry) else item for item in self.results if item != _PLACEHOLDER]
         return (merge_all(states) if states else self.empty_state()), samples
-
-    def _warn_of_padding(self, padding: Padding, total: int, size: int) -> None:
-        if padding.warning is not None:
-            self.warn(
-                f"read {total} samples of a dataset of {size} on {get_dist_info()[1]} processes. "
-                f"{padding.warning}. Use a dataset size that the number of processes divides, or a sampler with "
-                "round_up=False"
-            )
 
     @contextmanager
     def _outputs(self, state: Any, metrics: Mapping[str, float]) -> Iterator[None]:
@@ -331,8 +339,12 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
 
     def wants(self, figure: str) -> bool:
         """Whether this figure is wanted, by its name with or without the prefix."""
-        names = (figure, f"{self.prefix}/{figure}")
+        names = (figure, self.full_key(figure))
         return any(fnmatchcase(name, pattern) for name in names for pattern in self.figures_wanted)
+
+    def full_key(self, key: str) -> str:
+        """The key with the prefix."""
+        return f"{self.prefix}/{key}" if self.prefix else key
 
     def dataset_indices(self, count: int) -> np.ndarray:
         """The indices in the dataset of the next ``count`` samples of this process."""
@@ -393,6 +405,15 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
         if mean_of > len(classes):
             message += f". The mean is over {mean_of - len(classes)} of {mean_of} classes, also in save_best{remedy}"
         self.warn_once(what, message, UndefinedMetricWarning)
+
+    def warn_undefined_classes(
+        self, what: str, reason: str, names: Sequence[str], values: np.ndarray, *, skip: bool, remedy: str = ""
+    ) -> None:
+        """Warn of the classes whose value is NaN, which a mean leaves out if ``skip``; or that there are no classes."""
+        undefined = [name for name, value in zip(names, values) if np.isnan(value)]
+        self.warn_undefined(what, reason, undefined, mean_of=len(names) if skip else 0, remedy=remedy)
+        if not len(names):
+            self.warn_no_samples(what)
 
     def warn_no_samples(self, what: str) -> None:
         """Warn that a value is undefined because there were no samples."""

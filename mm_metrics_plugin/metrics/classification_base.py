@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._exact_sum import split_values
-from mm_metrics_plugin.metrics.base import StreamingMetric, check_num_classes
+from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.sample_fields import (
     SampleName,
     Samples,
     check_finite,
+    check_values,
     exact_arrays,
     field_values,
-    first_bad,
     read_labels,
     real_values,
     same_kind,
@@ -25,23 +25,21 @@ from mm_metrics_plugin.metrics.sample_fields import (
     stack_values,
     to_host,
 )
-from mm_metrics_plugin.settings import require
+from mm_metrics_plugin.settings import require, require_int
+
+# Why the AUC or KS of a class is undefined.
+ONE_SIDED_CLASS = "the dataset has no sample of the class, or no other"
 
 
 class ScoredMetricBase(StreamingMetric):
-    """Reads and checks ``pred_score``.
-
-    Args:
-        num_classes: Number of classes. If None, the first sample of each evaluation decides.
-        num_thresholds: Number of bins that scores are counted in; None if scores are kept or not needed.
-        **kwargs: As in :class:`StreamingMetric`.
-    """
+    """Reads and checks ``pred_score``. Without ``num_classes``, the first sample of each evaluation decides."""
 
     _learned_classes: int | None = None
 
     def __init__(self, num_classes: int | None = None, num_thresholds: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_num_classes(num_classes)
+        if num_classes is not None:
+            require_int("num_classes", num_classes, low=1)
         require(
             num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
         )
@@ -76,17 +74,13 @@ class ScoredMetricBase(StreamingMetric):
         expected = self.num_classes or self._learned_classes
         if scores.shape[1] != expected:
             raise MetricInputError(
-                f"'pred_score' of {name(0)} must hold {expected} scores, one per class (found {scores.shape[1]})"
+                f"'pred_score' of {name(0)} must hold {pluralize(expected, 'score')}, one per class "
+                f"(found {scores.shape[1]})"
             )
         if scores.dtype.kind != "f":
-            scores, rest = split_values(scores)
-            if rest.any():
-                row = first_bad(rest == 0)
-                column = int(np.flatnonzero(rest[row])[0])
-                value = int(scores[row, column]) + int(rest[row, column])
-                raise MetricInputError(
-                    f"'pred_score' of {name(row)} must hold integers that float64 holds exactly (found {value})"
-                )
+            integers = scores
+            scores, rest = split_values(integers)
+            check_values(integers, rest == 0, "pred_score", name, "hold integers that float64 holds exactly")
         check_finite(scores, "pred_score", name)
         if self.num_thresholds is not None:
             self.check_unit(scores, "num_thresholds", name)
@@ -95,35 +89,20 @@ class ScoredMetricBase(StreamingMetric):
     def check_unit(self, scores: np.ndarray, purpose: str, name: SampleName) -> None:
         """Raises MetricInputError for the first sample with a score outside 0 to 1."""
         if scores.min() < 0 or scores.max() > 1:
-            inside = (scores >= 0) & (scores <= 1)
-            row = first_bad(inside)
-            raise MetricInputError(
-                f"'pred_score' of {name(row)} must lie in 0 to 1 for {purpose} (found {scores[row][~inside[row]][0]})"
-            )
+            valid = (scores >= 0) & (scores <= 1)
+            check_values(scores, valid, "pred_score", name, f"lie in 0 to 1 for {purpose}")
 
     def check_topk(self, k: int, scores: np.ndarray, samples: Samples) -> None:
         """Raises MetricInputError if there are fewer than k scores per sample."""
         if k > scores.shape[1]:
             raise MetricInputError(
-                f"'pred_score' of {self.sample_names(samples)(0)} must hold at least {k} scores for topk "
+                f"'pred_score' of {self.sample_names(samples)(0)} must hold at least {pluralize(k, 'score')} for topk "
                 f"(found {scores.shape[1]})"
             )
 
-    def warn_undefined_classes(self, what: str, per_class: np.ndarray, names: Sequence[str], *, skip: bool) -> None:
-        """Warn of the classes without a value, which a mean leaves out if ``skip``, or that there were no samples."""
-        undefined = [name for name, value in zip(names, per_class) if np.isnan(value)]
-        reason = "the dataset has no sample of the class, or no other"
-        self.warn_undefined(what, reason, undefined, mean_of=len(names) if skip else 0)
-        if not len(names):
-            self.warn_no_samples(what)
-
 
 class SingleLabelMetricBase(ScoredMetricBase):
-    """Reads ``pred_score`` and ``gt_label``, or ``pred_label`` if there are no scores.
-
-    Args:
-        **kwargs: As in :class:`ScoredMetricBase`.
-    """
+    """Reads ``pred_score`` and ``gt_label``, or ``pred_label`` if there are no scores."""
 
     default_prefix = "single-label"
     target_fields = ("gt_label",)
@@ -186,27 +165,20 @@ class MultiLabelMetricBase(ScoredMetricBase):
 def _checked_target(target: np.ndarray, num_classes: int, name: SampleName) -> np.ndarray:
     if target.shape[1:] != (num_classes,):
         raise MetricInputError(
-            f"'gt_score' of {name(0)} must hold {num_classes} values, one per class (found shape {target.shape[1:]})"
+            f"'gt_score' of {name(0)} must hold {pluralize(num_classes, 'value')}, one per class "
+            f"(found shape {target.shape[1:]})"
         )
-    good = (target == 0) | (target == 1) | (target == -1)
-    if not good.all():
-        row = first_bad(good)
-        raise MetricInputError(
-            f"'gt_score' of {name(row)} must be 1, 0 or -1 for every class (found {target[row][~good[row]][0]})"
-        )
+    valid = (target == 0) | (target == 1) | (target == -1)
+    check_values(target, valid, "gt_score", name, "be 1, 0 or -1 for every class")
     return target.astype(np.int8)
 
 
 def _target_of_lists(labels: np.ndarray, rows: np.ndarray, shape: tuple[int, ...], name: SampleName) -> np.ndarray:
     num_classes = shape[1]
-    good = (labels >= -1) & (labels < num_classes) & (labels == np.floor(labels))
-    if not good.all():
-        bad = int(np.flatnonzero(~good)[0])
-        raise MetricInputError(
-            f"'gt_label' of {name(int(rows[bad]))} must hold class indices from 0 to {num_classes - 1}, or -1 for none "
-            f"(found {labels[bad]})"
-        )
+    valid = (labels >= -1) & (labels < num_classes) & (labels == np.floor(labels))
+    expected = f"hold class indices from 0 to {num_classes - 1}, or -1 for none"
+    check_values(labels, valid, "gt_label", lambda row: name(int(rows[row])), expected)
     target = np.zeros(shape, dtype=np.int8)
-    given = labels >= 0
-    target[rows[given], labels[given].astype(np.int64)] = 1
+    present = labels >= 0
+    target[rows[present], labels[present].astype(np.int64)] = 1
     return target

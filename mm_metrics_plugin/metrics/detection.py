@@ -26,10 +26,10 @@ from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_cu
 from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW, bootstrap_ci
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
-from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric, check_num_classes
+from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
 from mm_metrics_plugin.metrics.detection_samples import ResizeCheck, read_images, with_image_order
-from mm_metrics_plugin.metrics.log import class_key, class_values, warn
 from mm_metrics_plugin.metrics.prf import REMEDY, zero_division_value
+from mm_metrics_plugin.metrics.runner_log import class_key, class_values, warn
 from mm_metrics_plugin.metrics.sample_fields import Samples
 from mm_metrics_plugin.render.tables import matrix_rows
 from mm_metrics_plugin.settings import (
@@ -39,9 +39,9 @@ from mm_metrics_plugin.settings import (
     DetectionSettings,
     require,
     require_choice,
+    require_int,
 )
-from mm_metrics_plugin.states.detection import DetectionState, RuleState
-from mm_metrics_plugin.states.matches import ImageBatch
+from mm_metrics_plugin.states.detection import DetectionState, ImageBatch, RuleState
 
 _CURVES = ("pr_curves", "confidence_curves")
 _CURVE_POINTS = 201  # of the curves against the score threshold
@@ -157,7 +157,8 @@ class DetectionPRF(StreamingMetric):
             resamples=resamples,
             seed=seed,
         )
-        check_num_classes(num_classes)
+        if num_classes is not None:
+            require_int("num_classes", num_classes, low=1)
         require(ci is None or zero_division == "skip", f"ci goes with zero_division='skip' (found {zero_division!r})")
         require(
             ci is None or (matching == "coco" and average != "weighted"),
@@ -178,17 +179,12 @@ class DetectionPRF(StreamingMetric):
         self.ann_file = ann_file
         self._resize_check = ResizeCheck()
 
-    @property
-    def dataset_meta(self) -> Any:
+    def read_metainfo(self, dataset_meta: Any) -> Any:
         """The metainfo of the dataset; with ``ann_file``, ``classes`` are in the order of the labels."""
-        return StreamingMetric.dataset_meta.fget(self)  # type: ignore[attr-defined]  # a property, as mypy does not see
-
-    @dataset_meta.setter
-    def dataset_meta(self, dataset_meta: Any) -> None:
-        if self.ann_file is not None and isinstance(dataset_meta, Mapping):
-            names = tuple(map(str, dataset_meta.get("classes") or ()))
-            dataset_meta = {**dataset_meta, "classes": _label_names(self.ann_file, names)}
-        StreamingMetric.dataset_meta.fset(self, dataset_meta)  # type: ignore[attr-defined]  # likewise
+        if self.ann_file is None or not isinstance(dataset_meta, Mapping):
+            return dataset_meta
+        names = tuple(map(str, dataset_meta.get("classes") or ()))
+        return {**dataset_meta, "classes": _label_names(self.ann_file, names)}
 
     @property
     def _num_classes(self) -> int:
@@ -282,13 +278,8 @@ class DetectionPRF(StreamingMetric):
                 metrics.update(class_values(key, names, values))
         reasons = ("neither ground truths nor detections", "no detections", "no ground truths")
         for (key, values), reason in zip(rates.items(), reasons):
-            self.warn_undefined(
-                key,
-                f"the class has {reason}",
-                [names[index] for index in np.flatnonzero(np.isnan(values))],
-                mean_of=len(names) if self.average != "micro" else 0,
-                remedy="" if key == "recall" else REMEDY,
-            )
+            skip, remedy = self.average != "micro", "" if key == "recall" else REMEDY
+            self.warn_undefined_classes(key, f"the class has {reason}", names, values, skip=skip, remedy=remedy)
         return metrics
 
     def _average_precision(self, table: MatchTable | None, names: list[str]) -> dict[str, float]:
@@ -302,8 +293,7 @@ class DetectionPRF(StreamingMetric):
         metrics = {key: values[key] for key in _MEAN_AP}
         if self.classwise:
             metrics.update(class_values("AP", names, result.per_class))
-        undefined = [names[index] for index in np.flatnonzero(np.isnan(result.per_class))]
-        self.warn_undefined("AP", "the class has no ground truths", undefined, mean_of=len(names))
+        self.warn_undefined_classes("AP", "the class has no ground truths", names, result.per_class, skip=True)
         return metrics
 
     def _operating_point(self, table: MatchTable | None, names: list[str]) -> dict[str, float]:
@@ -330,20 +320,13 @@ class DetectionPRF(StreamingMetric):
 
     def _intervals(self, table: MatchTable | None, names: list[str]) -> dict[str, float]:
         """The ends of the confidence intervals of every rate and AP."""
-        chosen = _MICRO_RATES if self.average == "micro" else _RATES
-        overall = dict(zip((*_RATES, "f1_of_means", *_MICRO_RATES), (*chosen, "f1_of_means", *_MICRO_RATES)))
-        per_class = list(_RATES) if self.classwise else []
-        if self.ap:
-            overall.update({key: key for key in _MEAN_AP})
-            per_class += ["AP"] if self.classwise else []
-        keys = {key: (key + "_low", key + "_high") for key in overall}
-        class_keys = {
-            key: [(class_key(f"{key}_low", name), class_key(f"{key}_high", name)) for name in names]
-            for key in per_class
-        }
+        keys = [*_RATES, "f1_of_means", *_MICRO_RATES, *(_MEAN_AP if self.ap else ())]
+        class_keys = [*_RATES, *(["AP"] if self.ap else [])] if self.classwise else []
         if table is None:
-            pairs = [*keys.values(), *(pair for column in class_keys.values() for pair in column)]
-            return dict.fromkeys([key for pair in pairs for key in pair], float("nan"))
+            undefined = [f"{key}_{end}" for key in keys for end in ("low", "high")]
+            pairs = [(key, name) for key in class_keys for name in names]
+            undefined += [class_key(f"{key}_{end}", name) for key, name in pairs for end in ("low", "high")]
+            return dict.fromkeys(undefined, float("nan"))
         settings = self.settings
         intervals = bootstrap_ci(
             table,
@@ -357,15 +340,16 @@ class DetectionPRF(StreamingMetric):
         )
         metrics: dict[str, float] = {}
         too_few = []
-        for key, name in overall.items():
-            interval = intervals.overall[name]
-            metrics.update(zip(keys[key], (interval.low, interval.high)))
+        for key in keys:
+            interval = intervals.overall[f"{key}_micro" if self.average == "micro" and key in _RATES else key]
+            metrics[f"{key}_low"], metrics[f"{key}_high"] = interval.low, interval.high
             too_few += [key] if interval.reason in TOO_FEW else []
-        for key, pairs in class_keys.items():
-            column = intervals.per_class[key]
-            for class_name, pair, low, high, reason in zip(names, pairs, column.low, column.high, column.reason):
-                metrics.update(zip(pair, (low, high)))
-                too_few += [class_key(key, class_name)] if reason in TOO_FEW else []
+        for key in class_keys:
+            for index, name in enumerate(names):
+                interval = intervals.per_class[key].at(index)
+                metrics[class_key(f"{key}_low", name)] = interval.low
+                metrics[class_key(f"{key}_high", name)] = interval.high
+                too_few += [class_key(key, name)] if interval.reason in TOO_FEW else []
         self.warn_undefined("the confidence interval", "there are too few images or ground truths", too_few)
         return metrics
 
@@ -380,7 +364,7 @@ class DetectionPRF(StreamingMetric):
             ground_truths=result.support[:-1],
             detections=result.predicted[:-1],
             counts={**state.counts_by_name, **rule.counts_by_name},
-            background_types=rule.false_positives,
+            background_types=rule.background_types,
             zero_division=self._zero_division if rule.matrix.any() else float("nan"),
         )
         content = {"protocol": self.matching, "classes": names, **report.to_dict()}

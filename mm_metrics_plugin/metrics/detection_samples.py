@@ -23,7 +23,7 @@ from mm_metrics_plugin.metrics.sample_fields import (
     score_precision,
     to_host,
 )
-from mm_metrics_plugin.states.matches import NO_NUMBER, ImageBatch, encode_texts
+from mm_metrics_plugin.states.detection import NO_NUMBER, ImageBatch, encode_texts
 
 _INSTANCE_FIELDS = (
     *("pred_instances.bboxes", "pred_instances.scores", "pred_instances.labels"),
@@ -146,8 +146,8 @@ class ResizeCheck:
             return None
         return (
             "the boxes of 'gt_instances' seem to be in the coordinates of the resized images, while 'pred_instances' "
-            f"are in those of the original images ({outside} ground truths lie outside their image; {self._matches} "
-            f"detections match, {self._matches_rescaled} if the ground truths are scaled back): put LoadAnnotations "
+            f"are in those of the original images (ground truths outside their image: {outside}; matches: "
+            f"{self._matches}, and {self._matches_rescaled} if the ground truths are scaled back): put LoadAnnotations "
             "after Resize in the test pipeline"
         )
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from mmengine.registry import METRICS
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.classification.histograms import histogram_ks
 from mm_metrics_plugin.functional.classification.roc_curves import KSResult, ks_statistic
-from mm_metrics_plugin.metrics.classification_base import SingleLabelMetricBase
-from mm_metrics_plugin.metrics.log import class_values
+from mm_metrics_plugin.metrics.classification_base import ONE_SIDED_CLASS, SingleLabelMetricBase
+from mm_metrics_plugin.metrics.runner_log import class_values
 from mm_metrics_plugin.metrics.sample_fields import Samples
 from mm_metrics_plugin.settings import require, require_choice
 from mm_metrics_plugin.states.base import Batch, State
@@ -80,7 +80,7 @@ class SingleLabelKS(SingleLabelMetricBase):
         if self.positive_label >= scores.shape[1]:
             raise MetricInputError(
                 f"'pred_score' of {self.sample_names(samples)(0)} must hold a score of class {self.positive_label}, "
-                f"the positive_label (found {scores.shape[1]} scores)"
+                f"the positive_label (found {pluralize(scores.shape[1], 'score')})"
             )
         column = slice(self.positive_label, self.positive_label + 1)
         return Batch(scores[:, column], (labels == self.positive_label).astype(np.int8)[:, None])
@@ -100,7 +100,7 @@ class SingleLabelKS(SingleLabelMetricBase):
         if self.classwise:
             metrics.update(class_values("ks", names, result.per_class))
             metrics.update(class_values("ks_threshold", names, result.thresholds))
-        self.warn_undefined_classes("KS", result.per_class, names, skip=self.absent == "skip")
+        self.warn_undefined_classes("KS", ONE_SIDED_CLASS, names, result.per_class, skip=self.absent == "skip")
         return metrics
 
     def _result(self, state: State) -> KSResult:

@@ -23,7 +23,7 @@ from mm_metrics_plugin.functional.ranking import label_ranks, top_k_decisions
 from mm_metrics_plugin.functional.thresholding import hard_decisions, limits_for, reach
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.classification_base import MultiLabelMetricBase, ScoredMetricBase, SingleLabelMetricBase
-from mm_metrics_plugin.metrics.log import class_values, threshold_suffixes
+from mm_metrics_plugin.metrics.runner_log import class_values, threshold_suffixes
 from mm_metrics_plugin.metrics.sample_fields import Samples
 from mm_metrics_plugin.settings import require, require_choice
 from mm_metrics_plugin.states.base import Batch, State
@@ -38,12 +38,7 @@ Averages = Union[str, Sequence[str], None]
 
 
 def zero_division_value(zero_division: str | float) -> float:
-    """The value of 0/0 that the option ``zero_division`` gives, NaN for ``'skip'``.
-
-    Example:
-        >>> zero_division_value("skip"), zero_division_value(0)
-        (nan, 0.0)
-    """
+    """The value of 0/0 with the option ``zero_division``; NaN for ``'skip'``."""
     require_choice("zero_division", zero_division, ("skip", 0, 1))
     return float("nan") if isinstance(zero_division, str) else float(zero_division)
 
@@ -113,8 +108,8 @@ class _PRFMetric(ScoredMetricBase):
     def _count_classes(
         self, result: CountsResult, names: Sequence[str], metrics: dict[str, float], suffix: str
     ) -> None:
-        """Counts the classes with a value, and warns of those without one."""
-        mean_of = len(names) if {"macro", "weighted"} & set(self.averages) else 0
+        """Count the classes with a value, and warn of the classes without one."""
+        skip = bool({"macro", "weighted"} & set(self.averages))
         no_sample = "the dataset has no sample of the class"
         either = result.support + result.predicted
         for key, what, reason, counts, remedy in (
@@ -122,11 +117,11 @@ class _PRFMetric(ScoredMetricBase):
             ("classes_predicted", "precision", "the class was never predicted", result.predicted, REMEDY),
             ("", f"f{self.beta:g}", f"{no_sample}, and it was never predicted", either, REMEDY),
         ):
-            missing = [names[int(index)] for index in np.flatnonzero(counts == 0)]
             if key:
-                metrics[f"{key}{suffix}"] = len(names) - len(missing)
-            if self.zero_division == "skip":
-                self.warn_undefined(what, reason, missing, mean_of=mean_of, remedy=remedy)
+                metrics[f"{key}{suffix}"] = int(np.count_nonzero(counts))
+            if names and self.zero_division == "skip":
+                values = np.where(counts, 1.0, np.nan)
+                self.warn_undefined_classes(what, reason, names, values, skip=skip, remedy=remedy)
 
 
 @METRICS.register_module()

@@ -6,6 +6,7 @@ from typing import Any
 
 from mmengine.registry import METRICS
 
+from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.regression import MAX_VALUE
 from mm_metrics_plugin.metrics.base import StreamingMetric
 from mm_metrics_plugin.metrics.sample_fields import Samples, flat_fields
@@ -75,6 +76,6 @@ class RegressionError(StreamingMetric):
             self.warn_undefined("R²", "all targets are equal", ["the dataset"])
         zeros = metrics.pop("zero_targets")
         if zeros:
-            self.warn_undefined("The percentage error", "the targets are 0", [f"{zeros} values"])
+            self.warn_undefined("The percentage error", "the targets are 0", [pluralize(zeros, "value")])
             metrics["zero_targets"] = zeros
         return metrics

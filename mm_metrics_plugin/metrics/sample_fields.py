@@ -82,14 +82,7 @@ def stack_fields(samples: Samples, fields: Sequence[str], name: SampleName) -> l
 
 
 def stack_values(values: list[Any], field: str, name: SampleName) -> Any:
-    """One tensor or array of the field's values, on their device.
-
-    Values of different dtypes are converted one by one, without rounding, so that none depends on its neighbors.
-
-    Raises:
-        MetricInputError: The shape differs between samples, a value is not of real numbers, or no dtype holds the
-            numbers of all samples.
-    """
+    """One tensor or array of the field's values, on their device; different dtypes are converted without rounding."""
     values = real_values(values, field, name)
     shape = tuple(values[0].shape)
     odd = next((index for index, value in enumerate(values) if tuple(value.shape) != shape), None)
@@ -187,11 +180,7 @@ def concatenate_values(values: Sequence[Any]) -> Any:
 
 
 def exact_arrays(arrays: Sequence[np.ndarray], field: str, name: SampleName) -> list[np.ndarray]:
-    """The arrays, one per sample, in a common dtype; those without values do not decide on it.
-
-    Raises:
-        MetricInputError: A whole number would have to be rounded because other samples hold floats.
-    """
+    """The arrays of the samples in the common dtype of those that are not empty; no whole number is rounded."""
     dtypes = {array.dtype for array in arrays if array.size} or {array.dtype for array in arrays}
     dtype = np.result_type(*dtypes)
     for index, array in enumerate(arrays):
@@ -242,41 +231,32 @@ def _readable(value: Any) -> Any:
     return value.float() if value.dtype is torch.bfloat16 else value
 
 
-def first_bad(good: np.ndarray) -> int:
-    """The row of the first value that is not good."""
-    return int(np.flatnonzero(~good.reshape(len(good), -1).all(axis=1))[0])
-
-
 def check_finite(values: np.ndarray, field: str, name: SampleName) -> None:
     """Raises MetricInputError for the first sample with a NaN or an infinity."""
-    finite = np.isfinite(values)
-    if not finite.all():
-        row = first_bad(finite)
-        flat = values[row].reshape(-1)
-        index = int(np.flatnonzero(~np.isfinite(flat))[0])
-        raise MetricInputError(f"'{field}' of {name(row)} must be finite (found {flat[index]} at index {index})")
+    check_values(values, np.isfinite(values), field, name, "be finite", with_index=True)
+
+
+def check_values(
+    values: np.ndarray, valid: np.ndarray, field: str, name: SampleName, expected: str, *, with_index: bool = False
+) -> None:
+    """Raises MetricInputError for the first value that is not valid; the first axis is the samples."""
+    if not valid.all():
+        row = int(np.flatnonzero(~valid.reshape(len(valid), -1).all(axis=1))[0])
+        index = int(np.flatnonzero(~valid[row].reshape(-1))[0])
+        found = f"{values[row].reshape(-1)[index]}" + (f" at index {index}" if with_index else "")
+        raise MetricInputError(f"'{field}' of {name(row)} must {expected} (found {found})")
 
 
 def read_labels(values: np.ndarray, field: str, num_classes: int, name: SampleName) -> np.ndarray:
-    """One class index per sample, as int64.
-
-    Raises:
-        MetricInputError: A sample has several labels, or one that is no class index.
-    """
+    """One class index per sample, checked, as int64."""
     flat = values.reshape(len(values), -1)
     if flat.shape[1] != 1:
         raise MetricInputError(f"'{field}' of {name(0)} must be one label (found {flat.shape[1]} values)")
     labels = flat[:, 0]
     if labels.dtype.kind == "b":
         labels = labels.astype(np.int64)
-    good = (labels >= 0) & (labels < num_classes)
-    if labels.dtype.kind == "f":
-        good &= labels == np.floor(labels)
-    if not good.all():
-        row = first_bad(good)
-        raise MetricInputError(
-            f"'{field}' of {name(row)} must be a class index from 0 to {num_classes - 1} (found {labels[row]})"
-        )
+    valid = (labels >= 0) & (labels < num_classes) & (labels == np.floor(labels))
+    check_values(labels, valid, field, name, f"be a class index from 0 to {num_classes - 1}")
     return labels.astype(np.int64)
 
 
@@ -296,15 +276,10 @@ def flat_fields(
     largest: float = MAX_SUMMAND,
     keep_rest: bool = False,
 ) -> FlatBatch:
-    """The values of several fields as float64 columns; each sample is converted separately.
+    """The values of several fields of the same shape as flat float64 columns, at most ``largest`` in size.
 
-    Args:
-        samples: The samples of one batch, at least one.
-        fields: Their values may be tensors on any device, arrays or numbers, of the shape of the first field.
-        name: The names of the samples in messages.
-        largest: Values must be at most this in size.
-        keep_rest: Add a second column per field: what float64 rounds off its values. Without it, whole numbers that
-            float64 does not hold exactly are refused.
+    With ``keep_rest`` there is a second column per field: what float64 rounds off its values. Without it, whole numbers
+    that float64 does not hold exactly are refused.
     """
     read = [real_values(field_values(samples, field, name), field, name) for field in fields]
     for field, values in zip(fields[1:], read[1:]):

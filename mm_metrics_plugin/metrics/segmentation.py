@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 from mmengine.registry import METRICS
@@ -12,6 +12,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_view
 from mm_metrics_plugin.functional.segmentation import (
+    count_label_pairs,
     dice_score,
     label_overlap,
     mean_iou_report,
@@ -19,18 +20,127 @@ from mm_metrics_plugin.functional.segmentation import (
     soft_overlap,
 )
 from mm_metrics_plugin.functional.thresholding import FLOAT64, round_thresholds
-from mm_metrics_plugin.metrics.base import FigureSpec
-from mm_metrics_plugin.metrics.log import class_values
-from mm_metrics_plugin.metrics.sample_fields import Samples
-from mm_metrics_plugin.metrics.segmentation_base import LabelMapMetricBase, SegmentedImage
-from mm_metrics_plugin.settings import require, require_choice
+from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
+from mm_metrics_plugin.metrics.runner_log import class_values
+from mm_metrics_plugin.metrics.sample_fields import (
+    Samples,
+    check_values,
+    field_values,
+    plain_value,
+    score_precision,
+    squeezed_shape,
+    to_host,
+)
+from mm_metrics_plugin.settings import require, require_choice, require_int
 from mm_metrics_plugin.states.base import Batch, State
 from mm_metrics_plugin.states.counts import PixelConfusionState
 from mm_metrics_plugin.states.sums import BatchDiceState, ExactSumState
 
+_ABSENT = "neither prediction nor ground truth has the class"
+
+
+class _Image(NamedTuple):
+    """Prediction (labels or scores, and the code of their precision) and ground truth of one sample."""
+
+    name: str
+    predicted: np.ndarray
+    target: np.ndarray
+    precision: int
+
+
+class _SegmentationMetric(StreamingMetric):
+    """Reads prediction and ground truth of images whose sizes may differ."""
+
+    default_prefix = "sem-seg"
+
+    def __init__(
+        self,
+        prediction_field: str,
+        target_field: str,
+        num_classes: int | None,
+        ignore_index: int | None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if num_classes is not None:
+            require_int("num_classes", num_classes, low=1)
+        self.prediction_field = prediction_field
+        self.target_field = target_field
+        self.num_classes = num_classes
+        self.ignore_index = ignore_index
+
+    @property
+    def target_fields(self) -> Sequence[str]:  # type: ignore[override]
+        """The ground truth, if it comes from the dataset: a model may set other fields."""
+        return [self.target_field] if self.target_field.startswith("gt_") else []
+
+    @property
+    def known_classes(self) -> int | None:
+        """The number of classes, from the option or the dataset; None if unknown."""
+        return self.num_classes or len(self.dataset_classes) or None
+
+    def images(self, samples: Samples) -> Iterator[_Image]:
+        """The images of a batch."""
+        name = self.sample_names(samples)
+        predictions, targets = (
+            [plain_value(value, field, name, index) for index, value in enumerate(field_values(samples, field, name))]
+            for field in (self.prediction_field, self.target_field)
+        )
+        arrays = to_host([*predictions, *targets])
+        for index, (predicted, target) in enumerate(zip(arrays, arrays[len(samples) :])):
+            yield _Image(name(index), predicted, target, score_precision(predictions[index]))
+
+    def count_pixels(self, image: _Image, num_classes: int) -> np.ndarray:
+        """The confusion matrix of label maps, without ignored pixels."""
+        name = image.name
+        self.check_same_shape(image)
+        predicted = self.whole_labels(image.predicted, self.prediction_field, name)
+        target = self.whole_labels(image.target, self.target_field, name)
+        counts = count_label_pairs(target, predicted, num_classes=num_classes)
+        if self.ignore_index is not None and 0 <= self.ignore_index < num_classes:
+            counts[self.ignore_index] = 0
+        if counts[-1].any():
+            self.check_target(target, name, num_classes)
+        if counts[:-1, -1].any():
+            ignored = (target == self.ignore_index).reshape(predicted.shape)
+            valid = ignored | ((predicted >= 0) & (predicted < num_classes))
+            _check_values(
+                predicted, valid, self.prediction_field, name, f"hold class indices from 0 to {num_classes - 1}"
+            )
+        return counts[:-1, :-1]
+
+    def check_target(self, target: np.ndarray, name: str, num_classes: int) -> None:
+        """Raises MetricInputError unless all true labels are classes or ``ignore_index``."""
+        valid = ((target >= 0) & (target < num_classes)) | (target == self.ignore_index)
+        ignored = "" if self.ignore_index is None else f", or {self.ignore_index} to be ignored"
+        expected = f"hold class indices from 0 to {num_classes - 1}{ignored}"
+        _check_values(target, valid, self.target_field, name, expected)
+
+    def whole_labels(self, labels: np.ndarray, field: str, name: str) -> np.ndarray:
+        """Labels as integers; whole floats are converted, as mmseg writes them for one output channel."""
+        if labels.dtype.kind in "iub":
+            return labels
+        if labels.dtype.kind != "f":
+            raise MetricInputError(f"'{field}' of {name} must hold whole numbers (found {labels.dtype})")
+        good = (labels == np.floor(labels)) & (np.abs(labels) < 2.0**53)
+        if not good.all():
+            raise MetricInputError(
+                f"'{field}' of {name} must hold whole numbers (found {labels[~good][0]}, {labels.dtype})"
+            )
+        return labels.astype(np.int64)
+
+    def check_same_shape(self, image: _Image) -> None:
+        """Raises MetricInputError unless prediction and ground truth have the same shape, axes of length one aside."""
+        name, predicted, target, _ = image
+        if squeezed_shape(predicted) != squeezed_shape(target):
+            raise MetricInputError(
+                f"'{self.prediction_field}' of {name} must have the shape of '{self.target_field}', {target.shape} "
+                f"(found {predicted.shape})"
+            )
+
 
 @METRICS.register_module()
-class MeanIoU(LabelMapMetricBase):
+class MeanIoU(_SegmentationMetric):
     """Intersection over union of the classes of label maps, over all pixels of the dataset.
 
     Keys, with the prefix ``sem-seg``; values lie in 0 to 1, those of mmseg's IoUMetric divided by 100 and not rounded:
@@ -97,8 +207,7 @@ class MeanIoU(LabelMapMetricBase):
         if self.classwise:
             metrics.update(class_values("IoU", names, result.iou))
             metrics.update(class_values("Acc", names, result.accuracy))
-        reason = "neither prediction nor ground truth has the class"
-        self.warn_absent("IoU", reason, result.iou, names, skip=self.absent == "skip")
+        self.warn_undefined_classes("IoU", _ABSENT, names, result.iou, skip=self.absent == "skip")
         return metrics
 
     def figures(self, state: Any) -> list[FigureSpec]:
@@ -108,7 +217,7 @@ class MeanIoU(LabelMapMetricBase):
 
 
 @METRICS.register_module()
-class DiceScore(LabelMapMetricBase):
+class DiceScore(_SegmentationMetric):
     """Dice = 2·Σxy / (Σx² + Σy² + smooth) of prediction x and ground truth y.
 
     Keys, with the prefix ``sem-seg``; values lie in 0 to 1:
@@ -216,7 +325,7 @@ class DiceScore(LabelMapMetricBase):
         metrics["classes_in_dice"] = int((~np.isnan(values)).sum())  # not MeanIoU's key, which has the same prefix
         if self.classwise:
             metrics.update(class_values("Dice", names, values))
-        self.warn_absent("Dice", "neither prediction nor ground truth has the class", values, names, skip=True)
+        self.warn_undefined_classes("Dice", _ABSENT, names, values, skip=True)
         return metrics
 
     def _per_class(self, state: ExactSumState) -> np.ndarray:
@@ -228,7 +337,7 @@ class DiceScore(LabelMapMetricBase):
         values = dice_score(intersection, sizes, smooth=self.smooth, zero_division=self.empty)
         return values if state.count.any() else np.full(len(values), np.nan)
 
-    def _overlap(self, image: SegmentedImage) -> tuple[np.ndarray, np.ndarray]:
+    def _overlap(self, image: _Image) -> tuple[np.ndarray, np.ndarray]:
         name, predicted, target, _ = image
         num_classes = self.known_classes
         if self.mode == "hard":
@@ -252,28 +361,28 @@ class DiceScore(LabelMapMetricBase):
             return soft_overlap(scores, target, ignored=ignored)
         if target.size != scores.shape[1]:
             raise MetricInputError(
-                f"'{self.target_field}' of {name()} must have the shape of '{self.prediction_field}' or of one of its "
+                f"'{self.target_field}' of {name} must have the shape of '{self.prediction_field}' or of one of its "
                 f"channels, {predicted.shape} (found {target.shape})"
             )
         target = self.whole_labels(target, self.target_field, name)
         self.check_target(target, name, num_classes)
         return soft_label_overlap(scores, target.reshape(-1), ignore_index=self.ignore_index)
 
-    def _scores(self, image: SegmentedImage, num_classes: int | None) -> np.ndarray:
+    def _scores(self, image: _Image, num_classes: int | None) -> np.ndarray:
         """The scores of a sample, (classes, values)."""
         name, scores, _, precision = image
         if scores.dtype.kind not in "biuf":
-            raise MetricInputError(f"'{self.prediction_field}' of {name()} must hold numbers (found {scores.dtype})")
+            raise MetricInputError(f"'{self.prediction_field}' of {name} must hold numbers (found {scores.dtype})")
         if num_classes is not None and (not scores.ndim or len(scores) != num_classes):
             raise MetricInputError(
-                f"'{self.prediction_field}' of {name()} must have {num_classes} channels, one per class "
+                f"'{self.prediction_field}' of {name} must have {num_classes} channels, one per class "
                 f"(found shape {scores.shape})"
             )
         scores = scores.reshape(num_classes or 1, -1)
         if self.activation == "softmax" and num_classes is None:
             if self.known_classes is not None:
                 raise MetricInputError(
-                    f"'{self.prediction_field}' of {name()} has one channel: use activation='sigmoid' for its logits"
+                    f"'{self.prediction_field}' of {name} has one channel: use activation='sigmoid' for its logits"
                 )
             raise MetricInputError("activation='softmax' needs num_classes=..., because the dataset has no class names")
         if self.activation is not None:
@@ -284,13 +393,11 @@ class DiceScore(LabelMapMetricBase):
         return scores if self.threshold is None else scores > round_thresholds(self.threshold)[precision]
 
 
-def _check_unit(
-    values: np.ndarray, field: str, name: Callable[[], str], advice: str, *, ignored: np.ndarray | None = None
-) -> None:
+def _check_unit(values: np.ndarray, field: str, name: str, advice: str, *, ignored: Any = False) -> None:
     if values.dtype.kind not in "biuf":
-        raise MetricInputError(f"'{field}' of {name()} must hold numbers (found {values.dtype})")
-    good = (values >= 0) & (values <= 1)
-    if ignored is not None:
-        good |= ignored
-    if not good.all():
-        raise MetricInputError(f"'{field}' of {name()} must lie in 0 to 1{advice} (found {values[~good][0]})")
+        raise MetricInputError(f"'{field}' of {name} must hold numbers (found {values.dtype})")
+    _check_values(values, ((values >= 0) & (values <= 1)) | ignored, field, name, f"lie in 0 to 1{advice}")
+
+
+def _check_values(values: np.ndarray, valid: np.ndarray, field: str, name: str, expected: str) -> None:
+    check_values(values[None], valid[None], field, lambda _: name, expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
+from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
 from mm_metrics_plugin.render.sections import Section
 from mm_metrics_plugin.render.sentences import class_order_lines, joined_by_lines, mask_lines, task_lines
@@ -13,12 +14,6 @@ from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, Table, 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, PairwiseComparison
 
-VERDICTS = {
-    "better": "{second} is better",
-    "worse": "{second} is worse",
-    "not significant": "not significant",
-    "the same": "no difference",
-}
 SIGNIFICANT = ("better", "worse")
 SHOWN_PER_CLASS = ("AP_50", "auc", "f1")
 MAX_ROWS = 40
@@ -81,8 +76,8 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
     """The sections of the terminal and the Markdown file."""
     settings = report.settings
     ci = settings.ci
-    what = "images" if report.kind == "detection" else "samples"
-    lines = [f"{report.images:,} {what}, the same for all runs; differences in percentage points"]
+    unit = "image" if report.kind == "detection" else "sample"
+    lines = [f"{pluralize(report.images, unit)}, the same for all runs; differences in percentage points"]
     if settings.detection is not None:
         score_thr, iou_thr, max_dets = (
             getattr(settings.detection, key) for key in ("score_thr", "iou_thr", "max_dets")
@@ -92,7 +87,7 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
     elif settings.classification is not None:
         lines += task_lines(settings.classification)
     lines += class_order_lines(report.inputs)
-    lines += joined_by_lines(report.inputs.get("runs", ()), "image" if report.kind == "detection" else "sample")
+    lines += joined_by_lines(report.inputs.get("runs", ()), unit)
     lines += mask_lines(report.inputs.get("runs", ()))
     lines += [
         f"paired permutation test ({settings.permutations:,} permutations), significance level {1 - ci:.3g}",
@@ -167,6 +162,11 @@ def _pair_sections(report: ComparisonReport, pair: PairwiseComparison, letters: 
     return sections
 
 
+def verdict_text(row: DifferenceRow, second: str) -> str:
+    """The verdict, with the name of the second run if the difference is significant."""
+    return f"{second} is {row.verdict}" if row.verdict in SIGNIFICANT else row.verdict
+
+
 def _sentence(row: DifferenceRow, second: str, ci: float) -> str:
     """Such as "mAP_50 +1.2 [0.4, 2.0], p = 0.003: B is better"."""
     name, _, _, difference, interval, p_value, verdict = _cells(
@@ -183,7 +183,7 @@ def _cells(row: DifferenceRow, name: Any, second: str, ci: float) -> List[Any]:
         points(row.difference, sign=True),
         interval_text(row.low, row.high),
         p_text(row.p_value, ci=ci),
-        VERDICTS[row.verdict].format(second=second),
+        verdict_text(row, second),
     ]
 
 

@@ -14,7 +14,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, pluralize
 from mm_metrics_plugin.io.writing import to_csv, to_json, write_all
 from mm_metrics_plugin.render.tables import Table, cell, printable
 
@@ -387,7 +387,7 @@ def summary_html(report: Report) -> str:
     outputs = report_outputs(report)
     header, rows = next(iter(outputs.tables.values()))()
     if isinstance(report, ComparisonReport):
-        title = f"{report.images} images, confidence level {report.settings.ci:g}"
+        title = f"{pluralize(report.images, 'image')}, confidence level {report.settings.ci:g}"
         rows = [row for row in rows if row[header.index("class")] in (None, "")] if "class" in header else rows
     elif isinstance(report, DetectionReport):
         first = report.protocols[0]

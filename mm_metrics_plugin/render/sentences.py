@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, List, Mapping, Sequence
 
+from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.render.tables import printable
 from mm_metrics_plugin.settings import ClassificationSettings, DetectionSettings
 
@@ -21,18 +22,11 @@ CONFUSIONS = "Most frequent confusions (true → predicted)"
 
 
 def tally_sentence(what: str, tally: Mapping[str, Any]) -> str:
-    """Numbers of items read and used, and why items were dropped.
-
-    Example:
-        >>> tally_sentence("detections", {"read": 9, "used": 6, "dropped": {"score below 0.3": 3}})
-        '9 detections read, 6 used (3 score below 0.3)'
-        >>> tally_sentence("images", {"read": 9, "used": 9, "dropped": {}})
-        '9 images'
-    """
+    """Numbers of items read and used, and why items were dropped."""
     if not tally["dropped"]:
-        return f"{tally['read']:,} {what}"
+        return pluralize(tally["read"], what)
     reasons = "; ".join(f"{number:,} {reason}" for reason, number in tally["dropped"].items())
-    return f"{tally['read']:,} {what} read, {tally['used']:,} used ({reasons})"
+    return f"{pluralize(tally['read'], what)} read, {tally['used']:,} used ({reasons})"
 
 
 CLASS_ORDERS = {
@@ -75,15 +69,10 @@ def joined_by_lines(entries: Any, what: str) -> List[str]:
 
 
 def mask_lines(entries: Any) -> List[str]:
-    """The number of masks, which are not evaluated.
-
-    Example:
-        >>> mask_lines([{"file": "a.pkl", "masks": 1200}, {"file": "b.pkl"}])
-        ['masks: 1,200 detections have one, which is not evaluated; all numbers are of boxes']
-    """
+    """The number of masks, which are not evaluated."""
     entries = [entries] if isinstance(entries, Mapping) else entries
     number = sum(one.get("masks", 0) for one in entries)
-    sentence = f"masks: {number:,} detections have one, which is not evaluated; all numbers are of boxes"
+    sentence = f"masks: not evaluated ({pluralize(number, 'detection')}); all numbers are of boxes"
     return [sentence] if number else []
 
 
@@ -101,12 +90,12 @@ def opening(report: DetectionReport) -> List[str]:
     ]
 
 
-_COUNTED = {"images": "images", "ground_truths": "ground-truth objects", "detections": "detections"}
+_COUNTED = {"images": "image", "ground_truths": "ground-truth object", "detections": "detection"}
 
 
 def classification_opening(report: ClassificationReport) -> List[str]:
     """What was read, and the settings."""
-    lines = [f"{tally_sentence('samples', report.counts['samples'])}, {len(report.classes):,} classes"]
+    lines = [f"{tally_sentence('sample', report.counts['samples'])}, {pluralize(len(report.classes), 'class')}"]
     lines += class_order_lines(report.inputs)
     return lines + task_lines(report.settings)
 
@@ -149,7 +138,7 @@ def ignored_lines(counts: Mapping[str, int]) -> List[str]:
     if not counts.get("ground_truths_ignored"):
         return []
     regions, found = counts["ground_truths_ignored"], counts["detections_ignored"]
-    return [f"ignored: {regions:,} crowd regions, and detections that match only crowd regions ({found:,})"]
+    return [f"ignored: {pluralize(regions, 'crowd region')}, and detections that match only crowd regions ({found:,})"]
 
 
 def false_positive_lines(iou_thr: float) -> List[str]:
@@ -182,5 +171,9 @@ def averaged_line(averaged: Mapping[str, int], classes: int) -> List[str]:
         >>> averaged_line({"precision": 3, "recall": 4}, 4)
         ['means leave out classes without a value: precision is over 3 of 4 classes']
     """
-    parts = [f"{name} is over {number} of {classes} classes" for name, number in averaged.items() if number < classes]
+    parts = [
+        f"{name} is over {number} of {pluralize(classes, 'class')}"
+        for name, number in averaged.items()
+        if number < classes
+    ]
     return [f"means leave out classes without a value: {', '.join(parts)}"] if parts else []

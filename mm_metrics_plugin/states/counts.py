@@ -9,7 +9,7 @@ from mm_metrics_plugin.states.base import SUM, State
 
 
 class MatrixState(State):
-    """Confusion matrices with a column for "no decision".
+    """Confusion matrices (rules, ground truth, prediction) with a last column for "no decision" or background.
 
     Args:
         num_classes: Number of classes.
@@ -17,8 +17,7 @@ class MatrixState(State):
     """
 
     reductions = {"cells": SUM}
-    # (rules, ground truth, 1 + prediction): the first column is "no decision", the prediction -1.
-    cells: np.ndarray
+    cells: np.ndarray  # None before the first update
     background_rows = 0  # rows after those of the classes, for predictions without a ground truth
 
     def __init__(self, num_classes: int, num_rules: int = 1) -> None:
@@ -26,43 +25,31 @@ class MatrixState(State):
         self.num_rules = num_rules
         super().__init__()
 
-    def add_matrix(self, matrix: np.ndarray) -> None:
-        """Add a matrix with one column per class, or one more for "no decision"."""
-        cells = self._allocated()[0]
-        cells[:, 1:] += matrix[:, : self.num_classes]
-        if matrix.shape[1] > self.num_classes:
-            cells[:, 0] += matrix[:, self.num_classes]
+    def add_cells(self, indices: np.ndarray) -> None:
+        """Count flat indices into ``matrices``."""
+        cells = self.matrices
+        if indices.size < cells.size // 8:
+            # A matrix of 1,000 classes is far larger than a batch, so no array of its size is allocated for a batch.
+            np.add.at(cells.reshape(-1), indices, 1)
+        else:
+            cells += np.bincount(indices, minlength=cells.size).reshape(cells.shape)
 
-    def _allocated(self) -> np.ndarray:
+    @property
+    def matrices(self) -> np.ndarray:
+        """One matrix per rule."""
         if self.cells is None:
             rows = self.num_classes + self.background_rows
             self.cells = np.zeros((self.num_rules, rows, self.num_classes + 1), dtype=np.int64)
         return self.cells
 
     @property
-    def matrices(self) -> np.ndarray:
-        """One matrix per rule: rows ground truth, columns prediction; background and "no decision" last."""
-        return np.roll(self._allocated(), -1, axis=2)
-
-    @property
     def matrix(self) -> np.ndarray:
         """The matrix of the first rule."""
         return np.asarray(self.matrices[0])
 
-    @property
-    def decisions(self) -> np.ndarray:
-        """A view of the matrix of the first rule without the column "no decision"."""
-        return self._allocated()[0, :, 1:]
-
 
 class ConfusionState(MatrixState):
-    """Confusion matrices of labels and decisions, and the number of samples that fulfill other conditions.
-
-    Example:
-        >>> state = ConfusionState(2).update(np.array([0, 0, 1, 1]), np.array([0, 1, 1, -1]))
-        >>> state.matrix.tolist()
-        [[1, 1, 0], [0, 1, 1]]
-    """
+    """Confusion matrices of labels and decisions, and the number of samples that meet other conditions."""
 
     reductions = {"cells": SUM, "hits": SUM}
     hits: np.ndarray
@@ -75,31 +62,20 @@ class ConfusionState(MatrixState):
         rows = target.astype(np.int64)
         if predicted.ndim == 2:
             rows = rows[:, None] + np.arange(self.num_rules) * self.num_classes
-        indices = rows * (self.num_classes + 1)
-        indices += predicted
-        indices += 1
-        cells = self._allocated()
-        if indices.size < cells.size // 8:
-            # A matrix of 1,000 classes is far larger than a batch: no array of its size is allocated for one.
-            np.add.at(cells.reshape(-1), indices.reshape(-1), 1)
-        else:
-            cells += np.bincount(indices.reshape(-1), minlength=cells.size).reshape(cells.shape)
+        indices = rows * (self.num_classes + 1) + predicted
+        indices[predicted < 0] += self.num_classes + 1  # -1 becomes the last column
+        self.add_cells(indices.reshape(-1))
         if hits is not None:
             self.add("hits", np.count_nonzero(hits, axis=0))
         return self
 
 
 class PixelConfusionState(MatrixState):
-    """The confusion matrix of the pixels of label maps.
-
-    Example:
-        >>> PixelConfusionState(2).update(np.array([[[3, 1], [0, 2]], [[1, 0], [0, 1]]])).matrix[:, :2].tolist()
-        [[4, 1], [0, 3]]
-    """
+    """The confusion matrix of the pixels of label maps."""
 
     def update(self, matrices: np.ndarray) -> PixelConfusionState:
         """Add matrices (any number, classes, classes)."""
-        self.add_matrix(matrices.sum(axis=0))
+        self.matrices[0, :, : self.num_classes] += matrices.sum(axis=0)
         return self
 
 

@@ -5,6 +5,7 @@ Every image is matched once, when it is added. Only the results of matching are 
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Sequence
 
 import numpy as np
@@ -13,64 +14,94 @@ from mm_metrics_plugin.functional._arrays import map_in_order, stable_order
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, RuleCounts
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.examples import Examples, ImageBoxes, Members, WorstImages
-from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.detection.match_table import MatchDetails, MatchTable, report_grid
 from mm_metrics_plugin.functional.detection.matching import BatchCounts, ImageMatches, match_images
 from mm_metrics_plugin.settings import DetectionSettings
-from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State, StateGroup
+from mm_metrics_plugin.states.base import CONCAT, SUM, Batch, RowBuffer, State, StateGroup
 from mm_metrics_plugin.states.counts import MatrixState
-from mm_metrics_plugin.states.matches import MatchState
 
 RULE_COUNTS = ("detections_ignored", "ground_truths_ignored", "duplicates")
 EXAMPLE_GROUPS: dict[str, Any] = {"members": Members, "images": WorstImages, "boxes": ImageBoxes}
+NO_NUMBER = np.iinfo(np.int64).max  # key of images whose id is not a number, which come last
+IMAGE_COLUMNS = ("images", "texts", "text_positions")
+_AP_COLUMNS = ("image", "label", "score", "matched", "ignored", "gt_image", "gt_label", "gt_counts")
+_DETAILS = tuple(column.name for column in fields(MatchDetails))
 _DETECTIONS_AT_ONCE = 1 << 17  # matched at a time
 
 
-class RuleState(MatrixState):
-    """The confusion matrix and the counts of one matching rule.
+class ImageBatch(Batch):
+    """The detections and ground truths of the images of a batch.
 
-    Example:
-        >>> matrix, types = np.array([[1, 0], [2, 0]]), np.array([[0], [1], [1]])
-        >>> state = RuleState(1).update(RuleCounts(matrix, types, np.array([3]), np.array([1]), 0, 0))
-        >>> state.matrix.tolist(), state.counts_by_name["detections"], state.false_positives.tolist()
-        ([[1, 0], [2, 0]], 3, [[0], [1], [1]])
+    Args:
+        batch: Images numbered from 0.
+        order: (images, 2) the key of each image, which decides between equal scores, and its unique position; or
+            (images,) unique keys.
+        texts: (images,) of :func:`encode_texts`, the ids of the images whose key is ``NO_NUMBER``; None without any.
+        names: Image names for error messages; indices by default.
     """
 
+    def __init__(
+        self,
+        batch: DetectionBatch,
+        order: np.ndarray,
+        texts: np.ndarray | None = None,
+        names: Sequence[Any] | None = None,
+    ) -> None:
+        super().__init__(batch, order, texts, names)
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return self.batch.num_images
+
+    def without_last(self) -> ImageBatch:
+        """The batch without its last image."""
+        batch, order, texts, names = self.columns
+        return ImageBatch(batch.images(0, len(self) - 1), order[:-1], None if texts is None else texts[:-1], names)
+
+
+def encode_texts(texts: Sequence[str | None]) -> np.ndarray:
+    """Texts as bytes of one width that sort like the texts; None is last."""
+    encoded = np.array([b"\xff" if text is None else _without_nul(text) for text in texts])
+    return encoded.astype(f"S{-(-max(1, encoded.itemsize) // 16) * 16}")  # few widths, so that batches share blocks
+
+
+def _without_nul(text: str) -> bytes:
+    """UTF-8 with NUL and the character 1 written as two bytes, because NumPy strips NUL from the end."""
+    return text.encode("utf-8", "surrogatepass").replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
+
+
+class RuleState(MatrixState):
+    """The confusion matrix and the counts of one matching rule."""
+
     reductions = {**MatrixState.reductions, "counts": SUM, "background_types": SUM, "used": SUM}
-    counts: np.ndarray
-    background_types: np.ndarray
-    used: np.ndarray
+    counts: np.ndarray  # by ``RULE_COUNTS``
+    background_types: np.ndarray  # (types, classes) the background row by ``BACKGROUND_TYPES``
+    used: np.ndarray  # (2, classes) ground truths and detections
     background_rows = 1
+
+    def _clear(self) -> None:
+        super()._clear()
+        self.counts = np.zeros(len(RULE_COUNTS), dtype=np.int64)
+        self.background_types = np.zeros((len(BACKGROUND_TYPES), self.num_classes), dtype=np.int64)
+        self.used = np.zeros((2, self.num_classes), dtype=np.int64)
 
     def update(self, counts: RuleCounts) -> RuleState:
         """Add the counts of some images."""
-        self.add_matrix(counts.matrix)
+        self.add_cells(counts.cells)
         self.add("background_types", counts.background_types)
         self.add("used", np.stack([counts.ground_truths, counts.detections]))
         self.add("counts", np.array([getattr(counts, name) for name in RULE_COUNTS], dtype=np.int64))
         return self
 
     @property
-    def false_positives(self) -> np.ndarray:
-        """(types, classes) the detections in the background row by ``BACKGROUND_TYPES``."""
-        if self.background_types is None:
-            return np.zeros((len(BACKGROUND_TYPES), self.num_classes), dtype=np.int64)
-        return self.background_types
-
-    @property
-    def used_per_class(self) -> np.ndarray:
-        """(2, classes) ground truths and detections used."""
-        return np.zeros((2, self.num_classes), dtype=np.int64) if self.used is None else self.used
-
-    @property
     def counts_by_name(self) -> dict[str, int]:
-        """All counts by name, and by how much rows and columns sum to more than ground truths and detections."""
-        ground_truths, detections = self.used_per_class.sum(axis=1).tolist()
-        others = [0] * len(RULE_COUNTS) if self.counts is None else self.counts.tolist()
+        """All counts, and by how much rows and columns sum to more than ground truths and detections."""
+        ground_truths, detections = self.used.sum(axis=1).tolist()
         matrix = self.matrix
         return {
             "detections": detections,
             "ground_truths": ground_truths,
-            **dict(zip(RULE_COUNTS, others)),
+            **dict(zip(RULE_COUNTS, self.counts.tolist())),
             "ground_truths_counted_again": int(matrix[:-1].sum()) - ground_truths,
             "detections_counted_again": int(matrix[:, :-1].sum()) - detections,
         }
@@ -83,24 +114,121 @@ class CountState(State):
     counts: np.ndarray
     NAMES = (*BatchCounts._fields, "detections_suppressed")
 
+    def _clear(self) -> None:
+        self.counts = np.zeros(len(self.NAMES), dtype=np.int64)
+
     def update(self, counts: BatchCounts, suppressed: int) -> CountState:
         """Add the counts of some images."""
         self.add("counts", np.array([*counts, suppressed], dtype=np.int64))
         return self
 
-    @property
-    def counts_by_name(self) -> dict[str, int]:
-        """The counts by name."""
-        return dict(zip(self.NAMES, [0] * len(self.NAMES) if self.counts is None else self.counts.tolist()))
+
+def is_gt_column(name: str) -> bool:
+    """Whether a column of a :class:`MatchTable` has one row per ground truth."""
+    return name.startswith("gt_") and name != "gt_index"
+
+
+class MatchState(State):
+    """The columns of a :class:`MatchTable`.
+
+    ``kind='ap'`` keeps the columns of average precision (26 bytes per detection with float32 scores), ``'scores'`` also
+    those of curves and intervals (27), ``'full'`` also those of error types (45).
+    """
+
+    def __init__(self, num_classes: int, settings: DetectionSettings, *, kind: str = "full") -> None:
+        self.num_classes = num_classes
+        self.settings = settings
+        self.kind = kind
+        more = {"ap": (), "scores": ("precision",), "full": ("precision", *_DETAILS)}[kind]
+        self.table_columns = (*_AP_COLUMNS, *more)
+        self.reductions = dict.fromkeys((*IMAGE_COLUMNS, *self.table_columns), CONCAT)
+        super().__init__()
+
+    def update(self, table: MatchTable, order: np.ndarray, texts: np.ndarray | None = None) -> MatchState:
+        """Add the rows of some images; ``order`` (images, 2) and ``texts`` are those of :class:`ImageBatch`."""
+        self.add("images", order)
+        if texts is not None:
+            without_number = order[:, 0] == NO_NUMBER
+            self.add("texts", texts[without_number])
+            self.add("text_positions", order[without_number, 1])
+        position = order[:, 1].astype(np.int32)
+        for name in self.table_columns:
+            column = getattr(table if hasattr(table, name) else table.details, name)
+            self.add(name, position[column] if name in ("image", "gt_image") else column)
+        return self
+
+    def merge(self, other: MatchState) -> MatchState:
+        """A new state of all images of both. Positions of the other change if both have the same ones."""
+        images = [state.arrays()["images"] for state in (self, other)]
+        mine, theirs = (np.empty(0, dtype=np.int64) if order is None else order[:, 1] for order in images)
+        if len(np.intersect1d(mine, theirs)):
+            offset = mine.max() + 1
+            arrays: dict[str, Any] = other.arrays()
+            for name in ("image", "gt_image", "text_positions"):
+                if arrays[name] is not None:
+                    arrays[name] = arrays[name] + arrays[name].dtype.type(offset)
+            arrays["images"] = arrays["images"] + np.array([0, offset])
+            other = other.with_arrays(arrays)
+        return super().merge(other)
+
+    def reserve(self, num_dets: int, num_gts: int) -> None:
+        """Reserve memory for this number of detections and ground truths."""
+        for name in self.table_columns:
+            getattr(self, name).reserve(num_gts if is_gt_column(name) else num_dets)
+
+    def renumbered(self, numbers: np.ndarray) -> MatchState:
+        """The same rows with ``numbers[position]`` as the key and the position of every image."""
+        arrays: dict[str, Any] = self.arrays()
+        for name in ("image", "gt_image", "images"):
+            if arrays[name] is not None:
+                arrays[name] = numbers[arrays[name]].astype(arrays[name].dtype)
+        return self.with_arrays(arrays)
+
+    def table(self) -> MatchTable | None:
+        """All rows, images in the order of their keys; None without images."""
+        arrays: dict[str, Any] = self.arrays()
+        if arrays["images"] is None:
+            return None
+        number = _image_numbers(*(arrays[name] for name in IMAGE_COLUMNS))
+        columns = {name: arrays[name] for name in self.table_columns}
+        for image_column in ("image", "gt_image"):
+            columns[image_column] = image = number[columns[image_column]]
+            if (image[1:] < image[:-1]).any():
+                order = stable_order(image)
+                for name in columns:
+                    if is_gt_column(name) == is_gt_column(image_column):
+                        columns[name] = columns[name][order]
+        details = None
+        if self.kind == "full":
+            details = MatchDetails(**{name: columns.pop(name) for name in _DETAILS})
+        return MatchTable(
+            grid=report_grid(self.settings),
+            num_classes=self.num_classes,
+            num_images=len(arrays["images"]),
+            details=details,
+            settings=self.settings,
+            **columns,
+        )
+
+
+def _image_numbers(images: np.ndarray, texts: np.ndarray | None, text_positions: np.ndarray | None) -> np.ndarray:
+    """The number of the image at each position: by key, then by text, then by position."""
+    tie = images[:, 1]
+    if texts is not None and text_positions is not None:
+        rank = np.empty(len(texts), dtype=np.int64)
+        rank[np.lexsort((text_positions, texts))] = np.arange(len(texts))
+        by_position = np.argsort(text_positions)
+        rows = np.flatnonzero(images[:, 0] == NO_NUMBER)
+        tie = tie.copy()
+        tie[rows] = rank[by_position[np.searchsorted(text_positions[by_position], images[rows, 1])]]
+    order = stable_order(images[:, 0], tie)
+    number = np.zeros(int(images[:, 1].max(initial=-1)) + 1, dtype=np.int32)
+    number[images[order, 1]] = np.arange(len(order), dtype=np.int32)
+    return number
 
 
 class ExampleState(State):
-    """The worst members of every cell, and the worst images with their boxes.
-
-    Args:
-        num_rules: Number of matching rules that share the members.
-        worst_images: Number of images to keep in each of two orders.
-    """
+    """The worst members of every cell, and the worst images (by FN and by FP) with their boxes."""
 
     reductions = {f"{group}_{name}": CONCAT for group, kind in EXAMPLE_GROUPS.items() for name in kind._fields}
 
@@ -110,7 +238,7 @@ class ExampleState(State):
         super().__init__()
 
     def update(self, examples: Examples, order: np.ndarray) -> ExampleState:
-        """Add examples of some images whose positions are ``order[:, 1]``, and keeps the worst of all."""
+        """Add examples of some images whose positions are ``order[:, 1]``, and keep the worst of all."""
         position = order[:, 1].astype(np.int32)
         for group, columns in examples._asdict().items():
             for name, column in columns._asdict().items():
@@ -160,22 +288,7 @@ class ExampleState(State):
 
 
 class DetectionState(StateGroup):
-    """Everything that is accumulated of a detector, from one matching pass.
-
-    Args:
-        num_classes: Number of classes without background.
-        settings: Thresholds and matching rules.
-        table: The ``kind`` of the :class:`MatchState`, or ``'none'``.
-        worst_images: Number of worst images to keep in each order, with examples; None: no examples.
-
-    Example:
-        >>> from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-        >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 0])
-        >>> batch = DetectionBatch(detections, GroundTruths([0], [[0, 0, 10, 10]], [0]), 1)
-        >>> state = DetectionState(1, DetectionSettings()).update(batch, np.array([0]))
-        >>> state.rule("coco").matrix.tolist(), state.counts_by_name["images"], len(state.table().score)
-        ([[1, 0], [1, 0]], 1, 2)
-    """
+    """The states of a detector, updated by one matching pass; ``table`` and ``worst_images`` as in `match_images`."""
 
     def __init__(
         self, num_classes: int, settings: DetectionSettings, *, table: str = "full", worst_images: int | None = None
@@ -195,11 +308,7 @@ class DetectionState(StateGroup):
     def update(
         self, batch: DetectionBatch, order: Any, texts: np.ndarray | None = None, names: Sequence[Any] | None = None
     ) -> DetectionState:
-        """Match the images, block by block; the arguments are those of :class:`ImageBatch`.
-
-        Raises:
-            MetricInputError: More pairs overlap in one image than memory allows.
-        """
+        """Match the images, block by block; arguments as in :class:`ImageBatch`."""
         names = range(batch.num_images) if names is None else names
         order = np.asarray(order, dtype=np.int64)
         if order.ndim == 1:
@@ -209,38 +318,31 @@ class DetectionState(StateGroup):
             self["matches"].reserve(len(batch.detections), len(batch.ground_truths))
 
         def match(numbered: tuple[int, DetectionBatch]) -> tuple[slice, int, ImageMatches]:
+            """The images of a block, the number of detections that NMS removes, and the matches of the others."""
             start, block = numbered
-            rows = slice(start, start + block.num_images)
-            return (rows, *self._match(block, names[rows]))
+            rows, num_dets = slice(start, start + block.num_images), len(block.detections)
+            if self.settings.nms_iou_thr is not None:
+                block = block.suppressed(self.settings.nms_iou_thr)
+            matches = match_images(
+                block,
+                self.settings,
+                num_classes=self.num_classes,
+                table=self.table_kind,
+                worst_images=self.worst_images,
+                names=names[rows],
+            )
+            return rows, num_dets - len(block.detections), matches
 
         blocks = batch.blocks(_DETECTIONS_AT_ONCE)
         for rows, suppressed, matches in map_in_order(match, blocks) if several else map(match, blocks):
-            self._add(matches, suppressed, order[rows], None if texts is None else texts[rows])
+            self["counts"].update(matches.counts, suppressed)
+            for rule, counts in matches.rules.items():
+                self[rule].update(counts)
+            if matches.table is not None:
+                self["matches"].update(matches.table, order[rows], None if texts is None else texts[rows])
+            if matches.examples is not None:
+                self["examples"].update(matches.examples, order[rows])
         return self
-
-    def _match(self, batch: DetectionBatch, names: Sequence[Any]) -> tuple[int, ImageMatches]:
-        """The number of detections that NMS removes, and the matches of the others."""
-        suppressed = 0
-        if self.settings.nms_iou_thr is not None:
-            kept = batch.suppressed(self.settings.nms_iou_thr)
-            suppressed, batch = len(batch.detections) - len(kept.detections), kept
-        return suppressed, match_images(
-            batch,
-            self.settings,
-            num_classes=self.num_classes,
-            table=self.table_kind,
-            worst_images=self.worst_images,
-            names=names,
-        )
-
-    def _add(self, matches: ImageMatches, suppressed: int, order: np.ndarray, texts: np.ndarray | None) -> None:
-        self["counts"].update(matches.counts, suppressed)
-        for rule, counts in matches.rules.items():
-            self[rule].update(counts)
-        if matches.table is not None:
-            self["matches"].update(matches.table, order, texts)
-        if matches.examples is not None:
-            self["examples"].update(matches.examples, order)
 
     def rule(self, name: str) -> RuleState:
         """The state of one matching rule."""
@@ -250,8 +352,7 @@ class DetectionState(StateGroup):
     @property
     def counts_by_name(self) -> dict[str, int]:
         """The counts that do not depend on the matching rule."""
-        counts: CountState = self["counts"]
-        return counts.counts_by_name
+        return dict(zip(CountState.NAMES, self["counts"].counts.tolist()))
 
     def table(self) -> MatchTable | None:
         """The matched detections; None without images or with ``table='none'``."""

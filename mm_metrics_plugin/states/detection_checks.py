@@ -8,59 +8,90 @@ import numpy as np
 
 from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, MISSED, TP
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.examples import BOX_KINDS, Examples
+from mm_metrics_plugin.functional.detection.examples import BOX_KINDS
 from mm_metrics_plugin.functional.detection.match_table import MatchTable, report_grid
-from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.tide import FIXED, ON_CROWD, TRUE_POSITIVE
 from mm_metrics_plugin.functional.thresholding import PRECISIONS
 from mm_metrics_plugin.settings import MATCHING_RULES, require
-from mm_metrics_plugin.states.detection import RULE_COUNTS, CountState, DetectionState, RuleState
-from mm_metrics_plugin.states.matches import IMAGE_COLUMNS, is_gt_column
+from mm_metrics_plugin.states.base import SUM
+from mm_metrics_plugin.states.detection import EXAMPLE_GROUPS, DetectionState, RuleState, is_gt_column
+
+_MAX_COUNT = 1 << 48  # sums stay within int64
 
 
 def check_detection_state(state: DetectionState, num_images: int) -> None:
     """Raises a ValueError unless the arrays fit the settings, the number of images and each other."""
-    _check_counts("counts", state["counts"].counts, (len(CountState.NAMES),))
+    arrays: dict[str, Any] = state.arrays()
+    _check_layout(state, arrays)
+    _check_ranges(state, arrays, num_images)
+    require(state.counts_by_name["images"] == num_images, f"the counts must be of {num_images} images")
     for name in state.settings.matching:
         _check_rule(name, state.rule(name))
-    expected = match_images(  # of no images: its arrays have the dtypes and shapes
-        DetectionBatch(Detections.empty(), GroundTruths.empty(), 0),
-        state.settings,
-        num_classes=state.num_classes,
-        table=state.table_kind,
-        worst_images=None if state.worst_images is None else 1,
-    )
-    if expected.table is not None:
-        _check_columns(state, expected.table, num_images)
-    if expected.examples is not None:
-        _check_examples(state, expected.examples, num_images)
-    require(state.counts_by_name["images"] == num_images, f"the counts must be of {num_images} images")
-    table = state.table()
-    if table is not None:
+    if "matches" in state.members:
+        columns = {name: array for name, array in state["matches"].arrays().items() if array is not None}
+        _check_matches(state, columns, num_images)
+        table: Any = state.table()
         _check_sums(state, table)
 
 
-def _check_counts(name: str, array: np.ndarray | None, shape: tuple[int, ...]) -> None:
-    require(
-        array is not None
-        and array.dtype == np.int64
-        and array.shape == shape
-        and _in_range(array, 0, 1 << 48),  # sums stay within int64
-        f"the {name} must be {' by '.join(map(str, shape))} whole numbers of at least 0",
-    )
+def _check_layout(state: DetectionState, arrays: dict[str, Any]) -> None:
+    """Compares dtypes and shapes with those of a state of one image without instances."""
+    one_image = DetectionBatch(Detections.empty(), GroundTruths.empty(), 1)
+    for name, expected in state.empty().update(one_image, [0]).arrays().items():
+        array, (member, _, column) = arrays[name], name.partition(".")
+        if expected is None:
+            require(array is None, f"{name!a} must be absent: images must be numbered")
+            continue
+        shape = expected.shape
+        if state.reductions[name] != SUM:
+            length = column
+            if member == "matches" and column != "images":
+                length = "gt_image" if is_gt_column(column) else "image"
+            elif member == "examples":
+                length = f"{column.split('_')[0]}_image"
+            rows = arrays[f"{member}.{length}"]
+            shape = (-1 if rows is None else len(rows), *shape[1:])
+        is_score = name == "matches.score" and array is not None and array.dtype in (np.float32, np.float64)
+        require(
+            array is not None and (array.dtype == expected.dtype or is_score) and array.shape == shape,
+            f"{name!a} must be {expected.dtype} of shape {shape}",
+        )
 
 
-def _in_range(array: np.ndarray, low: float, high: float) -> bool:
-    """Whether all values are at least ``low`` and below ``high``; true without values."""
-    return not array.size or bool(low <= array.min() and array.max() < high)
+def _check_ranges(state: DetectionState, arrays: dict[str, Any], num_images: int) -> None:
+    classes = state.num_classes
+    limits: dict[str, tuple[float, float]] = {  # minimum, and the end of the range
+        **{name: (0, _MAX_COUNT) for name, reduction in state.reductions.items() if reduction == SUM},
+        "matches.label": (0, classes),
+        "matches.gt_label": (0, classes),
+        "matches.image": (0, num_images),
+        "matches.gt_image": (0, num_images),
+        "matches.precision": (0, len(PRECISIONS)),
+        "matches.outcome": (0, MISSED),
+        "matches.gt_outcome": (0, MISSED + 1),
+        "matches.error_type": (0, 2 * FIXED),
+        "matches.overlap": (0, 1 + 1e-6),
+        **{f"examples.{group}_image": (0, num_images) for group in EXAMPLE_GROUPS},
+        "examples.members_rule": (0, len(MATCHING_RULES)),
+        "examples.members_cell": (0, (classes + 1) ** 2),
+        "examples.members_background_type": (-1, len(BACKGROUND_TYPES)),
+        "examples.members_label": (-1, classes),
+        "examples.members_gt_label": (-1, classes),
+        "examples.images_missed": (0, _MAX_COUNT),
+        "examples.boxes_label": (-1, classes),
+        "examples.boxes_kind": (0, len(BOX_KINDS)),
+    }
+    for name, (low, high) in limits.items():
+        array = arrays.get(name)
+        inside = array is None or not array.size or (low <= array.min() and array.max() < high)
+        require(inside, f"{name!a} must be from {low} to below {high:g}")
+    for name in ("matches.score", "matches.gt_area"):
+        require(arrays.get(name) is None or np.isfinite(arrays[name]).all(), f"{name!a} must be finite")
+    badness = arrays.get("examples.members_badness")
+    require(badness is None or not np.isnan(badness).any(), "'examples.members_badness' must be numbers")
 
 
 def _check_rule(name: str, rule: RuleState) -> None:
-    size = rule.num_classes
-    _check_counts(f"matrix of {name}", rule.cells, (1, size + 1, size + 1))
-    _check_counts(f"counts of {name}", rule.counts, (len(RULE_COUNTS),))
-    _check_counts(f"ground truths and detections of {name}", rule.used, (2, size))
-    _check_counts(f"types of false positives of {name}", rule.background_types, (len(BACKGROUND_TYPES), size))
     matrix = rule.matrix
     require(
         np.array_equal(rule.background_types.sum(axis=0), matrix[-1, :-1]),
@@ -73,84 +104,34 @@ def _check_rule(name: str, rule: RuleState) -> None:
     )
 
 
-def _check_columns(state: DetectionState, expected: MatchTable, num_images: int) -> None:
-    arrays: dict[str, Any] = state["matches"].arrays()
-    for name, array in arrays.items():
-        if name not in IMAGE_COLUMNS:
-            like: Any = getattr(expected if hasattr(expected, name) else expected.details, name)
-            shape = (len(arrays["gt_image" if is_gt_column(name) else "image"]), *like.shape[1:])
-            same_dtype = array.dtype == like.dtype or (name == "score" and array.dtype in (np.float32, np.float64))
-            require(same_dtype and array.shape == shape, f"{name!a} must be {like.dtype} of shape {shape}")
-    require(arrays["texts"] is None and arrays["text_positions"] is None, "images must be numbered")
-    images = arrays["images"]
+def _check_matches(state: DetectionState, columns: dict[str, Any], num_images: int) -> None:
+    images = columns["images"]
     numbers = np.repeat(np.arange(num_images)[:, None], 2, axis=1)
     require(
-        images.dtype == np.int64 and np.array_equal(images[np.argsort(images[:, 0])], numbers),
+        np.array_equal(images[np.argsort(images[:, 0])], numbers),
         f"'images' must be the numbers from 0 to {num_images - 1}",
     )
-    limits = dict.fromkeys(("image", "gt_image"), num_images)
-    limits.update({"label": state.num_classes, "gt_label": state.num_classes, "precision": len(PRECISIONS)})
-    for name, limit in limits.items():
-        require(name not in arrays or _in_range(arrays[name], 0, limit), f"{name!a} must be from 0 to {limit - 1}")
-    require(np.isfinite(arrays["score"]).all(), "'score' must be finite")
     unused = ~report_grid(state.settings).word_masks()
     for name in ("matched", "ignored", "gt_counts"):
-        require(not (arrays[name] & unused).any(), f"{name!a} must have no bits of other settings")
-    if expected.details is not None:
-        _check_details(arrays, num_images)
-
-
-def _check_details(arrays: dict[str, Any], num_images: int) -> None:
+        require(not (columns[name] & unused).any(), f"{name!a} must have no bits of other settings")
+    if state.table_kind != "full":
+        return
     for name, image_column, low in (
         ("det_index", "image", 0),
         ("gt_index", "gt_image", -1),
         ("error_gt", "gt_image", -1),
     ):
-        limit = np.bincount(arrays[image_column], minlength=num_images)[arrays["image"]]
+        limit = np.bincount(columns[image_column], minlength=num_images)[columns["image"]]
         require(
-            ((arrays[name] >= low) & (arrays[name] < limit)).all(),
+            ((columns[name] >= low) & (columns[name] < limit)).all(),
             f"{name!a} must be a position in the image{', or -1' * (low < 0)}",
         )
-    for name, high in (
-        ("outcome", MISSED),
-        ("gt_outcome", MISSED + 1),
-        ("error_type", 2 * FIXED),
-        ("overlap", 1 + 1e-6),
-    ):
-        require(_in_range(arrays[name], 0, high), f"{name!a} must be from 0 to below {high:g}")
-    error_type = arrays["error_type"]
+    error_type = columns["error_type"]
     require(((error_type & (ON_CROWD - 1)) <= TRUE_POSITIVE).all(), "'error_type' must be a known type")
     require(
-        (((error_type & FIXED) == 0) | (arrays["error_gt"] >= 0)).all(),
-        "'error_gt' must be known of every error that can be fixed",
+        (((error_type & FIXED) == 0) | (columns["error_gt"] >= 0)).all(),
+        "'error_gt' must be the ground truth of every error that can be fixed",
     )
-    require(np.isfinite(arrays["gt_area"]).all(), "'gt_area' must be finite")
-
-
-def _check_examples(state: DetectionState, expected: Examples, num_images: int) -> None:
-    arrays: dict[str, Any] = state["examples"].arrays()
-    limits = {
-        "image": (0, num_images),
-        "rule": (0, len(MATCHING_RULES)),
-        "cell": (0, (state.num_classes + 1) ** 2),
-        "background_type": (-1, len(BACKGROUND_TYPES)),
-        "kind": (0, len(BOX_KINDS)),
-        "label": (-1, state.num_classes),
-        "gt_label": (-1, state.num_classes),
-        "missed": (0, np.iinfo(np.int64).max),
-    }
-    for group, columns in expected._asdict().items():
-        for name, like in columns._asdict().items():
-            array = arrays[f"{group}_{name}"]
-            shape = (len(arrays[f"{group}_image"]), *like.shape[1:])
-            require(
-                array is not None and array.dtype == like.dtype and array.shape == shape,
-                f"'{group}_{name}' must be {like.dtype} of shape {shape}",
-            )
-            if name in limits:
-                low, high = limits[name]
-                require(_in_range(array, low, high), f"'{group}_{name}' must be from {low} to {high - 1}")
-    require(not np.isnan(arrays["members_badness"]).any(), "'members_badness' must be numbers")
 
 
 def _check_sums(state: DetectionState, table: MatchTable) -> None:
@@ -159,34 +140,34 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
         not ((np.diff(table.image) == 0) & (np.diff(table.score) > 0)).any(),
         "'score' must be descending in every image",
     )
-    reached = table.reach(state.settings.score_thr)
+    reached, not_crowd = table.reach(state.settings.score_thr), table.gt_counts.any(axis=1)
     counts = {
         "detections": len(table.score),
         "detections_below_threshold": int(len(reached) - reached.sum()),
         "ground_truths": len(table.gt_label),
-        "crowds": int((~table.gt_counts.any(axis=1)).sum()),
+        "crowds": int((~not_crowd).sum()),
     }
     for name, count in counts.items():
         require(state.counts_by_name[name] == count, f"the number of {name!a} must be {count}")
     label, gt_label, details = table.label, table.gt_label, table.details
     is_tp, is_tp_or_fp = table.flags(state.settings.iou_thr)
-    # By name: rows of detections or ground truths, their labels, and how many there must be of each class.
+    # Name, rows of detections or ground truths, their labels, and the expected number per class.
     sums: list[tuple[str, Any, np.ndarray, np.ndarray]] = []
     if "coco" in state.settings.matching:
         rule = state.rule("coco")
+        ground_truths, detections = rule.used
         sums += [
             ("true positives of 'coco'", is_tp & reached, label, rule.matrix.diagonal()[:-1]),
-            ("detections of 'coco'", is_tp_or_fp & reached, label, rule.used_per_class[1]),
-            ("ground truths of 'coco'", table.gt_counts.any(axis=1), gt_label, rule.used_per_class[0]),
+            ("detections of 'coco'", is_tp_or_fp & reached, label, detections),
+            ("ground truths of 'coco'", not_crowd, gt_label, ground_truths),
         ]
         if details is not None:
-            sums.append(
-                ("missed ground truths of 'coco'", details.gt_outcome == MISSED, gt_label, rule.matrix[:-1, -1])
-            )
-            for outcome, number in zip(BACKGROUND_TYPES.values(), rule.false_positives):
+            missed = details.gt_outcome == MISSED
+            sums.append(("missed ground truths of 'coco'", missed, gt_label, rule.matrix[:-1, -1]))
+            for outcome, number in zip(BACKGROUND_TYPES.values(), rule.background_types):
                 sums.append(("false positives of 'coco'", details.outcome == outcome, label, number))
     if "mmdet" in state.settings.matching:
-        ground_truths, detections = state.rule("mmdet").used_per_class
+        ground_truths, detections = state.rule("mmdet").used
         sums.append(("detections of 'mmdet'", reached, label, detections))
         sums.append(("ground truths of 'mmdet'", np.ones(len(gt_label), dtype=bool), gt_label, ground_truths))
     if details is not None:
@@ -200,5 +181,5 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
     for name, rows, labels, count_per_class in sums:
         require(
             np.array_equal(np.bincount(labels[rows], minlength=state.num_classes), count_per_class),
-            f"the {name} must be as many in the matrix as in the table",
+            f"the matrix and the table must have the same number of {name}",
         )

@@ -53,7 +53,7 @@ def report_of(*arguments):
 def test_a_run_against_itself_is_the_same(folder):
     report = report_of(folder / "truth.json", folder / "good.pkl", folder / "same.pkl", *QUICK)
     (versus,) = report["comparisons"]
-    assert {row["verdict"] for row in versus["overall"]} == {"the same"}
+    assert {row["verdict"] for row in versus["overall"]} == {"no difference"}
     assert all(abs(row["difference"]) < 1e-12 and row["p_value"] == 1 for row in versus["overall"])
     assert versus["changed_images"] == [] and report["images"] == 60
 
@@ -155,7 +155,7 @@ def test_ground_truths_inside_the_results_must_be_the_same(tmp_path, capsys):
     ]
     second = files.write_pickle(tmp_path / "b.pkl", other)
     (versus,) = report_of("-", first, second, *QUICK)["comparisons"]
-    assert {row["verdict"] for row in versus["overall"]} == {"the same"}
+    assert {row["verdict"] for row in versus["overall"]} == {"no difference"}
 
     busy = [at for at, image in enumerate(content) if len(image["gt_instances"]["labels"])]
     changes = {
@@ -184,7 +184,7 @@ def test_masks_that_are_not_evaluated_are_counted(tmp_path):
         image["pred_instances"]["masks"] = [{"size": [4, 4], "counts": "04"}] * len(image["pred_instances"]["scores"])
     number = sum(len(image["pred_instances"]["scores"]) for image in content[:3])
     masks = files.write_pickle(tmp_path / "masks.pkl", content)
-    sentence = f"{number} detections have one, which is not evaluated"
+    sentence = f"not evaluated ({number} detections)"
     out = tmp_path / "out"
     text = files.printed("compare", truth, boxes, masks, out, "--html", *QUICK)
     assert f"masks: {sentence}" in text and f"masks: {sentence}" in (out / "comparison.md").read_text()
@@ -301,7 +301,7 @@ def test_classifiers_are_joined_by_a_field_that_both_have(tmp_path):
     numbered = files.write_pickle(tmp_path / "b.pkl", [{**one, "img_path": None} for one in samples[::-1]])
     report = report_of("-", first, numbered, *QUICK)
     assert report["inputs"]["runs"][1]["joined_by"] == "sample_idx"
-    assert {row["verdict"] for row in report["comparisons"][0]["overall"]} == {"the same"}
+    assert {row["verdict"] for row in report["comparisons"][0]["overall"]} == {"no difference"}
 
 
 def test_several_classes_a_sample(tmp_path):
@@ -370,7 +370,7 @@ def test_what_cannot_be_compared(folder, tmp_path, capsys):
     assert "differ in the ground truth" in refused(capsys, "-", scores, wrong)
     narrow = files.write_pickle(tmp_path / "narrow.pkl", files.samples(40, classes=2))
     assert "of 3 and of 2 classes" in refused(capsys, "-", scores, narrow)
-    assert "3 classes where 1 are named" in refused(capsys, "-", scores, scores, "--classes", "cat")
+    assert "3 classes for 1 class name" in refused(capsys, "-", scores, scores, "--classes", "cat")
     short = [files.write_pickle(tmp_path / f"{n}.pkl", files.samples(n)) for n in (30, 31)]
     assert "equally many (found 30 and 31)" in refused(capsys, "-", *short)
 
@@ -411,7 +411,7 @@ def test_samples_whose_ground_truth_differs_are_named(tmp_path, capsys):
     content[3]["gt_label"] = np.array([0])
     other = files.write_pickle(tmp_path / "other.pkl", content)
     assert main(["compare", str(runs[0]), str(other)]) == 2
-    assert "1 samples, first in sample 'data/val/3.png'" in capsys.readouterr().err
+    assert "1 sample, first in sample 'data/val/3.png'" in capsys.readouterr().err
 
 
 def test_two_coco_results_without_ground_truth_are_explained(tmp_path, capsys):

@@ -263,18 +263,18 @@ def test_masks_that_are_not_evaluated_are_counted(tmp_path):
         image["pred_instances"]["masks"] = [{"size": [4, 4], "counts": "04"}] * len(image["pred_instances"]["scores"])
     number = sum(len(image["pred_instances"]["scores"]) for image in content[:3])
     path = files.write_pickle(tmp_path / "masks.pkl", content)
-    assert f"masks: {number} detections have one, which is not evaluated" in files.printed("detection", truth, path)
+    assert f"masks: not evaluated ({number} detections)" in files.printed("detection", truth, path)
     assert report_of(truth, path)["inputs"]["results"]["masks"] == number
     rows = [
         {"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5},
         {"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5, "segmentation": {"counts": "04"}},
     ]
     path = files.write_json(tmp_path / "rows.json", rows)
-    assert "masks: 1 detections have one" in files.printed("detection", truth, path)
+    assert "masks: not evaluated (1 detection)" in files.printed("detection", truth, path)
     boxes = [[np.full((2 + at % 2, 5), 0.5, np.float32) for _ in range(4)] for at in range(8)]
     old = [(one, [[]] * 4) if at % 2 else one for at, one in enumerate(boxes)]
     path = files.write_pickle(tmp_path / "old.pkl", old)
-    assert "masks: 48 detections have one" in files.printed("detection", truth, path)
+    assert "masks: not evaluated (48 detections)" in files.printed("detection", truth, path)
     assert "masks" not in files.printed("detection", *pair(tmp_path))
 
 
@@ -289,7 +289,7 @@ def test_allow_missing_says_so(tmp_path):
     found = report_of(truth, some, "--allow-missing")
     assert matrices(found) == matrices(expected)
     assert found["counts"]["images"]["without_results"] == 2
-    assert "2 images have no results" in " ".join(found["remarks"])
+    assert "2 images without results" in " ".join(found["remarks"])
 
 
 def test_choosing_classes_drops_the_others(tmp_path):

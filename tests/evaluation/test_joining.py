@@ -138,11 +138,11 @@ def test_labels_beyond_the_classes(truth_file):
     truth = read_ground_truth(truth_file)
     content = [result(n) for n in range(IMAGES)]
     content[2]["pred_instances"]["labels"] = np.array([0, 3, -1])
-    with pytest.raises(ResultFileError, match=r"2 labels are beyond the 3 classes .3 in image 498, -1 in image 498"):
+    with pytest.raises(ResultFileError, match=r"2 labels beyond the 3 classes .3 in image 498, -1 in image 498"):
         join(truth, results_from_images(content, "results.pkl"))
     for image in content:
         image["pred_instances"]["labels"] = np.array([0, 1, 80])
-    with pytest.raises(ResultFileError, match=r"40 labels are .*in image 491, \.\.\."):
+    with pytest.raises(ResultFileError, match=r"40 labels beyond .*in image 491, \.\.\."):
         join(truth, results_from_images(content, "results.pkl"))
 
 

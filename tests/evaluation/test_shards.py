@@ -207,7 +207,7 @@ def test_what_does_not_go_together_is_refused(states, folder, capsys, tmp_path):
     said = refused(capsys, "merge", a, states / "other.npz")
     assert "different settings ('score_thr' is 0.3 and 0.5)" in said
     assert "different classes" in refused(capsys, "merge", a, states / "classes.npz")
-    assert "truth.json: 14 of its images are in none of the states" in refused(capsys, "merge", a, b, tmp_path / "out")
+    assert "truth.json: shards with 14 images are missing" in refused(capsys, "merge", a, b, tmp_path / "out")
     assert "whole.pkl: both hold" in refused(
         capsys, "detection", folder / "truth.json", shards(folder)[0], folder / "whole.pkl"
     )
@@ -294,7 +294,7 @@ def test_a_state_is_plain_arrays_and_the_same_again(states, folder, tmp_path):
     with np.load(path, allow_pickle=False) as content:
         header = json.loads(content["header"].tobytes())
         assert all(content[name].dtype.kind in "biuf" for name in content.files)
-    assert header["schema_version"] == 3 and header["classes"] == list(CLASSES)
+    assert header["schema_version"] == 4 and header["classes"] == list(CLASSES)
     assert header["settings"]["score_thr"] == 0.3 and len(header["results"][0]["sha256"]) == 64
     assert all(entry.compress_type == zipfile.ZIP_STORED for entry in zipfile.ZipFile(path).infolist())
 
@@ -330,7 +330,7 @@ def test_states_of_coco_results_explain_why_they_overlap(folder, tmp_path, capsy
     for name, image in (("a", 1), ("b", 2)):
         results = files.write_json(tmp_path / f"{name}.json", [{**found[0], "image_id": image}])
         printed = files.printed("detection", path, results, "--save-state", tmp_path / f"{name}.npz")
-        assert "1 images have no results" in printed
+        assert "1 image without results" in printed
     message = refused(capsys, "merge", tmp_path / "a.npz", tmp_path / "b.npz")
     assert "COCO results do not list images without detections" in message
 

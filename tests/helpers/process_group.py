@@ -98,7 +98,7 @@ def run(world_size: int, kind: str, fault: Fault, folder: Path, *, delay: Option
     """
     for name in ("tmp", "work", "notes"):
         (folder / name).mkdir()
-    context = testing._context()
+    context = testing.processes.process_context()
     arguments = (world_size, kind, None if delay is not None else fault, str(folder))
     processes = [context.Process(target=_main, args=(rank, *arguments)) for rank in range(world_size)]
     for process in processes:

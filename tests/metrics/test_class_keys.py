@@ -23,7 +23,7 @@ from mm_metrics_plugin import (
 )
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.functional._arrays import unique_names
-from mm_metrics_plugin.metrics.log import class_key
+from mm_metrics_plugin.metrics.runner_log import class_key
 from tests.helpers.cases_classification import multi_label
 from tests.helpers.cases_detection import CLASSES as BOX_CLASSES
 from tests.helpers.cases_detection import detections

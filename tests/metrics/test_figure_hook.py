@@ -21,7 +21,7 @@ from torch import distributed
 from mm_metrics_plugin import CalibrationError, DetectionPRF, SingleLabelAUC, SingleLabelPRF
 from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_view
 from mm_metrics_plugin.metrics.base import FigureSpec
-from mm_metrics_plugin.metrics.figure_hook import _earlier_validations, _name_for
+from mm_metrics_plugin.metrics.hooks import _earlier_validations, _name_for
 from mm_metrics_plugin.render.figures import draw_figures
 from mm_metrics_plugin.render.figures.confusion_matrix import to_rgb
 from mm_metrics_plugin.states.detection import DetectionState

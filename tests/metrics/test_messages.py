@@ -35,8 +35,8 @@ from mm_metrics_plugin import (
     SingleLabelPRF,
     UndefinedMetricWarning,
 )
-from mm_metrics_plugin.metrics.check_hook import check_evaluations, check_keys
-from mm_metrics_plugin.metrics.log import python_warnings, warn
+from mm_metrics_plugin.metrics.hooks import check_evaluations, check_keys
+from mm_metrics_plugin.metrics.runner_log import python_warnings, warn
 
 
 class Model(BaseModel):

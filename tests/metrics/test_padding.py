@@ -13,7 +13,7 @@ from mmengine.dist import get_rank
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from mm_metrics_plugin import FieldSum, MetricWarning
-from mm_metrics_plugin.metrics.sampling import Share, find_padding
+from mm_metrics_plugin.metrics.padding import Share, find_padding
 from mm_metrics_plugin.testing import run_processes
 from tests.helpers.ranks import on_ranks
 

@@ -273,7 +273,7 @@ def test_mmdet_counts_duplicates_as_tp():
     names = ("duplicates", "ground_truths_counted_again", "detections_counted_again")
     assert [mmdet.counts_by_name[name] for name in names] == [1, 1, 0]
     assert [coco.counts_by_name[name] for name in names] == [0, 0, 0]
-    assert coco.false_positives[list(BACKGROUND_TYPES).index("duplicate")].tolist() == [1, 0]
+    assert coco.background_types[list(BACKGROUND_TYPES).index("duplicate")].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("rule", ["coco", "agnostic"])

@@ -10,8 +10,8 @@ import pytest
 from mm_metrics_plugin.functional.detection import pairs
 from mm_metrics_plugin.functional.detection.ap_curves import APCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
+from mm_metrics_plugin.functional.detection.boxes import Boxes
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import COCO_IOU_THRS
 from tests.helpers.coco_problems import match_table

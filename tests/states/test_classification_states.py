@@ -40,13 +40,6 @@ def test_rules_are_counted_side_by_side():
         np.testing.assert_array_equal(both[rule], ConfusionState(2).update(truth, predicted[:, rule]).matrix)
 
 
-def test_ready_matrices_are_added():
-    state = ConfusionState(2).update(np.array([0, 1]), np.array([0, -1]))
-    state.add_matrix(np.array([[1, 2], [3, 4]]))
-    state.add_matrix(np.array([[0, 0, 5], [0, 0, 0]]))
-    assert state.matrix.tolist() == [[2, 2, 5], [3, 4, 1]]
-
-
 def test_multi_label_histograms_leave_out_ignored_labels():
     scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.3]])
     state = ScoreHistogramState(64).update(scores, np.array([[1, -1], [0, 1], [-1, -1]], dtype=np.int8))

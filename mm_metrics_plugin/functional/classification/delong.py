@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import (
     Result,
     Scores,
@@ -112,7 +112,7 @@ def _check_shapes(models: Sequence[Sequence[np.ndarray]], labels: np.ndarray) ->
         rows = sum(len(block) for block in blocks)
         if rows != len(labels) or blocks[0].shape[1] != num_classes:
             raise MetricInputError(
-                f"'scores' must have {len(labels)} rows and {num_classes} columns "
+                f"'scores' must have {pluralize(len(labels), 'row')} and {pluralize(num_classes, 'column')} "
                 f"(found {rows} and {blocks[0].shape[1]})"
             )
     return num_classes

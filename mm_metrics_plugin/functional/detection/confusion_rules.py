@@ -113,72 +113,92 @@ def _outcomes(
     return outcome
 
 
-def mmdet_matrix(
-    pairs: OverlapPairs,
-    detections: Detections,
-    ground_truths: GroundTruths,
-    num_classes: int,
-    *,
-    iou_thr: float,
-    score_thr: float,
-) -> tuple[np.ndarray, int]:
-    """The matrix of mmdet's ``confusion_matrix.py``, and the number of duplicates that it counts as TP.
+class RuleMatches(NamedTuple):
+    """What one matching rule counts: detections with or without a ground truth, and missed ground truths."""
+
+    det: np.ndarray  # (K,) index of the detection; ``mmdet`` lists it once per overlapping ground truth
+    gt: np.ndarray  # (K,) index of its ground truth, or -1
+    background_type: np.ndarray  # (K,) int8, index into ``BACKGROUND_TYPES`` without a ground truth, else -1
+    missed: np.ndarray  # (M,) whether the ground truth is missed
+
+
+def one_to_one_matches(matches: OneToOne, crowd: np.ndarray) -> RuleMatches:
+    """What a one-to-one matching counts."""
+    det = np.flatnonzero(matches.outcome < IGNORED)
+    gt, outcome = matches.gt[det], matches.outcome[det]
+    background_type = np.full(len(det), -1, dtype=np.int8)
+    for index, own_outcome in enumerate(BACKGROUND_TYPES.values()):
+        background_type[outcome == own_outcome] = index
+    missed = ~crowd
+    missed[gt[gt >= 0]] = False
+    return RuleMatches(det, gt, background_type, missed)
+
+
+def mmdet_matches(
+    pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths, *, iou_thr: float, score_thr: float
+) -> RuleMatches:
+    """What mmdet's ``confusion_matrix.py`` counts.
 
     Every overlapping pair counts. A detection without any is background; a ground truth without a detection of its
     class is missed, even if it was counted as a confusion.
     """
-    size = num_classes + 1
     if pairs.mmdet_overlap is None:
         raise ValueError("matching='mmdet' needs pairs with mmdet's overlaps")
     used = detections.reach(score_thr)
     near = np.flatnonzero(used[pairs.det] & (pairs.mmdet_overlap >= np.float32(iou_thr)))
     det, gt = pairs.det[near], pairs.gt[near]
-    predicted, target = detections.labels[det], ground_truths.labels[gt]
-    hits = np.bincount(gt[predicted == target], minlength=len(ground_truths))
+    missed = np.ones(len(ground_truths), dtype=bool)
+    missed[gt[detections.labels[det] == ground_truths.labels[gt]]] = False
     used[det] = False
-    cells = [
-        target * size + predicted,
-        num_classes * size + detections.labels[used],
-        ground_truths.labels[hits == 0] * size + num_classes,
-    ]
-    matrix = np.bincount(np.concatenate(cells), minlength=size * size).reshape(size, size)
-    return matrix, int(np.maximum(hits - 1, 0).sum())
+    background = np.flatnonzero(used)
+    background_type = np.full(len(det) + len(background), -1, dtype=np.int8)
+    background_type[len(det) :] = list(BACKGROUND_TYPES).index("background")
+    gt = np.append(gt, np.full(len(background), NO_GT))
+    return RuleMatches(np.append(det, background), gt, background_type, missed)
 
 
 @dataclass(frozen=True, eq=False)
 class RuleCounts:
     """The counts of one matching rule."""
 
-    matrix: np.ndarray  # (C + 1, C + 1) int64; rows ground truth, columns prediction, background last
+    cells: np.ndarray  # (K,) counted cells of the matrix, as ``row * (C + 1) + column``
     background_types: np.ndarray  # (3, C) int64, the background row by ``BACKGROUND_TYPES``
     detections: np.ndarray  # (C,) number of detections used
     ground_truths: np.ndarray  # (C,) number of ground truths used
     detections_ignored: int  # detections matched to a crowd
     ground_truths_ignored: int  # crowds; 0 under ``mmdet``
-    duplicates: int = 0  # duplicates that ``mmdet`` counts as TP
+    duplicates: int  # duplicates that ``mmdet`` counts as TP
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """(C + 1, C + 1) int64; rows ground truth, columns prediction, background last."""
+        size = len(self.detections) + 1
+        return np.bincount(self.cells, minlength=size * size).reshape(size, size)
 
 
-def one_to_one_counts(
-    matches: OneToOne, detections: Detections, ground_truths: GroundTruths, num_classes: int
+def rule_counts(
+    matches: RuleMatches, detections: Detections, ground_truths: GroundTruths, num_classes: int, *, score_thr: float
 ) -> RuleCounts:
-    """The counts of a one-to-one matching."""
-    size, used = num_classes + 1, matches.outcome < IGNORED
-    gt, crowd = matches.gt[used], ground_truths.crowd
-    target = np.append(ground_truths.labels, num_classes)[gt]  # index -1 is the background, the last label
-    missed = ~crowd
-    missed[gt[gt >= 0]] = False
-    cells = np.concatenate([target * size + detections.labels[used], ground_truths.labels[missed] * size + num_classes])
+    """The counts of what a matching rule counts."""
+    label, gt_labels = detections.labels[matches.det], ground_truths.labels
+    target = np.append(gt_labels, num_classes)[matches.gt]  # index -1 is the background, the last label
+    used = np.zeros(len(detections), dtype=bool)
+    used[matches.det] = True
+    gt_used, hit = matches.missed.copy(), target == label
+    gt_used[matches.gt[matches.gt >= 0]] = True
 
     def count(labels: np.ndarray) -> np.ndarray:
         return np.bincount(labels, minlength=num_classes)
 
+    size = num_classes + 1
     return RuleCounts(
-        np.bincount(cells, minlength=size * size).reshape(size, size),
-        np.stack([count(detections.labels[matches.outcome == outcome]) for outcome in BACKGROUND_TYPES.values()]),
+        np.concatenate([target * size + label, gt_labels[matches.missed] * size + num_classes]),
+        np.stack([count(label[matches.background_type == index]) for index in range(len(BACKGROUND_TYPES))]),
         count(detections.labels[used]),
-        count(ground_truths.labels[~crowd]),
-        int(np.count_nonzero(matches.outcome == IGNORED)),
-        int(np.count_nonzero(crowd)),
+        count(gt_labels[gt_used]),
+        int(np.count_nonzero(detections.reach(score_thr)) - np.count_nonzero(used)),
+        int(len(gt_used) - np.count_nonzero(gt_used)),
+        int(np.count_nonzero(hit) - np.count_nonzero(np.bincount(matches.gt[hit]))),
     )
 
 

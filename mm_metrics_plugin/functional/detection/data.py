@@ -7,9 +7,9 @@ from typing import Any, Iterator, Sequence, TypeVar
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import stable_order
-from mm_metrics_plugin.functional.detection.geometry.boxes import MAX_COORDINATE, Boxes, floats, nms
+from mm_metrics_plugin.functional.detection.boxes import MAX_COORDINATE, Boxes, floats, nms
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
 
 _R = TypeVar("_R", bound="_Instances")
@@ -40,10 +40,9 @@ class _Instances:
 
     @property
     def boxes(self) -> Boxes:
-        """The geometry as axis-aligned boxes."""
-        if not isinstance(self.geometry, Boxes):
-            raise TypeError(f"the geometry must be Boxes (found {type(self.geometry).__name__})")
-        return self.geometry
+        """The geometry."""
+        boxes: Boxes = self.geometry
+        return boxes
 
     def columns(self) -> dict[str, np.ndarray]:
         """The arrays by name, without the geometry."""
@@ -81,24 +80,23 @@ class _Instances:
             name = repr(names[image]) if names is not None and 0 <= image < len(names) else str(image)
             raise MetricInputError(f"'{prefix}{field}' of image {name} must {expected} (found {found})")
 
-        problem = self.geometry.check()
-        if problem is not None:
-            raise MetricInputError(f"'{prefix}boxes' {problem}")
+        shape = self.boxes.array.shape
+        if shape[1:] != (4,):
+            raise MetricInputError(f"'{prefix}boxes' must have shape (N, 4) (found {shape})")
         lengths = {"boxes": len(self.geometry), **{name: len(column) for name, column in self.columns().items()}}
         for name, length in lengths.items():
             if length != len(self):
-                raise MetricInputError(f"'{prefix}{name}' must have {len(self)} rows, one per box (found {length})")
+                raise MetricInputError(
+                    f"'{prefix}{name}' must have {pluralize(len(self), 'row')}, one per box (found {length})"
+                )
         if not len(self):
             return
-        invalid = self.geometry.first_invalid()
-        if invalid is not None:
-            fail("boxes", invalid[0], _limit(invalid[1]), invalid[1])
-        for name, column in self.columns().items():
+        for name, column in {"boxes": self.boxes.array, **self.columns()}.items():
             if column.dtype.kind == "f" and name != "labels":
-                if float(column.min()) >= -MAX_COORDINATE and float(column.max()) <= MAX_COORDINATE:
-                    continue
-                row = int(np.argmax(~(np.abs(column.astype(np.float64)) <= MAX_COORDINATE)))
-                fail(name, row, _limit(float(column[row])), float(column[row]))
+                row, number = _first_invalid(column)
+                limit = f"be at most {MAX_COORDINATE:g} in size" if np.isfinite(number) else "be finite"
+                if row >= 0:
+                    fail(name, row, limit, number)
         if labels.dtype.kind == "f":
             row = int(np.argmax(labels != np.floor(labels)))
             fail("labels", row, "be whole numbers", labels[row])
@@ -269,8 +267,14 @@ def _sorted_by_image(rows: Any) -> Any:
     return rows.take(stable_order(rows.image)) if (rows.image[1:] < rows.image[:-1]).any() else rows
 
 
-def _limit(value: float) -> str:
-    return f"be at most {MAX_COORDINATE:g} in size" if np.isfinite(value) else "be finite"
+def _first_invalid(column: np.ndarray) -> tuple[int, float]:
+    """Row and value of the first number that is NaN, infinite or too large; row -1 if there is none."""
+    # If any number is NaN or too large, so is the minimum or the maximum.
+    if float(column.min()) >= -MAX_COORDINATE and float(column.max()) <= MAX_COORDINATE:
+        return -1, 0.0
+    rows = column.reshape(len(column), -1).astype(np.float64)
+    row, place = np.argwhere(~(np.abs(rows) <= MAX_COORDINATE))[0]
+    return int(row), float(rows[row, place])
 
 
 def _whole_numbers(values: Any) -> np.ndarray:
@@ -291,12 +295,15 @@ def _concatenate_fields(
     result: dict[str, np.ndarray] = {"image": np.repeat(np.arange(len(lengths)), lengths)}
     for field, values in fields.items():
         if len(values) != len(lengths):
-            raise MetricInputError(f"'{prefix}{field}' must be given for {len(lengths)} images (found {len(values)})")
+            raise MetricInputError(
+                f"'{prefix}{field}' must be given for {pluralize(len(lengths), 'image')} (found {len(values)})"
+            )
         for image, (value, length) in enumerate(zip(values, lengths)):
             if len(value) != length:
                 name = repr(names[image]) if names is not None else image
                 raise MetricInputError(
-                    f"'{prefix}{field}' of image {name} must have {length} rows, one per box (found {len(value)})"
+                    f"'{prefix}{field}' of image {name} must have {pluralize(length, 'row')}, one per box "
+                    f"(found {len(value)})"
                 )
         # Empty lists have neither shape nor dtype.
         parts = [np.asarray(value) for value, length in zip(values, lengths) if length]

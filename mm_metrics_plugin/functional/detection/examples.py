@@ -12,12 +12,10 @@ import numpy as np
 
 from mm_metrics_plugin.functional._arrays import group_starts, worst_first
 from mm_metrics_plugin.functional.detection.confusion_rules import (
-    BACKGROUND,
-    BACKGROUND_TYPES,
-    CONFUSION,
     IGNORED,
     TP,
     OneToOne,
+    RuleMatches,
 )
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.match_table import NO_GT
@@ -116,75 +114,24 @@ class MatchedImages(NamedTuple):
 
 
 def collect_examples(
-    images: MatchedImages, coco: OneToOne, rules: dict[str, Any], *, num_classes: int, iou_thr: float, worst_images: int
+    images: MatchedImages, coco: OneToOne, rules: dict[str, RuleMatches], *, num_classes: int, worst_images: int
 ) -> Examples:
-    """The worst members of the cells under every rule, and the worst images with their boxes.
-
-    ``rules`` are the one-to-one matches by rule; for ``mmdet``, the mask of the detections it uses.
-    """
-    parts = []
-    for rule, matches in rules.items():
-        if rule == "mmdet":
-            parts.append(_mmdet_members(images, matches, num_classes, iou_thr))
-        else:
-            parts.append(_one_to_one_members(images, matches, num_classes, rule))
+    """The worst members of the cells under every rule, and the worst images with their boxes."""
+    parts = [_members(images, rule, matches, num_classes) for rule, matches in rules.items()]
     members = Members(*map(np.concatenate, zip(*parts))).worst(len(rules))
     worst = _worst_images(images, coco)
     worst = WorstImages(*(column[worst.worst(worst_images)] for column in worst))
     return Examples(members, worst, _boxes_of(images, coco, worst.image))
 
 
-def _one_to_one_members(images: MatchedImages, matches: OneToOne, num_classes: int, rule: str) -> Members:
-    pairs, crowd = images.pairs, images.ground_truths.crowd
-    used = np.flatnonzero(matches.outcome < IGNORED)
-    outcome = matches.outcome[used]
-    matched_gt = np.where(np.isin(outcome, (TP, CONFUSION)), matches.gt[used], NO_GT)
-    missed = ~crowd
-    missed[matched_gt[matched_gt >= 0]] = False
-    types = np.full(len(used), -1, dtype=np.int8)
-    for index, background_type in enumerate(BACKGROUND_TYPES.values()):
-        types[outcome == background_type] = index
-    regular = pairs.select(np.flatnonzero(~crowd[pairs.gt]))
-    other_class = images.detections.labels[regular.det] != images.ground_truths.labels[regular.gt]
-    return _members(images, rule, used, matched_gt, types, missed, num_classes, regular, regular.overlap, other_class)
+def _members(images: MatchedImages, rule: str, matches: RuleMatches, num_classes: int) -> Members:
+    """The members of all cells of the matrix of a rule.
 
-
-def _mmdet_members(images: MatchedImages, used: np.ndarray, num_classes: int, iou_thr: float) -> Members:
-    pairs = images.pairs
-    overlap: Any = pairs.mmdet_overlap
-    labels, gt_labels = images.detections.labels, images.ground_truths.labels
-    near = np.flatnonzero(used[pairs.det] & (overlap >= np.float32(iou_thr)))
-    background = used.copy()
-    background[pairs.det[near]] = False
-    rows = np.flatnonzero(background)
-    det, gt = np.concatenate([pairs.det[near], rows]), np.concatenate([pairs.gt[near], np.full(len(rows), NO_GT)])
-    types = np.full(len(det), -1, dtype=np.int8)
-    types[len(near) :] = list(BACKGROUND_TYPES.values()).index(BACKGROUND)
-    missed = np.ones(len(gt_labels), dtype=bool)
-    missed[pairs.gt[near][labels[pairs.det[near]] == gt_labels[pairs.gt[near]]]] = False
-    other_class = labels[pairs.det] != gt_labels[pairs.gt]
-    return _members(images, "mmdet", det, gt, types, missed, num_classes, pairs, overlap, other_class)
-
-
-def _members(
-    images: MatchedImages,
-    rule: str,
-    det: np.ndarray,
-    gt: np.ndarray,
-    types: np.ndarray,
-    missed: np.ndarray,
-    num_classes: int,
-    pairs: OverlapPairs,
-    overlap: np.ndarray,
-    other_class: np.ndarray,
-) -> Members:
-    """Members for detections ``det`` (K,) with their ground truths and background types, and for missed ground truths.
-
-    An unmatched detection is shown with the ground truth of the highest ``overlap`` (P,), of ties the same class first.
+    An unmatched detection is shown with the ground truth of the highest overlap, of ties the same class first.
     """
     dets, gts = images.detections, images.ground_truths
-    closest, closest_overlap = _closest_gts(det, gt, pairs, overlap, other_class)
-    fn = np.flatnonzero(missed)
+    det, gt, fn = matches.det, matches.gt, np.flatnonzero(matches.missed)
+    closest, closest_overlap = _closest_gts(images, rule, det, gt)
     det_row = np.concatenate([det, np.full(len(fn), NO_GT)])
     gt_row = np.concatenate([closest, fn])
     label, gt_label = np.append(dets.labels, -1)[det_row], np.append(gts.labels, -1)[gt_row]
@@ -203,7 +150,7 @@ def _members(
         det_index=np.append(images.det_index, NO_GT)[det_row].astype(np.int32),
         gt_index=np.append(images.gt_index, NO_GT)[gt_row].astype(np.int32),
         overlap=np.concatenate([closest_overlap, np.full(len(fn), np.nan)]).astype(np.float32),
-        background_type=np.concatenate([types, np.full(len(fn), -1)]).astype(np.int8),
+        background_type=np.concatenate([matches.background_type, np.full(len(fn), -1)]).astype(np.int8),
         label=label.astype(np.int32),
         score=score,
         box=np.concatenate([_xywh(dets), no_box])[det_row],
@@ -212,10 +159,13 @@ def _members(
     )
 
 
-def _closest_gts(
-    det: np.ndarray, gt: np.ndarray, pairs: OverlapPairs, overlap: np.ndarray, other_class: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _closest_gts(images: MatchedImages, rule: str, det: np.ndarray, gt: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The ground truth of each row, else the one with the highest overlap; and that overlap, or 0."""
+    pairs, labels, gts = images.pairs, images.detections.labels, images.ground_truths
+    if rule != "mmdet":  # which uses crowds as ordinary ground truths
+        pairs = pairs.select(np.flatnonzero(~gts.crowd[pairs.gt]))
+    overlap: Any = pairs.mmdet_overlap if rule == "mmdet" else pairs.overlap
+    other_class = labels[pairs.det] != gts.labels[pairs.gt]
     order = np.lexsort((pairs.gt, other_class, -overlap, pairs.det))
     first = order[group_starts(pairs.det[order])]
     best_gt = np.full(int(max(det.max(initial=-1), pairs.det.max(initial=-1))) + 1, NO_GT, dtype=np.int64)
@@ -274,5 +224,5 @@ def _boxes_of(images: MatchedImages, coco: OneToOne, chosen: np.ndarray) -> Imag
 
 
 def _xywh(instances: Any) -> np.ndarray:
-    left, top, right, bottom = instances.geometry.bounding_boxes()
+    left, top, right, bottom = instances.boxes.edges()
     return np.stack([left, top, right - left, bottom - top], axis=1)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
+from mm_metrics_plugin.functional.detection.boxes import Boxes
 from mm_metrics_plugin.functional.detection.confusion_rules import (
     CONFUSION,
     IGNORED,
@@ -20,12 +21,12 @@ from mm_metrics_plugin.functional.detection.confusion_rules import (
     RuleCounts,
     match_agnostic,
     match_coco,
-    mmdet_matrix,
-    one_to_one_counts,
+    mmdet_matches,
+    one_to_one_matches,
+    rule_counts,
 )
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import Examples, MatchedImages, collect_examples
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.match_table import (
     ANY_AREA,
     DEFAULT_SETTINGS,
@@ -108,10 +109,10 @@ def match_images(
         batch.num_images,
         len(detections),
         int(len(reaches) - np.count_nonzero(reaches)),
-        int(np.count_nonzero(detections.geometry.is_empty())),
+        int(np.count_nonzero(detections.boxes.is_empty())),
         len(ground_truths),
         int(np.count_nonzero(ground_truths.crowd)),
-        int(np.count_nonzero(ground_truths.geometry.is_empty())),
+        int(np.count_nonzero(ground_truths.boxes.is_empty())),
     )
     matrix_only = table == "none" and worst_images is None
     # Detections with lower scores do not change the matches of the others.
@@ -139,21 +140,17 @@ def match_images(
     if not matrix_only or "coco" in settings.matching:
         within_class = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
         coco = match_coco(pairs, detections, ground_truths, within_class.gt, **thresholds)
-    rules: dict[str, RuleCounts] = {}
-    matches_of: dict[str, Any] = {}
+    matches = {}
     for rule in settings.matching:
         if rule == "mmdet":
-            matrix, duplicates = mmdet_matrix(pairs, detections, ground_truths, num_classes, **thresholds)
-            matches_of[rule] = used = detections.reach(settings.score_thr)
-            background = np.zeros((3, num_classes), dtype=np.int64)
-            background[-1] = matrix[-1, :-1]  # none of these overlaps a ground truth
-            num_dets = np.bincount(detections.labels[used], minlength=num_classes)
-            num_gts = np.bincount(ground_truths.labels, minlength=num_classes)
-            rules[rule] = RuleCounts(matrix, background, num_dets, num_gts, 0, 0, duplicates)
+            matches[rule] = mmdet_matches(pairs, detections, ground_truths, **thresholds)
         else:
-            matches = coco if rule == "coco" else match_agnostic(pairs, detections, ground_truths, **thresholds)
-            rules[rule] = one_to_one_counts(matches, detections, ground_truths, num_classes)
-            matches_of[rule] = matches
+            one_to_one = coco if rule == "coco" else match_agnostic(pairs, detections, ground_truths, **thresholds)
+            matches[rule] = one_to_one_matches(one_to_one, ground_truths.crowd)
+    rules = {
+        rule: rule_counts(counted, detections, ground_truths, num_classes, score_thr=settings.score_thr)
+        for rule, counted in matches.items()
+    }
     det_index = gt_index = np.empty(0, dtype=np.int32)
     if table == "full" or worst_images is not None:
         det_index = _position_in_image(detections.image, order)
@@ -163,9 +160,8 @@ def match_images(
         examples = collect_examples(
             MatchedImages(pairs, detections, ground_truths, det_index, gt_index, batch.num_images),
             coco,
-            matches_of,
+            matches,
             num_classes=num_classes,
-            iou_thr=settings.iou_thr,
             worst_images=worst_images,
         )
     if table == "none":

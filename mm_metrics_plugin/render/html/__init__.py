@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from mm_metrics_plugin.evaluation.report import common_folder
+from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.render.comparison import points
 from mm_metrics_plugin.render.sentences import mask_lines
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, cell, printable
@@ -240,6 +241,7 @@ def _environment() -> Environment:
         count=cell,
         exact=exact,
         cell=cell,
+        pluralize=pluralize,
         printable=printable,
         points=lambda value: points(value, sign=True),
     )

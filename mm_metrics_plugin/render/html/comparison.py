@@ -9,11 +9,11 @@ import numpy as np
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.comparison import (
     SIGNIFICANT,
-    VERDICTS,
     interval_text,
     overall_rows,
     p_text,
     run_letters,
+    verdict_text,
 )
 from mm_metrics_plugin.render.html import provenance, render_page, without_common_folder
 from mm_metrics_plugin.render.html.thumbnails import collect_thumbnails
@@ -148,7 +148,7 @@ def _difference(row: DifferenceRow, pair: PairwiseComparison, letters: Mapping[s
         "p": row.p_value,
         "p_text": p_text(row.p_value, ci=pair.comparison.ci),
         "verdict": row.verdict,
-        "verdict_text": VERDICTS[row.verdict].format(second=letters[printable(pair.second)]),
+        "verdict_text": verdict_text(row, letters[printable(pair.second)]),
     }
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from mm_metrics_plugin.exceptions import pluralize
+
 LONGEST_SIDE = 480
 QUALITY = 80
 MAX_BYTES = 5_000_000  # of all thumbnails of a page
@@ -212,9 +214,9 @@ def collect_thumbnails(
             thumbnails[image] = small
             num_bytes += len(small.uri)
     remarks = (
-        (missing, "were not found: --images must name the folder that contains them"),
-        (outside, "were left out, because they are not below the image folder"),
-        (unreadable, "could not be read"),
-        (left_out, "were left out, to keep the page small"),
+        (missing, "not found: --images must name the folder that contains the images"),
+        (outside, "left out: not below the image folder"),
+        (unreadable, "left out: not readable"),
+        (left_out, "left out, to keep the page small"),
     )
-    return thumbnails, [f"{number} of the images {what}" for number, what in remarks if number]
+    return thumbnails, [f"{pluralize(number, 'image')} {reason}" for number, reason in remarks if number]

@@ -22,7 +22,7 @@ from tests.helpers.detection_problems import random_batch
         ({"geometry": [[0, 0, 1e101, 1]]}, r"'boxes' of image 'a.jpg' must be at most 1e\+100 in size"),
         ({"geometry": np.zeros((1, 5))}, r"'boxes' must have shape \(N, 4\) \(found \(1, 5\)\)"),
         ({"scores": [np.inf]}, r"'scores' of image 'a.jpg' must be finite \(found inf\)"),
-        ({"scores": [0.5, 0.6]}, r"'scores' must have 1 rows, one per box \(found 2\)"),
+        ({"scores": [0.5, 0.6]}, r"'scores' must have 1 row, one per box \(found 2\)"),
         ({"labels": [2]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found 2\)"),
         ({"labels": [-1]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found -1\)"),
         ({"labels": [0.5]}, r"'labels' of image 'a.jpg' must be whole numbers \(found 0.5\)"),
@@ -43,7 +43,7 @@ def test_invalid_ground_truths_and_lengths_are_named():
     with pytest.raises(MetricInputError, match="'ground-truth area' of image 0 must be finite"):
         GroundTruths([0], [[0, 0, 1, 1]], [0], area=[np.nan]).check(num_classes=1)
     images = dict(boxes=[[], [[0, 0, 1, 1]]], labels=[[], [0]], gt_boxes=[[], []], gt_labels=[[], []])
-    with pytest.raises(MetricInputError, match=r"'scores' of image 'b' must have 1 rows, one per box \(found 2\)"):
+    with pytest.raises(MetricInputError, match=r"'scores' of image 'b' must have 1 row, one per box \(found 2\)"):
         DetectionBatch.from_images(**images, scores=[[], [0.1, 0.2]], names=["a", "b"])
     with pytest.raises(MetricInputError, match=r"'scores' must be given for 2 images \(found 1\)"):
         DetectionBatch.from_images(**images, scores=[[]])

@@ -86,7 +86,7 @@ def test_shards_in_any_order_merge_bit_for_bit(kind):
             assert column.dtype == expected[name].dtype and column.tobytes() == expected[name].tobytes(), (seed, name)
         for rule, counts in whole.rules.items():
             np.testing.assert_array_equal(merged.rule(rule).matrix, counts.matrix)
-            np.testing.assert_array_equal(merged.rule(rule).false_positives, counts.background_types)
+            np.testing.assert_array_equal(merged.rule(rule).background_types, counts.background_types)
         found, given = (average_precision(table) for table in (merged.table(), whole.table))
         assert found.ap.tobytes() == given.ap.tobytes() and found.recall.tobytes() == given.recall.tobytes()
 

@@ -133,7 +133,7 @@ def test_significant_exactly_if_the_interval_excludes_0(level):
                 assert -1 <= low <= difference <= high <= 1
                 assert found == (low > 0 or high < 0), (difference, low, high, p_value)
             assert verdict(difference, p_value, ci=level) in (
-                ("better" if difference > 0 else "worse",) if found else ("not significant", "the same")
+                ("better" if difference > 0 else "worse",) if found else ("not significant", "no difference")
             )
     assert any(seen) and not all(seen)
 

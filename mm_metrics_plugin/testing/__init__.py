@@ -13,28 +13,21 @@ from __future__ import annotations
 
 import copy
 import math
-import multiprocessing.forkserver as forkserver
-import os
 import pickle
-import sys
-import tempfile
-import traceback
 import warnings
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
-from unittest import mock
 
 import numpy as np
 import torch
 from mmengine.dataset import DefaultSampler
 from mmengine.evaluator import BaseMetric, Evaluator
-from torch import distributed, multiprocessing
 
 from mm_metrics_plugin.exceptions import MetricInputError, UndefinedMetricWarning
-from mm_metrics_plugin.metrics.log import python_warnings
+from mm_metrics_plugin.metrics.runner_log import python_warnings
+from mm_metrics_plugin.testing.processes import PRELOAD as PRELOAD
+from mm_metrics_plugin.testing.processes import run_processes as run_processes
 
 __all__ = ["InvalidInput", "MetricCase", "assert_same", "check_metric", "check_processes", "evaluate"]
 
@@ -215,8 +208,7 @@ def check_inputs_unchanged(case: MetricCase) -> None:
         metric.process(None, samples[start : start + 4])
         if not _equal(samples[start : start + 4], before[start : start + 4]):
             raise AssertionError(f"{case.name} changed its input")
-        for leaf in _tensors(samples[start : start + 4]):
-            leaf.zero_()
+        _map_tensors(samples[start : start + 4], torch.Tensor.zero_)
     assert_same(metric.evaluate(len(samples)), expected, 0.0, f"{case.name} after its input was overwritten")
 
 
@@ -307,13 +299,8 @@ def check_directions(case: MetricCase) -> None:
 
 
 def guessed_rule(key: str) -> str | None:
-    """The direction mmengine's ``save_best`` guesses for a key when no ``rule`` is given; None if it refuses.
-
-    Example:
-        >>> guessed_rule("single-label/auc"), guessed_rule("single-label-prf/f1")
-        ('greater', None)
-    """
-    # It takes as long to import as torch, and most checks do without.
+    """The direction that mmengine's ``save_best`` infers from a key without a ``rule``; None if it cannot."""
+    # Importing it takes as long as importing torch, and most checks do not need it.
     from mmengine.hooks import CheckpointHook
 
     try:
@@ -377,87 +364,6 @@ def _evaluate_share(job: tuple[MetricCase, int, bool]) -> dict[str, float]:
     samples = case.draw(size)
     share = [samples[index] for index in DefaultSampler(samples, shuffle=False, round_up=round_up)]
     return evaluate(case.metric(), share, batch_size=4, size=size)
-
-
-def run_processes(
-    world_size: int, function: Callable[[Any], Any], jobs: Sequence[Any], *, timeout: float = 60.0
-) -> list[list[Any]]:
-    """Run ``function(job)`` for each job on every rank of a gloo group; returns, for each job, the values of the ranks.
-
-    ``function`` must be importable. A collective fails after ``timeout`` seconds.
-
-    Raises:
-        RuntimeError: A rank failed; the message holds its traceback.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        context = _context()
-        processes = [
-            context.Process(target=_rank_main, args=(rank, world_size, folder, function, list(jobs), timeout))
-            for rank in range(world_size)
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        outcomes = []
-        for rank in range(world_size):
-            outcome = Path(folder) / f"rank{rank}.pkl"
-            if not outcome.exists():
-                raise RuntimeError(f"rank {rank} ended with exit code {processes[rank].exitcode} and no result")
-            values, failure = pickle.loads(outcome.read_bytes())
-            if failure is not None:
-                raise RuntimeError(f"rank {rank} failed:\n{failure}")
-            outcomes.append(values)
-    return [list(values) for values in zip(*outcomes)]
-
-
-# Imported once, by the server from which the processes are forked. Add the modules of your cases to save time.
-PRELOAD = ["mm_metrics_plugin.testing"]
-
-
-def _context() -> Any:
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
-    # The server of Python 3.11 and earlier does not inherit sys.path, and could import other modules of the same name.
-    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
-    with mock.patch.dict(os.environ, {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}):
-        forkserver.ensure_running()
-    return context
-
-
-def _rank_main(
-    rank: int, world_size: int, folder: str, function: Callable[[Any], Any], jobs: list[Any], timeout: float
-) -> None:
-    torch.set_num_threads(1)
-    values: list[Any] = []
-    failure = None
-    try:
-        distributed.init_process_group(
-            "gloo",
-            init_method=f"file://{folder}/rendezvous",
-            rank=rank,
-            world_size=world_size,
-            timeout=timedelta(seconds=timeout),
-        )
-        values = [function(job) for job in jobs]
-    except Exception:
-        failure = traceback.format_exc()
-    part = Path(folder) / f"rank{rank}.part"
-    part.write_bytes(pickle.dumps((values, failure)))
-    os.replace(part, Path(folder) / f"rank{rank}.pkl")
-    if failure is None:
-        distributed.barrier()
-        distributed.destroy_process_group()
-
-
-def _tensors(value: Any) -> list[Any]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return [leaf for item in value for leaf in _tensors(item)] if isinstance(value, (list, tuple)) else []
 
 
 def _map_tensors(value: Any, function: Callable[[torch.Tensor], Any]) -> Any:

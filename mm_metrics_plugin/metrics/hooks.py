@@ -1,22 +1,117 @@
-"""Figures of the metrics in TensorBoard, W&B, MLflow or the local folder."""
+"""Hooks: checks of the evaluation before training starts, and figures in TensorBoard, W&B, MLflow or a local folder."""
 
 from __future__ import annotations
 
+import copy
+import random
+import warnings
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import partial
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
+import numpy as np
+import torch
+from mmengine.evaluator import Evaluator
 from mmengine.hooks import Hook, LoggerHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, EpochBasedTrainLoop, IterBasedTrainLoop, Runner
+from mmengine.structures import BaseDataElement
 from mmengine.visualization import BaseVisBackend, LocalVisBackend
 from mmengine.visualization.vis_backend import MLflowVisBackend
 
+from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
-from mm_metrics_plugin.metrics.check_hook import check_evaluations
+from mm_metrics_plugin.metrics.runner_log import python_warnings
+from mm_metrics_plugin.metrics.sample_fields import field_values
 from mm_metrics_plugin.render.figures import draw_figures
 from mm_metrics_plugin.render.figures.confusion_matrix import DPI, to_rgb
 from mm_metrics_plugin.settings import require
+
+
+@HOOKS.register_module()
+class EvaluationCheckHook(Hook):  # type: ignore[misc]  # mmengine has no types
+    """Stops a run before training starts if its evaluation would fail after the first epoch.
+
+    It checks, of the metrics of this package, that no two of them give the same keys, and that the first sample of the
+    dataset has the ground truth that they read. :class:`MetricFigureHook` checks the same and warns.
+
+    Example:
+        >>> HOOKS.build(dict(type="EvaluationCheckHook")).priority
+        'NORMAL'
+    """
+
+    def before_run(self, runner: Runner) -> None:
+        """Check the evaluators that are already built."""
+        check_evaluations(runner)
+
+
+def check_evaluations(runner: Runner) -> None:
+    """Raises an error if the validation or the test of a Runner would fail; only loops that are built are checked."""
+    for loop in (runner._val_loop, runner._test_loop):  # val_loop and test_loop would build them
+        evaluator = getattr(loop, "evaluator", None)
+        if not isinstance(evaluator, Evaluator):
+            continue
+        metrics = [metric for metric in evaluator.metrics if isinstance(metric, StreamingMetric)]
+        if not hasattr(evaluator, "dataset_prefixes"):  # mmdet's MultiDatasetsEvaluator adds them to the keys
+            check_keys(metrics)
+        if any(metric.target_fields for metric in metrics):
+            _check_targets(metrics, getattr(getattr(loop, "dataloader", None), "dataset", None))
+
+
+def check_keys(metrics: list[StreamingMetric]) -> None:
+    """Raises ValueError if two metrics of an evaluator give the same key, which mmengine refuses after evaluating."""
+    metric_of_key: dict[str, str] = {}
+    for metric in metrics:
+        name = type(metric).__name__
+        for key in _keys(metric):
+            if key in metric_of_key:
+                raise ValueError(
+                    f"{metric_of_key[key]} and {name} of one evaluator both give the key {key!r}: give one of them "
+                    "another prefix=..."
+                )
+            metric_of_key[key] = name
+
+
+def _keys(metric: StreamingMetric) -> list[str]:
+    """The keys of an evaluation without samples; none if the metric needs samples."""
+    metric = copy.deepcopy(metric)  # the metric itself must still warn in its evaluation
+    try:
+        with warnings.catch_warnings(), python_warnings():
+            warnings.simplefilter("ignore")
+            return [metric.full_key(key) for key in metric.compute(metric.empty_state())]
+    except Exception:  # the evaluation raises it
+        return []
+
+
+def _check_targets(metrics: list[StreamingMetric], dataset: Any) -> None:
+    """Raises MetricInputError unless the first sample of a dataset has the ground truth that the metrics read."""
+    try:
+        with _restored_random_states():
+            item = dataset[0]
+    except Exception:  # an empty dataset, or one that fails in the loop
+        return
+    sample = item.get("data_samples") if isinstance(item, Mapping) else None
+    if not isinstance(sample, BaseDataElement):
+        return
+    samples = [sample.to_dict()]
+    for metric in metrics:
+        for field in metric.target_fields:
+            try:
+                field_values(samples, field, metric.sample_names(samples))
+            except MetricInputError as error:
+                raise MetricInputError(f"{type(metric).__name__}: {error}") from None
+
+
+@contextmanager
+def _restored_random_states() -> Iterator[None]:
+    """Restores the random states, so that random transforms do not change the training."""
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 (transforms use it)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        torch.set_rng_state(states[2])
 
 
 @HOOKS.register_module()
@@ -64,26 +159,27 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
         self._logged: set[str] = set()
 
     def before_run(self, runner: Runner) -> None:
-        """Checks the evaluation as :class:`EvaluationCheckHook` does, and warns."""
-        self._try(runner, "the evaluation will fail", partial(check_evaluations, runner))
+        """Check the evaluation as :class:`EvaluationCheckHook` does, and warn."""
+        with self._errors_logged(runner, "the evaluation will fail"):
+            check_evaluations(runner)
 
     def before_val_epoch(self, runner: Runner) -> None:
-        """Makes the metrics keep what the figures need, if this validation is drawn."""
+        """Make the metrics keep the data of the figures, if this validation is drawn."""
         earlier = _earlier_validations(runner)
         if (self._validations if earlier is None else earlier) % self.interval == 0:
             self._request(runner.val_loop)
         self._validations += 1
 
     def after_val_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
-        """Draws the validation."""
+        """Draw the validation."""
         self._send_figures(runner, runner.val_loop, "")
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Makes the metrics keep what the figures need."""
+        """Make the metrics keep the data of the figures."""
         self._request(runner.test_loop)
 
     def after_test_epoch(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
-        """Draws the test."""
+        """Draw the test."""
         self._send_figures(runner, runner.test_loop, "test/")
 
     def _request(self, loop: Any) -> None:
@@ -92,25 +188,27 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
             metric.figures_wanted = self.figures
 
     def _send_figures(self, runner: Runner, loop: Any, prefix: str) -> None:
-        requested = [(task, metric) for task, metric in _metrics(loop) if metric.figures_wanted]
         available: list[str] = []
-        for task, metric in requested:
-            start = f"{prefix}{task}{metric.prefix}/" if metric.prefix else f"{prefix}{task}"
-            for spec in self._try(runner, f"{type(metric).__name__} has no figures", metric.pop_figures) or ():
-                names = [f"{start}{name}" for name in spec.names]
+        for task, metric in _metrics(loop):
+            specs: list[FigureSpec] = []
+            with self._errors_logged(runner, f"{type(metric).__name__} has no figures"):
+                specs = metric.pop_figures()
+            for spec in specs:
+                names = [f"{prefix}{task}{metric.full_key(name)}" for name in spec.names]
                 # Metrics that share a prefix may have figures of the same name.
                 tags = [name if name not in available else f"{name}_{available.count(name) + 1}" for name in names]
                 available += names
                 wanted = [tag if metric.wants(name) else None for tag, name in zip(tags, spec.names)]
                 if any(wanted):
-                    self._try(runner, f"{tags[0]} is not drawn", partial(self._draw, runner, spec, wanted))
+                    with self._errors_logged(runner, f"{tags[0]} is not drawn"):
+                        self._draw(runner, spec, wanted)
             metric.figures_wanted = ()
         missing = [pattern for pattern in self.figures if available and not _matches_any(pattern, available)]
         if missing:
             self._warn(runner, f"no metric has figures called {', '.join(missing)} (there are {', '.join(available)})")
 
     def _draw(self, runner: Runner, spec: FigureSpec, tags: Sequence[str | None]) -> None:
-        """Draws a result and sends the figures that have a tag."""
+        """Draw a result and send the figures that have a tag."""
         if len(spec.classes) > self.max_classes:
             raise ValueError(f"it has {len(spec.classes)} classes, and max_classes={self.max_classes}")
         step = _step(runner)
@@ -118,18 +216,18 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
             if tag is None:
                 continue
             image = to_rgb(figure, dpi=self.dpi)
-            # One backend after the other: if one fails, the others still get the figure.
+            # If one backend fails, the others still get the figure.
             for backend in runner.visualizer._vis_backends.values():
-                send = partial(backend.add_image, _name_for(backend, tag, step), image, step)
-                self._try(runner, f"{type(backend).__name__} does not take {tag}", send)
+                with self._errors_logged(runner, f"{type(backend).__name__} does not take {tag}"):
+                    backend.add_image(_name_for(backend, tag, step), image, step)
 
-    def _try(self, runner: Runner, what: str, action: Callable[[], Any]) -> Any:
-        """The result of an action; None, and a warning, if it fails."""
+    @contextmanager
+    def _errors_logged(self, runner: Runner, what: str) -> Iterator[None]:
+        """Turns an error inside it into one warning in the log."""
         try:
-            return action()
+            yield
         except Exception as error:
             self._warn(runner, f"{what}: {str(error) or type(error).__name__}", once=what)
-            return None
 
     def _warn(self, runner: Runner, message: str, once: str | None = None) -> None:
         if (once or message) not in self._logged:
@@ -138,7 +236,7 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
 
 
 def _metrics(loop: Any) -> Iterator[tuple[str, StreamingMetric]]:
-    """The metrics of a loop with figures, those inside mmpretrain's MultiTasksMetric with their task."""
+    """The metrics of a loop, each with the prefix of its task inside mmpretrain's MultiTasksMetric."""
     waiting = [("", metric) for metric in getattr(getattr(loop, "evaluator", None), "metrics", ())]
     while waiting:
         task, metric = waiting.pop(0)
@@ -150,14 +248,14 @@ def _metrics(loop: Any) -> Iterator[tuple[str, StreamingMetric]]:
 
 def _earlier_validations(runner: Runner) -> int | None:
     """The number of earlier validations by the progress of mmengine's training loop; None outside of such a loop."""
-    loop = runner._train_loop  # not train_loop, which would build one for a validation alone
+    loop = runner._train_loop  # train_loop would build one for a validation without training
     if isinstance(loop, EpochBasedTrainLoop):
         now = loop.epoch
     elif isinstance(loop, IterBasedTrainLoop):
         now = loop.iter
     else:
         return None
-    # An interval holds from one before its milestone; validations are at the multiples of the interval.
+    # An interval applies from one before its milestone; validations are at the multiples of the interval.
     starts = [milestone - 1 for milestone in loop.dynamic_milestones[1:]]
     earlier = 0
     for start, stop, interval in zip([1, *starts], [*starts, now], loop.dynamic_intervals):
@@ -172,7 +270,7 @@ def _matches_any(pattern: str, tags: Sequence[str]) -> bool:
 
 def _step(runner: Runner) -> int:
     """The step of the scalars of this validation in LoggerHook."""
-    loop = runner._train_loop  # not train_loop, which would build one for a test
+    loop = runner._train_loop  # train_loop would build one for a test
     if not isinstance(loop, BaseLoop):
         return 0
     by_epoch = all(hook.log_metric_by_epoch for hook in runner.hooks if isinstance(hook, LoggerHook))
@@ -183,7 +281,7 @@ def _step(runner: Runner) -> int:
 def _name_for(backend: BaseVisBackend, tag: str, step: int) -> str:
     """The name of the figures of a tag in a backend."""
     if isinstance(backend, LocalVisBackend):
-        return tag.replace("/", "_")  # it makes no folders, and fails silently
+        return tag.replace("/", "_")  # it creates no folders, and fails silently
     if isinstance(backend, MLflowVisBackend):
         return f"{tag}_{step}.png"  # a file name in MLflow
     return tag

@@ -9,16 +9,25 @@ Disjoint, empty and inverted boxes have an IoU of exactly 0.
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import group_starts, stable_order
-from mm_metrics_plugin.functional.detection.geometry import Edges
 
 BOX_FORMATS = ("xyxy", "xywh")
 MAX_COORDINATE = 1e100  # areas of larger boxes overflow float64
 _MIN_UNION = np.float32(1e-6)
+
+
+class Edges(NamedTuple):
+    """The edges of boxes as contiguous float64 columns."""
+
+    left: np.ndarray
+    top: np.ndarray
+    right: np.ndarray
+    bottom: np.ndarray
 
 
 class Boxes:
@@ -36,35 +45,15 @@ class Boxes:
         array([1.])
     """
 
-    prefiltered = True
-
     def __init__(self, array: Any, box_format: str = "xyxy") -> None:
         if box_format not in BOX_FORMATS:
             raise ValueError(f"'box_format' must be one of {BOX_FORMATS} (found {box_format!r})")
         values = floats(array)
         self.array = values.reshape(0, 4) if values.size == 0 else values
         self.box_format = box_format
-        self._coco: tuple[Edges, np.ndarray] | None = None
-        self._mmdet: tuple[np.ndarray, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(self.array)
-
-    def check(self) -> str | None:
-        """The end of an error message if the shape is invalid, else None."""
-        if self.array.ndim != 2 or self.array.shape[1] != 4:
-            return f"must have shape (N, 4) (found {self.array.shape})"
-        return None
-
-    def first_invalid(self) -> tuple[int, float] | None:
-        """Row and value of the first coordinate that is NaN, infinite or above 1e100."""
-        array = self.array
-        # Fast path: minimum and maximum are NaN or out of range if any element is.
-        if not array.size or (float(array.min()) >= -MAX_COORDINATE and float(array.max()) <= MAX_COORDINATE):
-            return None
-        invalid = ~(np.abs(array.astype(np.float64)) <= MAX_COORDINATE)
-        row = int(np.argmax(invalid.any(axis=1)))
-        return row, float(array[row][np.argmax(invalid[row])])
 
     def take(self, rows: np.ndarray) -> Boxes:
         """The selected rows."""
@@ -86,7 +75,7 @@ class Boxes:
 
     def areas(self) -> np.ndarray:
         """(N,) width x height as in ``pycocotools``; negative if one side is."""
-        return self._coco_columns()[1]
+        return self._coco[1]
 
     def is_empty(self) -> np.ndarray:
         """(N,) whether a side is 0 or negative."""
@@ -94,30 +83,29 @@ class Boxes:
         empty = (right <= left) | (bottom <= top) if self.box_format == "xyxy" else (right <= 0) | (bottom <= 0)
         return np.asarray(empty)
 
-    def bounding_boxes(self) -> Edges:
+    def edges(self) -> Edges:
         """The edges as in ``pycocotools``."""
-        return self._coco_columns()[0]
+        return self._coco[0]
 
-    def _coco_columns(self) -> tuple[Edges, np.ndarray]:
-        if self._coco is None:
-            left, top, width, height = np.array(self.array.T, dtype=np.float64, order="C").reshape(4, -1)
-            if self.box_format == "xyxy":
-                width -= left
-                height -= top
-            self._coco = Edges(left, top, left + width, top + height), width * height
-        return self._coco
+    @cached_property
+    def _coco(self) -> tuple[Edges, np.ndarray]:
+        """The edges and the areas in COCO's arithmetic."""
+        left, top, width, height = np.array(self.array.T, dtype=np.float64, order="C").reshape(4, -1)
+        if self.box_format == "xyxy":
+            width -= left
+            height -= top
+        return Edges(left, top, left + width, top + height), width * height
 
-    def _mmdet_columns(self) -> tuple[np.ndarray, np.ndarray]:
+    @cached_property
+    def _mmdet(self) -> tuple[np.ndarray, np.ndarray]:
         """The (4, N) float32 edges, and the areas."""
-        if self._mmdet is None:
-            left, top, right, bottom = edges = np.array(self.to_format("xyxy").T, dtype=np.float32, order="C")
-            self._mmdet = edges, (right - left) * (bottom - top)
-        return self._mmdet
+        left, top, right, bottom = edges = np.array(self.to_format("xyxy").T, dtype=np.float32, order="C")
+        return edges, (right - left) * (bottom - top)
 
     def overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray, crowd: np.ndarray) -> np.ndarray:
         """(P,) IoU in COCO's arithmetic."""
-        (left, top, right, bottom), area = self._coco_columns()
-        gt, gt_area = gts._coco_columns()
+        (left, top, right, bottom), area = self._coco
+        gt, gt_area = gts._coco
         width = np.minimum(right[rows], gt.right[gt_rows]) - np.maximum(left[rows], gt.left[gt_rows])
         height = np.minimum(bottom[rows], gt.bottom[gt_rows]) - np.maximum(top[rows], gt.top[gt_rows])
         intersection = width * height
@@ -130,7 +118,7 @@ class Boxes:
     def mmdet_overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
         """(P,) float32 IoU in mmdet's arithmetic; NaN on overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
-            (edges, areas), (gt_edges, gt_areas) = self._mmdet_columns(), gts._mmdet_columns()
+            (edges, areas), (gt_edges, gt_areas) = self._mmdet, gts._mmdet
             left, top, right, bottom = edges[:, rows]
             gt_left, gt_top, gt_right, gt_bottom = gt_edges[:, gt_rows]
             width = np.maximum(np.minimum(right, gt_right) - np.maximum(left, gt_left), 0)

@@ -18,34 +18,17 @@ _python_only: ContextVar[bool] = ContextVar("python_only", default=False)
 
 
 def class_key(name: str, class_name: str) -> str:
-    """The key of a value of one class, ``<name>/<class>``. No other key has a slash, and no name has one.
-
-    Example:
-        >>> class_key("AP", "50"), class_key("f1_low", "a/b")
-        ('AP/50', 'f1_low/a/b')
-    """
+    """The key of a value of one class, ``<name>/<class>``. No other key has a slash, and no name has one."""
     return f"{name}/{class_name}"
 
 
 def class_values(name: str, classes: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
-    """The values of all classes by key.
-
-    Example:
-        >>> class_values("recall", ["cat", "dog"], [0.5, 1.0])
-        {'recall/cat': 0.5, 'recall/dog': 1.0}
-    """
+    """The values of all classes by key."""
     return {class_key(name, class_name): value for class_name, value in zip(classes, values)}
 
 
 def class_table(metrics: Mapping[str, float]) -> str:
-    """The values per class, one row per class and one column per name; empty if there are none.
-
-    Example:
-        >>> print(class_table({"f1": 0.5, "f1/cat": 0.25, "f1/dog": 0.75, "tp/cat": 3.0, "tp/dog": 12.0}))
-        class      f1  tp
-        cat    0.2500   3
-        dog    0.7500  12
-    """
+    """The values per class, one row per class and one column per name; empty if there are none."""
     rows: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
         name, slash, class_name = key.partition("/")
@@ -70,12 +53,7 @@ def _cell(name: str, value: float | None) -> str:
 
 
 def threshold_suffixes(thrs: Sequence[float | None]) -> list[str]:
-    """The suffix of the keys of each threshold, as in mmpretrain; empty if there is only one.
-
-    Example:
-        >>> threshold_suffixes([0.3, None]), threshold_suffixes([0.5])
-        (['_thr-0.30', '_no-thr'], [''])
-    """
+    """The suffix of the keys of each threshold, as in mmpretrain; empty if there is only one."""
     if len(thrs) == 1:
         return [""]
     suffixes = ["_no-thr" if thr is None else f"_thr-{thr:.2f}" for thr in thrs]
@@ -93,15 +71,7 @@ def in_runner() -> bool:
 
 
 def warn(message: str, category: type[MetricWarning] = MetricWarning, *, stacklevel: int = 3) -> None:
-    """Warn in the log of a Runner (on its main process only); without a Runner as Python does.
-
-    Example:
-        >>> with warnings.catch_warnings(record=True) as caught:
-        ...     warnings.simplefilter("always")
-        ...     warn("the mean is over 2 of 3 classes")
-        >>> [str(warning.message) for warning in caught]
-        ['the mean is over 2 of 3 classes']
-    """
+    """Warn in the log of a Runner (on its main process only); without a Runner as Python does."""
     if in_runner() and not _python_only.get():
         print_log(message, logger="current", level=logging.WARNING)
     else:

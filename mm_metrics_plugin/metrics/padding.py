@@ -1,0 +1,84 @@
+"""Find the padding of distributed samplers."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple, Sequence
+
+# The fields that identify a sample in OpenMMLab.
+_IDENTITY = ("sample_idx", "img_id", "img_path")
+
+
+class Share(NamedTuple):
+    """The number of samples of a process, and the identities of its first and last one (None if unknown)."""
+
+    samples: int
+    first: str | None = None
+    last: str | None = None
+
+
+class Padding(NamedTuple):
+    """The processes whose last sample is padding, and a warning if this could not be verified."""
+
+    ranks: tuple[int, ...] = ()
+    warning: str | None = None
+
+
+def sample_identity(sample: Mapping[str, Any]) -> str | None:
+    """All of ``sample_idx``, ``img_id`` and ``img_path`` that a sample has; None if it has none."""
+    return ", ".join(f"{key} {sample.get(key)}" for key in _IDENTITY if sample.get(key) is not None) or None
+
+
+def find_padding(shares: Sequence[Share], size: int) -> Padding:
+    """Find the samples that a sampler repeats so that all processes have equally many.
+
+    mmengine's ``DefaultSampler`` and torch's ``DistributedSampler`` give sample ``i`` of process ``r`` the index
+    ``i * world_size + r`` and start over at index ``size``: padding is the last sample of a process, and it repeats the
+    first sample of a process. If the numbers of samples fit this rule, the identities verify it.
+    """
+    world_size, total = len(shares), sum(share.samples for share in shares)
+    if world_size == 1 or size <= 0:
+        return Padding()
+    if total < size:  # a metric of some of the samples, such as one task of several
+        return Padding(warning="Some of them may be padding that is counted twice" if size % world_size else None)
+    if total == size:
+        return Padding(warning=_repeated(shares) if size % world_size else None)
+    per_rank, extra = -(-size // world_size), total - size
+    counted = f"{extra} of them are padding, which was counted because it could not be identified"
+    if any(share.samples != per_rank for share in shares):
+        numbers = ", ".join(str(share.samples) for share in shares)
+        return Padding(
+            warning=f"{counted}: the processes read {numbers} samples, while mmengine's DefaultSampler gives each "
+            f"{per_rank}"
+        )
+    ranks = tuple(range(world_size - extra, world_size))
+    verified = True
+    for rank in ranks:
+        origin = ((per_rank - 1) * world_size + rank) % size  # the process whose first sample is repeated
+        last, first = shares[rank].last, shares[origin].first
+        if last is None or first is None:
+            verified = False
+        elif last != first:
+            return Padding(
+                warning=f"{counted}: the last sample of process {rank} ({last}) does not repeat the first of process "
+                f"{origin} ({first}), as the padding of mmengine's DefaultSampler does"
+            )
+    if verified:
+        return Padding(ranks)
+    return Padding(
+        ranks,
+        f"The last sample of process {', '.join(map(str, ranks))} was left out as padding, because mmengine's "
+        f"DefaultSampler adds it there; this could not be verified, because the samples have none of "
+        f"{', '.join(_IDENTITY)}",
+    )
+
+
+def _repeated(shares: Sequence[Share]) -> str | None:
+    """A warning if the last sample of a process is the first of another."""
+    first = {share.first: rank for rank, share in reversed(list(enumerate(shares))) if share.first is not None}
+    for rank, share in enumerate(shares):
+        if share.last is not None and first.get(share.last, rank) != rank:
+            return (
+                f"The last of process {rank} ({share.last}) is also the first of process {first[share.last]}: it may "
+                "be padding that is counted twice"
+            )
+    return None
