@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -90,7 +91,7 @@ class DetectionInput:
         if self.cfg_options:
             raise ResultFileError("--cfg-options: the ground truth is not a config")
         if is_path(source) and str(source).lower().endswith((".pkl", ".pickle")):
-            raise ResultFileError(f"{source}: is a result file, and GROUND_TRUTH comes first, then RESULTS")
+            raise ResultFileError(f"{Path(source).name}: is a result file; GROUND_TRUTH comes first, then RESULTS")
         if not is_path(source):
             return ground_truth_from_coco(source, IN_MEMORY, classes=self.classes, class_order=self.class_order)
         return read_ground_truth(source, classes=self.classes, class_order=self.class_order, image_set=self.image_set)
