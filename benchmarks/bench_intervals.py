@@ -10,12 +10,13 @@ import numpy as np
 from benchmarks.detection_problem import Problem, make_problem
 from benchmarks.timing import heading, peak_bytes, reset_peak, seconds, versus
 from mm_metrics_plugin.functional.classification.delong import delong_ci
-from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
+from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
+from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.detection.tide import tide_errors
 from mm_metrics_plugin.functional.statistics.bootstrap import bootstrap_ci
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import norm
 
 from mm_metrics_plugin.functional.classification.delong import delong_ci
-from mm_metrics_plugin.functional.detection.ap_curves import APCurves
+from mm_metrics_plugin.functional.detection.average_precision import APCurves
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.matching import match_images

@@ -1,6 +1,8 @@
-"""Exceptions and warnings of this package; singular and plural in messages."""
+"""Exceptions and warnings of this package, and parts of their messages."""
 
 from __future__ import annotations
+
+from typing import Any, Sequence
 
 
 class MetricInputError(ValueError):
@@ -27,6 +29,9 @@ class UndefinedMetricWarning(MetricWarning):
     """A value is undefined on this data, such as the AUC of a class without samples, and is NaN."""
 
 
+# -- parts of messages -------------------------------------------------------------------------------------------------
+
+
 def pluralize(number: int, noun: str) -> str:
     """A number with a noun in the singular or plural.
 
@@ -34,5 +39,20 @@ def pluralize(number: int, noun: str) -> str:
         >>> pluralize(1, "image"), pluralize(1200, "class"), pluralize(0, "match")
         ('1 image', '1,200 classes', '0 matches')
     """
-    plural = noun + ("es" if noun.endswith(("s", "ch")) else "s")
+    plural = noun + ("es" if noun.endswith(("s", "x", "ch")) else "s")
     return f"{number:,} {noun if number == 1 else plural}"
+
+
+def first_ten(values: Sequence[Any]) -> str:
+    """The first ten values of a list."""
+    return ", ".join(ascii(value) for value in values[:10]) + (", ..." if len(values) > 10 else "")
+
+
+def listing(noun: str, names: Sequence[Any]) -> str:
+    """One name, or the number of names and the first ten.
+
+    Example:
+        >>> listing("class", ["cat"]), listing("class", ["cat", "dog"])
+        ("class 'cat'", "2 classes ('cat', 'dog')")
+    """
+    return f"{noun} {names[0]!a}" if len(names) == 1 else f"{pluralize(len(names), noun)} ({first_ten(names)})"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from mm_metrics_plugin.cli.streams import one_line, write_error, write_output
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import ResultFileError, listing
 from mm_metrics_plugin.settings import (
     DETECTION_SCORE_THR,
     MULTI_LABEL_SCORE_THR,
@@ -112,8 +112,6 @@ def classes_hint(namespace: argparse.Namespace) -> str:
     text = vars(namespace).get("classes")
     if text is None or _is_file(text):
         return ""
-    from mm_metrics_plugin.io.ground_truth import listing  # imports NumPy
-
     names = listing("class", [name.strip() for name in text.split(",") if name.strip()])
     folder = vars(namespace).get("out_dir")
     out_dir = "" if folder is None else f", and {folder!a} as OUT_DIR"

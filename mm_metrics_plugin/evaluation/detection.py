@@ -103,7 +103,7 @@ def _differences(report: ProtocolReport, protocols: Sequence[str]) -> List[str]:
     elif counts.get("ground_truths_ignored"):
         lines.append(
             f"{report.protocol} ignores {pluralize(counts['ground_truths_ignored'], 'crowd region')} and "
-            f"{pluralize(counts['detections_ignored'], 'detection')} that match only crowd regions; mmdet counts them"
+            f"detections that match only crowd regions ({counts['detections_ignored']:,}); mmdet counts them"
         )
     if report.protocol == "agnostic":
         classes = report.result.matrix[:-1, :-1]

@@ -9,15 +9,11 @@ import numpy as np
 
 from mm_metrics_plugin.evaluation.report import Progress, records
 from mm_metrics_plugin.functional._arrays import unique_names
-from mm_metrics_plugin.functional.detection.average_precision import (
-    AveragePrecision,
-    SizeReport,
-    average_precision,
-    results_by_size,
-)
+from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision, average_precision
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.operating_points import OperatingPoint, OperatingPoints, operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves, precision_recall_curves
+from mm_metrics_plugin.functional.detection.results_by_size import SizeReport, results_by_size
 from mm_metrics_plugin.functional.detection.tide import TideErrors, errors_at_threshold, tide_errors
 from mm_metrics_plugin.settings import DetectionSettings, require
 

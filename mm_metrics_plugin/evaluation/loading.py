@@ -18,7 +18,7 @@ from mm_metrics_plugin.evaluation.joining import (
 )
 from mm_metrics_plugin.evaluation.report import IN_MEMORY, Progress, input_entry, is_path, versions
 from mm_metrics_plugin.evaluation.shards import Entry, ProcessGroup, Shard, make_shard
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import ResultFileError, listing
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.dataset_config import read_test_set
@@ -27,7 +27,6 @@ from mm_metrics_plugin.io.ground_truth import (
     GroundTruth,
     ImageId,
     ground_truth_from_coco,
-    listing,
     read_ground_truth,
 )
 from mm_metrics_plugin.io.results import DetectionResults, read_results, results_from_content

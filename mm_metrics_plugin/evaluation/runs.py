@@ -12,13 +12,13 @@ from mm_metrics_plugin.evaluation.joining import JoinedImages, classes_from_labe
 from mm_metrics_plugin.evaluation.loading import DetectionInput, ground_truth_in
 from mm_metrics_plugin.evaluation.report import Progress, common_folder, warn_unreached
 from mm_metrics_plugin.evaluation.shards import match_in_blocks
-from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError, pluralize
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError, listing, pluralize
 from mm_metrics_plugin.functional.classification.delong import auc_swaps
 from mm_metrics_plugin.functional.statistics.paired_tests import Comparison, compare_counts, paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.thresholding import hard_decisions, reach
 from mm_metrics_plugin.io.classification_results import ClassificationResults
-from mm_metrics_plugin.io.ground_truth import check_same_ground_truth, listing
+from mm_metrics_plugin.io.ground_truth import check_same_ground_truth
 from mm_metrics_plugin.io.results import DetectionResults
 from mm_metrics_plugin.settings import (
     MULTI_LABEL_SCORE_THR,

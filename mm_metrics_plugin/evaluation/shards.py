@@ -14,10 +14,9 @@ import numpy as np
 
 from mm_metrics_plugin.evaluation.joining import JoinedImages, image_order, in_image_order
 from mm_metrics_plugin.evaluation.report import Progress
-from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError
-from mm_metrics_plugin.io.budget import check_num_classes
-from mm_metrics_plugin.io.files import RowCounts
-from mm_metrics_plugin.io.ground_truth import ImageId, listing
+from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError, listing
+from mm_metrics_plugin.io.files import RowCounts, check_num_classes
+from mm_metrics_plugin.io.ground_truth import ImageId
 from mm_metrics_plugin.io.state_file import read_state, write_state
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all

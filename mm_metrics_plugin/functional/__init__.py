@@ -9,13 +9,14 @@ from mm_metrics_plugin.functional.classification.calibration_error import calibr
 from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report, stat_scores_report
 from mm_metrics_plugin.functional.classification.delong import delong_ci, delong_test
 from mm_metrics_plugin.functional.classification.roc_curves import ks_statistic, roc_curves
-from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
-from mm_metrics_plugin.functional.detection.boxes import Boxes, box_iou, nms
+from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou, nms
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
+from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.detection.tide import tide_errors
 from mm_metrics_plugin.functional.ranking import pos_neg_ratio, recall_at_k, top_k_decisions
 from mm_metrics_plugin.functional.regression import regression_error

@@ -1,4 +1,4 @@
-"""Class orders: which class a label stands for if two orders of the classes are known.
+"""Class orders: which class a label means if two orders of the classes are known.
 
 mmdet's ``CocoDataset`` numbers labels in the order of the annotation file's ``categories``. ``metainfo['classes']``
 selects categories, and its order never changes their numbers, so the two can name a label differently. Data sets that
@@ -7,15 +7,22 @@ are not COCO files (``XMLDataset``) number labels in the order of ``metainfo['cl
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.files import PathLike, column, identities, read_json
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, first_ten, listing
+from mm_metrics_plugin.io.arrays import JsonRows
+from mm_metrics_plugin.io.files import PathLike, read_json
 
 ANNOTATIONS, CLASSES = "annotations", "classes"
 CLASS_ORDERS = (ANNOTATIONS, CLASSES)
-METAINFO, LABELS = "metainfo", "labels"  # where a report's order comes from a config, and where no names are known
+METAINFO, LABELS = "metainfo", "labels"  # a report's order if it comes from a config, and if no names are known
+_CHOICE = (
+    "Choose the order of the labels: --class-order annotations (the order of mmdet's CocoDataset) or "
+    "--class-order classes"
+)
 
 
 class Categories(NamedTuple):
@@ -25,39 +32,22 @@ class Categories(NamedTuple):
     names: Tuple[str, ...]
 
     def numbered(self, classes: Sequence[str]) -> Tuple[str, ...]:
-        """The names that labels 0, 1, ... have in mmdet's ``CocoDataset`` with these ``metainfo['classes']``.
-
-        Example:
-            >>> Categories((7, 3, 9), ("cat", "dog", "emu")).numbered(["emu", "cat"])
-            ('cat', 'emu')
-        """
+        """The names of labels 0, 1, ... in mmdet's ``CocoDataset`` with these ``metainfo['classes']``."""
         chosen = set(classes)
         return tuple(name for name in self.names if name in chosen)
 
 
 def coco_categories(content: Any, source: str) -> Categories:
-    """The categories in the content of a COCO annotation file.
-
-    Example:
-        >>> coco_categories({"categories": [{"id": 7, "name": "cat"}]}, "a.json")
-        Categories(ids=(7,), names=('cat',))
-    """
+    """The categories in the content of a COCO annotation file."""
     rows = content.get("categories") if isinstance(content, dict) else None
     if not isinstance(rows, list):
-        raise ResultFileError(f"{source}: is no COCO annotation file (it has no list 'categories')")
-    ids = identities(column(rows, "id", source, "category"), "id", source, "category")
-    return Categories(tuple(ids), tuple(map(str, column(rows, "name", source, "category"))))
+        raise ResultFileError(f"{source}: is not a COCO annotation file (it has no list 'categories')")
+    categories = JsonRows(rows, source, "category")
+    return Categories(tuple(categories.ids("id")), tuple(map(str, categories.column("name"))))
 
 
 def read_categories(path: PathLike) -> Categories:
-    """Read the categories of a COCO annotation file.
-
-    Args:
-        path: The file.
-
-    Raises:
-        ResultFileError: The file cannot be read, or is no COCO annotation file.
-    """
+    """Read the categories of a COCO annotation file."""
     return coco_categories(read_json(path), Path(path).name)
 
 
@@ -80,20 +70,132 @@ def describe_orders(annotated: Sequence[str], annotated_by: str, given: Sequence
 def same_labels(annotated: Sequence[str], given: Sequence[str]) -> bool:
     """Whether every label of the annotated objects has the same name in both orders.
 
-    Classes at the end of ``given`` that nothing is annotated with change no label.
-
-    Example:
-        >>> same_labels(["cat", "dog"], ["cat", "dog", "emu"]), same_labels(["dog"], ["cat", "dog"])
-        (True, False)
+    Further classes at the end of ``given``, which have no annotations, change no label.
     """
     return tuple(annotated) == tuple(given)[: len(annotated)]
 
 
-def first_ten(values: Sequence[Any]) -> str:
-    """The first ten of a list for a message.
+class LabelNames(NamedTuple):
+    """The class name of each label.
 
-    Example:
-        >>> first_ten(range(12))
-        '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...'
+    Args:
+        names: In the order of the labels.
+        order: ``'annotations'``, ``'classes'`` or ``'metainfo'``.
+        conflict: The error message for results with labels if two known orders differ, else ``''``.
+        labels: The label of each label of the dataset of a config, if it has another order.
     """
-    return ", ".join(ascii(value) for value in values[:10]) + (", ..." if len(values) > 10 else "")
+
+    names: Tuple[str, ...]
+    order: str
+    conflict: str = ""
+    labels: Optional[List[int]] = None
+
+
+def label_names_of_file(
+    categories: Categories, classes: Optional[Sequence[str]], class_order: Optional[str], source: str
+) -> LabelNames:
+    """The label names of a COCO file, of which ``classes`` may select some."""
+    names = categories.names
+    if classes is None:
+        if class_order == CLASSES:
+            raise ResultFileError("--class-order classes: the classes must be given (--classes)")
+        return LabelNames(names, ANNOTATIONS)
+    known, chosen = set(names), categories.numbered(classes)
+    unknown = [name for name in classes if name not in known]
+    if unknown and (class_order != CLASSES or not chosen):
+        raise ResultFileError(f"{source}: has no {listing('class', unknown)}; it has {listing('class', names)}")
+    if class_order == CLASSES:
+        repeated = [name for name, number in Counter(chosen).items() if number > 1]
+        if repeated:
+            raise ResultFileError(f"{source}: has more than one category named {repeated[0]!a}")
+        return LabelNames(tuple(classes), CLASSES)
+    if chosen == tuple(classes) or class_order is not None:
+        return LabelNames(chosen, ANNOTATIONS)
+    return LabelNames(chosen, ANNOTATIONS, f"{describe_orders(chosen, source, classes, '--classes')}. {_CHOICE}")
+
+
+def label_names_of_dataset(
+    dataset: Any,
+    source: str,
+    *,
+    own: Tuple[str, ...],
+    classes: Optional[Sequence[str]],
+    class_order: Optional[str],
+) -> LabelNames:
+    """The label names of the test dataset of a config, in the dataset's order unless another is chosen.
+
+    Args:
+        dataset: The dataset, built with ``classes`` in place of its own.
+        source: Name of the config.
+        own: The class names in the config.
+        classes: The given class names.
+        class_order: The chosen order.
+    """
+    names = tuple(map(str, dataset.metainfo.get("classes") or ()))
+    if not names:
+        raise ResultFileError(f"{source}: its test dataset names no classes (give them with --classes)")
+    named_by = "metainfo" if classes is None else "--classes"
+    by_file = _order_of_files(source, dataset, names)
+    if by_file is None:
+        if class_order == ANNOTATIONS:
+            raise ResultFileError(
+                f"{source}: --class-order annotations: the annotations of its test dataset ({type(dataset).__name__}) "
+                "have no order of classes"
+            )
+        conflict = ""
+        if class_order is None and set(names) <= set(own) and not same_labels(names, own):
+            orders = describe_orders(own, source, names, named_by)
+            conflict = f"{orders}. Leave out --classes, or give --class-order classes"
+        return LabelNames(names, METAINFO if classes is None else CLASSES, conflict)
+    file, categories, listed = by_file
+    if class_order == CLASSES:
+        return LabelNames(names, CLASSES, labels=[names.index(name) for name in listed])
+    if class_order == ANNOTATIONS:
+        return LabelNames(listed, ANNOTATIONS)
+    both = describe_orders(listed, file, names, named_by)
+    if same_labels(listed, names):
+        mine = categories.numbered(own)
+        if classes is None or not set(names) <= set(mine) or same_labels(names, mine):
+            return LabelNames(names, ANNOTATIONS)
+        both = describe_orders(mine, f"{file} with the classes of {source}", names, named_by)
+    elif classes is None and sorted(listed) == sorted(names):
+        warnings.warn(
+            f"{source}: {both}. mmdet's CocoDataset numbers labels in the order of {file}, and so does this report. "
+            "List metainfo.classes in that order to make them agree; if the labels of your model follow metainfo, give "
+            "--class-order classes",
+            MetricWarning,
+        )
+        return LabelNames(listed, ANNOTATIONS)
+    return LabelNames(listed, ANNOTATIONS, f"{both}. {_CHOICE}")
+
+
+def _order_of_files(
+    source: str, dataset: Any, names: Tuple[str, ...]
+) -> Optional[Tuple[str, Categories, Tuple[str, ...]]]:
+    """The first annotation file, its categories, and the names of labels 0, 1, ...; None if no file numbers them."""
+    files: Dict[str, Tuple[Categories, Tuple[str, ...]]] = {}
+    for leaf in leaf_datasets(dataset):
+        category_ids, file = getattr(leaf, "cat_ids", None), getattr(leaf, "ann_file", None)
+        if not category_ids or not isinstance(file, str) or not file.endswith(".json"):
+            return None
+        try:
+            categories = read_categories(file)
+        except ResultFileError:  # it is stored where only mmdet can read it
+            return None
+        name_of = dict(zip(categories.ids, categories.names))
+        listed = tuple(name_of.get(category_id, "") for category_id in category_ids)
+        if not set(listed) <= set(names):  # the dataset renames the categories
+            return None
+        files[Path(file).name] = categories, listed
+    first, *others = files
+    for other in others:
+        if files[other][1] != files[first][1]:
+            orders = describe_orders(files[first][1], first, files[other][1], other)
+            raise ResultFileError(f"{source}: its annotation files number the classes differently: {orders}")
+    return (first, *files[first])
+
+
+def leaf_datasets(dataset: Any) -> List[Any]:
+    """The datasets inside wrappers such as ``ConcatDataset``."""
+    parts = getattr(dataset, "datasets", None) or ([dataset.dataset] if hasattr(dataset, "dataset") else None)
+    return [dataset] if parts is None else [leaf for part in parts for leaf in leaf_datasets(part)]

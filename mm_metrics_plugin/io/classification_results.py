@@ -11,11 +11,10 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError, pluralize
 from mm_metrics_plugin.functional.thresholding import reach
-from mm_metrics_plugin.io.budget import check_num_classes
-from mm_metrics_plugin.io.files import PathLike, RowCounts, trim_memory
-from mm_metrics_plugin.io.results import text_or_nothing
+from mm_metrics_plugin.io.arrays import score_precision, to_array, written_bytes
+from mm_metrics_plugin.io.files import PathLike, RowCounts, check_num_classes, trim_memory
+from mm_metrics_plugin.io.results import text_or_empty
 from mm_metrics_plugin.io.safe_pickle import collector_paused, read_pickle
-from mm_metrics_plugin.io.values import score_precision, to_array, written_bytes
 
 SINGLE_LABEL, MULTI_LABEL = TASKS = ("single-label", "multi-label")
 ROWS_AT_ONCE = 1024  # checked together, so that the check needs little memory
@@ -213,7 +212,7 @@ def classification_from_samples(
         predictions=_predictions(predicted, scores),
         labels=labels,
         targets=targets,
-        names=tuple(text_or_nothing(sample.get("img_path")) for sample in content),
+        names=tuple(text_or_empty(sample.get("img_path")) for sample in content),
         sample_idx=np.array([_whole(sample.get("sample_idx")) for sample in content], dtype=np.int64),
         row_counts=RowCounts(len(content), len(content)),
         task_reason=reason,

@@ -1,43 +1,40 @@
-"""The test data set of a config of the OpenMMLab family.
+"""The test dataset of a config of an OpenMMLab library.
 
-A config is a program of the user's own, run by mmengine as by every tool of that family; never take one from
-strangers. mmengine is imported only when one is read, mmdet and mmpretrain only when they are needed.
+A config is a program of the user, which mmengine runs, as in every tool of these libraries; never use one from
+strangers. mmengine is imported only when a config is read, mmdet and mmpretrain only when they are needed.
 """
 
 from __future__ import annotations
 
-import os
 import warnings
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin import register_metrics
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
-from mm_metrics_plugin.io.annotation_files import complete_from_annotation_files
-from mm_metrics_plugin.io.class_order import (
-    ANNOTATIONS,
-    CLASSES,
-    METAINFO,
-    Categories,
-    describe_orders,
-    read_categories,
-    same_labels,
+from mm_metrics_plugin.io.class_order import label_names_of_dataset, leaf_datasets
+from mm_metrics_plugin.io.files import PathLike, RowCounts
+from mm_metrics_plugin.io.ground_truth import (
+    SWAPPED,
+    GroundTruth,
+    ImageId,
+    distinct_ids,
+    has_swapped_corners,
+    read_ground_truth,
 )
-from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, distinct_ids, has_swapped_corners
 
-PathLike = Union[str, "os.PathLike[str]"]
 Track = Callable[[Sequence[int]], Iterable[int]]
 
 
 @contextmanager
 def _silent_stdout() -> Iterator[None]:
-    """Drop what configs, mmdet and pycocotools print: standard output is for the report."""
+    """Suppress what configs, mmdet and pycocotools print: standard output is for the report."""
     with redirect_stdout(StringIO()):
         yield
 
@@ -53,24 +50,24 @@ def read_test_set(
 ) -> GroundTruth:
     """Read the ground-truth objects of the test dataset of an mmdet config.
 
-    mmdet builds the data set, which takes seconds; its annotation file is read much faster. mmdet's datasets keep
-    neither the ``area`` of an annotation nor objects thinner than a pixel. Where the dataset names a COCO annotation
-    file, both are read from that file, so the numbers do not depend on how the ground truth is given.
+    mmdet builds the dataset, which takes seconds; its annotation file is read much faster. mmdet's datasets keep
+    neither the ``area`` of an annotation nor objects thinner than a pixel. If the dataset has a COCO annotation file,
+    both are read from that file, so the numbers do not depend on the form of the ground truth.
 
-    Labels mean what they mean in mmdet: those of a ``CocoDataset`` follow the order of the annotation file's
-    categories, whatever the order of ``metainfo.classes``; those of other data sets follow ``metainfo.classes``. If the
-    two orders of a ``CocoDataset`` hold the same classes and differ, a warning shows both.
+    Labels have the meaning they have in mmdet: in a ``CocoDataset`` they follow the order of the annotation file's
+    categories, for any order of ``metainfo.classes``; in other datasets they follow ``metainfo.classes``. If the two
+    orders of a ``CocoDataset`` contain the same classes and differ, a warning shows both.
 
     Args:
         path: The config, in either style.
-        classes: Takes the place of the data set's ``metainfo.classes``.
-        class_order: ``'annotations'`` or ``'classes'``: which order labels follow where that of the
-            annotation file and that of ``metainfo.classes`` (or ``classes``) differ.
-        options: ``key=value`` settings that override the config's, as ``--cfg-options``.
+        classes: Replaces ``metainfo.classes`` of the dataset.
+        class_order: ``'annotations'`` or ``'classes'``: the order of the labels if the annotation file and
+            ``metainfo.classes`` (or ``classes``) differ.
+        options: ``key=value`` settings that override the config, as ``--cfg-options``.
         track: Wraps the image indices to show progress.
 
     Raises:
-        ResultFileError: The config or its data set cannot be read.
+        ResultFileError: The config or its dataset cannot be read.
     """
     path = Path(path)
     config = _read_config(path, options)
@@ -78,7 +75,9 @@ def read_test_set(
     own = own if isinstance(own, (list, tuple)) else ()
     dataset = _build(path, config, "mmdet", classes=classes)
     own = own or getattr(type(dataset), "METAINFO", {}).get("classes") or ()
-    numbering = _numbering(path, dataset, own=tuple(map(str, own)), classes=classes, class_order=class_order)
+    labels = label_names_of_dataset(
+        dataset, path.name, own=tuple(map(str, own)), classes=classes, class_order=class_order
+    )
     ids: List[Any] = []
     paths: List[str] = []
     sizes: List[Tuple[int, int]] = []
@@ -92,17 +91,18 @@ def read_test_set(
     names = distinct_ids(ids, paths)
     if len(set(names)) < len(names):
         raise ResultFileError(
-            f"{path.name}: image ids of its test data set are repeated, and so are their paths; results cannot be "
-            "joined to it. Give each part an annotation file of its own ids, or test the parts one by one"
+            f"{path.name}: image ids of its test dataset are repeated, and so are their paths; results cannot be "
+            "joined to it. Give each part an annotation file with other ids, or test the parts one by one"
         )
     objects = GroundTruths(
         np.array([number for number, _ in rows], dtype=np.int64),
-        np.array([one["bbox"] for _, one in rows], dtype=np.float64).reshape(-1, 4),
-        np.array([one["bbox_label"] for _, one in rows], dtype=np.int64),
-        crowd=np.array([bool(one.get("ignore_flag")) for _, one in rows], dtype=bool),
+        np.array([row["bbox"] for _, row in rows], dtype=np.float64).reshape(-1, 4),
+        np.array([row["bbox_label"] for _, row in rows], dtype=np.int64),
+        crowd=np.array([bool(row.get("ignore_flag")) for _, row in rows], dtype=bool),
     )
-    objects, row_counts = complete_from_annotation_files(dataset, ids, objects)
-    objects = replace(objects, labels=numbering.label_of(objects.labels))
+    objects, row_counts = _complete_from_annotation_files(dataset, ids, objects)
+    if labels.labels is not None:
+        objects = replace(objects, labels=np.array(labels.labels, dtype=np.int64)[objects.labels])
     swapped = has_swapped_corners(objects.boxes.array)
     return GroundTruth(
         source=path.name,
@@ -111,133 +111,130 @@ def read_test_set(
         image_sizes=np.array(sizes, dtype=np.int64).reshape(-1, 2),
         objects=objects.take(~swapped),
         row_counts=row_counts.drop(SWAPPED, int(np.count_nonzero(swapped))),
-        classes=numbering.names,
-        class_order=numbering.order,
-        class_conflict=numbering.conflict,
-        image_folders=tuple(dict.fromkeys(_image_folders(dataset))),
+        classes=labels.names,
+        class_order=labels.order,
+        class_conflict=labels.conflict,
+        image_folders=_image_folders(dataset),
     )
 
 
-def _image_folders(dataset: Any) -> List[str]:
-    """The folders that a dataset takes its images from, and those of the datasets it is made of."""
-    prefixes = getattr(dataset, "data_prefix", None)
-    folders = [one for one in prefixes.values() if isinstance(one, str) and one] if isinstance(prefixes, dict) else []
-    inner = [getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())]
-    return folders + [folder for one in inner if one is not None for folder in _image_folders(one)]
+def _image_folders(dataset: Any) -> Tuple[str, ...]:
+    """The folders that a dataset takes its images from."""
+    prefixes = [getattr(leaf, "data_prefix", None) for leaf in leaf_datasets(dataset)]
+    folders = [folder for prefix in prefixes if isinstance(prefix, dict) for folder in prefix.values()]
+    return tuple(dict.fromkeys(folder for folder in folders if isinstance(folder, str) and folder))
 
 
-class _Numbering(NamedTuple):
-    """Which class each label stands for."""
+def _complete_from_annotation_files(
+    dataset: Any, image_ids: Sequence[ImageId], objects: GroundTruths
+) -> Tuple[GroundTruths, RowCounts]:
+    """Add the areas of the annotations, and the objects that mmdet drops because they are thin.
 
-    names: Tuple[str, ...]
-    order: str
-    conflict: str = ""
-    places: Optional[np.ndarray] = None  # the label in the chosen order of each label of the data set
-
-    def label_of(self, labels: np.ndarray) -> np.ndarray:
-        """Labels of the data set in the chosen order."""
-        return labels if self.places is None else self.places[labels]
-
-
-def _numbering(
-    path: Path,
-    dataset: Any,
-    *,
-    own: Tuple[str, ...],
-    classes: Optional[Sequence[str]],
-    class_order: Optional[str],
-) -> _Numbering:
-    """The classes of the labels: as the data set numbers them, unless another order is chosen.
+    mmdet's ``CocoDataset`` drops annotations whose width or height is below 1 or whose area is 0. pycocotools, and so
+    mmdet's ``CocoMetric``, counts them.
 
     Args:
-        path: Of the config.
-        dataset: As built, with ``classes`` in place of its own.
-        own: The classes that the config itself names.
-        classes: The given class names.
-        class_order: The chosen order.
+        dataset: The dataset that mmdet built. The parts of a ``ConcatDataset`` are read one by one.
+        image_ids: Id of each image of the dataset.
+        objects: The objects of the dataset, image by image, boxes as corners.
     """
-    names = tuple(map(str, dataset.metainfo.get("classes") or ()))
-    if not names:
-        raise ResultFileError(f"{path.name}: its test data set names no classes (give them with --classes)")
-    named_by = "metainfo" if classes is None else "--classes"
-    choice = "--class-order annotations (mmdet's CocoDataset numbers them so) or --class-order classes"
-    found = _numbered_by_file(path, dataset, names)
-    if found is None:
-        if class_order == ANNOTATIONS:
-            raise ResultFileError(
-                f"{path.name}: --class-order annotations: the annotations of its test set ({type(dataset).__name__}) "
-                "have no order of classes"
-            )
-        conflict = ""
-        if class_order is None and set(names) <= set(own) and not same_labels(names, own):
-            orders = describe_orders(own, path.name, names, named_by)
-            conflict = f"{orders}. Leave out --classes, or give --class-order classes"
-        return _Numbering(names, METAINFO if classes is None else CLASSES, conflict)
-    file, categories, listed = found
-    if class_order == CLASSES:
-        return _Numbering(names, CLASSES, places=np.array([names.index(name) for name in listed], dtype=np.int64))
-    if class_order == ANNOTATIONS:
-        return _Numbering(listed, ANNOTATIONS)
-    both = describe_orders(listed, file, names, named_by)
-    if same_labels(listed, names):
-        mine = categories.numbered(own)
-        if classes is None or not set(names) <= set(mine) or same_labels(names, mine):
-            return _Numbering(names, ANNOTATIONS)
-        both = describe_orders(mine, f"{file} with the classes of {path.name}", names, named_by)
-    elif classes is None and sorted(listed) == sorted(names):
+    parts = _parts(dataset)
+    ends = np.cumsum([len(part) for part in parts]).tolist() if len(parts) > 1 else [len(image_ids)]
+    completed: List[GroundTruths] = []
+    counts: List[RowCounts] = []
+    for part, start, end in zip(parts, [0, *ends], ends):
+        own = objects.images(start, end)
+        file = _annotation_file(part)
+        result = (own, RowCounts(len(own), len(own)))
+        if file is not None:
+            result = _complete(own, file, part.cat2label, image_ids[start:end])
+        completed.append(replace(result[0], image=result[0].image + start))
+        counts.append(result[1])
+    if any(part.area is not None for part in completed):
+        completed = [part if part.area is not None else replace(part, area=_box_area(part)) for part in completed]
+    return GroundTruths.concatenate(completed), RowCounts.total(counts)
+
+
+def _parts(dataset: Any) -> List[Any]:
+    """The parts of a ``ConcatDataset`` in the order of its images; any other dataset by itself."""
+    if not hasattr(dataset, "cumulative_sizes"):
+        return [dataset]
+    return [part for inner in dataset.datasets for part in _parts(inner)]
+
+
+def _annotation_file(dataset: Any) -> Optional[GroundTruth]:
+    """The COCO file of a dataset, with all classes; None if it has none."""
+    path = getattr(dataset, "ann_file", None)
+    # Only datasets of COCO files have category ids.
+    if not isinstance(path, str) or not hasattr(dataset, "cat_ids") or not hasattr(dataset, "cat2label"):
+        return None
+    from mmengine.fileio import get_local_path
+
+    try:
+        with get_local_path(path, backend_args=getattr(dataset, "backend_args", None)) as local:
+            return read_ground_truth(local)
+    except (ResultFileError, OSError) as error:
         warnings.warn(
-            f"{path.name}: {both}. mmdet's CocoDataset numbers labels in the order of {file}, and so does this report. "
-            "List metainfo.classes in that order to make them agree; if the labels of your model follow metainfo, give "
-            "--class-order classes",
+            f"{path}: cannot be read for the areas of the objects; the areas of their boxes are used ({error})",
             MetricWarning,
+            stacklevel=2,
         )
-        return _Numbering(listed, ANNOTATIONS)
-    return _Numbering(listed, ANNOTATIONS, f"{both}. Say which order the labels follow: {choice}")
+        return None
 
 
-def _numbered_by_file(
-    path: Path, dataset: Any, names: Tuple[str, ...]
-) -> Optional[Tuple[str, Categories, Tuple[str, ...]]]:
-    """The annotation file that numbers the classes, its categories, and the names of labels 0, 1, ...; None if none."""
-    found: Dict[str, Tuple[Categories, Tuple[str, ...]]] = {}
-    for leaf in _leaves(dataset):
-        category_ids, file = getattr(leaf, "cat_ids", None), getattr(leaf, "ann_file", None)
-        if not category_ids or not isinstance(file, str) or not file.endswith(".json"):
-            return None
-        try:
-            categories = read_categories(file)
-        except ResultFileError:  # it is stored where only mmdet can read it
-            return None
-        name_of = dict(zip(categories.ids, categories.names))
-        listed = tuple(name_of.get(one, "") for one in category_ids)
-        if not set(listed) <= set(names):  # the dataset renames the categories
-            return None
-        found[Path(file).name] = categories, listed
-    files = list(found)
-    for other in files[1:]:
-        if found[other][1] != found[files[0]][1]:
-            orders = describe_orders(found[files[0]][1], files[0], found[other][1], other)
-            raise ResultFileError(f"{path.name}: its annotation files number the classes differently: {orders}")
-    return (files[0], *found[files[0]]) if files else None
+def _complete(
+    own: GroundTruths, file: GroundTruth, label_of: Dict[Any, int], image_ids: Sequence[ImageId]
+) -> Tuple[GroundTruths, RowCounts]:
+    number = {image_id: at for at, image_id in enumerate(image_ids)}
+    image = np.array([number.get(image_id, -1) for image_id in file.image_ids], dtype=np.int64)[file.objects.image]
+    labels = np.array([label_of.get(key, -1) for key in file.category_ids or ()], dtype=np.int64)[file.objects.labels]
+    chosen = (image >= 0) & (labels >= 0)
+    row_counts = file.row_counts.drop("class not chosen", int(np.count_nonzero(labels < 0)))
+    row_counts = row_counts.drop("image not in the test set", int(np.count_nonzero((labels >= 0) & (image < 0))))
+    rows = np.flatnonzero(chosen)[np.argsort(image[chosen], kind="stable")]
+    shapes = file.objects.boxes.take(rows)
+    width, height = shapes.array[:, 2:].T
+    boxes = shapes.to_format("xyxy")  # mmdet's corners, to the last bit
+    area = file.objects.area[rows]  # type: ignore[index]
+    known = GroundTruths(image[rows], boxes, labels[rows], crowd=file.objects.crowd[rows], area=area)
+    if np.array_equal(_table(known)[(width >= 1) & (height >= 1) & (area > 0)], _table(own)):
+        return known, row_counts
+    return _matched(own, known, row_counts)
 
 
-def _leaves(dataset: Any) -> List[Any]:
-    """The data sets inside wrappers such as ``ConcatDataset``."""
-    parts = getattr(dataset, "datasets", None) or ([dataset.dataset] if hasattr(dataset, "dataset") else None)
-    return [dataset] if parts is None else [leaf for part in parts for leaf in _leaves(part)]
+def _matched(own: GroundTruths, known: GroundTruths, row_counts: RowCounts) -> Tuple[GroundTruths, RowCounts]:
+    """The objects of a dataset with other rules, with the areas of the annotations that are equal to them."""
+    areas_of: Dict[Tuple[float, ...], List[float]] = {}
+    areas: np.ndarray = known.area  # type: ignore[assignment]
+    for key, known_area in zip(map(tuple, _table(known)[::-1].tolist()), areas[::-1].tolist()):
+        areas_of.setdefault(key, []).append(known_area)
+    area = np.array([areas_of[key].pop() if areas_of.get(key) else np.nan for key in map(tuple, _table(own).tolist())])
+    unknown = np.isnan(area)
+    matched = replace(own, area=np.where(unknown, _box_area(own), area))
+    if unknown.any():
+        warnings.warn(
+            f"{int(unknown.sum())} of {len(own)} objects of the test dataset are not in its annotation file; the areas "
+            "of their boxes are used",
+            MetricWarning,
+            stacklevel=2,
+        )
+        return matched, RowCounts(len(own), len(own))
+    return matched, row_counts.drop("left out by the dataset", row_counts.used - len(own))
+
+
+def _table(objects: GroundTruths) -> np.ndarray:
+    return np.column_stack([objects.image, objects.labels, objects.crowd, objects.boxes.array])
+
+
+def _box_area(objects: GroundTruths) -> np.ndarray:
+    left, top, right, bottom = objects.boxes.array.T
+    area: np.ndarray = (right - left) * (bottom - top)
+    return area
 
 
 @_silent_stdout()
 def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None) -> Tuple[str, ...]:
-    """The class names of the test data set of an mmpretrain config.
-
-    Args:
-        path: The config, in either style.
-        options: ``key=value`` settings that override the config's.
-
-    Raises:
-        ResultFileError: The config or its data set cannot be read, or names no classes.
-    """
+    """The class names of the test dataset of an mmpretrain config, which ``options`` override as in --cfg-options."""
     path = Path(path)
     dataset = _build(path, _read_config(path, options), "mmpretrain", lazy=True)
     names = dataset.metainfo.get("classes")
@@ -246,10 +243,10 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
         try:
             dataset.full_init()
         except Exception as error:
-            raise _data_set_error(path, error) from error
+            raise _dataset_error(path, error) from error
         names = dataset.metainfo.get("classes")
     if not names:
-        raise ResultFileError(f"{path.name}: its test data set names no classes (give them with --classes)")
+        raise ResultFileError(f"{path.name}: its test dataset names no classes (give them with --classes)")
     return tuple(map(str, names))
 
 
@@ -275,7 +272,7 @@ def _read_config(path: Path, options: Optional[Sequence[str]]) -> Any:
 def _build(
     path: Path, config: Any, library: str, *, classes: Optional[Sequence[str]] = None, lazy: bool = False
 ) -> Any:
-    """The test data set, without its pipeline: images are not loaded."""
+    """The test dataset, without its pipeline: images are not loaded."""
     try:
         from mmengine.registry import DATASETS, init_default_scope
         from mmengine.utils import import_modules_from_strings
@@ -307,23 +304,23 @@ def _build(
     init_default_scope(config.get("default_scope") or library)
     try:
         return DATASETS.build(settings)
-    except Exception as error:  # the message names the config whatever is missing
-        raise _data_set_error(path, error) from error
+    except Exception as error:  # any error gets a message with the name of the config
+        raise _dataset_error(path, error) from error
 
 
 def _config_error(path: Path, error: Exception) -> ResultFileError:
-    """A config is a program: anything can happen in it."""
+    """The error of a config, which is a program and can raise anything."""
     # mmengine 0.10 reads the base configs of other libraries with it.
     hint = "; pip install 'setuptools<81'" if "pkg_resources" in str(error) else ""
     return ResultFileError(f"{path.name}: cannot be read as a config ({type(error).__name__}: {error}){hint}")
 
 
-def _data_set_error(path: Path, error: Exception) -> ResultFileError:
-    return ResultFileError(f"{path.name}: its test data set cannot be built ({type(error).__name__}: {error})")
+def _dataset_error(path: Path, error: Exception) -> ResultFileError:
+    return ResultFileError(f"{path.name}: its test dataset cannot be built ({type(error).__name__}: {error})")
 
 
 def _parsed(options: Sequence[str]) -> Dict[str, Any]:
-    """``key=value`` as mmengine's tools read it."""
+    """Options of the form ``key=value``, parsed as in mmengine's tools."""
     from argparse import ArgumentParser
 
     from mmengine.config import DictAction

@@ -17,15 +17,13 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.functional.detection.boxes import Boxes
+from mm_metrics_plugin.exceptions import ResultFileError, pluralize
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-from mm_metrics_plugin.io.files import PathLike, RowCounts, column, identities, numbers, read_json, trim_memory
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
+from mm_metrics_plugin.io.arrays import JsonRows, score_precision, to_array
+from mm_metrics_plugin.io.files import PathLike, RowCounts, check_num_boxes, read_json, trim_memory
 from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, distinct_ids, has_swapped_corners
 from mm_metrics_plugin.io.safe_pickle import read_pickle
-from mm_metrics_plugin.io.values import score_precision, to_array
-
-LEAST_BYTES_PER_BOX = 8  # four numbers of half precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,22 +69,12 @@ def read_results(
 
     Args:
         path: The file.
-        trust: Read a pickle with plain pickle, which runs whatever is in it.
+        trust: Read a pickle with plain pickle, which runs any code in it.
         on_progress: Receives the fraction of a pickle that was read.
 
     Raises:
         UnsafePickleError: The pickle asks for something that data never needs.
-        ResultFileError: The file is damaged, or is no file of detections.
-
-    Example:
-        >>> import pickle, tempfile
-        >>> instances = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "results.pkl")
-        ...     _ = path.write_bytes(pickle.dumps([{"img_id": 7, "pred_instances": instances}], protocol=2))
-        ...     results = read_results(path)
-        >>> results.dialect, results.image_ids, results.detections.labels, results.row_counts.used
-        ('mmdet', (7,), array([3]), 1)
+        ResultFileError: The file is damaged or has no detections.
     """
     path = Path(path)
     kind = path.suffix.lower()
@@ -102,39 +90,27 @@ def read_results(
 
 
 def results_from_content(content: Any, source: str) -> DetectionResults:
-    """Detections that are in memory, in any of the dialects.
-
-    Example:
-        >>> rows = [{"image_id": 7, "category_id": 3, "bbox": [0, 0, 9, 9], "score": 0.5}]
-        >>> results_from_content(rows, "results").dialect
-        'coco'
-    """
+    """Detections in memory, in any of the dialects."""
     is_coco = isinstance(content, list) and content and isinstance(content[0], dict) and "category_id" in content[0]
     return _read_coco(content, source) if is_coco else results_from_images(content, source)
 
 
 def results_from_images(content: Any, source: str, *, file_size: Optional[int] = None) -> DetectionResults:
-    """Flatten the content of a result pickle.
+    """Flatten the content of a result pickle, which has one entry per image.
 
     Args:
-        content: One entry per image.
-        source: The name in messages.
+        content: The entries.
+        source: Name of the file in messages.
         file_size: Refuse more boxes than a file of this size can hold, before they are copied.
-
-    Example:
-        >>> one_class = [np.array([[0, 0, 9, 9, 0.5]])]
-        >>> results_from_images([one_class, one_class], "results.pkl").dialect
-        'mmdet 2'
     """
     if not isinstance(content, list) or not content:
         what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
         raise ResultFileError(f"{source}: must be a list with one entry per image (found {what})")
     first = content[0]
-    most_boxes = None if file_size is None else file_size // LEAST_BYTES_PER_BOX
     if isinstance(first, dict):
-        return replace(_Images(content, source, most_boxes).read(), file_size=file_size)
+        return _Images(content, source, file_size).read()
     if isinstance(first, (list, tuple)):
-        return replace(_read_mmdet_2(content, source, most_boxes), file_size=file_size)
+        return _read_mmdet_2(content, source, file_size)
     raise ResultFileError(
         f"{source}: image number 0 must be a dict (mmdet 3.x) or a list of arrays (mmdet 2.x) "
         f"(found {type(first).__name__})"
@@ -144,23 +120,22 @@ def results_from_images(content: Any, source: str, *, file_size: Optional[int] =
 class _Images:
     """A list of dicts, one per image, as mmdet 3.x and mmyolo write it."""
 
-    def __init__(self, images: List[Any], source: str, most_boxes: Optional[int]) -> None:
+    def __init__(self, images: List[Any], source: str, file_size: Optional[int]) -> None:
         self.images = images
         self.source = source
-        self.most_boxes = most_boxes
-
-    def read(self) -> DetectionResults:
-        images, source = self.images, self.source
+        self.file_size = file_size
         for number, image in enumerate(images):
             if type(image) is not dict:
                 raise ResultFileError(f"{source}: image number {number} must be a dict (found {type(image).__name__})")
         if "pred_instances" not in images[0]:
             hint = "; these are classification results" if "pred_score" in images[0] else ""
             raise ResultFileError(f"{source}: image number 0 has no 'pred_instances'{hint}")
-        ids = [image.get("img_id") for image in images]
-        ids = [int(one) if isinstance(one, np.integer) else one for one in ids]
-        names = tuple(text_or_nothing(image.get("img_path")) for image in images)
-        self.ids = distinct_ids(identities(ids, "img_id", source, "image"), names)
+        ids = [int(key) if isinstance(key, np.integer) else key for key in (image.get("img_id") for image in images)]
+        self.names = tuple(text_or_empty(image.get("img_path")) for image in images)
+        self.ids = tuple(distinct_ids(JsonRows(images, source, "image").ids("img_id", ids), self.names))
+
+    def read(self) -> DetectionResults:
+        images, source = self.images, self.source
         rows = self._instances("pred_instances", ("bboxes", "scores", "labels"))
         detections = Detections(
             rows["image"], rows["bboxes"], rows["scores"], rows["labels"], precision=rows["precision"]
@@ -169,85 +144,50 @@ class _Images:
         objects = self._ground_truths()
         ground_truth = None
         if objects is not None:
-            swapped = has_swapped_corners(objects.boxes.array)
-            row_counts = RowCounts.count(swapped, {SWAPPED: swapped})
-            objects = objects.take(~swapped)
-            ground_truth = GroundTruth(source, tuple(self.ids), names, sizes, objects, row_counts)
+            keep, row_counts = RowCounts.select({SWAPPED: has_swapped_corners(objects.boxes.array)})
+            ground_truth = GroundTruth(source, self.ids, self.names, sizes, objects.take(keep), row_counts)
+        predicted = (image["pred_instances"] for image in images)
         return DetectionResults(
             source=source,
             dialect="mmdet",
             num_images=len(images),
-            image_ids=tuple(self.ids),
+            image_ids=self.ids,
             detections=detections,
             row_counts=RowCounts(len(detections), len(detections)),
-            image_names=names,
+            image_names=self.names,
             image_sizes=sizes,
             ground_truth=ground_truth,
-            masks=sum(len(one["bboxes"]) for one in (image["pred_instances"] for image in images) if _has_masks(one)),
+            file_size=self.file_size,
+            masks=sum(len(part["bboxes"]) for part in predicted if part.get("masks") is not None),
         )
 
     def _instances(self, key: str, fields: Sequence[str], optional: bool = False) -> Dict[str, np.ndarray]:
-        """The arrays of one kind of instances of every image, one after the other, and the image of each row."""
-        parts: List[Dict[str, Any]] = []
+        """The concatenated arrays of one kind of instances of every image, and the image of each row."""
+        columns: Dict[str, List[np.ndarray]] = {field: [] for field in fields}
+        lengths: List[int] = []
         for number, image in enumerate(self.images):
             part = image.get(key)
+            if optional and (part is None or (type(part) is dict and not part)):
+                part = _NO_OBJECTS  # an InstanceData without fields becomes an empty dict
             if type(part) is not dict:
-                if not (optional and part is None):
-                    found = "nothing" if part is None else type(part).__name__
-                    raise self._error(number, key, "must be a dict", found)
-                part = {}
-            parts.append(part)
-        columns = {field: [part.get(field) for part in parts] for field in fields}
-        if optional:  # an InstanceData without fields becomes an empty dict
-            for field, values in columns.items():
-                columns[field] = [_NOTHING[field] if not part else value for part, value in zip(parts, values)]
-        lengths = self._lengths(columns[fields[0]], f"{key}.{fields[0]}")
-        if self.most_boxes is not None and sum(lengths) > self.most_boxes:
-            raise ResultFileError(f"{self.source}: {sum(lengths)} boxes are more than a file of this size can hold")
-        flat = {"image": np.repeat(np.arange(len(lengths)), lengths)}
-        for field, values in columns.items():
-            arrays = self._arrays(values, key, field)
-            flat[field] = self._flat(arrays, lengths, key, field)
-            if field == "scores":
-                codes = np.array([score_precision(value) for value in arrays], dtype=np.uint8)
-                flat["precision"] = np.repeat(codes, lengths)
+                raise self._error(number, key, "must be a dict", "nothing" if part is None else type(part).__name__)
+            for field, column in columns.items():
+                array = self._array(part.get(field), number, f"{key}.{field}")
+                if len(lengths) == number:
+                    lengths.append(len(array))
+                self._check(array, lengths[number], number, key, field)
+                column.append(array)
+        check_num_boxes(sum(lengths), self.source, self.file_size)
+        flat = {field: _concatenated(column, field) for field, column in columns.items()}
+        flat["image"] = np.repeat(np.arange(len(lengths)), lengths)
+        if "scores" in columns:
+            codes = np.array([score_precision(array) for array in columns["scores"]], dtype=np.uint8)
+            flat["precision"] = np.repeat(codes, lengths)
         return flat
 
-    def _arrays(self, values: List[Any], key: str, field: str) -> List[np.ndarray]:
-        if set(map(type, values)) == {np.ndarray} and all(value.ndim and value.dtype.isnative for value in values):
-            return values
-        return [self._array(value, number, f"{key}.{field}") for number, value in enumerate(values)]
-
-    def _lengths(self, values: List[Any], field: str) -> List[int]:
-        try:
-            return [len(value) for value in values]
-        except TypeError:
-            for number, value in enumerate(values):
-                if not hasattr(value, "__len__") or getattr(value, "shape", None) == ():
-                    found = "nothing" if value is None else type(value).__name__
-                    raise self._error(number, field, "must be an array", found) from None
-            raise
-
-    def _flat(self, values: List[np.ndarray], lengths: List[int], key: str, field: str) -> np.ndarray:
-        width = (4,) if field == "bboxes" else ()
-        filled = [value for value in values if value.size]
-        if [len(value) for value in values] != lengths or any(
-            len(value) and value.shape[1:] != width for value in values
-        ):
-            self._refuse_shapes(values, lengths, key, field)
-        if not filled:
-            return np.empty((0, *width), np.int64 if field == "labels" else np.float32)
-        kinds, expected = ("iu", "must be whole numbers") if field == "labels" else ("fiu", "must be numbers")
-        if any(dtype.kind not in kinds for dtype in {value.dtype for value in filled}):
-            for number, value in enumerate(values):
-                if value.size and value.dtype.kind not in kinds:
-                    raise self._error(number, f"{key}.{field}", expected, value.dtype)
-        if field == "labels" and np.result_type(*{value.dtype for value in filled}).kind == "f":
-            # No integer dtype holds both; labels this large are refused later, by the number of classes.
-            filled = [np.minimum(value, np.iinfo(np.int64).max).astype(np.int64) for value in filled]
-        return np.asarray(np.concatenate(filled))
-
     def _array(self, value: Any, number: int, field: str) -> np.ndarray:
+        if type(value) is np.ndarray and value.ndim and value.dtype.isnative:
+            return value  # the usual case needs no conversion
         if isinstance(value, (np.ndarray, list, tuple)) or hasattr(value, "__array__"):
             try:
                 array = to_array(value)
@@ -257,21 +197,20 @@ class _Images:
                 return array
         raise self._error(number, field, "must be an array", "nothing" if value is None else type(value).__name__)
 
-    def _refuse_shapes(self, values: List[np.ndarray], lengths: List[int], key: str, field: str) -> None:
-        for number, (value, length) in enumerate(zip(values, lengths)):
-            name = f"{key}.{field}"
-            if field == "bboxes" and value.ndim == 2 and value.shape[1] in (5, 8) and value.size:
-                raise self._error(
-                    number, name, "must have shape (N, 4); rotated boxes are not supported by this report", value.shape
-                )
-            shape = (length, 4) if field == "bboxes" else (length,)
-            if len(value) != length or (len(value) and value.shape != shape):
-                raise self._error(number, name, f"must have shape {shape}", value.shape)
+    def _check(self, array: np.ndarray, length: int, number: int, key: str, field: str) -> None:
+        """Check shape and dtype. Arrays without rows may have any."""
+        shape = (length, 4) if field == "bboxes" else (length,)
+        if len(array) != length or (length and array.shape != shape):
+            expected = f"must have shape {shape}"
+            if field == "bboxes" and array.ndim == 2 and array.shape[1] in (5, 8) and array.size:
+                expected = "must have shape (N, 4); rotated boxes are not supported by this report"
+            raise self._error(number, f"{key}.{field}", expected, array.shape)
+        if array.size and array.dtype.kind not in ("iu" if field == "labels" else "fiu"):
+            expected = "must be whole numbers" if field == "labels" else "must be numbers"
+            raise self._error(number, f"{key}.{field}", expected, array.dtype)
 
     def _error(self, number: int, field: str, expected: str, found: Any) -> ResultFileError:
-        ids = getattr(self, "ids", None)
-        name = ascii(ids[number]) if ids is not None else f"number {number}"
-        return ResultFileError(f"{self.source}: '{field}' of image {name} {expected} (found {found})")
+        return ResultFileError(f"{self.source}: '{field}' of image {self.ids[number]!a} {expected} (found {found})")
 
     def _ground_truths(self) -> Optional[GroundTruths]:
         images = self.images
@@ -290,19 +229,28 @@ class _Images:
             if type(image.get("instances")) is not list:
                 raise self._error(number, "instances", "must be a list", type(image.get("instances")).__name__)
         lists = [image["instances"] for image in self.images]
-        rows = list(chain.from_iterable(lists))
-        what = "object"
-        boxes = numbers(column(rows, "bbox", self.source, what), "bbox", self.source, what, 4)
-        labels = numbers(column(rows, "bbox_label", self.source, what), "bbox_label", self.source, what)
+        objects = JsonRows(list(chain.from_iterable(lists)), self.source, "object")
+        boxes, labels = objects.numbers("bbox", 4), objects.numbers("bbox_label")
         if (labels % 1).any() or (abs(labels) > 1 << 40).any():
             raise ResultFileError(f"{self.source}: 'bbox_label' of every object must be a whole number")
-        # OpenImages' group of objects in one box is COCO's crowd.
-        crowd = np.array([_is_set(row, "ignore_flag") or _is_set(row, "is_group_of") for row in rows], dtype=bool)
+        # A box of a group of objects in OpenImages is a crowd in COCO.
+        crowd = np.array(
+            [_is_set(row, "ignore_flag") or _is_set(row, "is_group_of") for row in objects.rows], dtype=bool
+        )
         return GroundTruths(np.repeat(np.arange(len(lists)), list(map(len, lists))), boxes, labels, crowd=crowd)
 
 
-def _has_masks(instances: Dict[str, Any]) -> bool:
-    return instances.get("masks") is not None
+_NO_OBJECTS = {"bboxes": np.empty((0, 4), np.float32), "labels": np.empty(0, np.int64)}
+
+
+def _concatenated(arrays: List[np.ndarray], field: str) -> np.ndarray:
+    arrays = [array for array in arrays if array.size]
+    if not arrays:
+        return np.empty((0, 4) if field == "bboxes" else 0, np.int64 if field == "labels" else np.float32)
+    if field == "labels" and np.result_type(*{array.dtype for array in arrays}).kind == "f":
+        # No integer dtype holds both int64 and uint64. Labels this large are refused later, by the number of classes.
+        arrays = [np.minimum(array, np.iinfo(np.int64).max).astype(np.int64) for array in arrays]
+    return np.asarray(np.concatenate(arrays))
 
 
 def _is_set(row: Dict[str, Any], flag: str) -> bool:
@@ -310,21 +258,13 @@ def _is_set(row: Dict[str, Any], flag: str) -> bool:
     return isinstance(value, (int, np.integer, np.bool_)) and bool(value)
 
 
-_NOTHING = {"bboxes": np.empty((0, 4), np.float32), "labels": np.empty(0, np.int64)}
-
-
-def text_or_nothing(value: Any) -> str:
-    """Text, and "" for anything else.
-
-    Example:
-        >>> text_or_nothing("a.jpg"), text_or_nothing(None)
-        ('a.jpg', '')
-    """
+def text_or_empty(value: Any) -> str:
+    """The value if it is text, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def _size(shape: Any) -> Tuple[int, int]:
-    """Height and width; 0 where unknown."""
+    """Height and width; 0 if unknown."""
     if (
         isinstance(shape, (tuple, list))
         and len(shape) >= 2
@@ -334,15 +274,14 @@ def _size(shape: Any) -> Tuple[int, int]:
     return 0, 0
 
 
-def _read_mmdet_2(content: List[Any], source: str, most_boxes: Optional[int]) -> DetectionResults:
+def _read_mmdet_2(content: List[Any], source: str, file_size: Optional[int]) -> DetectionResults:
     per_image = [image[0] if type(image) is tuple and image else image for image in content]
     num_classes = len(per_image[0]) if isinstance(per_image[0], list) else 0
     for number, image in enumerate(per_image):
         if type(image) is not list or len(image) != num_classes:
-            found = f"{len(image)} of them" if type(image) is list else type(image).__name__
-            raise ResultFileError(
-                f"{source}: image number {number} must be a list of {num_classes} arrays, one per class (found {found})"
-            )
+            found = len(image) if type(image) is list else type(image).__name__
+            expected = f"a list of {pluralize(num_classes, 'array')}, one per class"
+            raise ResultFileError(f"{source}: image number {number} must be {expected} (found {found})")
     arrays = list(chain.from_iterable(per_image))
     for number, array in enumerate(arrays):
         if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] != 5 or array.dtype.kind != "f":
@@ -356,8 +295,7 @@ def _read_mmdet_2(content: List[Any], source: str, most_boxes: Optional[int]) ->
             )
     lengths = np.array([len(array) for array in arrays], dtype=np.int64)
     count = int(lengths.sum())
-    if most_boxes is not None and count > most_boxes:
-        raise ResultFileError(f"{source}: {count} boxes are more than a file of this size can hold")
+    check_num_boxes(count, source, file_size)
     rows = np.asarray(np.concatenate(arrays)) if arrays else np.empty((0, 5), np.float32)
     precision = np.repeat(np.array([score_precision(array) for array in arrays], dtype=np.uint8), lengths)
     labels = np.tile(np.arange(num_classes), len(per_image))
@@ -374,13 +312,10 @@ def _read_mmdet_2(content: List[Any], source: str, most_boxes: Optional[int]) ->
         image_names=("",) * len(per_image),
         image_sizes=np.zeros((len(per_image), 2), np.int64),
         num_classes=num_classes,
-        masks=sum(map(len, chain.from_iterable(image[0] for image in content if _is_pair(image)))),
+        file_size=file_size,
+        # Tuples of boxes and masks
+        masks=sum(len(array) for image in content if type(image) is tuple and len(image) > 1 for array in image[0]),
     )
-
-
-def _is_pair(image: Any) -> bool:
-    """Whether mmdet 2 wrote masks beside the boxes of an image."""
-    return type(image) is tuple and len(image) > 1
 
 
 def _read_coco(content: Any, source: str) -> DetectionResults:
@@ -390,12 +325,10 @@ def _read_coco(content: Any, source: str) -> DetectionResults:
         raise ResultFileError(
             f"{source}: COCO results are a list of detections (found a {type(content).__name__}{hint})"
         )
-    what = "detection"
-    image_ids, image = _numbered(identities(column(content, "image_id", source, what), "image_id", source, what))
-    categories = identities(column(content, "category_id", source, what), "category_id", source, what)
-    category_ids, labels = _numbered(categories)
-    boxes = numbers(column(content, "bbox", source, what), "bbox", source, what, 4)
-    scores = numbers(column(content, "score", source, what), "score", source, what)
+    rows = JsonRows(content, source, "detection")
+    image_ids, image = _numbered(rows.ids("image_id"))
+    category_ids, labels = _numbered(rows.ids("category_id"))
+    boxes, scores = rows.numbers("bbox", 4), rows.numbers("score")
     return DetectionResults(
         source=source,
         dialect="coco",
@@ -406,7 +339,7 @@ def _read_coco(content: Any, source: str) -> DetectionResults:
         image_names=("",) * len(image_ids),
         image_sizes=np.zeros((len(image_ids), 2), np.int64),
         category_ids=tuple(category_ids),
-        masks=sum(one.get("segmentation") is not None for one in content),
+        masks=sum(row.get("segmentation") is not None for row in content),
     )
 
 

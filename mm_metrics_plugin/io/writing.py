@@ -185,7 +185,7 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     # would begin a new cell.
     writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
     writer.writerow([_csv_cell(one) for one in header])
-    writer.writerows([[_csv_cell(one) for one in _plain(list(row))] for row in rows])
+    writer.writerows([_csv_cell(one) for one in _plain(list(row))] for row in rows)
     return "".join(f"{line[:-2]}\n" for line in lines)
 
 

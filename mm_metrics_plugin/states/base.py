@@ -275,11 +275,6 @@ class FlatBatch(Batch):
     Args:
         columns: Flat arrays of equal length.
         lengths: Number of values of each sample.
-
-    Example:
-        >>> batch = FlatBatch(np.array([0.5, 0.25, 0.75]), lengths=np.array([1, 2]))
-        >>> len(batch), batch.without_last().columns[0].tolist()
-        (2, [0.5])
     """
 
     def __init__(self, *columns: np.ndarray, lengths: np.ndarray) -> None:

@@ -80,13 +80,7 @@ class PixelConfusionState(MatrixState):
 
 
 class DecisionState(State):
-    """Per class the number of decisions, of correct decisions and of samples, for one or more decision rules.
-
-    Example:
-        >>> state = DecisionState(2).update(np.array([[1], [0], [-1]]), np.array([1, 1, 0]))
-        >>> state.correct.tolist(), state.decided.tolist(), state.support.tolist()
-        ([[0, 1]], [[1, 1]], [1, 2])
-    """
+    """Per class the number of decisions, of correct decisions and of samples, for one or more decision rules."""
 
     reductions = {"correct": SUM, "decided": SUM, "support": SUM}
     correct: np.ndarray
@@ -117,13 +111,7 @@ class DecisionState(State):
 
 
 class HitState(State):
-    """The number of samples, and how many of them fulfill each of several conditions.
-
-    Example:
-        >>> state = HitState().update(np.array([[True, True], [False, True]]))
-        >>> state.hits.tolist(), int(state.samples)
-        ([1, 2], 2)
-    """
+    """The number of samples, and how many of them fulfill each of several conditions."""
 
     reductions = {"hits": SUM, "samples": SUM}
     hits: np.ndarray
@@ -137,13 +125,7 @@ class HitState(State):
 
 
 class BinaryCountState(State):
-    """True and false positives and negatives of every class, where a sample may have several classes.
-
-    Example:
-        >>> state = BinaryCountState().update(np.array([[True, False], [True, True]]), np.array([[1, 1], [0, -1]]))
-        >>> state.tp.tolist(), state.fp.tolist(), state.fn.tolist(), state.tn.tolist()
-        ([1, 0], [1, 0], [0, 1], [0, 0])
-    """
+    """True and false positives and negatives of every class, where a sample may have several classes."""
 
     reductions = {"tp": SUM, "fp": SUM, "fn": SUM, "tn": SUM}
     tp: np.ndarray
@@ -171,12 +153,7 @@ def _column_counts(mask: np.ndarray) -> np.ndarray:
 
 
 class PairState(State):
-    """The number of pairs of scores in the correct order, and in the wrong one.
-
-    Example:
-        >>> PairState().update(np.array([0.9, 0.5]), np.array([0.1, 0.6])).counts.tolist()
-        [1, 1]
-    """
+    """The number of pairs of scores in the correct order, and in the wrong one."""
 
     reductions = {"counts": SUM}
     counts: np.ndarray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from typing import Any, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Tuple
 
 import numpy as np
 
@@ -20,22 +20,12 @@ class _Layout(NamedTuple):
     arrays: dict[str, tuple[str, tuple[int, ...]] | None]
 
 
-def launched_processes(environment: Optional[Mapping[str, str]] = None) -> Tuple[int, int]:
+def launched_processes() -> Tuple[int, int]:
     """The rank of this process and the number of processes, as ``torchrun`` sets them.
 
-    A process is one of several only if all four variables are set that processes need to find each other. ``RANK``
-    alone, left over in a shell, means nothing.
-
-    Args:
-        environment: Environment variables; those of this process by default.
-
-    Example:
-        >>> launched_processes({"RANK": "1"})
-        (0, 1)
-        >>> launched_processes({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
-        (1, 4)
+    All four variables that processes need to find each other must be set; ``RANK`` alone may be left over in a shell.
     """
-    variables = os.environ if environment is None else environment
+    variables = os.environ
     rank, size = variables.get("RANK", ""), variables.get("WORLD_SIZE", "")
     complete = rank.isdigit() and size.isdigit() and variables.get("MASTER_ADDR") and variables.get("MASTER_PORT")
     if not complete or not int(rank) < int(size):
@@ -75,12 +65,7 @@ def all_reduce_state(state: State | None, samples: int, error: BaseException | N
 
     Only settings, shapes and dtypes are sent as objects. A process without samples takes the settings that are learned
     from samples from another process. Summed arrays are reduced by dtype, so that counts never become floats;
-    concatenated ones are gathered in rank order.
-
-    Args:
-        state: The state of this process; None if ``error`` is given.
-        samples: Its number of samples.
-        error: An error of this process. It is raised on all.
+    concatenated ones are gathered in rank order. An ``error`` of one process is raised on all.
     """
     from mmengine.dist import get_world_size
 

@@ -12,13 +12,7 @@ from mm_metrics_plugin.states.sums import ExactSumState
 
 
 class ScoreState(State):
-    """Every score and label, as exact ranking metrics need them.
-
-    Example:
-        >>> state = ScoreState().update(np.array([[0.9, 0.1]]), np.array([0]))
-        >>> len(state.scores), state.arrays()["labels"].tolist()
-        (1, [0])
-    """
+    """Every score and label, as exact ranking metrics need them."""
 
     reductions = {"scores": CONCAT, "labels": CONCAT}
     scores: RowBuffer
@@ -32,14 +26,7 @@ class ScoreState(State):
 
 
 class RecentScoreState(ScoreState):
-    """The scores and labels of the last ``num_batches`` batches.
-
-    Example:
-        >>> state = RecentScoreState(1)
-        >>> _ = state.update(np.array([[0.9, 0.1]]), np.array([0])).update(np.array([[0.2, 0.8]]), np.array([1]))
-        >>> state.arrays()["labels"].tolist()
-        [1]
-    """
+    """The scores and labels of the last ``num_batches`` batches."""
 
     def __init__(self, num_batches: int) -> None:
         self.num_batches = num_batches
@@ -61,13 +48,7 @@ class RecentScoreState(ScoreState):
 
 
 class ScoreHistogramState(State):
-    """Histograms of the scores of each class, of all samples and of its positives: 16 bytes per bin and class.
-
-    Example:
-        >>> state = ScoreHistogramState(4).update(np.array([[0.9, 0.1]], dtype=np.float32), np.array([0]))
-        >>> state.totals.tolist(), state.positives.sum(axis=1).tolist()
-        ([[0, 0, 1, 0], [0, 1, 0, 0]], [1, 0])
-    """
+    """Histograms of the scores of each class, of all samples and of its positives: 16 bytes per bin and class."""
 
     reductions = {"totals": SUM, "positives": SUM}
     totals: np.ndarray
@@ -105,14 +86,7 @@ def score_state(num_thresholds: int | None) -> ScoreState | ScoreHistogramState:
 
 
 class CalibrationState(StateGroup):
-    """The confidence of every decision and whether it is correct, and exact sums of Brier and log terms.
-
-    Example:
-        >>> terms = np.array([[0.5, 1.0], [0.25, np.inf]])
-        >>> state = CalibrationState(ScoreState()).update(np.array([0.9, 0.8]), np.array([True, False]), terms)
-        >>> len(state["scores"].scores), state.means()
-        (2, [0.375, inf])
-    """
+    """The confidence of every decision and whether it is correct, and exact sums of Brier and log terms."""
 
     def __init__(self, scores: ScoreState | ScoreHistogramState) -> None:
         super().__init__(scores=scores, terms=ExactSumState())

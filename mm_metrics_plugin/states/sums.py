@@ -50,13 +50,7 @@ class ExactSumState(State):
 
 
 class RegressionState(State):
-    """Exact sums of errors and targets, and the largest error.
-
-    Example:
-        >>> state = RegressionState().update(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
-        >>> state.update(np.array([0.0]), np.array([1.0])).result().max_error
-        2.0
-    """
+    """Exact sums of errors and targets, and the largest error."""
 
     reductions = {"limbs": SUM, "counts": SUM, "largest": MAX}
     limbs: np.ndarray
@@ -82,14 +76,7 @@ class RegressionState(State):
 
 
 class BatchDiceState(State):
-    """The overlap of each batch as a whole, for the convention of one Dice per batch.
-
-    Example:
-        >>> state = BatchDiceState()
-        >>> _ = state.update(np.array([[[0.5], [1.0]], [[0.0], [1.0]]])).update(np.array([[[1.0], [2.0]]]))
-        >>> round(state.dice(smooth=0), 6)
-        0.5
-    """
+    """The overlap of each batch as a whole, for the convention of one Dice per batch."""
 
     reductions = {"batches": CONCAT, "samples": SUM}
     batches: RowBuffer

@@ -237,7 +237,7 @@ def test_the_text_names_the_order(folder):
         (["-", "results.pkl", "--class-order", "classes"], "--class-order"),
         (["-", "results.pkl", "--image-set", "a.txt"], "--image-set"),
         (["truth.json", "results.pkl", "--class-order", "classes"], "the classes must be given"),
-        (["truth.json", "results.pkl", "--image-set", "truth.json"], "--image-set belongs to a folder of VOC files"),
+        (["truth.json", "results.pkl", "--image-set", "truth.json"], "--image-set requires a folder of VOC files"),
         (["config.py", "results.pkl", "--image-set", "truth.json"], "lists its images itself"),
         (["truth.json", "results.pkl", "--classes", "x", "--class-order", "classes"], "has no class 'x'"),
     ],

@@ -78,7 +78,7 @@ def folder(tmp_path_factory):
         (["empty", "results.pkl"], ["holds no .xml files"]),
         (["file", "results.pkl"], ["file: ground truth is"]),
         (["results.pkl", "truth.json"], ["results.pkl: is a result file; GROUND_TRUTH comes first"]),
-        (["rows.json", "truth.json"], ["rows.json: is no COCO annotation file", "GROUND_TRUTH comes first"]),
+        (["rows.json", "truth.json"], ["rows.json: is not a COCO annotation file", "GROUND_TRUTH comes first"]),
         (["truth.json", "truth.json"], ["this is an annotation file, and GROUND_TRUTH comes first"]),
         (["truth.json", "results.pkl", "file"], ["OUT_DIR must be a folder"]),
         (["truth.json", "results.pkl", "/proc/nowhere"], ["/proc/nowhere"]),

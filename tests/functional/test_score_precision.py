@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm_metrics_plugin.functional.detection.average_precision import results_by_size
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, precision_recall_curves, threshold_sweep
+from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, hard_decisions, reach, round_thresholds
 from tests.helpers.coco_problems import match_table

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
+from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves, threshold_sweep
+from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.detection.tide import errors_at_threshold, tide_errors
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings

@@ -85,7 +85,7 @@ METRICS = [
 ]
 COMMANDS = [
     ("a NaN score", detection(results=changed(scores=lambda scores: scores * np.nan)), "'scores'; image 1; found nan"),
-    ("a NaN box", detection(truth=annotated(bbox=[NAN, 0, 1, 1])), "'bbox'; annotation; 0; found [NaN, 0, 1, 1]"),
+    ("a NaN box", detection(truth=annotated(bbox=[NAN, 0, 1, 1])), "'bbox'; annotation; 0; found [nan, 0, 1, 1]"),
     (
         "an infinite score",
         classification(sampled(pred_score=np.float32([INF, 0, 0]))),
@@ -155,12 +155,12 @@ COMMANDS = [
     (
         "a repeated image id in the ground truth",
         detection(truth=lambda truth: (truth["images"].append(truth["images"][0]), truth)[1]),
-        "truth.json; image ids; (1)",
+        "truth.json; image id 1 more than once",
     ),
     (
         "a repeated annotation id",
         detection(truth=lambda truth: (truth["annotations"].append(truth["annotations"][0]), truth)[1]),
-        "truth.json; annotation ids; (1)",
+        "truth.json; annotation id 1 more than once",
     ),
     ("a list", detection(truth=lambda _: [{"image_id": 1}]), "truth.json; 'annotations'; found a list"),
     ("GeoJSON", detection(truth=lambda _: {"type": "x", "features": []}), "truth.json; found features, type"),

@@ -142,12 +142,12 @@ def test_no_annotations_and_no_images(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: [], "no COCO annotation file .*found a list, as COCO results are"),
-        (lambda c: {"info": 1}, "no COCO annotation file .*found info"),
-        (lambda c: 3, "no COCO annotation file .*found a int"),
-        (lambda c: {**c, "images": c["images"] + c["images"][:2]}, r"2 image ids are repeated \(\d+, \d+\)"),
-        (lambda c: {**c, "annotations": c["annotations"][:3] * 2}, "3 annotation ids are repeated"),
-        (lambda c: {**c, "categories": c["categories"] * 2}, "4 category ids are repeated"),
+        (lambda c: [], "not a COCO annotation file .*found a list, as in COCO results"),
+        (lambda c: {"info": 1}, "not a COCO annotation file .*found info"),
+        (lambda c: 3, "not a COCO annotation file .*found a int"),
+        (lambda c: {**c, "images": c["images"] + c["images"][:2]}, r"2 image ids \(\d+, \d+\) more than once"),
+        (lambda c: {**c, "annotations": c["annotations"][:3] * 2}, "3 annotation ids .* more than once"),
+        (lambda c: {**c, "categories": c["categories"] * 2}, "4 category ids .* more than once"),
         (lambda c: {**c, "images": [{"id": 1}]}, "image number 0 has no 'height'"),
         (lambda c: {**c, "annotations": [{"image_id": 1}]}, "annotation number 0 has no 'bbox'"),
         (lambda c: {**c, "annotations": [5]}, "annotation number 0 must be an object"),

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.helpers.hostile_pickles import corpus
+from tests.helpers.pickles import corpus
 
 SECONDS = 2  # these two are promises of the reader, not measurements
 MEGABYTES = 256

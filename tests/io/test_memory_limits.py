@@ -19,15 +19,14 @@ from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io import files as reading
-from mm_metrics_plugin.io.budget import check_num_classes
+from mm_metrics_plugin.io.arrays import JsonRows
 from mm_metrics_plugin.io.classification_results import read_classification
-from mm_metrics_plugin.io.files import RowCounts, identities
+from mm_metrics_plugin.io.files import RowCounts, check_num_classes
 from mm_metrics_plugin.io.ground_truth import GroundTruth
 from mm_metrics_plugin.io.results import read_results
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.state_file import read_state, write_state
-from tests.helpers.hand_made_pickles import GOOD, P2, numbers, storage, tensor
-from tests.helpers.hostile_pickles import STOP, call, storage_bytes, text
+from tests.helpers.pickles import GOOD, P2, STOP, call, numbers, storage, storage_bytes, tensor, text
 
 BASE = 64 << 20  # these two are a promise of SECURITY.md
 PER_BYTE = 50
@@ -355,7 +354,7 @@ def test_scores_in_bfloat16_take_twice_their_bytes_and_are_read(tmp_path):
 
 def test_large_ids_that_nobody_chose_are_read():
     ids = np.random.default_rng(0).integers(0, 1 << 63, 50_000, dtype=np.uint64).tolist()
-    assert identities(ids * 3, "image_id", "a.json", "detection") == ids * 3
+    assert JsonRows([], "a.json", "detection").ids("image_id", ids * 3) == ids * 3
 
 
 def test_a_state_with_repeated_or_compressed_arrays_is_refused(tmp_path):

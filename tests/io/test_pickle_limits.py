@@ -1,8 +1,7 @@
-"""Where the safe reader draws its lines: the last file it takes, the first it does not, and what it says of that."""
+"""The limits of the safe reader: the last value that it reads, the first that it refuses, and the message."""
 
 from __future__ import annotations
 
-import collections
 import pickle
 import re
 import struct
@@ -12,59 +11,68 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
-from mm_metrics_plugin.io.budget import OverBudget
 from mm_metrics_plugin.io.safe_pickle import _check_content, loads
-from mm_metrics_plugin.io.safe_pickle.machine import Machine, SafeGlobal, shown
+from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine, printable
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
 from mm_metrics_plugin.io.safe_pickle.safe_globals import NAMES
-from tests.helpers.hand_made_pickles import (
+from tests.helpers.pickles import (
+    BUILD,
     GOOD,
-    NEXT,
+    MARK,
+    MINUS_ONE,
     P2,
+    STOP,
+    TUPLE,
+    UNTYPED,
     UNUSUAL,
     array,
+    array_state,
     blob,
+    call,
     dtype,
     frombuffer,
+    integer,
+    name,
     numbers,
     storage,
+    storage_bytes,
     tensor,
+    tensor_v3,
+    text,
+    unusual,
 )
-from tests.helpers.hostile_pickles import BUILD, MARK, STOP, TUPLE, call, name, storage_bytes, text
 
+KEYS = {2**61 - 1: 1, 1 - 2**61: 2, 2.5: 3}
+UINT16 = b"ctorch\nuint16\n"
+# The pickle of the persistent id in a storage.
+ID_PICKLE = UNUSUAL[UNUSUAL.index(b"(" + text("storage")) : UNUSUAL.index(b"Q.") + 2]
 READ = {
     "protocol 5": (b"\x80\x05N", None),
     "frame to the end": (b"\x80\x04\x95" + struct.pack("<Q", 2) + b"N", None),
-    "the longest integer": (
-        P2 + b"\x8b" + struct.pack("<i", 1024) + b"\1" * 1024,
-        int.from_bytes(b"\1" * 1024, "little"),
-    ),
+    "the longest integer": (P2 + b"\x8b" + struct.pack("<i", 1024) + b"\1" * 1024, (256**1024 - 1) // 255),
     "the longest line": (b"I" + b"0" * 4095 + b"7\n", 7),
-    "the longest memo index": (b"]p" + b"0" * 20 + b"\n", []),
-    "the longest memo index asked for": (b"(]p0\ng" + b"0" * 20 + b"\nl", [[], []]),
+    "the longest memo index": (b"(]p" + b"0" * 20 + b"\ng" + b"0" * 20 + b"\nl", [[], []]),
     "text to the end": (P2 + b"X\3\0\0\0abc", "abc"),
-    "INT of truth": (b"(I00\nI01\nI7\nl", [False, True, 7]),
-    "LONG with and without its letter": (b"(L12L\nL-3\nl", [12, -3]),
     "a tuple of eight as key": (P2 + b"}" + MARK + b"K\1" * 8 + TUPLE + b"Ns", {(1,) * 8: None}),
-    "great numbers as keys": (
-        pickle.dumps({2**61 - 1: 1, 1 - 2**61: 2, 2.5: 3}, 2)[:-1],
-        {2**61 - 1: 1, 1 - 2**61: 2, 2.5: 3},
-    ),
+    "large numbers as keys": (pickle.dumps(KEYS, 2)[:-1], KEYS),
     "20,000 keys that are not text": (pickle.dumps(dict.fromkeys(range(20_000)), 4)[:-1], dict.fromkeys(range(20_000))),
-    "memo in order": (P2 + b"(]q\0}q\1h\0h\1l", [[], {}, [], {}]),
     "memo by long indices": (P2 + b"(]r\0\0\0\0j\0\0\0\0l", [[], []]),
-    "old tuples": (b"(K\1K\2K\3l", [1, 2, 3]),
-    "tuples of one to three": (P2 + b"(K\1\x85K\2K\3\x86K\4K\5K\6\x87l", [(1,), (2, 3), (4, 5, 6)]),
-    "dict from pairs": (b"(" + text("a") + b"K\1" + text("b") + b"K\2d", {"a": 1, "b": 2}),
-    "items one by one": (b"(l" + b"K\1aK\2a", [1, 2]),
-    "complex": (
-        P2 + call("__builtin__", "complex", b"G" + struct.pack(">d", 1.5) + b"G" + struct.pack(">d", -2), 2),
-        1.5 - 2j,
+    "C order": (frombuffer(blob(b"\1\2\3\4"), numbers(2, 2)), np.array([[1, 2], [3, 4]], "u1")),
+    "Fortran order": (frombuffer(blob(b"\1\2"), numbers(1, 2), order=text("F")), np.array([[1, 2]], "u1")),
+    "32 dimensions": (frombuffer(blob(b"a"), numbers(*[1] * 32)), np.full([1] * 32, 97, "u1")),
+    "the last character": (
+        frombuffer(blob(b"\xff\xff\x10\0"), numbers(1), dtype("U1", text("<"))),
+        np.array(["\U0010ffff"]),
     ),
-    "no bytes": (P2 + call("__builtin__", "bytes", b"", 2), b""),
-    "bytes": (P2 + call("_codecs", "encode", text("\xff") + text("latin1"), 2), b"\xff"),
-    "size": (P2 + call("torch", "Size", numbers(3, 0), 2), (3, 0)),
-    "ordered": (P2 + name("collections", "OrderedDict", 2) + b")R" + text("a") + b"K\1s", collections.OrderedDict(a=1)),
+    "an order of 0": (array(array_state(numbers(1), blob(b"a"), order=b"K\0")), np.array([97], "u1")),
+    "a tensor": (tensor(storage(GOOD)), np.ones(1, "f4")),
+    "an unusual header": (tensor(storage(UNUSUAL)), np.ones(1, "f4")),
+    "an expanded tensor": (tensor(storage(GOOD), size=numbers(3), stride=numbers(0)), np.ones(3, "f4")),
+    "an empty tensor at the end": (tensor(storage(GOOD), offset=b"K\1", size=numbers(0)), np.ones(0, "f4")),
+    "an untyped storage to the end": (
+        tensor_v3(storage(UNTYPED), UINT16, numbers(4)),
+        np.array([0, 0x3F80, 0, 0x4000], "u2"),
+    ),
 }
 
 
@@ -72,68 +80,175 @@ READ = {
 def test_the_last_that_is_read(what):
     data, expected = READ[what]
     value = loads(data + STOP)
-    assert value == expected and type(value) is type(expected)
-    if type(value) is list:
-        assert [type(part) for part in value] == [type(part) for part in expected]
+    np.testing.assert_equal(value, expected)
+    assert type(value) is type(expected)
+    assert getattr(value, "dtype", None) == getattr(expected, "dtype", None)
 
 
 DAMAGED = {
-    "opcode": (P2 + b"\0", "0x00 is no pickle opcode, at byte 2"),
-    "protocol": (b"\x80\x06N", "pickle protocol 6 is not known (0 to 5 are), at byte 0"),
-    "second header": (P2 + P2 + b"N", "a second header stands in the middle, at byte 2"),
-    "frame": (b"\x80\x04\x95" + struct.pack("<Q", 3) + b"N", "a frame is longer than the file, at byte 2"),
+    "opcode": (P2 + b"\0", "0x00 is not a pickle opcode, at byte 2"),
+    "protocol": (b"\x80\x06N", "pickle protocol 6 is not supported (0 to 5 are), at byte 0"),
+    "second header": (P2 + P2 + b"N", "it has a second header, at byte 2"),
+    "frame": (
+        b"\x80\x04\x95" + struct.pack("<Q", 3) + b"N",
+        "is truncated (a frame has 3 bytes, and 2 are left in the file), at byte 2",
+    ),
     "open mark": (b"(]", "the pickle stops inside an open mark, at byte 2"),
     "too many marks": (b"(" * 257, "more than 256 containers are open at once, at byte 256"),
-    "as many marks as may be": (b"(" * 256, "the pickle is damaged at byte 256"),
-    "long integer": (P2 + b"\x8b" + struct.pack("<i", 1025) + b"\1" * 1025, "an integer of 1025 bytes is too long, at"),
-    "long line": (b"I" + b"0" * 4096 + b"7\n", "a line of text does not end, at byte 0"),
-    "long memo index": (b"]p" + b"0" * 21 + b"\n", "a line of text does not end, at byte 1"),
-    "text beyond the end": (P2 + b"X\5\0\0\0abc", "5 bytes are announced and 4 are left in the file, at byte 2"),
+    "as many marks as may be": (b"(" * 256, "the pickle is damaged (not enough values"),
+    "long integer": (b"\x8b" + struct.pack("<i", 1025) + b"\1" * 1025, "an integer of 1025 bytes is too long, at"),
+    "long line": (b"I" + b"0" * 4096 + b"7\n", "a line of text has more than 4096 characters, at byte 0"),
+    "long memo index": (b"]p" + b"0" * 21 + b"\n", "a line of text has more than 20 characters, at byte 1"),
+    "text beyond the end": (
+        P2 + b"X\5\0\0\0abc",
+        "is truncated (a value has 5 bytes, and 4 are left in the file), at byte 2 of 11",
+    ),
     "bytes of Python 2": (b"U\1a", "it holds a byte string of Python 2"),
     "more bytes of Python 2": (b"T\1\0\0\0a", "it holds a byte string of Python 2"),
     "a line of Python 2": (b"S'a'\n", "it holds a byte string of Python 2"),
-    "a tuple of nine as key": (P2 + b"}" + MARK + b"K\1" * 9 + TUPLE + b"Ns", "a tuple is no key for result data"),
-    "a tuple in a tuple as key": (P2 + b"})\x85Ns", "a tuple is no key for result data"),
-    "a great number as key": (P2 + b"}" + pickle.dumps(2**61, 2)[2:-1] + b"Ns", "a int is no key for result data"),
-    "a greater number as key": (P2 + b"}" + pickle.dumps(2**62, 2)[2:-1] + b"Ns", "a int is no key for result data"),
-    "a low number as key": (P2 + b"}" + pickle.dumps(-(2**61), 2)[2:-1] + b"Ns", "a int is no key for result data"),
-    "a great number in a set": (b"\x80\x04\x8f(" + pickle.dumps(2**61, 2)[2:-1] + b"\x90", "a int is no key"),
-    "a list in a frozenset": (b"\x80\x04(]\x91", "a list is no key"),
-    "20,001 odd keys": (pickle.dumps(dict.fromkeys(range(20_001)), 4)[:-1], "more than 20000 keys are not text"),
-    "key without value": (b"(K\1d", "a key stands without its value, at byte 3"),
+    "a tuple of nine as key": (b"}" + MARK + b"K\1" * 9 + TUPLE + b"Ns", "a tuple is not a key of result data"),
+    "a tuple in a tuple as key": (b"})\x85Ns", "a tuple is not a key of result data"),
+    "a large number as key": (b"}" + pickle.dumps(2**61, 2)[2:-1] + b"Ns", "a int is not a key of result data"),
+    "a larger number as key": (b"}" + pickle.dumps(2**62, 2)[2:-1] + b"Ns", "a int is not a key of result data"),
+    "a low number as key": (b"}" + pickle.dumps(-(2**61), 2)[2:-1] + b"Ns", "a int is not a key of result data"),
+    "a large number in a set": (b"\x80\x04\x8f(" + pickle.dumps(2**61, 2)[2:-1] + b"\x90", "a int is not a key"),
+    "a list in a frozenset": (b"\x80\x04(]\x91", "a list is not a key"),
+    "20,001 keys that are not text": (
+        pickle.dumps(dict.fromkeys(range(20_001)), 4)[:-1],
+        "more than 20000 keys are not text",
+    ),
+    "key without value": (b"(K\1d", "a key has no value, at byte 3"),
     "append to nothing": (b"NNa", "items are added to a NoneType (expected a list), at byte 2"),
     "appends to a dict": (b"}(Ne", "items are added to a dict (expected a list), at byte 3"),
     "items for a list": (b"]" + text("a") + b"Ns", "items are added to a list (expected a dict), at byte 8"),
     "members for a list": (b"\x80\x04](N\x90", "items are added to a list (expected a set), at byte 5"),
-    "memo out of order": (b"]q\1", "memo slot 1 comes where 0 is due, at byte 1"),
-    "memo twice": (b"]q\0q\0", "memo slot 0 comes where 1 is due, at byte 3"),
+    "memo out of order": (b"]q\1", "memo slot 1 is not the next one (0), at byte 1"),
+    "memo twice": (b"]q\0q\0", "memo slot 0 is not the next one (1), at byte 3"),
     "empty memo": (b"h\0", "memo slot 0 is empty, at byte 0"),
     "memo beyond": (b"]q\0h\1", "memo slot 1 is empty, at byte 3"),
     "memo below": (b"]p0\ng-1\n", "memo slot -1 is empty, at byte 4"),
-    "used too early": (P2 + call("numpy", "dtype", text("u1") + b"\x89\x88", 2) + b"q\0h\0", "a value is used before"),
-    "called with a list": (P2 + name("collections", "OrderedDict", 2) + b"]R", "collections.OrderedDict is called"),
-    "complex": (P2 + call("__builtin__", "complex", b"K\1K\2", 2), "a complex number is not made of two floats"),
-    "half complex": (P2 + call("__builtin__", "complex", b"G" + b"\0" * 8 + b"K\2", 2), "a complex number is not made"),
-    "set of a tuple": (P2 + call("__builtin__", "set", b")", 2), "a set is made of a tuple (expected a list)"),
-    "no member": (P2 + call("__builtin__", "frozenset", b"(]l", 2), "a list is no key"),
-    "size of a list": (P2 + call("torch", "Size", b"]", 2), "the size of an array is not a tuple of at most 32"),
+    "used too early": (call("numpy", "dtype", text("u1") + b"\x89\x88") + b"q\0h\0", "a value is used before"),
+    "called with a list": (name("collections", "OrderedDict") + b"]R", "collections.OrderedDict is called"),
+    "complex": (call("__builtin__", "complex", b"K\1K\2"), "a complex number is not made from two floats"),
+    "half complex": (call("__builtin__", "complex", b"G" + b"\0" * 8 + b"K\2"), "a complex number is not made from"),
+    "set of a tuple": (call("__builtin__", "set", b")", 2), "a set is made from a tuple (expected a list)"),
+    "no member": (call("__builtin__", "frozenset", b"(]l", 2), "a list is not a key"),
+    "size of a list": (call("torch", "Size", b"]"), "the size of an array is not a tuple of at most 32"),
+    # arrays
+    "33 dimensions": (frombuffer(blob(b"a"), numbers(*[1] * 33)), "the shape of an array is not a tuple of at"),
+    "a length below zero": (frombuffer(blob(b""), numbers(-1)), "the shape of an array has values other than"),
+    "a boolean length": (frombuffer(blob(b"a"), b"\x88\x85"), "the shape of an array has values other than"),
+    "too few bytes": (frombuffer(blob(b"abc"), numbers(2, 2)), "an array of 4 values with 1 byte each has 3 bytes"),
+    "too many bytes": (frombuffer(blob(b"abcde"), numbers(2, 2)), "an array of 4 values with 1 byte each has 5 bytes"),
+    "no dtype": (frombuffer(blob(b"a"), numbers(1), b"N"), "the dtype of an array is a NoneType"),
+    "no order": (frombuffer(blob(b"a"), numbers(1), order=text("K")), "an array is neither in C nor in Fortran"),
+    "a number for an order": (frombuffer(blob(b"a"), numbers(1), order=b"K\1"), "an array is neither in C nor in"),
+    "no character": (
+        frombuffer(blob(b"\0\0\x11\0"), numbers(1), dtype("U1", text("<"))),
+        "an array of text has an invalid character",
+    ),
+    "no byte order": (dtype(order=text("!")), "dtype u1 has no byte order"),
+    "a number for a byte order": (dtype(order=b"K\1"), "dtype u1 has no byte order"),
+    "fields of a dtype": (
+        dtype(state=MARK + b"K\3" + text("|") + b"NN}" + MINUS_ONE * 2 + b"K\0" + TUPLE),
+        "the state of dtype u1 is not a",
+    ),
+    "a short state": (dtype(state=MARK + b"K\3" + text("|") + b"NNN" + MINUS_ONE * 2 + TUPLE), "the state of dtype"),
+    "a list as state": (dtype(state=b"]"), "the state of dtype u1 is not"),
+    "state of an array": (array(b")"), "the state of an array is not a version, shape, dtype, order and content"),
+    "order of an array": (
+        array(MARK + b"K\1" + numbers(1) + dtype() + b"N" + blob(b"a") + TUPLE),
+        "the state of an array is not a version",
+    ),
+    # storages and tensors
+    "a storage of text": (call("torch.storage", "_load_from_bytes", text("a")), "a storage is made from a str"),
+    "a tensor of nothing": (tensor(b"N"), "a tensor is made from a NoneType (expected a storage)"),
+    "a parameter of nothing": (call("torch._utils", "_rebuild_parameter", b"N\x89}"), "a parameter is made from"),
+    "a typed storage": (tensor_v3(storage(GOOD), UINT16), "a tensor is not made from an untyped"),
+    "no storage": (tensor_v3(b"N", UINT16), "a tensor is not made from an untyped storage"),
+    "a tensor without dtype": (tensor_v3(storage(UNTYPED), b"N"), "a tensor has no dtype"),
+    "a name for a dtype": (tensor_v3(storage(UNTYPED), b"ctorch\nSize\n"), "a tensor has no dtype"),
+    "beyond an untyped storage": (
+        tensor_v3(storage(UNTYPED), UINT16, numbers(5)),
+        "a tensor reaches value 4 of a storage that has 4",
+    ),
+    "beyond a storage": (tensor(storage(GOOD), size=numbers(2)), "a tensor reaches value 1 of a storage that has"),
+    "behind a storage": (tensor(storage(GOOD), offset=b"K\1"), "a tensor reaches value 1 of a storage that has 1"),
+    "an offset of text": (tensor(storage(GOOD), offset=text("a")), "a tensor has an invalid offset"),
+    "an offset below zero": (tensor(storage(GOOD), offset=integer(-1)), "a tensor has an invalid offset"),
+    "more sizes than strides": (tensor(storage(GOOD), size=numbers(1, 1)), "a tensor has an invalid offset"),
+    "a list of sizes": (tensor(storage(GOOD), size=b"]"), "the size of an array is not a tuple"),
+    "two lengths": (storage(GOOD[:-12] + struct.pack("<q", 2) + GOOD[-4:]), "a storage has two different lengths"),
+    "too few values": (storage(GOOD[:-1]), "a storage of 1 value with 4 bytes each has 3 bytes"),
+    "too many values": (storage(GOOD + b"\0"), "a storage of 1 value with 4 bytes each has 5 bytes"),
+    "magic": (storage(GOOD.replace(b"\x8a\x0al\xfc", b"\x8a\x0am\xfc")), "a storage does not begin as torch.save"),
+    "version": (storage(GOOD.replace(b"\x80\x02M\xe9\x03.", b"\x80\x02M\xea\x03.")), "a storage does not begin"),
+    "big endian": (storage(GOOD.replace(b"q\2\x88X", b"q\2\x89X")), "a storage was not written on a"),
+    "no system": (
+        storage(unusual(UNUSUAL[UNUSUAL.index(b"\x80\x02}q\0") : UNUSUAL.index(b"\x80\x02(")], P2 + b"N.")),
+        "a storage was not written on a",
+    ),
+    "no storage in a storage": (storage(unusual(ID_PICKLE, b"N.")), "a storage does not hold exactly"),
+    "a storage in a list": (storage(unusual(b"tq\4Q.", b"tq\4Q\x85.")), "a storage does not hold exactly"),
+    "a short id": (storage(unusual(b"q\3K\1Nt", b"q\3K\1t")), "the persistent id is not that of a storage"),
+    "another id": (storage(unusual(text("storage"), text("storagf"))), "the persistent id is not that of a"),
+    "a view in an id": (storage(unusual(b"q\3K\1Nt", b"q\3K\1\x88t")), "the persistent id is not that of a"),
+    "no name in an id": (storage(unusual(b"ctorch\nFloatStorage\n", b"N")), "the persistent id of a storage has"),
+    "a number for a key": (storage(unusual(text("94410857984480") + b"q\2", b"K\1q\2")), "the persistent id of a"),
+    "a number for a device": (storage(unusual(text("cpu"), b"K\1")), "the persistent id of a storage has"),
+    "a boolean for a count": (storage(unusual(b"q\3K\1N", b"q\3\x88N")), "the persistent id of a storage has"),
+    "a count below zero": (storage(unusual(b"q\3K\1N", b"q\3" + MINUS_ONE + b"N")), "the keys of a storage do not"),
+    "another key": (
+        storage(unusual(b"]q\0" + text("94410857984480"), b"]q\0" + text("94410857984481"))),
+        "the keys of a storage do not agree",
+    ),
+    "no keys": (storage(unusual(b"]q\0" + text("94410857984480") + b"q\1a.", b"].")), "the keys of a storage do"),
+    "two keys": (storage(unusual(b"q\1a.", b"q\1ah\1a.")), "the keys of a storage do not agree"),
 }
 
 FORBIDDEN = {
-    "a name": (P2 + name("os", "system", 2), "it asks for os.system, at byte 2"),
+    "a name": (P2 + name("os", "system"), "it asks for os.system, at byte 2"),
     "a call of data": (P2 + b"N)R", "it calls a NoneType, at byte 4"),
-    "a call of a dtype": (P2 + b"ctorch\nfloat32\n)R", "it calls torch.float32"),
+    "a call of a dtype": (b"ctorch\nfloat32\n)R", "it calls torch.float32"),
     "state of data": (P2 + b"]}b", "it sets the state of a list, at byte 4"),
-    "state of a name": (P2 + b"ctorch\nSize\n}b", "it sets the state of torch.Size"),
+    "state of a name": (b"ctorch\nSize\n}b", "it sets the state of torch.Size"),
     "state set twice": (
-        P2 + dtype() + MARK + b"K\3" + text("|") + b"NNN" + NEXT + NEXT + b"K\0" + TUPLE + BUILD,
+        dtype() + MARK + b"K\3" + text("|") + b"NNN" + MINUS_ONE * 2 + b"K\0" + TUPLE + BUILD,
         "it sets the state of a ",
     ),
-    "an id": (P2 + b"NQ", "it uses the opcode BINPERSID"),
+    "an id": (b"NQ", "it uses the opcode BINPERSID"),
     "an instance": (b"(ios\nsystem\n", "it makes an instance of os.system, at byte 1"),
-    "a name that is never called": (P2 + b"](ctorch\nSize\ne", "torch.Size stands where data belongs, at byte 4"),
-    "a value that is never finished": (P2 + call("numpy", "dtype", text("u1") + b"\x89\x88", 2), "an unfinished value"),
+    "a name that is never called": (P2 + b"](ctorch\nSize\ne", "torch.Size is used as a value, at byte 4"),
+    "a value that is never finished": (call("numpy", "dtype", text("u1") + b"\x89\x88"), "an unfinished value"),
+    "another encoding": (
+        call("_codecs", "encode", text("a") + text("utf-8")),
+        "it calls _codecs.encode other than for bytes",
+    ),
+    "encoded bytes": (
+        call("_codecs", "encode", blob(b"a") + text("latin1")),
+        "it calls _codecs.encode other than for bytes",
+    ),
+    "bytes of a number": (call("__builtin__", "bytes", b"K\1"), "it calls bytes with a int"),
+    "bytes of two": (call("__builtin__", "bytes", b"K\1" + text("a")), "it calls bytes with a int"),
+    "a bytearray of a number": (call("__builtin__", "bytearray", b"K\1"), "it calls bytearray with a int"),
+    "objects": (dtype("O8"), "it asks for NumPy dtype 'O8'"),
+    "dates": (dtype("M8"), "it asks for NumPy dtype 'M8'"),
+    "odd floats": (dtype("f3"), "it asks for NumPy dtype 'f3'"),
+    "endless text": (dtype("S10000000"), "it asks for NumPy dtype 'S10000000'"),
+    "a dtype without end": (dtype("S" + "1" * 30), f"it asks for NumPy dtype 'S{'1' * 19}'"),
+    "text of no length": (dtype("U0"), "it asks for NumPy dtype 'U0'"),
+    "a dtype of a number": (call("numpy", "dtype", b"K\1"), "it asks for NumPy dtype 'int'"),
+    "an array of text": (frombuffer(text("a"), numbers(1)), "it makes an array from a str"),
+    "an array of another kind": (array(b")", first=b"ctorch\nSize\n"), "it calls numpy's _reconstruct other than"),
+    "an array to be read from": (array(b")", shape=b"K\1\x85"), "it calls numpy's _reconstruct other than"),
+    "an array of other letters": (array(b")", code=blob(b"c")), "it calls numpy's _reconstruct other than"),
 }
+FORBIDDEN.update(
+    {
+        opcode: (b"](" + getattr(pickle, opcode), f"it uses the opcode {opcode}, at byte 2")
+        for opcode in ("OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4", "PERSID", "POP", "POP_MARK", "DUP")
+    }
+)
 
 
 @pytest.mark.parametrize("what", [*DAMAGED, *FORBIDDEN])
@@ -144,40 +259,10 @@ def test_the_first_that_is_refused(what):
     assert type(caught.value) is (UnsafePickleError if what in FORBIDDEN else ResultFileError)
 
 
-OPCODES = [
-    "OBJ",
-    "NEWOBJ",
-    "NEWOBJ_EX",
-    "EXT1",
-    "EXT2",
-    "EXT4",
-    "PERSID",
-    "POP",
-    "POP_MARK",
-    "DUP",
-    "NEXT_BUFFER",
-    "READONLY_BUFFER",
-]
-
-
-@pytest.mark.parametrize("opcode", OPCODES)
-def test_opcodes_that_results_never_need_are_refused_by_name(opcode):
-    with pytest.raises(UnsafePickleError, match=rf"it uses the opcode {opcode}, at byte 2"):
-        loads(b"](" + getattr(pickle, opcode) + STOP * 4)
-
-
-def test_where_a_short_file_becomes_a_damaged_one():
-    """An opcode that finds nothing to work on, near the end of a file, most likely was cut off."""
-    with pytest.raises(ResultFileError, match="the file ends too early, at byte 0 of 9"):
-        loads(b"a" + b"N" * 8)
-    with pytest.raises(ResultFileError, match="the pickle is damaged, at byte 0 of 10"):
-        loads(b"a" + b"N" * 9)
-
-
 def test_the_budget_grows_with_the_file_and_ends():
     machine = Machine(bytes(10), {}, "a file")
     machine.charge((32 << 20) + 24 * 10)
-    with pytest.raises(OverBudget, match="far more data than the file holds"):
+    with pytest.raises(Damaged, match="far more data than the file holds"):
         machine.charge(1)
 
 
@@ -200,14 +285,14 @@ MANY = {
     "sets of five": b"\x8f(K\1K\2K\3K\4K\5\x90",
     "frozen sets": b"(K\1\x91",
     "sets by name": call("__builtin__", "set", b"](K\1K\2K\3K\4K\5e", 2),
-    "ordered dicts": call("collections", "OrderedDict", b"", 2) + b"h\0Ns",
+    "ordered dicts": call("collections", "OrderedDict", b"") + b"h\0Ns",
     "short text": b"\x8c\2ab",
     "short text that is not Latin": b"\x8c\2\xc4\x80",
     "lines of text": b"Vab\n",
     "short bytes": b"C\2ab",
     "bytearrays": b"\x96\1" + b"\0" * 7 + b"a",
-    "bytearrays by name": call("__builtin__", "bytearray", blob(b"ab"), 2),
-    "encoded bytes": call("_codecs", "encode", text("ab") + text("latin1"), 2),
+    "bytearrays by name": call("__builtin__", "bytearray", blob(b"ab")),
+    "encoded bytes": call("_codecs", "encode", text("ab") + text("latin1")),
     "whole numbers": b"M\0\1",
     "long numbers": b"\x8a\1\x80",
     "numbers": b"F1\n",
@@ -220,7 +305,7 @@ MANY = {
     "tensors of 32 dimensions": tensor(storage(GOOD), size=numbers(*[1] * 32), stride=numbers(*[1] * 32)),
     "tensors that are widened": tensor(storage(storage_bytes(bytes(16), 8, "BFloat16Storage")), size=numbers(8)),
     "tensors read slowly": tensor(storage(UNUSUAL)),
-    "sizes": call("torch", "Size", numbers(3), 2),
+    "sizes": call("torch", "Size", numbers(3)),
     "remembered lists": b"]\x94",
 }
 
@@ -257,10 +342,8 @@ def test_each_value_is_charged_again_when_it_is_used_again():
         np.testing.assert_array_equal(np.divide(sizes, sizes[0]), [1, 11, 21])
 
 
-def test_safe_globals_are_immutable_and_names_are_escaped():
-    with pytest.raises(AttributeError, match="immutable"):
-        SafeGlobal("a.b").name = "c"
-    assert shown("a" * 80) == "a" * 80
-    assert shown("a" * 81) == "a" * 77 + "..."
-    assert shown("é\n\x1b") == "\\xe9\\n\\x1b"
-    assert shown(7) == "<int>"
+def test_names_are_escaped():
+    assert printable("a" * 80) == "a" * 80
+    assert printable("a" * 81) == "a" * 77 + "..."
+    assert printable("é\n\x1b") == "\\xe9\\n\\x1b"
+    assert printable(7) == "<int>"

@@ -191,7 +191,10 @@ def changed(key, value, number=2):
         (changed("pred_instances.bboxes", torch.tensor(3.0)), "bboxes' of image 102 must be an array"),
         (changed("pred_instances.labels", torch.ones(5)), r"labels' of image 102 must be whole numbers \(found"),
         (changed("pred_instances.scores", np.array(["a"] * 5)), "scores' of image 102 must be numbers"),
-        ([[np.ones((2, 5), "f4")], [np.ones((2, 5), "f4")] * 2], "image number 1 must be a list of 1 arrays"),
+        (
+            [[np.ones((2, 5), "f4")], [np.ones((2, 5), "f4")] * 2],
+            "image number 1 must be a list of 1 array,",
+        ),
         ([[np.ones((2, 6), "f4")]], "class 0 of image number 0 .*rotated"),
         ([[np.ones((2, 5), "f4"), [1]]], "class 1 of image number 0 must be an array"),
     ],
@@ -246,10 +249,12 @@ def test_one_array_named_a_million_times_is_not_copied(tmp_path):
     assert path.stat().st_size < 200_000
     with pytest.raises(ResultFileError, match="it unfolds to far more data than the file holds"):
         read_results(path)
-    # A length without values takes no memory until somebody counts its rows.
+    # A length without values takes no memory until its rows are counted.
     empty = {"bboxes": np.empty((1 << 40, 0), np.float32), "scores": np.empty(0), "labels": np.empty(0, int)}
-    with pytest.raises(ResultFileError, match="1099511627776 boxes are more than a file of this size can hold"):
+    with pytest.raises(ResultFileError, match=r"must have shape \(1099511627776, 4\)"):
         read_results(write(tmp_path, [{"img_id": 1, "pred_instances": empty}]))
+    with pytest.raises(ResultFileError, match="50,000 boxes are more than a file of this size can hold"):
+        read_results(write(tmp_path, content[:50]))
     assert len(results_from_images(content[:3], "here").detections) == 3000
 
 

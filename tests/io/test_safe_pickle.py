@@ -1,6 +1,5 @@
-"""Good files read as pickle.load reads them, to the last bit; damaged ones end in one kind of error."""
+"""Undamaged files are read like pickle.load, to the last bit; damaged files raise one type of error."""
 
-import ast
 import contextlib
 import gc
 import io
@@ -20,60 +19,19 @@ import torch
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io import files as reading
-from mm_metrics_plugin.io import safe_pickle
+from mm_metrics_plugin.io.arrays import BFloat16Array
 from mm_metrics_plugin.io.safe_pickle import loads, read_pickle, safe_globals, tensors
 from mm_metrics_plugin.io.safe_pickle.machine import Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
-from mm_metrics_plugin.io.values import BFloat16Array
-from tests.helpers.hostile_pickles import storage_bytes
+from tests.helpers.pickles import storage_bytes
 
 PROTOCOLS = range(6)
-TORCH_DTYPES = [
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "bool",
-    "complex64",
-    "complex128",
-    "uint16",
-    "uint32",
-    "uint64",
-]
-NUMPY_DTYPES = [
-    "?",
-    "i1",
-    "u1",
-    "<i2",
-    ">i2",
-    "<u2",
-    "<i4",
-    ">u4",
-    "<i8",
-    ">i8",
-    "u8",
-    "f2",
-    "<f4",
-    ">f4",
-    "<f8",
-    ">f8",
-    "g",
-    "F",
-    "D",
-    "G",
-    "S3",
-    "U4",
-    ">U4",
-]
+TORCH_DTYPES = [*tensors.TORCH_DTYPES]
+NUMPY_DTYPES = [*"?bBhHiIqQefdgFDG", ">i2", ">u4", ">i8", ">f4", ">f8", "S3", "U4", ">U4"]
 
 
 def same(ours, theirs):
-    """Equal in type, dtype, shape and every bit, walking containers; tensors count as the arrays they hold."""
+    """Whether two nested values are equal in type, dtype, shape and every bit. Tensors are compared as arrays."""
     if isinstance(theirs, torch.Tensor):
         theirs = theirs.detach()
         narrow = theirs.dtype == torch.bfloat16
@@ -190,7 +148,7 @@ def test_long_bytes_may_be_used_again_but_not_the_text_they_were_written_as():
 
 
 def test_large_results_take_little_more_memory_than_twice_their_scores(tmp_path):
-    """Once as they stand in the file and once as an array. The file itself is larger than that in protocol 2."""
+    """The bytes of the file and the array. In protocol 2 the file itself is larger than that."""
     samples, classes = 8000, 1000
     scores = torch.rand(samples, classes)
     content = [{"pred_score": row.clone(), "gt_label": torch.tensor([at % 7])} for at, row in enumerate(scores)]
@@ -236,7 +194,7 @@ def test_a_dtype_that_numpy_lacks_is_named(kind):
 
 
 def test_storages_known_by_their_bytes_are_those_the_machine_reads():
-    """The template is a shortcut: whatever it accepts, the opcode machine must accept with the same answer."""
+    """Whatever the regular expression accepts, the opcodes must read with the same result."""
     machine = Machine(b"", safe_globals.NAMES, "test")
     rng = random.Random(0)
     taken = 0
@@ -257,7 +215,7 @@ def test_storages_known_by_their_bytes_are_those_the_machine_reads():
                     continue
                 machine.budget.left = 1 << 40
                 kind, numel, at = tensors._storage_header(machine, bytes(changed))
-                assert (fast.kind, fast.count, fast.start) == (kind, numel, at + 8)
+                assert (fast.kind, fast.numel, fast.start) == (kind, numel, at + 8)
                 taken += 1
     assert taken > 75  # the unchanged ones at least
 
@@ -305,17 +263,17 @@ def test_tensors_read_in_one_step_are_those_the_opcodes_give():
         assert _outcome(bytes(changed), safe_globals.NAMES) == _outcome(bytes(changed), slow)
 
 
-def test_every_truncation_is_an_error_with_its_offset():
-    for protocol in PROTOCOLS:
-        data = pickle.dumps([image(1), {"array": np.arange(4), "set": {1}, "bytes": b"abc"}], protocol)
-        loads(data)
-        for length in range(len(data)):
-            with pytest.raises(ResultFileError, match=r"\bbyte \d+"):
-                loads(data[:length])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_truncation_is_an_error_with_its_offset(protocol):
+    data = pickle.dumps([image(1), {"array": np.arange(4), "set": {1}, "bytes": b"abc"}], protocol)
+    loads(data)
+    for length in range(1, len(data)):
+        with pytest.raises(ResultFileError, match=r"is truncated \(.*\), at byte \d+"):
+            loads(data[:length])
 
 
 @pytest.mark.parametrize("trials", [10_000, pytest.param(200_000, marks=pytest.mark.slow)])
-def test_damaged_files_read_or_end_in_one_kind_of_error(trials):
+def test_damaged_files_are_read_or_raise_one_type_of_error(trials):
     rng = random.Random(trials)
     files = [pickle.dumps([image(1), image(2, 0)], 2), pickle.dumps([image(1, 1), np.arange(4.0), {1}, b"ab"], 4)]
     files.append(pickle.dumps([np.ones((2, 5), "f4"), np.float32(1), OrderedDict(a=1), np.array(["ab"])], 5))
@@ -343,14 +301,14 @@ def test_damaged_files_read_or_end_in_one_kind_of_error(trials):
             assert " byte " in str(error)
             refused += 1
         else:
-            pickle.dumps(value)  # a whole value, of nothing but data
+            pickle.dumps(value)  # a complete value of data only
             read += 1
     assert read > trials // 20
     assert refused > trials // 5
 
 
 def wrapped(value, times):
-    """The value inside so many lists, dicts and tuples."""
+    """The value inside nested lists, dicts and tuples."""
     for number in range(times):
         value = ([value], {"a": value}, (value,))[number % 3]
     return value
@@ -388,15 +346,12 @@ def test_siblings_do_not_add_up():
     ("data", "message"),
     [
         (b"PK\x03\x04", "not a result file: it is a zip archive"),
-        (b"PK\x03\x04 and more", "not a result file: it is a zip archive"),
         (b"[1]", "not a result file: it looks like JSON"),
-        (b'{"a": 1}', "not a result file: it looks like JSON"),
         (b"", "not a result file: it is empty"),
-        (b"hello world\n", "not a result file: it does not begin as a pickle does"),
-        (b"<!DOCTYPE html>", "not a result file: it does not begin as a pickle does"),
-        (b"\xff\xd8\xff\xe0 a picture", "not a result file: it does not begin as a pickle does"),
-        ("résultats".encode("utf-16"), "not a result file: it does not begin as a pickle does"),
-        (b"\x80\x04K\x01." + b"abc", "3 bytes follow the end of the pickle, at byte 5"),
+        (b"hello world\n", "not a result file: it does not begin like a pickle"),
+        (b"\xff\xd8\xff\xe0 a picture", "not a result file: it does not begin like a pickle"),
+        ("résultats".encode("utf-16"), "not a result file: it does not begin like a pickle"),
+        (b"\x80\x04K\x01." + b"abc", "the pickle is followed by 3 bytes, at byte 5"),
     ],
 )
 def test_files_of_another_kind_are_named(data, message):
@@ -417,16 +372,16 @@ def test_the_collector_is_left_as_it_was(enabled, data):
         gc.enable()
 
 
-def test_what_is_no_file(tmp_path):
+def test_a_path_that_is_not_a_file(tmp_path):
     with pytest.raises(ResultFileError, match=r"nothing\.pkl: cannot be read"):
         read_pickle(tmp_path / "nothing.pkl")
-    os.mkfifo(tmp_path / "pipe.pkl")  # opening it would wait for a writer for ever
+    os.mkfifo(tmp_path / "pipe.pkl")  # opening it would wait for a writer
     for path in (tmp_path, tmp_path / "pipe.pkl"):
         with pytest.raises(ResultFileError, match=r"cannot be read \(not a file\)"):
             read_pickle(path)
 
 
-def test_trust_uses_plain_pickle_and_says_so(tmp_path):
+def test_trust_uses_plain_pickle_and_warns(tmp_path):
     path = tmp_path / "results.pkl"
     path.write_bytes(pickle.dumps({"path": Path("a"), "tensor": torch.ones(2)}))
     with pytest.raises(UnsafePickleError, match="pathlib"):
@@ -453,11 +408,6 @@ def test_the_reader_imports_neither_torch_nor_mmengine(tmp_path):
         "assert not {'torch', 'mmengine'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
-    for module in (safe_pickle, safe_globals, sys.modules[Machine.__module__]):
-        for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not [name for name in names if name.split(".")[0] in ("torch", "mmengine", "importlib")]
 
 
 def test_storages_in_the_corpus_are_as_torch_writes_them():

@@ -77,7 +77,7 @@ def test_bits_that_cannot_be_are_refused(bit):
     # The value of the bit, True, becomes None.
     at = damaged.index(bit.encode())
     place = damaged.index(b"\x88", at)
-    with pytest.raises(ResultFileError, match=f"unusable {bit} bit"):
+    with pytest.raises(ResultFileError, match=f"invalid {bit} bit"):
         loads(damaged[:place] + b"N" + damaged[place + 1 :])
 
 

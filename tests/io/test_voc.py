@@ -84,7 +84,7 @@ def test_the_classes_of_a_folder_are_never_guessed(root, tmp_path, capsys):
     assert "--classes" in said and "class 'cat'" in said
     found, report = recalls(root, results, "--classes", ",".join(CLASSES))
     assert found == {"ant": 0, "bee": 0, "cat": 3} and report["inputs"]["class_order"] == "classes"
-    with pytest.raises(ResultFileError, match="VOC annotations do not say which label"):
+    with pytest.raises(ResultFileError, match="VOC annotations do not define the label"):
         read_ground_truth(root)
 
 
@@ -171,7 +171,7 @@ def test_the_list_of_the_test_set_chooses_the_images(root, tmp_path, capsys):
     assert report["inputs"]["results"]["joined_by"] == "image id"
     for text, message in (
         ("000007\n000099\n", "test.txt: image '000099' without annotations in Annotations"),
-        ("000007\n000007\n", "1 image ids are repeated"),
+        ("000007\n000007\n", "image id '000007' more than once"),
         ("\n", "lists no image"),
         (b"\xff\xfe\x80", "must be text"),
     ):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.functional.detection import pairs
-from mm_metrics_plugin.functional.detection.ap_curves import APCurves, ap_iou_thrs
-from mm_metrics_plugin.functional.detection.average_precision import average_precision, results_by_size
-from mm_metrics_plugin.functional.detection.boxes import Boxes
+from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_iou_thrs, average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
+from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import COCO_IOU_THRS
 from tests.helpers.coco_problems import match_table
@@ -193,7 +193,7 @@ def test_some_iou_thresholds_equal_those_of_all():
 
 
 def test_classes_in_several_chunks_equal_one_chunk(monkeypatch):
-    from mm_metrics_plugin.functional.detection import ap_curves as module
+    from mm_metrics_plugin.functional.detection import average_precision as module
 
     batch, num_classes = next(found for found in map(random_batch, range(20)) if found[1] == 3)
     weights = np.random.default_rng(0).integers(0, 3, (batch.num_images, 7))

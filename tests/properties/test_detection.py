@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 
 from mm_metrics_plugin.evaluation.examples import disagreements
-from mm_metrics_plugin.functional.detection.boxes import Boxes, box_iou
 from mm_metrics_plugin.functional.detection.confusion_rules import BELOW_THRESHOLD, IGNORED, TP
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES, tide_errors
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test

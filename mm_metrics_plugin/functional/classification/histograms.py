@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import divide
-from mm_metrics_plugin.functional._count_curve import CountCurve
 from mm_metrics_plugin.functional.classification.auc import AUCResult, average_over_classes
-from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves, KSResult
+from mm_metrics_plugin.functional.classification.roc_curves import ClassificationCurves, CountCurve, KSResult
 
 _SMALLEST = np.float32(2.0**-64)  # scores closer to 0 or 1 share the outermost bins
 _LOWEST = int(_SMALLEST.view(np.int32))

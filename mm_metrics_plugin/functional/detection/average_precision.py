@@ -1,21 +1,246 @@
-"""COCO's average precision and recall, and results by object size."""
+"""COCO's average precision and recall, with optional weights of the images.
+
+An image of weight 2 counts as if the dataset contained it twice, one of weight 0 as if it were missing. Other weights
+need no new matching or sorting, so the bootstrap uses the same kernel.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import Result, map_in_order, mean_of_defined, rates_from_counts
-from mm_metrics_plugin.functional.detection.ap_curves import APCurves, ap_iou_thrs
+from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.settings import COCO_AREA_EDGES, COCO_AREA_RANGES, COCO_MAX_DETS, area_ranges
+from mm_metrics_plugin.settings import COCO_AREA_RANGES, COCO_IOU_THRS, COCO_MAX_DETS
 
 if TYPE_CHECKING:
-    pass
+    from scipy.sparse import csr_matrix
 
 _SHORT = {"small": "s", "medium": "m", "large": "l"}
+_BLOCK_CELLS = 1 << 17  # TP x draws: arrays of this size fit the cache
+_BATCH_CELLS = 1 << 22  # TP x draws: 32 MB
+
+
+def interpolated_ap(
+    tp: np.ndarray, tp_and_fp: np.ndarray, starts: np.ndarray, num_gts: np.ndarray, *, coco_levels: bool = True
+) -> np.ndarray:
+    """101-point interpolated average precision (C, D), NaN without ground truths, for D weightings.
+
+    ``tp`` and ``tp_and_fp`` (H, D) are cumulative weights within the class at the TP, sorted by class from ``starts``
+    (C + 1,); both are overwritten. Recall levels are the floats k x 0.01, as in pycocotools, or k / 100, as in tidecv.
+    """
+    result = np.where(num_gts > 0, 0.0, np.nan)
+    sizes = np.diff(starts)
+    classes = np.flatnonzero(sizes)
+    if not len(classes):
+        return result
+    precision, recall = np.maximum(tp_and_fp, 1, out=tp_and_fp), tp
+    np.divide(tp, precision, out=precision)
+    for index in classes:
+        rows = slice(starts[index], starts[index + 1])
+        highest = precision[rows][::-1]
+        np.maximum.accumulate(highest, axis=0, out=highest)
+        np.divide(tp[rows], np.maximum(num_gts[index], 1), out=recall[rows])
+    levels = recall * (100 * (1 + 1e-12))
+    np.floor(levels, out=levels)
+    # The level itself may exceed the recall by a rounding error.
+    levels += (levels * 0.01 if coco_levels else levels / 100) <= recall
+    first, new_levels = starts[classes], recall
+    np.subtract(levels[1:], levels[:-1], out=new_levels[1:])
+    new_levels[first] = levels[first]
+    precision *= new_levels
+    result[classes] += np.add.reduceat(precision, first, axis=0) / 101
+    return result
+
+
+class _Threshold(NamedTuple):
+    """One IoU threshold in one area range."""
+
+    tp: np.ndarray  # indices of its TP in ``hits``
+    image: np.ndarray  # images of the TP
+    starts: np.ndarray  # (C + 1,) index of the first TP of each class
+    ignored: np.ndarray  # rows that are ignored at this threshold but not at all
+    ignored_starts: np.ndarray  # (C + 1,) index of the first ignored row of each class
+    ignored_before: np.ndarray  # number of ignored rows before each TP
+    after_ignored: np.ndarray  # indices of the TP after an ignored row of their class
+
+
+class HitCounts(NamedTuple):
+    """Counts at the TP of one IoU threshold, sorted by class."""
+
+    label: np.ndarray  # (H,) class of the TP
+    tp: np.ndarray  # (H,) cumulative number of TP of the class
+    tp_and_fp: np.ndarray  # (H,) cumulative number of TP and FP of the class
+    starts: np.ndarray  # (C + 1,) index of the first TP of each class
+
+
+class APCurves:
+    """Precision and recall at every TP in one area range, for any weights of the images.
+
+    At most ``max_dets`` detections per class and image are used, at some or all of the table's IoU thresholds.
+    """
+
+    def __init__(self, table: MatchTable, area: str, max_dets: int, iou_thrs: Sequence[float] | None = None) -> None:
+        order, self._rank = table.ranked
+        if table.most_detections > max_dets:
+            within = np.flatnonzero(self._rank < max_dets)
+            order, self._rank = order[within], self._rank[within]
+        matched, ignored = (table.grid.of_range(bits, area)[order] for bits in (table.matched, table.ignored))
+        self.table, self.area = table, area
+        self.iou_thrs = table.grid.iou_thrs if iou_thrs is None else tuple(float(value) for value in iou_thrs)
+        lowest = table.grid.bit(area, table.grid.iou_thrs[0])[1]
+        bits = [matched.dtype.type(table.grid.bit(area, value)[1] // lowest) for value in self.iou_thrs]
+        every_threshold = np.bitwise_or.reduce(bits)
+        ignored &= every_threshold
+        tp = matched & ~ignored & every_threshold
+        self.image, self.label = table.image[order], table.label[order]
+        self.hits = np.flatnonzero(tp)  # TP at any threshold
+        self.class_starts = np.searchsorted(self.label, np.arange(table.num_classes + 1))
+        self.counts = ignored != every_threshold  # rows that are not ignored at every threshold
+        partly = np.flatnonzero(self.counts & (ignored != 0))
+        self.thresholds: list[_Threshold] = []
+        for bit in bits:
+            own_tp = np.flatnonzero(tp[self.hits] & bit)
+            rows = self.hits[own_tp]
+            own_ignored = partly[np.flatnonzero(ignored[partly] & bit)]
+            ignored_starts = np.searchsorted(own_ignored, self.class_starts)
+            ignored_before = np.searchsorted(own_ignored, rows)
+            self.thresholds.append(
+                _Threshold(
+                    tp=own_tp,
+                    image=self.image[rows],
+                    starts=np.searchsorted(rows, self.class_starts),
+                    ignored=own_ignored,
+                    ignored_starts=ignored_starts,
+                    ignored_before=ignored_before,
+                    after_ignored=np.flatnonzero(ignored_before > ignored_starts[self.label[rows]]),
+                )
+            )
+
+    @property
+    def batch_size(self) -> int:
+        """Recommended number of resamples (columns of weights) per call."""
+        return max(1, min(48, _BATCH_CELLS // max(1, len(self.hits))))
+
+    def recall(self, max_dets: int, weights: np.ndarray | None = None) -> np.ndarray:
+        """(thresholds, classes) recall of at most ``max_dets`` detections per class and image."""
+        num_gts = self.num_gts(weights)
+        within = self._rank[self.hits] < max_dets
+        label = self.label[self.hits]
+        weight = None if weights is None else weights[self.image[self.hits]]
+        tp = []
+        for threshold in self.thresholds:
+            rows = threshold.tp[within[threshold.tp]]
+            row_weight = None if weight is None else weight[rows]
+            tp.append(np.bincount(label[rows], weights=row_weight, minlength=self.table.num_classes))
+        return np.where(num_gts > 0, np.stack(tp) / np.maximum(num_gts, 1), np.nan)
+
+    def num_gts(self, weights: np.ndarray | None = None) -> np.ndarray:
+        """(classes,) weight of the ground truths in the area range."""
+        if weights is None:
+            return self.table.num_gts(self.area)
+        rows = self.counted_gts()
+        return np.bincount(
+            self.table.gt_label[rows], weights=weights[self.table.gt_image[rows]], minlength=self.table.num_classes
+        )
+
+    def counted_gts(self) -> np.ndarray:
+        """Rows of the ground truths in the area range."""
+        return np.flatnonzero(self.table.grid.of_range(self.table.gt_counts, self.area))
+
+    def hit_counts(self) -> Iterator[HitCounts]:
+        """The counts at the TP of each IoU threshold."""
+        counted = np.zeros(len(self.counts) + 1, dtype=np.int32)
+        np.cumsum(self.counts, out=counted[1:])
+        for threshold in self.thresholds:
+            rows = self.hits[threshold.tp]
+            label = self.label[rows]
+            tp = np.arange(1, len(rows) + 1) - threshold.starts[label]
+            tp_and_fp = counted[rows + 1] - counted[self.class_starts[label]]
+            if len(threshold.ignored):
+                tp_and_fp = tp_and_fp - threshold.ignored_before + threshold.ignored_starts[label]
+            yield HitCounts(label, tp, tp_and_fp, threshold.starts)
+
+    def average_precision(self, weights: np.ndarray | None = None) -> np.ndarray:
+        """(thresholds, classes, D) AP for integer weights (images, D); by default all 1, with D = 1."""
+        if weights is not None:
+            return self._weighted(np.ascontiguousarray(weights, dtype=np.float64))
+        num_gts = self.num_gts()[:, None].astype(np.float64)
+        result = np.empty((len(self.thresholds), len(num_gts), 1))
+        for out, hits in zip(result, self.hit_counts()):
+            tp, tp_and_fp = (counts[:, None].astype(np.float64) for counts in (hits.tp, hits.tp_and_fp))
+            out[:] = interpolated_ap(tp, tp_and_fp, hits.starts, num_gts)
+        return result
+
+    def _weighted(self, weights: np.ndarray) -> np.ndarray:
+        counted_up_to_hit, gts_of_class = self._incidence
+        num_gts, counted = gts_of_class @ weights, counted_up_to_hit @ weights
+        result = np.empty((len(self.thresholds), self.table.num_classes, weights.shape[1]))
+        hit_starts = np.searchsorted(self.hits, self.class_starts)
+        ignored = [weights.take(self.image[threshold.ignored], axis=0) for threshold in self.thresholds]
+        for threshold, values in zip(self.thresholds, ignored):
+            _cumsum_by_class(values, threshold.ignored_starts)
+        for first, last in self._class_blocks(hit_starts, weights.shape[1]):
+            _cumsum_by_class(counted, hit_starts[first : last + 1])
+            for index, threshold in enumerate(self.thresholds):
+                low, high = threshold.starts[first], threshold.starts[last]
+                starts = threshold.starts[first : last + 1] - low
+                tp = weights.take(threshold.image[low:high], axis=0)
+                _cumsum_by_class(tp, starts)
+                tp_and_fp = counted.take(threshold.tp[low:high], axis=0)
+                if len(threshold.ignored):
+                    first_after, last_after = np.searchsorted(threshold.after_ignored, [low, high])
+                    after = threshold.after_ignored[first_after:last_after]
+                    tp_and_fp[after - low] -= ignored[index].take(threshold.ignored_before[after] - 1, axis=0)
+                result[index, first:last] = interpolated_ap(tp, tp_and_fp, starts, num_gts[first:last])
+        return result
+
+    @cached_property
+    def _incidence(self) -> tuple[csr_matrix, csr_matrix]:
+        """Sparse counts: (hits, images) of rows since the previous hit; (classes, images) of ground truths."""
+        from scipy.sparse import csr_matrix  # slow to import
+
+        def ones(rows: np.ndarray, columns: np.ndarray, height: int) -> csr_matrix:
+            return csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(height, table.num_images))
+
+        num_hits, table = len(self.hits), self.table
+        rows = np.flatnonzero(self.counts)
+        following = np.searchsorted(self.hits, rows)
+        rows, following = rows[following < num_hits], following[following < num_hits]
+        # Rows after the last hit of a class have no effect.
+        same_class = self.label[self.hits[following]] == self.label[rows]
+        counts = self.counted_gts()
+        return (
+            ones(following[same_class], self.image[rows[same_class]], num_hits),
+            ones(table.gt_label[counts], table.gt_image[counts], table.num_classes),
+        )
+
+    def _class_blocks(self, hit_starts: np.ndarray, width: int) -> Iterator[tuple[int, int]]:
+        """Ranges of classes whose TP x draws fit the cache."""
+        first, max_hits = 0, max(1, _BLOCK_CELLS // width)
+        while first < self.table.num_classes:
+            last = max(int(np.searchsorted(hit_starts, hit_starts[first] + max_hits, side="right")) - 1, first + 1)
+            yield first, min(last, self.table.num_classes)
+            first = last
+
+
+def _cumsum_by_class(values: np.ndarray, starts: np.ndarray) -> None:
+    """Cumulative sums over the first axis in place, restarting at each of ``starts``."""
+    for start, stop in zip(starts[:-1], starts[1:]):
+        if stop - start > 1:
+            np.cumsum(values[start:stop], axis=0, out=values[start:stop])
+
+
+def ap_iou_thrs(table: MatchTable, iou_thrs: Sequence[float] | None = None) -> tuple[float, ...]:
+    """The given IoU thresholds, else COCO's ten if the table has them, else all of the table."""
+    if iou_thrs is not None:
+        return tuple(float(value) for value in iou_thrs)
+    available = table.grid.iou_thrs
+    has_coco = np.isclose(np.array(available)[:, None], COCO_IOU_THRS, rtol=0, atol=1e-9).any(axis=0).all()
+    return COCO_IOU_THRS if has_coco else available
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,111 +321,3 @@ def average_precision(
     if weights is None:
         table.ap_values.update({(area, max_dets, thresholds): values for area, values in zip(areas, ap)})
     return AveragePrecision(iou_thrs=thresholds, areas=areas, max_dets=numbers, ap=ap, recall=recall, num_gts=num_gts)
-
-
-@dataclass(frozen=True, eq=False)
-class SizeReport(Result):
-    """Results by the area of the ground truths; NaN where undefined.
-
-    As in COCO, every range is matched separately: ground truths outside the range and detections matched to them are
-    ignored, and an unmatched detection is an FP in every range that contains its area. So TP and FP of the ranges need
-    not add up to those of ``all``, which are the counts of the ``coco`` confusion matrix.
-    """
-
-    ranges: dict[str, tuple[float, float]]  # minimum and maximum area; the first is ``all``
-    max_dets: int  # maximum number of detections per class and image for average precision
-    iou_thr: float  # IoU threshold of precision and recall
-    score_thr: float  # score threshold of precision and recall
-    ground_truths: np.ndarray  # (ranges, classes) number of ground truths
-    tp: np.ndarray  # (ranges, classes) true positives
-    fp: np.ndarray  # (ranges, classes) false positives
-    average_precision: np.ndarray  # (ranges, classes) over the IoU thresholds of average precision
-    average_precision_50: np.ndarray  # (ranges, classes) at IoU 0.5
-
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """By range: ground truths, TP, FP, macro and micro averages, and mAP."""
-        _, overall = rates_from_counts(self.tp, self.fp, self.ground_truths - self.tp)
-        columns: dict[str, np.ndarray] = {
-            "ground_truths": self.ground_truths.sum(axis=1),
-            "tp": self.tp.sum(axis=1),
-            "fp": self.fp.sum(axis=1),
-            **overall,
-            "mAP": mean_of_defined(self.average_precision),
-            "mAP_50": mean_of_defined(self.average_precision_50),
-        }
-        return {
-            name: {key: column[index].item() for key, column in columns.items()}
-            for index, name in enumerate(self.ranges)
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain Python values."""
-        return {"overall": self.metrics(), **super().to_dict()}
-
-    def __str__(self) -> str:
-        lines = [f"{'':<16}{'gts':>9}{'precision':>11}{'recall':>9}{'mAP':>9}{'mAP_50':>9}"]
-        for name, row in self.metrics().items():
-            lines.append(
-                f"{name:<16}{row['ground_truths']:>9}{row['precision']:>11.4f}{row['recall']:>9.4f}"
-                f"{row['mAP']:>9.4f}{row['mAP_50']:>9.4f}"
-            )
-        return "\n".join(lines)
-
-
-def results_by_size(
-    table: MatchTable,
-    *,
-    area_edges: Sequence[float] = COCO_AREA_EDGES,
-    iou_thr: float = 0.5,
-    score_thr: float = 0.3,
-    max_dets: int = COCO_MAX_DETS,
-    iou_thrs: Sequence[float] | None = None,
-) -> SizeReport:
-    """Precision and recall at a score threshold, and average precision, by the area of the ground truths.
-
-    Args:
-        table: Match table of :func:`match_images` with these area ranges.
-        area_edges: Boundaries between the area ranges in square pixels, ascending.
-        iou_thr: IoU threshold of precision and recall.
-        score_thr: Score threshold of precision and recall.
-        max_dets: Maximum number of detections per class and image for average precision.
-        iou_thrs: IoU thresholds of average precision, as in :func:`average_precision`.
-
-    Example:
-        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
-        >>> ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [100, 100, 300, 300]], [0, 0])
-        >>> batch = DetectionBatch(Detections([0], [[100, 100, 300, 290]], [0.9], [0]), ground_truths, 1)
-        >>> print(results_by_size(match_images(batch, num_classes=1, table="ap").table))
-                              gts  precision   recall      mAP   mAP_50
-        all                     2     1.0000   0.5000   0.5050   0.5050
-        small                   1        nan   0.0000   0.0000   0.0000
-        medium                  0        nan      nan      nan      nan
-        large                   1     1.0000   1.0000   1.0000   1.0000
-    """
-    ranges, thresholds = area_ranges(area_edges), ap_iou_thrs(table, iou_thrs)
-    for area_range in ranges:
-        key = area_range.name, max_dets, thresholds
-        if key not in table.ap_values:
-            table.ap_values[key] = APCurves(table, *key).average_precision()[..., 0]
-    ap = np.stack([table.ap_values[area_range.name, max_dets, thresholds] for area_range in ranges])
-    at_50 = np.flatnonzero(np.isclose(thresholds, 0.5, rtol=0, atol=1e-9))
-    reached = np.flatnonzero(table.reach(score_thr))
-    label = table.label[reached]
-    tp, fp, num_gts = [], [], []
-    # The confusion matrix includes boxes of negative or huge area, which COCO's range ``all`` does not.
-    for area in ("any", *(area_range.name for area_range in ranges[1:])):
-        is_tp, is_tp_or_fp = (flag[reached] for flag in table.flags(iou_thr, area))
-        tp.append(np.bincount(label[is_tp], minlength=table.num_classes))
-        fp.append(np.bincount(label[is_tp_or_fp & ~is_tp], minlength=table.num_classes))
-        num_gts.append(table.num_gts(area))
-    return SizeReport(
-        ranges={area_range.name: (area_range.low, area_range.high) for area_range in ranges},
-        max_dets=max_dets,
-        iou_thr=float(iou_thr),
-        score_thr=float(score_thr),
-        ground_truths=np.stack(num_gts),
-        tp=np.stack(tp),
-        fp=np.stack(fp),
-        average_precision=ap.mean(axis=1),
-        average_precision_50=ap[:, at_50[0]] if len(at_50) else np.full(ap.shape[::2], np.nan),
-    )

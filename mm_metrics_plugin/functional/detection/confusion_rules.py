@@ -37,12 +37,7 @@ FALSE_POSITIVES = ("fp_confusion", *(f"fp_{name}" for name in BACKGROUND_TYPES))
 
 
 def background_name(classes: Sequence[str]) -> str:
-    """The name of the background row and column: one that no class has.
-
-    Example:
-        >>> background_name(["cat", "dog"]), background_name(["background", "cat"])
-        ('background', '(background)')
-    """
+    """The name of the background row and column: one that no class has."""
     name = "background"
     while name in classes:
         name = f"({name})"

@@ -9,7 +9,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import stable_order
-from mm_metrics_plugin.functional.detection.boxes import MAX_COORDINATE, Boxes, floats, nms
+from mm_metrics_plugin.functional.detection.geometry.boxes import MAX_COORDINATE, Boxes, first_invalid, floats, nms
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
 
 _R = TypeVar("_R", bound="_Instances")
@@ -40,9 +40,10 @@ class _Instances:
 
     @property
     def boxes(self) -> Boxes:
-        """The geometry."""
-        boxes: Boxes = self.geometry
-        return boxes
+        """The geometry as axis-aligned boxes."""
+        if not isinstance(self.geometry, Boxes):
+            raise TypeError(f"the geometry must be Boxes (found {type(self.geometry).__name__})")
+        return self.geometry
 
     def columns(self) -> dict[str, np.ndarray]:
         """The arrays by name, without the geometry."""
@@ -80,9 +81,9 @@ class _Instances:
             name = repr(names[image]) if names is not None and 0 <= image < len(names) else str(image)
             raise MetricInputError(f"'{prefix}{field}' of image {name} must {expected} (found {found})")
 
-        shape = self.boxes.array.shape
-        if shape[1:] != (4,):
-            raise MetricInputError(f"'{prefix}boxes' must have shape (N, 4) (found {shape})")
+        problem = self.geometry.check()
+        if problem is not None:
+            raise MetricInputError(f"'{prefix}boxes' {problem}")
         lengths = {"boxes": len(self.geometry), **{name: len(column) for name, column in self.columns().items()}}
         for name, length in lengths.items():
             if length != len(self):
@@ -91,12 +92,16 @@ class _Instances:
                 )
         if not len(self):
             return
-        for name, column in {"boxes": self.boxes.array, **self.columns()}.items():
-            if column.dtype.kind == "f" and name != "labels":
-                row, number = _first_invalid(column)
-                limit = f"be at most {MAX_COORDINATE:g} in size" if np.isfinite(number) else "be finite"
-                if row >= 0:
-                    fail(name, row, limit, number)
+        invalid = {"boxes": self.geometry.first_invalid()}
+        invalid.update(
+            (name, first_invalid(column))
+            for name, column in self.columns().items()
+            if column.dtype.kind == "f" and name != "labels"
+        )
+        for name, place in invalid.items():
+            if place is not None:
+                limit = f"be at most {MAX_COORDINATE:g} in size" if np.isfinite(place[1]) else "be finite"
+                fail(name, place[0], limit, place[1])
         if labels.dtype.kind == "f":
             row = int(np.argmax(labels != np.floor(labels)))
             fail("labels", row, "be whole numbers", labels[row])
@@ -265,16 +270,6 @@ class DetectionBatch:
 def _sorted_by_image(rows: Any) -> Any:
     """Detections or ground truths in a stable order by image."""
     return rows.take(stable_order(rows.image)) if (rows.image[1:] < rows.image[:-1]).any() else rows
-
-
-def _first_invalid(column: np.ndarray) -> tuple[int, float]:
-    """Row and value of the first number that is NaN, infinite or too large; row -1 if there is none."""
-    # If any number is NaN or too large, so is the minimum or the maximum.
-    if float(column.min()) >= -MAX_COORDINATE and float(column.max()) <= MAX_COORDINATE:
-        return -1, 0.0
-    rows = column.reshape(len(column), -1).astype(np.float64)
-    row, place = np.argwhere(~(np.abs(rows) <= MAX_COORDINATE))[0]
-    return int(row), float(rows[row, place])
 
 
 def _whole_numbers(values: Any) -> np.ndarray:

@@ -224,5 +224,5 @@ def _boxes_of(images: MatchedImages, coco: OneToOne, chosen: np.ndarray) -> Imag
 
 
 def _xywh(instances: Any) -> np.ndarray:
-    left, top, right, bottom = instances.boxes.edges()
+    left, top, right, bottom = instances.geometry.bounding_boxes()
     return np.stack([left, top, right - left, bottom - top], axis=1)

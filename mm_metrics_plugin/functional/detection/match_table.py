@@ -161,7 +161,7 @@ def match_grid(
     counts_here[place] = True
     pair_det, pair_gt = pairs.det[pair], pairs.gt[pair]
 
-    inside = grid.inside(detections.boxes.areas())
+    inside = grid.inside(detections.geometry.areas())
     matched, ignored = np.zeros_like(inside), np.zeros_like(inside)
     gt = np.full(len(detections), NO_GT, dtype=np.int32)
     gt_word, gt_bit = grid.bit(*gt_at)

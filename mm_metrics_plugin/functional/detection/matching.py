@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
-from mm_metrics_plugin.functional.detection.boxes import Boxes
 from mm_metrics_plugin.functional.detection.confusion_rules import (
     CONFUSION,
     IGNORED,
@@ -27,6 +26,7 @@ from mm_metrics_plugin.functional.detection.confusion_rules import (
 )
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import Examples, MatchedImages, collect_examples
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.match_table import (
     ANY_AREA,
     DEFAULT_SETTINGS,
@@ -109,10 +109,10 @@ def match_images(
         batch.num_images,
         len(detections),
         int(len(reaches) - np.count_nonzero(reaches)),
-        int(np.count_nonzero(detections.boxes.is_empty())),
+        int(np.count_nonzero(detections.geometry.is_empty())),
         len(ground_truths),
         int(np.count_nonzero(ground_truths.crowd)),
-        int(np.count_nonzero(ground_truths.boxes.is_empty())),
+        int(np.count_nonzero(ground_truths.geometry.is_empty())),
     )
     matrix_only = table == "none" and worst_images is None
     # Detections with lower scores do not change the matches of the others.

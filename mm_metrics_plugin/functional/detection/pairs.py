@@ -7,8 +7,8 @@ from typing import Any, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.detection.boxes import Edges
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry import Edges
 
 MAX_PAIRS = 1 << 21  # per image; a report with examples takes about 300 bytes for each
 _BLOCK_CANDIDATES = 1 << 16  # arrays of this length fit the cache
@@ -62,10 +62,11 @@ def find_pairs(
     crowd = ground_truths.crowd
     blocks: list[OverlapPairs] = []
     num_pairs = np.zeros(1 + int(detections.image.max(initial=-1)), dtype=np.int64)  # per image
-    boxes, gt_boxes = detections.boxes, ground_truths.boxes
-    for det, gt in _candidates(rows, first[rows], count[rows], boxes.edges(), gt_boxes.edges()):
-        float32: Any = boxes.mmdet_overlaps(gt_boxes, det, gt) if mmdet else None
-        overlap: Any = boxes.overlaps(gt_boxes, det, gt, crowd[gt]) if coco else float32
+    shapes, gt_shapes = detections.geometry, ground_truths.geometry
+    edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
+    for det, gt in _candidates(rows, first[rows], count[rows], edges):
+        float32: Any = shapes.mmdet_overlaps(gt_shapes, det, gt) if mmdet else None
+        overlap: Any = shapes.overlaps(gt_shapes, det, gt, crowd[gt]) if coco else float32
         kept = (overlap >= min_overlap) & (overlap > 0)
         if mmdet and coco:
             kept |= (float32 >= np.float32(min_overlap)) & (float32 > 0)
@@ -95,9 +96,9 @@ def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> tuple[np.n
 
 
 def _candidates(
-    rows: np.ndarray, first: np.ndarray, count: np.ndarray, box: Edges, gt_box: Edges
+    rows: np.ndarray, first: np.ndarray, count: np.ndarray, edges: tuple[Edges, Edges] | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Intersecting pairs of detections and ground truths of an image, in blocks."""
+    """Pairs of detections and ground truths of an image, in blocks; with ``edges`` only if the boxes intersect."""
     ends = np.cumsum(count)
     start, base = 0, 0
     while start < len(rows):
@@ -105,10 +106,14 @@ def _candidates(
         repeats, end = count[start:stop], int(ends[stop - 1])
         gt = np.arange(end - base) + np.repeat(first[start:stop] - (ends[start:stop] - repeats - base), repeats)
         block = rows[start:stop]
-        intersects = np.repeat(box.right[block], repeats) > gt_box.left[gt]
-        intersects &= np.repeat(box.left[block], repeats) < gt_box.right[gt]
-        near = np.flatnonzero(intersects)
-        det, gt = np.repeat(block, repeats)[near], gt[near]
-        near = np.flatnonzero((box.bottom[det] > gt_box.top[gt]) & (box.top[det] < gt_box.bottom[gt]))
-        yield det[near], gt[near]
+        if edges is None:
+            yield np.repeat(block, repeats), gt
+        else:
+            box, gt_box = edges
+            intersects = np.repeat(box.right[block], repeats) > gt_box.left[gt]
+            intersects &= np.repeat(box.left[block], repeats) < gt_box.right[gt]
+            near = np.flatnonzero(intersects)
+            det, gt = np.repeat(block, repeats)[near], gt[near]
+            near = np.flatnonzero((box.bottom[det] > gt_box.top[gt]) & (box.top[det] < gt_box.bottom[gt]))
+            yield det[near], gt[near]
         start, base = stop, end

@@ -15,8 +15,8 @@ from mm_metrics_plugin.functional._arrays import (
     rates_from_counts,
     stable_order,
 )
-from mm_metrics_plugin.functional._count_curve import CountCurve
-from mm_metrics_plugin.functional.detection.ap_curves import APCurves
+from mm_metrics_plugin.functional.classification.roc_curves import CountCurve
+from mm_metrics_plugin.functional.detection.average_precision import APCurves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.thresholding import precision_of, round_thresholds
 from mm_metrics_plugin.settings import COCO_MAX_DETS, OperatingRule

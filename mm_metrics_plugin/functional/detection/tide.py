@@ -31,7 +31,7 @@ import numpy as np
 from mm_metrics_plugin.functional._arrays import Result, group_starts, stable_order
 from mm_metrics_plugin.functional.detection import confusion_rules as outcomes
 from mm_metrics_plugin.functional.detection._assignment import assign
-from mm_metrics_plugin.functional.detection.ap_curves import interpolated_ap
+from mm_metrics_plugin.functional.detection.average_precision import interpolated_ap
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs

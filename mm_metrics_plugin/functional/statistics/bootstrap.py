@@ -13,7 +13,7 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result
-from mm_metrics_plugin.functional.detection.ap_curves import APCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import (
     MetricValues,
@@ -246,26 +246,27 @@ def _bias_corrected(value: Any, bias: Any, variance: Any, shrunken: Any, least: 
     return wilson_interval(value, share * (1 - share) / variance, df, ci=ci, center=value - bias)
 
 
-def bootstrap(
-    metrics: WeightedMetrics, *, ci: float = 0.95, resamples: int = 1000, seed: int = 0, track: Track = iter
+def bootstrap_counts(
+    counts: PerImageCounts,
+    curves: APCurves | None = None,
+    *,
+    ci: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    track: Track = iter,
 ) -> Intervals:
-    """Confidence intervals of all metrics; options as in :func:`bootstrap_ci`."""
+    """Confidence intervals of precision, recall and F1, which need no resamples, and of average precision."""
     require_ci(ci)
     require_int("resamples", resamples, low=1, high=MAX_RESAMPLES)
+    metrics = WeightedMetrics(counts, curves)
     value = {name: values[0] for name, values in metrics.of_all().overall.items()}
-    per_class, overall = _count_intervals(metrics.counts, value, ci)
-    if metrics.curves is not None:
-        ap_per_class, mean_ap = _average_precision_intervals(
-            metrics, metrics.curves, ci=ci, resamples=resamples, seed=seed, track=track
-        )
-        per_class.update(ap_per_class)
-        overall.update(mean_ap)
-    return Intervals(ci, 0 if metrics.curves is None else resamples, seed, overall, per_class)
-
-
-def bootstrap_counts(counts: PerImageCounts, *, ci: float = 0.95) -> Intervals:
-    """Confidence intervals of precision, recall and F1, which need no resamples."""
-    return bootstrap(WeightedMetrics(counts), ci=ci)
+    per_class, overall = _count_intervals(counts, value, ci)
+    if curves is None:
+        return Intervals(ci, 0, seed, overall, per_class)
+    ap_per_class, mean_ap = _average_precision_intervals(
+        metrics, curves, ci=ci, resamples=resamples, seed=seed, track=track
+    )
+    return Intervals(ci, resamples, seed, {**overall, **mean_ap}, {**per_class, **ap_per_class})
 
 
 def bootstrap_ci(
@@ -306,4 +307,4 @@ def bootstrap_ci(
     """
     counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr)
     curves = APCurves(table, "all", max_dets, ap_iou_thrs(table, iou_thrs)) if average_precision else None
-    return bootstrap(WeightedMetrics(counts, curves), ci=ci, resamples=resamples, seed=seed, track=track)
+    return bootstrap_counts(counts, curves, ci=ci, resamples=resamples, seed=seed, track=track)

@@ -19,7 +19,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, stable_order
-from mm_metrics_plugin.functional.detection.ap_curves import APCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_iou_thrs
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import (
     MetricValues,
@@ -220,14 +220,49 @@ def compare_counts(
     second: PerImageCounts,
     *,
     auc: AUCSwaps | None = None,
+    curves: Sequence[APCurves | None] | None = None,
     ci: float = 0.95,
     permutations: int | None = None,
     seed: int = 0,
     track: Track = iter,
 ) -> Comparison:
-    """Compares precision, recall, F1 and, if given, AUC of two runs; options as in :func:`paired_permutation_test`."""
+    """Compares precision, recall, F1 and, if given, AUC or average precision of two runs.
+
+    ``curves`` are those of the first run, the second run, and both interleaved. Options as in
+    :func:`paired_permutation_test`.
+    """
     _check_pair(first, second)
-    return _compare(first, second, None, auc, ci=ci, permutations=permutations, seed=seed, track=track)
+    require_ci(ci)
+    permutations = PERMUTATIONS if permutations is None else permutations
+    require_int("permutations", permutations, low=1, high=MAX_RESAMPLES)
+    counts = (first, second, _interleave_counts(first, second))
+    *runs, both = map(WeightedMetrics, counts, curves or [None] * 3)
+
+    def swapped(swap: np.ndarray) -> MetricValues:
+        stays = 1 - swap
+        return both(_interleave_weights(swap, stays)).minus(both(_interleave_weights(stays, swap)))
+
+    observed = [run.of_all() for run in runs]
+    draws_of_swaps = swap_draws(
+        first.num_images, draws=permutations, seed=seed, batch_size=both.batch_size, track=track
+    )
+    permuted = map_draws(swapped, draws_of_swaps)
+    if auc is not None:
+        means, classes = auc.permuted(permutations=permutations, seed=seed, batch_size=both.batch_size)
+        permuted.overall["auc"], permuted.per_class["auc"] = means, classes
+        for metrics, values in zip(observed, (auc.first, auc.second)):
+            metrics.overall["auc"], metrics.per_class["auc"] = mean_of_defined(values[None]), values[None]
+
+    names = list(permuted.overall)
+    first_values, second_values = (np.array([metrics.overall[name][0] for name in names]) for metrics in observed)
+    draws = np.stack([permuted.overall[name] for name in names], axis=1)
+    family = family_tests(first_values, second_values, draws, ci=ci)
+    overall = {name: family.at(index) for index, name in enumerate(names)}
+    per_class = {
+        name: family_tests(observed[0].per_class[name][0], observed[1].per_class[name][0], swapped_values, ci=ci)
+        for name, swapped_values in permuted.per_class.items()
+    }
+    return Comparison(ci, permutations, seed, overall, per_class)
 
 
 def paired_permutation_test(
@@ -279,56 +314,9 @@ def paired_permutation_test(
             f"(found {first.grid} and {second.grid})"
         )
     counts = [per_image_counts(run, score_thr=score_thr, iou_thr=iou_thr) for run in (first, second)]
-    _check_pair(counts[0], counts[1])
     curves = None
     if average_precision:
         thresholds = ap_iou_thrs(first, iou_thrs)
         tables = (first, second, _interleave_tables(first, second))
-        curves = tuple(APCurves(table, "all", max_dets, thresholds) for table in tables)
-    return _compare(counts[0], counts[1], curves, None, ci=ci, permutations=permutations, seed=seed, track=track)
-
-
-def _compare(
-    first: PerImageCounts,
-    second: PerImageCounts,
-    curves: tuple[APCurves, ...] | None,
-    auc: AUCSwaps | None,
-    *,
-    ci: float,
-    permutations: int | None,
-    seed: int,
-    track: Track,
-) -> Comparison:
-    require_ci(ci)
-    permutations = PERMUTATIONS if permutations is None else permutations
-    require_int("permutations", permutations, low=1, high=MAX_RESAMPLES)
-    *runs, both = (
-        WeightedMetrics(counts, curve)
-        for counts, curve in zip((first, second, _interleave_counts(first, second)), curves or [None] * 3)
-    )
-
-    def swapped(swap: np.ndarray) -> MetricValues:
-        stays = 1 - swap
-        return both(_interleave_weights(swap, stays)).minus(both(_interleave_weights(stays, swap)))
-
-    observed = [run.of_all() for run in runs]
-    draws_of_swaps = swap_draws(
-        first.num_images, draws=permutations, seed=seed, batch_size=both.batch_size, track=track
-    )
-    permuted = map_draws(swapped, draws_of_swaps)
-    if auc is not None:
-        means, classes = auc.permuted(permutations=permutations, seed=seed, batch_size=both.batch_size)
-        permuted.overall["auc"], permuted.per_class["auc"] = means, classes
-        for metrics, values in zip(observed, (auc.first, auc.second)):
-            metrics.overall["auc"], metrics.per_class["auc"] = mean_of_defined(values[None]), values[None]
-
-    names = list(permuted.overall)
-    first_values, second_values = (np.array([metrics.overall[name][0] for name in names]) for metrics in observed)
-    draws = np.stack([permuted.overall[name] for name in names], axis=1)
-    family = family_tests(first_values, second_values, draws, ci=ci)
-    overall = {name: family.at(index) for index, name in enumerate(names)}
-    per_class = {
-        name: family_tests(observed[0].per_class[name][0], observed[1].per_class[name][0], swapped_values, ci=ci)
-        for name, swapped_values in permuted.per_class.items()
-    }
-    return Comparison(ci, permutations, seed, overall, per_class)
+        curves = [APCurves(table, "all", max_dets, thresholds) for table in tables]
+    return compare_counts(*counts, curves=curves, ci=ci, permutations=permutations, seed=seed, track=track)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Callable, Iterable, Iterator, NamedTuple, Sequ
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined, rates_from_counts
-from mm_metrics_plugin.functional.detection.ap_curves import APCurves
+from mm_metrics_plugin.functional.detection.average_precision import APCurves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.settings import COCO_IOU_THRS
 

@@ -1,4 +1,4 @@
-"""Safe unpickling: read a pickle as data, without running anything in it."""
+"""Safe unpickling: reads a pickle as data, without running anything in it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, UnsafePickleError
-from mm_metrics_plugin.io.budget import OverBudget
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, UnsafePickleError, pluralize
 from mm_metrics_plugin.io.files import Content, PathLike, read_content
 from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
 from mm_metrics_plugin.io.safe_pickle.safe_globals import NAMES
 
 DEEPEST = 64
-PROTO = b"\x80"  # begins every pickle but those of protocols 0 and 1
+PROTO = b"\x80"  # the first byte of every pickle of protocol 2 and later
+_KINDS = {
+    b"": "is empty",
+    b"PK\x03\x04": "is a zip archive, as torch.save writes",
+    b"[": "looks like JSON",
+    b"{": "looks like JSON",
+}
 REFERENCE_COST = 32  # bytes that readers need for each array in a list
 _NUMBERS = frozenset((int, float, bool, type(None)))
 _LEAVES = (complex, set, frozenset)
@@ -32,57 +37,26 @@ def read_pickle(path: PathLike, *, trust: bool = False, on_progress: Optional[Ca
     """Read a pickle without running anything in it.
 
     Only the names that tensors, arrays and plain containers need are allowed, each replaced by a safe global; torch is
-    not imported. Tensors come as NumPy arrays (bfloat16 as float32), and arrays may be read-only.
+    not imported. Tensors become NumPy arrays (bfloat16 as float32), and arrays may be read-only.
 
     Args:
         path: The file.
         trust: Use :func:`pickle.load` instead, which runs any code in the file.
         on_progress: Receives the fraction of the file that was read.
 
-    Returns:
-        The unpickled value.
-
     Raises:
         UnsafePickleError: The file asks for something that data never needs.
-        ResultFileError: The file is damaged, cut off, or no pickle.
-
-    Example:
-        >>> import os, pickle, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = os.path.join(folder, "results.pkl")
-        ...     with open(path, "wb") as file:
-        ...         pickle.dump([{"img_id": 7}], file)
-        ...     read_pickle(path)
-        [{'img_id': 7}]
+        ResultFileError: The file is damaged, truncated, or not a pickle.
     """
     data, name = read_content(path), Path(path).name
-    return _run(data, name) if trust else loads(data, name, on_progress=on_progress)
+    return _load_with_pickle(data, name) if trust else loads(data, name, on_progress=on_progress)
 
 
 def loads(data: Content, source: str = "pickle", *, on_progress: Optional[Callable[[float], None]] = None) -> Any:
-    r"""Like :func:`read_pickle`, for bytes already in memory.
-
-    Args:
-        data: The whole pickle.
-        source: The name in messages.
-        on_progress: Receives the fraction that was read.
-
-    Example:
-        >>> import numpy, pickle
-        >>> loads(pickle.dumps({"scores": numpy.array([0.5])}))
-        {'scores': array([0.5])}
-        >>> loads(b"cos\nsystem\n(Vls\ntR.")
-        Traceback (most recent call last):
-        mm_metrics_plugin.exceptions.UnsafePickleError: pickle: it asks for os.system, at byte 0; ...
-    """
-    if not len(data):
-        raise ResultFileError(f"{source}: not a result file: it is empty and ends at byte 0 (expected a pickle)")
-    if data[:4] == b"PK\x03\x04":
-        raise ResultFileError(
-            f"{source}: not a result file: it is a zip archive by its byte 0, as of torch.save (expected a pickle)"
-        )
-    if data[:1] in (b"[", b"{"):
-        raise ResultFileError(f"{source}: not a result file: it looks like JSON by its byte 0 (expected a pickle)")
+    """Like :func:`read_pickle`, for bytes in memory; ``source`` is their name in messages."""
+    kind = _KINDS.get(data[:4]) or _KINDS.get(data[:1])
+    if kind:
+        raise ResultFileError(f"{source}: not a result file: it {kind}, at byte 0 (expected a pickle)")
     machine = Machine(data, NAMES, source, on_progress=on_progress)
     with collector_paused():
         try:
@@ -93,22 +67,19 @@ def loads(data: Content, source: str = "pickle", *, on_progress: Optional[Callab
             if data[:1] == PROTO or machine.memo:
                 raise
             reason = str(error)[len(source) + 2 :]
-            raise ResultFileError(
-                f"{source}: not a result file: it does not begin as a pickle does ({reason})"
-            ) from None
+            raise ResultFileError(f"{source}: not a result file: it does not begin like a pickle ({reason})") from None
         if end != len(data):
-            raise ResultFileError(f"{source}: {len(data) - end} bytes follow the end of the pickle, at byte {end}")
+            rest = pluralize(len(data) - end, "byte")
+            raise ResultFileError(f"{source}: the pickle is followed by {rest}, at byte {end}")
         try:
             stray = _check_content(value, machine)
-        except (Damaged, OverBudget) as error:
+        except Damaged as error:
             raise ResultFileError(f"{source}: {error}, by byte {end}") from None
     if stray is not None:
         what, at = "an unfinished value", end
         if isinstance(stray, SafeGlobal):
             what, at = stray.name, machine.used_at[stray]
-        raise UnsafePickleError(
-            f"{source}: {what} stands where data belongs, at byte {at}; nothing in the file was run"
-        )
+        raise UnsafePickleError(f"{source}: {what} is used as a value, at byte {at}; nothing in the file was run")
     return value
 
 
@@ -180,13 +151,13 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _run(data: Content, source: str) -> Any:
+def _load_with_pickle(data: Content, source: str) -> Any:
     warnings.warn(
-        f"{source}: read with plain pickle on request; it may run anything that was put in it",
+        f"{source}: read with plain pickle on request; it may run any code in it",
         MetricWarning,
         stacklevel=3,
     )
     try:
         return pickle.loads(data)
-    except Exception as error:  # a pickle can raise whatever it likes
+    except Exception as error:  # a pickle can raise any exception
         raise ResultFileError(f"{source}: pickle could not load it ({type(error).__name__}: {error})") from error

@@ -4,15 +4,18 @@ Python's unpickler imports the names in a file and calls them. This one cannot i
 only the :class:`SafeGlobal` and :class:`PartialObject` objects it was given. Opcodes that writers of data never emit
 (instances, extension codes, POP, DUP, memo slots out of order, ...) are refused.
 
-Everything that can take more memory than its bytes in the file is charged to a :class:`MemoryBudget`.
+A pickle can make objects that are larger than their bytes in the file, and it can use one object many times. Both are
+charged to one :class:`MemoryBudget`, which is proportional to the size of the file. An object is charged when it is
+made, and again each time it is used again, because a reader that copies the content copies it each time.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from mm_metrics_plugin.io.budget import MemoryBudget
-from mm_metrics_plugin.io.files import LARGE, Content, release
+from mm_metrics_plugin.exceptions import pluralize
+from mm_metrics_plugin.io.files import LARGE, Content, memory_limit, release
 
 Names = Mapping[Tuple[str, str], "SafeGlobal"]
 
@@ -21,22 +24,45 @@ SET_COST = 256
 RECALL_COST = 256  # bytes it takes to keep track of a value that is used more than once
 LONGEST_SHORT_TEXT = 64  # text up to this length may be used again at no cost
 LONGEST_LINE = 4096  # of a number or name written as text
-MOST_ODD_KEYS = 20_000  # keys that are not text: their hashes can be made to collide, which costs the square of this
+MOST_OTHER_KEYS = 20_000  # keys that are not text; time grows with the square of their number if their hashes collide
 LONGEST_TUPLE_KEY = 8
-NEAR = 4  # memo slots: text, its encoding, and both as arguments
-SPENT = object()  # in the memo, in place of text that has become bytes
+NEAR = 4  # the last memo slots: text, its encoding, and the tuple of both
+FORGOTTEN = object()  # in the memo, in place of text that has become bytes
 
 
 class Damaged(Exception):
-    """The bytes are not a valid pickle. Raised by opcodes and safe globals; the machine adds file and offset."""
+    """The bytes are not a valid pickle. Raised by opcodes and safe globals; :func:`run` adds file and offset."""
+
+
+class Truncated(Damaged):
+    """The pickle continues after the end of the file."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"is truncated ({reason})")
 
 
 class Forbidden(Exception):
-    """The file asks for more than data. Raised by opcodes and safe globals; the machine adds file and offset."""
+    """The file asks for more than data. Raised by opcodes and safe globals; :func:`run` adds file and offset."""
 
 
+class MemoryBudget:
+    """The memory that is left for the content of one file of ``file_size`` bytes."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, file_size: int) -> None:
+        self.left = memory_limit(file_size)
+
+    def charge(self, cost: int) -> None:
+        """Subtract ``cost`` bytes."""
+        self.left -= cost
+        if self.left < 0:
+            raise Damaged("it unfolds to far more data than the file holds")
+
+
+@dataclass(frozen=True, eq=False)
 class SafeGlobal:
-    """Replaces one global name of the pickle. It is immutable.
+    """Replaces one global name of the pickle.
 
     Args:
         name: The dotted name that it replaces.
@@ -46,18 +72,10 @@ class SafeGlobal:
             the position after it, or 0 if the arguments are to be read opcode by opcode.
     """
 
-    __slots__ = ("ahead", "make", "meaning", "name")
     name: str
-    make: Optional[Callable[..., Any]]
-    meaning: Any
-    ahead: Optional[Callable[[Machine, int], int]]
-
-    def __init__(self, name: str, make: Any = None, meaning: Any = None, ahead: Any = None) -> None:
-        for slot, value in (("name", name), ("make", make), ("meaning", meaning), ("ahead", ahead)):
-            object.__setattr__(self, slot, value)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"the safe global {self.name} is immutable")
+    make: Optional[Callable[..., Any]] = None
+    meaning: Any = None
+    ahead: Optional[Callable[[Machine, int], int]] = None
 
 
 class PartialObject:
@@ -106,7 +124,7 @@ class Machine:
         self.memo: List[Any] = []
         self.budget = budget or MemoryBudget(len(data))
         self.charge = self.budget.charge
-        self.odd_keys = 0
+        self.other_keys = 0
         self.layouts: Dict[bytes, Any] = {}  # of the tensors that were read in one step
         self.used_at: Dict[SafeGlobal, int] = {}  # the last position of each name
         # Ids of the values that are used more than once. The height and size of each are filled in after reading.
@@ -115,8 +133,10 @@ class Machine:
     def take(self, at: int, length: int) -> bytes:
         """The next ``length`` bytes."""
         end = at + length
-        if not at <= end <= len(self.data):
-            raise Damaged(f"{length} bytes are announced and {len(self.data) - at} are left in the file")
+        if end > len(self.data):
+            raise Truncated(f"a value has {pluralize(length, 'byte')}, and {len(self.data) - at} are left in the file")
+        if length < 0:
+            raise Damaged("a value has a negative length")
         if at - self.released >= LARGE:
             self.released = release(self.data, self.released, at)
         return self.data[at:end]
@@ -125,14 +145,16 @@ class Machine:
         """A line of text, and the position after it."""
         end = self.data.find(b"\n", at, at + longest + 1)
         if end < 0:
-            raise Damaged("a line of text does not end")
+            if at + longest >= len(self.data):
+                raise Truncated("a line of text does not end")
+            raise Damaged(f"a line of text has more than {longest} characters")
         return self.data[at:end], end + 1
 
     def find(self, module: Any, name: Any, at: int) -> SafeGlobal:
         """The safe global of a name."""
         known = self.names.get((module, name)) if type(module) is str and type(name) is str else None
         if known is None:
-            raise Forbidden(f"it asks for {shown(module)}.{shown(name)}")
+            raise Forbidden(f"it asks for {printable(module)}.{printable(name)}")
         self.used_at[known] = at - 1
         return known
 
@@ -143,7 +165,7 @@ class Machine:
         value = self.memo[index]
         kind = type(value)
         if kind is not SafeGlobal and (kind is not str or len(value) > LONGEST_SHORT_TEXT):
-            if value is SPENT:
+            if value is FORGOTTEN:
                 raise Damaged("text is used again after it became bytes")
             if isinstance(value, PartialObject):
                 value = value.built
@@ -155,36 +177,33 @@ class Machine:
         self.stack.append(value)
 
     def forget(self, text: str) -> None:
-        """Forget text that has become bytes, which no pickler uses again, and the arguments it stands in."""
+        """Forget text that has become bytes, and the tuples that contain it: no pickler uses them again."""
         for index in range(max(0, len(self.memo) - NEAR), len(self.memo)):
             value = self.memo[index]
             if value is text or (type(value) is tuple and len(value) == 2 and value[0] is text):
-                self.memo[index] = SPENT
+                self.memo[index] = FORGOTTEN
 
     def remember(self, index: int) -> None:
-        """Store the value on top of the stack in the memo."""
-        # Every pickler numbers its memo 0, 1, 2, ...; a list then is the memo and no index can claim memory.
+        """Store the value on top of the stack in the memo.
+
+        Every pickler numbers its memo 0, 1, 2, ..., so the memo is a list, and a large index cannot take memory.
+        """
         if index != len(self.memo):
-            raise Damaged(f"memo slot {index} comes where {len(self.memo)} is due")
+            raise Damaged(f"memo slot {index} is not the next one ({len(self.memo)})")
         self.memo.append(self.stack[-1])
 
     def check_keys(self, keys: List[Any]) -> None:
-        """Refuse keys whose hashing could be made slow: nested ones, and great numbers of colliding numbers."""
+        """Refuse keys whose hashing could be slow: nested tuples, and many numbers that may have the same hash."""
         for key in keys:
-            if type(key) is not str:
-                if type(key) is tuple and len(key) <= LONGEST_TUPLE_KEY:
-                    for part in key:
-                        self._check_odd_key(part)
-                else:
-                    self._check_odd_key(key)
-
-    def _check_odd_key(self, key: Any) -> None:
-        kind = type(key)
-        if kind not in (str, int, float, bool, bytes, type(None)) or (kind is int and abs(key) >= 1 << 61):
-            raise Damaged(f"a {kind.__name__} is no key for result data (expected text or a plain number)")
-        self.odd_keys += 1
-        if self.odd_keys > MOST_ODD_KEYS:
-            raise Damaged(f"more than {MOST_ODD_KEYS} keys are not text")
+            if type(key) is str:
+                continue
+            for part in key if type(key) is tuple and len(key) <= LONGEST_TUPLE_KEY else (key,):
+                kind = type(part)
+                if kind not in (str, int, float, bool, bytes, type(None)) or (kind is int and abs(part) >= 1 << 61):
+                    raise Damaged(f"a {kind.__name__} is not a key of result data (expected text or a plain number)")
+                self.other_keys += 1
+                if self.other_keys > MOST_OTHER_KEYS:
+                    raise Damaged(f"more than {MOST_OTHER_KEYS} keys are not text")
 
     def since_mark(self) -> List[Any]:
         """Close the last mark and return the values pushed since."""
@@ -193,15 +212,15 @@ class Machine:
         return items
 
     def top(self, kind: type) -> Any:
-        """The value on top, which must be of a kind."""
+        """The value on top of the stack, which must be of the type ``kind`` (or a subclass that a safe global made)."""
         value = self.stack[-1]
-        if not isinstance(value, kind):  # subclasses on the stack are made by safe globals only
+        if not isinstance(value, kind):
             raise Damaged(f"items are added to a {type(value).__name__} (expected a {kind.__name__})")
         return value
 
 
-def shown(name: Any) -> str:
-    """A name as it can be printed: one line, no control characters, of bounded length."""
+def printable(name: Any) -> str:
+    """A name without control characters, of at most 80 characters."""
     if type(name) is not str:
         return f"<{type(name).__name__}>"
     text = ascii(name)[1:-1]

@@ -9,9 +9,9 @@ from sys import getsizeof
 from typing import Any, Callable, List, Tuple
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
-from mm_metrics_plugin.io.budget import OverBudget
 from mm_metrics_plugin.io.safe_pickle.machine import (
     CONTAINER_COST,
+    LONGEST_LINE,
     LONGEST_SHORT_TEXT,
     SET_COST,
     Damaged,
@@ -19,32 +19,31 @@ from mm_metrics_plugin.io.safe_pickle.machine import (
     Machine,
     PartialObject,
     SafeGlobal,
-    shown,
+    Truncated,
+    printable,
 )
 
 HIGHEST_PROTOCOL = 5
 MOST_MARKS = 256
 LONGEST_INTEGER = 1024  # bytes
+LONGEST_INDEX = 20  # digits
 
 _UINT32 = struct.Struct("<I").unpack_from
 _UINT64 = struct.Struct("<Q").unpack_from
 
-
+# A handler is called with the machine and the position after the opcode. It returns the position after its argument.
 Handler = Callable[[Machine, int], int]
 
 
 def _unknown(machine: Machine, at: int) -> int:
-    raise Damaged(f"{machine.data[at - 1]:#04x} is no pickle opcode")
+    raise Damaged(f"{machine.data[at - 1]:#04x} is not a pickle opcode")
 
 
 _HANDLERS: List[Handler] = [_unknown] * 256
 
 
 def opcode(name: str) -> Callable[[Handler], Handler]:
-    """Register a function as the handler of an opcode.
-
-    It is called with the machine and the position after the opcode, and returns the position after its argument.
-    """
+    """Register a function as the handler of an opcode."""
 
     def register(handler: Handler) -> Handler:
         _HANDLERS[getattr(pickle, name)[0]] = handler
@@ -54,22 +53,11 @@ def opcode(name: str) -> Callable[[Handler], Handler]:
 
 
 def run(machine: Machine, at: int = 0) -> Tuple[Any, int]:
-    r"""Read one pickle.
-
-    Args:
-        machine: A new one.
-        at: Where in its data the pickle begins.
-
-    Returns:
-        The value and the position after it.
+    """Read the pickle that begins at a position, and return its value and the position after it.
 
     Raises:
         UnsafePickleError: The pickle asks for something that data never needs.
-        ResultFileError: The pickle is damaged or cut off.
-
-    Example:
-        >>> run(Machine(b"]K\x01a.", {}, "a list"))
-        ([1], 5)
+        ResultFileError: The pickle is damaged or truncated.
     """
     data = machine.data
     machine.start = at
@@ -84,33 +72,33 @@ def run(machine: Machine, at: int = 0) -> Tuple[Any, int]:
                 return value, at + 1
             at = handlers[code](machine, at + 1)
     except ResultFileError as error:  # of a pickle inside this one
-        raise type(error)(f"{error} (which stands before byte {at} of the file)") from None
+        raise type(error)(f"{error} (inside the value before byte {at} of the file)") from None
     except Forbidden as error:
         raise UnsafePickleError(
             f"{machine.source}: {error}, at byte {at}; result data never needs it, and nothing in the file was run"
         ) from None
-    except (Damaged, OverBudget) as error:
-        raise ResultFileError(f"{machine.source}: {error}, at byte {at}") from None
-    except (IndexError, struct.error):
-        what = "the file ends too early" if at + 9 >= len(data) else "the pickle is damaged"
-        raise ResultFileError(f"{machine.source}: {what}, at byte {at} of {len(data)}") from None
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ResultFileError(f"{machine.source}: the pickle is damaged at byte {at} ({error})") from None
+    except (Damaged, IndexError, struct.error, TypeError, ValueError, OverflowError) as error:
+        # The stack of a truncated pickle never runs out of values, so an IndexError at the end is one of the data.
+        if isinstance(error, struct.error) or (isinstance(error, IndexError) and at >= len(data) - 1):
+            error = Truncated("the pickle does not end")
+        reason = str(error) if isinstance(error, Damaged) else f"the pickle is damaged ({error})"
+        raise ResultFileError(f"{machine.source}: {reason}, at byte {at} of {len(data)}") from None
 
 
 @opcode("PROTO")
 def _proto(machine: Machine, at: int) -> int:
     if at - 1 != machine.start:
-        raise Damaged("a second header stands in the middle")
+        raise Damaged("it has a second header")
     if machine.data[at] > HIGHEST_PROTOCOL:
-        raise Damaged(f"pickle protocol {machine.data[at]} is not known (0 to {HIGHEST_PROTOCOL} are)")
+        raise Damaged(f"pickle protocol {machine.data[at]} is not supported (0 to {HIGHEST_PROTOCOL} are)")
     return at + 1
 
 
 @opcode("FRAME")
 def _frame(machine: Machine, at: int) -> int:
-    if at + 8 + _UINT64(machine.data, at)[0] > len(machine.data):
-        raise Damaged("a frame is longer than the file")
+    length, left = _UINT64(machine.data, at)[0], len(machine.data) - at - 8
+    if length > left:
+        raise Truncated(f"a frame has {length} bytes, and {left} are left in the file")
     return at + 8
 
 
@@ -128,34 +116,28 @@ for _name, _value in (("NONE", None), ("NEWTRUE", True), ("NEWFALSE", False), ("
     _constant(_name, _value)
 
 
-@opcode("INT")
-def _int_line(machine: Machine, at: int) -> int:
-    text, end = machine.line(at)
-    machine.stack.append({b"00": False, b"01": True}[text] if text in (b"00", b"01") else int(text))
-    return end
-
-
-@opcode("LONG")
-def _long_line(machine: Machine, at: int) -> int:
-    text, end = machine.line(at)
-    machine.stack.append(int(text[:-1] if text.endswith(b"L") else text))
-    return end
-
-
-@opcode("FLOAT")
-def _float_line(machine: Machine, at: int) -> int:
-    text, end = machine.line(at)
-    machine.stack.append(float(text))
-    return end
-
-
-@opcode("UNICODE")
-def _unicode_line(machine: Machine, at: int) -> int:
-    text, end = machine.line(at, len(machine.data))
-    value = raw_unicode_escape_decode(text)[0]
+def _push(machine: Machine, value: Any) -> None:
     machine.charge(getsizeof(value))
     machine.stack.append(value)
-    return end
+
+
+def _line(name: str, longest: int, use: Callable[[Machine, bytes], None]) -> None:
+    """An opcode whose argument is a line of text."""
+
+    @opcode(name)
+    def handler(machine: Machine, at: int) -> int:
+        text, end = machine.line(at, longest or len(machine.data))
+        use(machine, text)
+        return end
+
+
+_BOOLEANS = {b"00": False, b"01": True}
+_line("INT", LONGEST_LINE, lambda machine, text: _push(machine, _BOOLEANS[text] if text in _BOOLEANS else int(text)))
+_line("LONG", LONGEST_LINE, lambda machine, text: _push(machine, int(text[:-1] if text.endswith(b"L") else text)))
+_line("FLOAT", LONGEST_LINE, lambda machine, text: _push(machine, float(text)))
+_line("UNICODE", 0, lambda machine, text: _push(machine, raw_unicode_escape_decode(text)[0]))
+_line("GET", LONGEST_INDEX, lambda machine, text: machine.recall(int(text)))
+_line("PUT", LONGEST_INDEX, lambda machine, text: machine.remember(int(text)))
 
 
 def _number(name: str, layout: str) -> None:
@@ -214,8 +196,8 @@ _sized("BYTEARRAY8", "<Q", bytearray)
 
 @opcode("MARK")
 def _mark(machine: Machine, at: int) -> int:
-    called = machine.stack[-1] if machine.stack else None
-    end = called.ahead(machine, at) if type(called) is SafeGlobal and called.ahead is not None else 0
+    function = machine.stack[-1] if machine.stack else None
+    end = function.ahead(machine, at) if type(function) is SafeGlobal and function.ahead is not None else 0
     if end:
         return end
     if len(machine.outer) >= MOST_MARKS:
@@ -239,19 +221,11 @@ for _length in (1, 2, 3):
     _short_tuple(f"TUPLE{_length}", _length)
 
 
-@opcode("TUPLE")
-def _tuple(machine: Machine, at: int) -> int:
-    value = tuple(machine.since_mark())
-    machine.charge(getsizeof(value))
-    machine.stack.append(value)
-    return at
-
-
-def _empty(name: str, kind: Callable[[], Any], cost: int) -> None:
+def _empty(name: str, make: Callable[[], Any], cost: int) -> None:
     @opcode(name)
     def handler(machine: Machine, at: int) -> int:
         machine.charge(cost)
-        machine.stack.append(kind())
+        machine.stack.append(make())
         return at
 
 
@@ -260,32 +234,46 @@ _empty("EMPTY_DICT", {}.copy, CONTAINER_COST)  # dict() allocates a table on Pyt
 _empty("EMPTY_SET", set, SET_COST)
 
 
-@opcode("LIST")
-def _list(machine: Machine, at: int) -> int:
-    items = machine.since_mark()
-    machine.charge(getsizeof(items))
-    machine.stack.append(items)
+def _from_mark(name: str, make: Callable[[List[Any]], Any]) -> None:
+    """A container of the values since the last mark."""
+
+    @opcode(name)
+    def handler(machine: Machine, at: int) -> int:
+        items = machine.since_mark()
+        if make is frozenset:
+            machine.check_keys(items)
+        _push(machine, make(items))
+        return at
+
+
+_from_mark("TUPLE", tuple)
+_from_mark("LIST", list)
+_from_mark("FROZENSET", frozenset)
+
+
+def _add(machine: Machine, kind: type, items: Any, at: int) -> int:
+    """Add items to the container on top of the stack, which must be of the type ``kind``, and charge for its growth."""
+    target = machine.top(kind)
+    before = getsizeof(target)
+    if kind is list:
+        target.extend(items)
+    else:
+        target.update(items)
+    machine.charge(getsizeof(target) - before)
     return at
 
 
 @opcode("APPEND")
 def _append(machine: Machine, at: int) -> int:
-    return _extend(machine, [machine.stack.pop()], at)
+    item = machine.stack.pop()
+    return _add(machine, list, [item], at)
 
 
 @opcode("APPENDS")
 def _appends(machine: Machine, at: int) -> int:
     if machine.on_progress is not None:
         machine.on_progress(at / len(machine.data))
-    return _extend(machine, machine.since_mark(), at)
-
-
-def _extend(machine: Machine, items: List[Any], at: int) -> int:
-    target = machine.top(list)
-    before = getsizeof(target)
-    target.extend(items)
-    machine.charge(getsizeof(target) - before)
-    return at
+    return _add(machine, list, machine.since_mark(), at)
 
 
 @opcode("DICT")
@@ -310,44 +298,19 @@ def _setitems(machine: Machine, at: int) -> int:
 def _set_items(machine: Machine, items: List[Any], at: int) -> int:
     keys = items[::2]
     if len(items) % 2:
-        raise Damaged("a key stands without its value")
+        raise Damaged("a key has no value")
     machine.check_keys(keys)
-    target = machine.top(dict)
-    before = getsizeof(target)
-    target.update(zip(keys, items[1::2]))
-    machine.charge(getsizeof(target) - before)
-    return at
+    return _add(machine, dict, zip(keys, items[1::2]), at)
 
 
 @opcode("ADDITEMS")
 def _additems(machine: Machine, at: int) -> int:
     items = machine.since_mark()
     machine.check_keys(items)
-    target = machine.top(set)
-    before = getsizeof(target)
-    target.update(items)
-    machine.charge(getsizeof(target) - before)
-    return at
-
-
-@opcode("FROZENSET")
-def _frozenset(machine: Machine, at: int) -> int:
-    items = machine.since_mark()
-    machine.check_keys(items)
-    value = frozenset(items)
-    machine.charge(getsizeof(value))
-    machine.stack.append(value)
-    return at
+    return _add(machine, set, items, at)
 
 
 # -- memo ------------------------------------------------------------------------------------------------------------
-
-
-@opcode("GET")
-def _get_line(machine: Machine, at: int) -> int:
-    text, end = machine.line(at, 20)
-    machine.recall(int(text))
-    return end
 
 
 @opcode("BINGET")
@@ -364,13 +327,6 @@ def _binget(machine: Machine, at: int) -> int:
 def _long_binget(machine: Machine, at: int) -> int:
     machine.recall(_UINT32(machine.data, at)[0])
     return at + 4
-
-
-@opcode("PUT")
-def _put_line(machine: Machine, at: int) -> int:
-    text, end = machine.line(at, 20)
-    machine.remember(int(text))
-    return end
 
 
 @opcode("BINPUT")
@@ -396,7 +352,7 @@ def _memoize(machine: Machine, at: int) -> int:
     return at
 
 
-# -- names, and what is done with them -------------------------------------------------------------------------------
+# -- names and calls -------------------------------------------------------------------------------------------------
 
 
 @opcode("GLOBAL")
@@ -420,7 +376,7 @@ def _reduce(machine: Machine, at: int) -> int:
     arguments = stack.pop()
     function = stack[-1]
     if type(function) is not SafeGlobal or function.make is None:
-        raise Forbidden(f"it calls {_called(function)}")
+        raise Forbidden(f"it calls {_name_of(function)}")
     if type(arguments) is not tuple:
         raise Damaged(f"{function.name} is called with a {type(arguments).__name__} (expected a tuple)")
     stack[-1] = function.make(machine, *arguments)
@@ -432,12 +388,12 @@ def _build(machine: Machine, at: int) -> int:
     state = machine.stack.pop()
     target = machine.stack[-1]
     if not isinstance(target, PartialObject) or target.built is not None:
-        raise Forbidden(f"it sets the state of {_called(target)}")
+        raise Forbidden(f"it sets the state of {_name_of(target)}")
     machine.stack[-1] = target.built = target.build(machine, state)
     return at
 
 
-def _called(value: Any) -> str:
+def _name_of(value: Any) -> str:
     return value.name if type(value) is SafeGlobal else f"a {type(value).__name__}"
 
 
@@ -453,23 +409,18 @@ def _binpersid(machine: Machine, at: int) -> int:
 def _inst(machine: Machine, at: int) -> int:
     module, middle = machine.line(at)
     name, _ = machine.line(middle)
-    raise Forbidden(f"it makes an instance of {shown(str(module, 'latin-1'))}.{shown(str(name, 'latin-1'))}")
+    raise Forbidden(f"it makes an instance of {printable(str(module, 'latin-1'))}.{printable(str(name, 'latin-1'))}")
 
 
-@opcode("STRING")
-@opcode("BINSTRING")
-@opcode("SHORT_BINSTRING")
-def _python2(machine: Machine, at: int) -> int:
-    raise Damaged("it holds a byte string of Python 2, which has no certain meaning here")
-
-
-def _refuse(name: str) -> None:
+def _refuse(name: str, error: type, reason: str) -> None:
     @opcode(name)
     def handler(machine: Machine, at: int) -> int:
-        raise Forbidden(f"it uses the opcode {name}")
+        raise error(reason)
 
 
+for _name in ("STRING", "BINSTRING", "SHORT_BINSTRING"):
+    _refuse(_name, Damaged, "it holds a byte string of Python 2, whose encoding is unknown")
 for _name in ("OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4", "PERSID"):
-    _refuse(_name)
+    _refuse(_name, Forbidden, f"it uses the opcode {_name}")
 for _name in ("POP", "POP_MARK", "DUP", "NEXT_BUFFER", "READONLY_BUFFER"):
-    _refuse(_name)
+    _refuse(_name, Forbidden, f"it uses the opcode {_name}")

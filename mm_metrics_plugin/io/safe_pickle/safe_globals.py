@@ -24,13 +24,14 @@ from mm_metrics_plugin.io.safe_pickle.tensors import (
     ARRAY_COST,
     DIMENSION_COST,
     TORCH_DTYPES,
+    check_dimensions,
     load_from_bytes,
     rebuild_parameter,
     rebuild_tensor_v2,
     rebuild_tensor_v3,
     tensor_ahead,
     torch_size,
-    whole_numbers,
+    wrong_size,
 )
 
 DTYPE_COST = 192
@@ -43,9 +44,9 @@ _PLAIN_DTYPE = re.compile(r"b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[SU][1-9][0
 def _encode(machine: Machine, text: Any, encoding: Any) -> bytes:
     """Bytes, as protocols 0 to 2 write them."""
     if type(text) is not str or encoding != "latin1":
-        raise Forbidden("it calls _codecs.encode for something else than bytes")
+        raise Forbidden("it calls _codecs.encode other than for bytes")
     machine.charge(len(text))
-    if len(text) > LONGEST_SHORT_TEXT:  # half of the memory that the scores of a classifier take
+    if len(text) > LONGEST_SHORT_TEXT:  # this halves the memory of a classifier's scores
         machine.forget(text)
     return text.encode("latin1")
 
@@ -65,13 +66,13 @@ def _bytearray(machine: Machine, content: Any = b"") -> bytearray:
 
 def _complex(machine: Machine, real: Any, imaginary: Any) -> complex:
     if type(real) is not float or type(imaginary) is not float:
-        raise Damaged("a complex number is not made of two floats")
+        raise Damaged("a complex number is not made from two floats")
     return complex(real, imaginary)
 
 
 def _set_of(kind: type, machine: Machine, members: Any) -> Any:
     if type(members) is not list:
-        raise Damaged(f"a set is made of a {type(members).__name__} (expected a list)")
+        raise Damaged(f"a set is made from a {type(members).__name__} (expected a list)")
     machine.charge(SET_COST + SET_MEMBER_COST * len(members))
     machine.check_keys(members)
     return kind(members)
@@ -96,7 +97,7 @@ class _PartialDtype(PartialObject):
 
     def build(self, machine: Machine, state: Any) -> np.dtype:
         if type(state) is not tuple or len(state) != 8 or state[2:5] != (None, None, None):
-            raise Damaged(f"the state of dtype {self.code} is not that of plain numbers or text")
+            raise Damaged(f"the state of dtype {self.code} is not a state of plain numbers or text")
         if type(state[1]) is not str or state[1] not in ("<", ">", "|", "="):
             raise Damaged(f"dtype {self.code} has no byte order")
         return np.dtype(state[1] + self.code)
@@ -112,20 +113,17 @@ def _dtype(machine: Machine, code: Any, align: Any = False, copy: Any = True) ->
 def _array(machine: Machine, content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
     """An array over ``content``, which it does not copy."""
     if not isinstance(dtype, np.dtype):
-        raise Damaged(f"an array has a {type(dtype).__name__} for its dtype")
+        raise Damaged(f"the dtype of an array is a {type(dtype).__name__}")
     if type(content) not in (bytes, bytearray):
-        raise Forbidden(f"it makes an array out of a {type(content).__name__}")
-    count = math.prod(whole_numbers("shape", shape))
+        raise Forbidden(f"it makes an array from a {type(content).__name__}")
+    count = math.prod(check_dimensions("shape", shape))
     if count * dtype.itemsize != len(content):
-        raise Damaged(f"an array of {count} values of {dtype.itemsize} bytes comes with {len(content)} bytes")
+        raise Damaged(wrong_size("an array", count, dtype, len(content)))
     machine.charge(ARRAY_COST + DIMENSION_COST * len(shape) + len(content))
-    if dtype.kind == "U" and content and _code_points(content, dtype).max() > 0x10FFFF:
-        raise Damaged("an array of text holds what is no character")
+    code_points = np.dtype("u4").newbyteorder(dtype.byteorder)
+    if dtype.kind == "U" and content and np.frombuffer(content, code_points).max() > 0x10FFFF:
+        raise Damaged("an array of text has an invalid character")
     return np.ndarray(shape, dtype, content or None, order=order)
-
-
-def _code_points(content: Any, dtype: np.dtype) -> np.ndarray:
-    return np.frombuffer(content, np.dtype("u4").newbyteorder(dtype.byteorder))
 
 
 class _PartialArray(PartialObject):
@@ -136,7 +134,7 @@ class _PartialArray(PartialObject):
             raise Damaged("the state of an array is not a version, shape, dtype, order and content")
         _, shape, dtype, fortran, content = state
         array = _array(machine, content, dtype, shape, "F" if fortran else "C")
-        if not array.dtype.isnative:  # as NumPy does here, and only here
+        if not array.dtype.isnative:  # NumPy converts the byte order here, and only here
             machine.charge(array.nbytes)
             array = array.astype(array.dtype.newbyteorder("="))
         return array
@@ -144,7 +142,7 @@ class _PartialArray(PartialObject):
 
 def _reconstruct(machine: Machine, kind: Any, shape: Any, code: Any) -> _PartialArray:
     if kind is not _NDARRAY or shape != (0,) or code != b"b":
-        raise Forbidden("it calls numpy's _reconstruct for something else than an array to be filled")
+        raise Forbidden("it calls numpy's _reconstruct other than for an empty array")
     machine.charge(CONTAINER_COST)
     return _PartialArray()
 

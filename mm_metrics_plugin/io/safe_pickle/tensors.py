@@ -1,17 +1,18 @@
-"""torch's tensors as NumPy arrays: a storage is bytes, and a tensor is a view of them."""
+"""torch's tensors as NumPy arrays. A storage is bytes, and a tensor is a view of them."""
 
 from __future__ import annotations
 
 import math
 import re
 import struct
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.io.safe_pickle.machine import CONTAINER_COST, SPENT, Damaged, Machine, SafeGlobal
+from mm_metrics_plugin.exceptions import pluralize
+from mm_metrics_plugin.io.arrays import BFloat16Array
+from mm_metrics_plugin.io.safe_pickle.machine import CONTAINER_COST, FORGOTTEN, Damaged, Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
-from mm_metrics_plugin.io.values import BFloat16Array
 
 ARRAY_COST = 112  # bytes of an array object without its values, and
 DIMENSION_COST = 16  # for each of its dimensions
@@ -21,67 +22,68 @@ MOST_DIMENSIONS = 32
 MOST_LAYOUTS = 1024  # of tensors, kept at a time
 
 
-def whole_numbers(what: str, values: Any) -> Tuple[int, ...]:
+def check_dimensions(name: str, values: Any) -> Tuple[int, ...]:
     """Check a shape, size or stride."""
     if type(values) is not tuple or len(values) > MOST_DIMENSIONS:
-        raise Damaged(f"the {what} of an array is not a tuple of at most {MOST_DIMENSIONS} numbers")
-    for value in values:
-        if type(value) is not int or value < 0:
-            raise Damaged(f"the {what} of an array is not made of whole numbers")
+        raise Damaged(f"the {name} of an array is not a tuple of at most {MOST_DIMENSIONS} numbers")
+    if any(type(value) is not int or value < 0 for value in values):
+        raise Damaged(f"the {name} of an array has values other than whole numbers")
     return values
 
 
-class _Kind:
-    """How the values of a torch dtype lie in memory. bfloat16, which NumPy lacks, is widened to float32, exactly."""
-
-    __slots__ = ("dtype", "widen")
-
-    def __init__(self, name: str, widen: bool = False) -> None:
-        self.dtype = np.dtype(name).newbyteorder("<")
-        self.widen = widen
+def wrong_size(name: str, count: int, dtype: np.dtype, nbytes: int) -> str:
+    """The message for an array or storage whose bytes do not match its number of values."""
+    return f"{name} of {pluralize(count, 'value')} with {pluralize(dtype.itemsize, 'byte')} each has {nbytes} bytes"
 
 
-class _Storage:
-    __slots__ = ("content", "count", "kind", "start")
+class _Kind(NamedTuple):
+    """The NumPy dtype of the bytes of a torch dtype. bfloat16, which NumPy lacks, is converted to float32."""
 
-    def __init__(self, content: bytes, start: int, count: int, kind: _Kind) -> None:
-        self.content = content
-        self.start = start
-        self.count = count
-        self.kind = kind
+    dtype: np.dtype
+    widen: bool = False
 
 
-_UNTYPED = _Kind("uint8")
+class _Storage(NamedTuple):
+    """The values of a storage: ``numel`` of them, from ``start`` on in ``content``."""
+
+    content: bytes
+    start: int
+    numel: int
+    kind: _Kind
+
+
 _NUMPY_TOO = "uint16 uint32 uint64 float64 float32 float16 int64 int32 int16 int8 uint8 bool complex64 complex128"
-TORCH_DTYPES = {name: _Kind(name) for name in _NUMPY_TOO.split()}
-TORCH_DTYPES["bfloat16"] = _Kind("uint16", widen=True)
-_STORAGE_KINDS: Dict[bytes, _Kind] = {
-    b"torch\nDoubleStorage": TORCH_DTYPES["float64"],
-    b"torch\nFloatStorage": TORCH_DTYPES["float32"],
-    b"torch\nHalfStorage": TORCH_DTYPES["float16"],
-    b"torch\nBFloat16Storage": TORCH_DTYPES["bfloat16"],
-    b"torch\nLongStorage": TORCH_DTYPES["int64"],
-    b"torch\nIntStorage": TORCH_DTYPES["int32"],
-    b"torch\nShortStorage": TORCH_DTYPES["int16"],
-    b"torch\nCharStorage": TORCH_DTYPES["int8"],
-    b"torch\nByteStorage": TORCH_DTYPES["uint8"],
-    b"torch\nBoolStorage": TORCH_DTYPES["bool"],
-    b"torch\nComplexFloatStorage": TORCH_DTYPES["complex64"],
-    b"torch\nComplexDoubleStorage": TORCH_DTYPES["complex128"],
-    b"torch\nUntypedStorage": _UNTYPED,
-    b"torch.storage\nUntypedStorage": _UNTYPED,
+TORCH_DTYPES = {name: _Kind(np.dtype(name).newbyteorder("<")) for name in _NUMPY_TOO.split()}
+TORCH_DTYPES["bfloat16"] = _Kind(np.dtype("<u2"), widen=True)
+_UNTYPED = _Kind(np.dtype("uint8"))
+_TYPED = {
+    "Double": "float64",
+    "Float": "float32",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
 }
+_STORAGE_KINDS = {("torch", f"{name}Storage"): TORCH_DTYPES[dtype] for name, dtype in _TYPED.items()}
+_STORAGE_KINDS.update({(module, "UntypedStorage"): _UNTYPED for module in ("torch", "torch.storage")})
+_STORAGE_NAMES = {pair: SafeGlobal(".".join(pair), meaning=kind) for pair, kind in _STORAGE_KINDS.items()}
 
-# What torch.save writes before the values of a single storage. Five pickles, the same bytes every time but for type,
-# key, place and number of values; whatever differs from this in any byte goes to the opcode machine instead.
+# What torch.save writes before the values of a single storage: five pickles, in which only type, key, device and number
+# of values differ. A header that differs in any other byte is read opcode by opcode instead.
 _HEADER = re.compile(
     rb"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.\x80\x02M\xe9\x03\."
     rb"\x80\x02}q\x00\(X\x10\x00\x00\x00protocol_versionq\x01M\xe9\x03X\x0d\x00\x00\x00little_endianq\x02\x88"
     rb"X\x0a\x00\x00\x00type_sizesq\x03}q\x04\(X\x05\x00\x00\x00shortq\x05K\x02X\x03\x00\x00\x00intq\x06K\x04"
     rb"X\x04\x00\x00\x00longq\x07K[\x04\x08]uu\."
-    rb"\x80\x02\(X\x07\x00\x00\x00storageq\x00c(torch(?:\.storage)?\n[A-Za-z0-9]{1,40})\nq\x01"
+    rb"\x80\x02\(X\x07\x00\x00\x00storageq\x00c(torch(?:\.storage)?)\n([A-Za-z0-9]{1,40})\nq\x01"
     rb"X([\x01-\x14])\x00\x00\x00([0-9]{1,20})q\x02X(?:\x03\x00\x00\x00cpu|\x06\x00\x00\x00cuda:[0-9])q\x03"
-    rb"(?:K(.)|M(..)|J(...[\x00-\x7f]))Ntq\x04Q\.\x80\x02\]q\x00X\2\x00\x00\x00\3q\x01a\.",
+    rb"(?:K(.)|M(..)|J(...[\x00-\x7f]))Ntq\x04Q\.\x80\x02\]q\x00X\3\x00\x00\x00\4q\x01a\.",
     re.DOTALL,
 )
 _COUNT = struct.Struct("<q")
@@ -90,26 +92,26 @@ _COUNT = struct.Struct("<q")
 def load_from_bytes(machine: Machine, content: Any) -> _Storage:
     """Replaces ``torch.storage._load_from_bytes``."""
     if type(content) is not bytes:
-        raise Damaged(f"a storage is made of a {type(content).__name__} (expected bytes)")
+        raise Damaged(f"a storage is made from a {type(content).__name__} (expected bytes)")
     machine.charge(CONTAINER_COST)
     header = _HEADER.match(content)
-    kind = header and _STORAGE_KINDS.get(header.group(1))
-    if header and kind and len(header.group(3)) == header.group(2)[0]:
+    kind = header and _STORAGE_KINDS.get((header.group(1).decode(), header.group(2).decode()))
+    if header and kind and len(header.group(4)) == header.group(3)[0]:
         count = int.from_bytes(header.group(header.lastindex or 0), "little")
         start = header.end()
     else:
         machine.charge(SLOW_STORAGE_COST)
         kind, count, start = _storage_header(machine, content)
-    if _COUNT.unpack_from(content, start)[0] != count:
-        raise Damaged("a storage announces two different lengths")
+    if content[start : start + _COUNT.size] != _COUNT.pack(count):
+        raise Damaged("a storage has two different lengths")
     start += _COUNT.size
     if len(content) - start != count * kind.dtype.itemsize:
-        raise Damaged(f"a storage of {count} values of {kind.dtype.itemsize} bytes holds {len(content) - start} bytes")
+        raise Damaged(wrong_size("a storage", count, kind.dtype, len(content) - start))
     return _Storage(content, start, count, kind)
 
 
 def _storage_header(machine: Machine, content: bytes) -> Tuple[_Kind, int, int]:
-    """The same header by the opcode machine, which here knows nothing but the storage classes."""
+    """Read the header opcode by opcode. Only the names of storage classes are allowed in it."""
     claims = []
 
     def persistent(identity: Any) -> Any:
@@ -126,29 +128,34 @@ def _storage_header(machine: Machine, content: bytes) -> Tuple[_Kind, int, int]:
         parts.append(part)
     magic, version, system, claim, keys = parts
     if type(magic) is not int or magic != 0x1950A86A20F9469CFC6C or type(version) is not int or version != 1001:
-        raise Damaged("a storage does not begin as torch.save begins")
+        raise Damaged("a storage does not begin as torch.save writes it")
     if type(system) is not dict or system.get("little_endian") is not True:
         raise Damaged("a storage was not written on a little-endian machine")
     if len(claims) != 1 or claim is not claims[0]:
-        raise Damaged("a storage holds something else than one storage")
-    _, storage_type, key, place, count, _ = claim
-    if type(storage_type) is not SafeGlobal or type(key) is not str or type(place) is not str or type(count) is not int:
-        raise Damaged("the persistent id of a storage is not of the usual kind")
+        raise Damaged("a storage does not hold exactly one storage")
+    _, storage_type, key, device, count, _ = claim
+    if (
+        type(storage_type) is not SafeGlobal
+        or type(key) is not str
+        or type(device) is not str
+        or type(count) is not int
+    ):
+        raise Damaged("the persistent id of a storage has values of other types")
     if type(keys) is not list or len(keys) != 1 or type(keys[0]) is not str or keys[0] != key or count < 0:
         raise Damaged("the keys of a storage do not agree")
     return storage_type.meaning, count, at
 
 
 def _tensor(machine: Machine, storage: _Storage, offset: Any, size: Any, stride: Any) -> np.ndarray:
-    """The view of a storage that a tensor is, after checking that it stays inside."""
-    whole_numbers("size", size)
-    whole_numbers("stride", stride)
+    """A tensor, after checking that it stays inside its storage."""
+    check_dimensions("size", size)
+    check_dimensions("stride", stride)
     if type(offset) is not int or offset < 0 or len(size) != len(stride):
-        raise Damaged("a tensor has no proper offset, size and stride")
+        raise Damaged("a tensor has an invalid offset, size or stride")
     count = math.prod(size)
     last = offset + sum((length - 1) * step for length, step in zip(size, stride))
-    if count and last >= storage.count:
-        raise Damaged(f"a tensor reaches value {last} of a storage that has {storage.count}")
+    if count and last >= storage.numel:
+        raise Damaged(f"a tensor reaches value {last} of a storage that has {storage.numel}")
     kind, itemsize = storage.kind, storage.kind.dtype.itemsize
     machine.charge(ARRAY_COST + DIMENSION_COST * len(size) + count * (4 if kind.widen else itemsize))
     steps = tuple([step * itemsize for step in stride])
@@ -158,14 +165,14 @@ def _tensor(machine: Machine, storage: _Storage, offset: Any, size: Any, stride:
 
 
 def _widened(values: np.ndarray) -> np.ndarray:
-    """The bits of bfloat16 values as float32."""
+    """bfloat16 values as float32, exactly."""
     wide = values.astype(np.uint32)
     wide <<= np.uint32(16)
     return wide.view(np.float32).view(BFloat16Array)
 
 
 def _with_bits(machine: Machine, values: np.ndarray, metadata: Any) -> np.ndarray:
-    """The values of a tensor whose memory holds their negatives or conjugates, as torch's metadata says."""
+    """The values of a tensor whose storage holds their negatives or conjugates, according to torch's metadata."""
     if metadata is None:
         return values
     if type(metadata) is not dict:
@@ -173,7 +180,7 @@ def _with_bits(machine: Machine, values: np.ndarray, metadata: Any) -> np.ndarra
     for bit, function, kinds in (("conj", np.conjugate, "c"), ("neg", np.negative, "fc")):
         if metadata.get(bit, False) is not False:
             if metadata[bit] is not True or values.dtype.kind not in kinds:
-                raise Damaged(f"a tensor of {values.dtype} has an unusable {bit} bit")
+                raise Damaged(f"a tensor of {values.dtype} has an invalid {bit} bit")
             machine.charge(values.nbytes)
             values = function(values)
     return values
@@ -184,7 +191,7 @@ def rebuild_tensor_v2(
 ) -> np.ndarray:
     """Replaces ``torch._utils._rebuild_tensor_v2``."""
     if type(storage) is not _Storage:
-        raise Damaged(f"a tensor is made of a {type(storage).__name__} (expected a storage)")
+        raise Damaged(f"a tensor is made from a {type(storage).__name__} (expected a storage)")
     return _with_bits(machine, _tensor(machine, storage, offset, size, stride), metadata)
 
 
@@ -201,18 +208,18 @@ def rebuild_tensor_v3(
 ) -> np.ndarray:
     """Replaces ``torch._utils._rebuild_tensor_v3``."""
     if type(storage) is not _Storage or storage.kind is not _UNTYPED:
-        raise Damaged("a tensor is not made of an untyped storage")
+        raise Damaged("a tensor is not made from an untyped storage")
     if type(dtype) is not SafeGlobal or type(dtype.meaning) is not _Kind:
         raise Damaged("a tensor has no dtype")
-    kind = dtype.meaning
-    typed = _Storage(storage.content, storage.start, storage.count // kind.dtype.itemsize, kind)
-    return _with_bits(machine, _tensor(machine, typed, offset, size, stride), metadata)
+    count = storage.numel // dtype.meaning.dtype.itemsize
+    typed = storage._replace(numel=count, kind=dtype.meaning)
+    return rebuild_tensor_v2(machine, typed, offset, size, stride, grad, hooks, metadata)
 
 
 def rebuild_parameter(machine: Machine, tensor: Any, grad: Any, hooks: Any) -> np.ndarray:
     """Replaces ``torch._utils._rebuild_parameter``."""
     if not isinstance(tensor, np.ndarray):
-        raise Damaged(f"a parameter is made of a {type(tensor).__name__} (expected a tensor)")
+        raise Damaged(f"a parameter is made from a {type(tensor).__name__} (expected a tensor)")
     machine.charge(ARRAY_COST + tensor.nbytes)  # the file may call this any number of times for one tensor
     return tensor
 
@@ -220,13 +227,13 @@ def rebuild_parameter(machine: Machine, tensor: Any, grad: Any, hooks: Any) -> n
 def torch_size(machine: Machine, lengths: Any) -> Tuple[int, ...]:
     """Replaces ``torch.Size``."""
     machine.charge(CONTAINER_COST + DIMENSION_COST * MOST_DIMENSIONS)  # as of a parameter
-    return whole_numbers("size", lengths)
+    return check_dimensions("size", lengths)
 
 
 # -- tensors in one step ---------------------------------------------------------------------------------------------
 
-# The opcodes after the text of a storage in protocol 2, when the memo has more than 255 slots. Only the slots (P), the
-# size and the stride (N) differ from tensor to tensor. Whatever differs from this is read opcode by opcode.
+# The opcodes after the text of a storage in protocol 2 with more than 255 memo slots. Only the slots (P), size and
+# stride (N) differ from tensor to tensor. Tensors that are written differently are read opcode by opcode.
 _NUMBER = rb"(?:K.|M..|J...[\x00-\x7f])"
 _NUMBERS = rb"(N\x85|NN\x86|NNN\x87)".replace(b"N", _NUMBER)
 _PUT = rb"r(....)"
@@ -239,7 +246,7 @@ _BEFORE = struct.Struct("<cBcBc")
 _LENGTH = struct.Struct("<I")
 _TYPE_AT = 173  # in the text: the name of the storage's type
 _SIZE_AT = 33  # in the tail
-_USED_UP = (SPENT,) * 9
+_USED_UP = (FORGOTTEN,) * 9
 
 
 class _TensorLayout:
@@ -266,7 +273,7 @@ class _TensorLayout:
         if tail is None or get + get_too + text != b"hhX":
             raise Damaged("a tensor is written with other opcodes")
         names = [memo[index] for index in (load, encode, tail.group(11)[0])]
-        if [type(one) for one in names] != [SafeGlobal] * 3 or [one.name for one in names] != _CALLED:
+        if [type(name) for name in names] != [SafeGlobal] * 3 or [name.name for name in names] != _CALLED:
             raise Damaged("a tensor is made by other calls")
         if type(memo[tail.group(2)[0]]) is not str or memo[tail.group(2)[0]] != "latin1":
             raise Damaged("a tensor is written in another encoding")
@@ -281,17 +288,17 @@ class _TensorLayout:
         values = _tensor(machine, storage, 0, self.size, stride)
         self.widen, self.dtype = storage.kind.widen, storage.kind.dtype
         self.strides = tuple([step * self.dtype.itemsize for step in stride])
-        self.nbytes = storage.count * self.dtype.itemsize
+        self.nbytes = storage.numel * self.dtype.itemsize
         self.cost = CONTAINER_COST + ARRAY_COST + DIMENSION_COST * values.ndim + values.nbytes
         self.tail_size = tail.end() - end
         self.step = sum(1 << 8 * (tail.start(group) - end) for group in _SLOT_GROUPS)
         self.tail = int.from_bytes(tail.group(), "little") - slot * self.step
-        first, last = header.span(3)
+        first, last = header.span(4)
         key = content[first - _LENGTH.size : last]
         self.head, self.middle, self.rest = content[: storage.start].split(key)
 
     def read(self, machine: Machine, at: int, start: int, end: int) -> Optional[np.ndarray]:
-        """The tensor; None if the bytes around its values are others."""
+        """The tensor; None if the bytes around its values differ."""
         data = machine.data
         opcodes = int.from_bytes(data[end : end + self.tail_size], "little")
         if opcodes != self.tail + len(machine.memo) * self.step or data[at : at + _BEFORE.size] != self.before:
@@ -303,7 +310,7 @@ class _TensorLayout:
         header = self.head + key + self.middle + key + self.rest
         if not content.startswith(header) or not digits.isdigit() or len(content) != len(header) + self.nbytes:
             return None
-        machine.charge(2 * len(content) + self.cost)  # also that of the text
+        machine.charge(2 * len(content) + self.cost)  # the text is charged as well
         values: np.ndarray = np.ndarray(self.size, self.dtype, content, len(header), self.strides)
         return _widened(values) if self.widen else values
 
@@ -326,7 +333,7 @@ def tensor_ahead(machine: Machine, at: int) -> int:
                 layouts.clear()
             layouts[kind] = layout
             values = layout.read(machine, at, start, end)
-    except (Damaged, ValueError, IndexError, struct.error):  # the opcodes raise it again, with the byte they are at
+    except (Damaged, ValueError, IndexError, struct.error):  # the opcodes raise it again, with their position
         return 0
     if values is None:
         return 0
@@ -334,9 +341,3 @@ def tensor_ahead(machine: Machine, at: int) -> int:
     machine.memo.append(values)
     machine.stack[-1] = values
     return end + layout.tail_size
-
-
-_STORAGE_NAMES = {
-    (module, name): SafeGlobal(f"{module}.{name}", meaning=kind)
-    for (module, name), kind in ((pair.decode().split("\n"), kind) for pair, kind in _STORAGE_KINDS.items())
-}

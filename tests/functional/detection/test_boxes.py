@@ -10,8 +10,8 @@ from pycocotools import mask
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection import pairs
-from mm_metrics_plugin.functional.detection.boxes import Boxes, box_iou, nms
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou, nms
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs, find_pairs
 from mm_metrics_plugin.settings import DetectionSettings

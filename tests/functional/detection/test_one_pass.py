@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.cli import main
-from mm_metrics_plugin.functional.detection.boxes import Boxes
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from tests.helpers import result_files as files
 
 EVERYTHING = ("--html", "--ci", "0.95", "--resamples", "20")

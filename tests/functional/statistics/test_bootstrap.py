@@ -9,8 +9,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.classification.auc import one_vs_rest_auc
 from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report, stat_scores_report
 from mm_metrics_plugin.functional.classification.delong import delong_ci, delong_test
-from mm_metrics_plugin.functional.detection.ap_curves import APCurves
-from mm_metrics_plugin.functional.detection.average_precision import average_precision
+from mm_metrics_plugin.functional.detection.average_precision import APCurves, average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.statistics.bootstrap import (
     TOO_FEW_IMAGES,

@@ -10,24 +10,16 @@ Disjoint, empty and inverted boxes have an IoU of exactly 0.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import group_starts, stable_order
+from mm_metrics_plugin.functional.detection.geometry import Edges
 
 BOX_FORMATS = ("xyxy", "xywh")
 MAX_COORDINATE = 1e100  # areas of larger boxes overflow float64
 _MIN_UNION = np.float32(1e-6)
-
-
-class Edges(NamedTuple):
-    """The edges of boxes as contiguous float64 columns."""
-
-    left: np.ndarray
-    top: np.ndarray
-    right: np.ndarray
-    bottom: np.ndarray
 
 
 class Boxes:
@@ -45,6 +37,8 @@ class Boxes:
         array([1.])
     """
 
+    prefiltered = True
+
     def __init__(self, array: Any, box_format: str = "xyxy") -> None:
         if box_format not in BOX_FORMATS:
             raise ValueError(f"'box_format' must be one of {BOX_FORMATS} (found {box_format!r})")
@@ -54,6 +48,14 @@ class Boxes:
 
     def __len__(self) -> int:
         return len(self.array)
+
+    def check(self) -> str | None:
+        """The end of an error message if the shape is invalid, else None."""
+        return None if self.array.shape[1:] == (4,) else f"must have shape (N, 4) (found {self.array.shape})"
+
+    def first_invalid(self) -> tuple[int, float] | None:
+        """Row and value of the first coordinate that is NaN, infinite or above 1e100."""
+        return first_invalid(self.array)
 
     def take(self, rows: np.ndarray) -> Boxes:
         """The selected rows."""
@@ -83,7 +85,7 @@ class Boxes:
         empty = (right <= left) | (bottom <= top) if self.box_format == "xyxy" else (right <= 0) | (bottom <= 0)
         return np.asarray(empty)
 
-    def edges(self) -> Edges:
+    def bounding_boxes(self) -> Edges:
         """The edges as in ``pycocotools``."""
         return self._coco[0]
 
@@ -126,6 +128,16 @@ class Boxes:
             intersection = width * height
             union = np.maximum(areas[rows] + gt_areas[gt_rows] - intersection, _MIN_UNION)
             return np.asarray(intersection / union)
+
+
+def first_invalid(array: np.ndarray) -> tuple[int, float] | None:
+    """Row and value of the first number that is NaN, infinite or above 1e100; None if all are valid."""
+    # If any number is NaN or too large, so is the minimum or the maximum.
+    if not array.size or (float(array.min()) >= -MAX_COORDINATE and float(array.max()) <= MAX_COORDINATE):
+        return None
+    rows = array.reshape(len(array), -1).astype(np.float64)
+    row, place = np.argwhere(~(np.abs(rows) <= MAX_COORDINATE))[0]
+    return int(row), float(rows[row, place])
 
 
 def floats(values: Any) -> np.ndarray:

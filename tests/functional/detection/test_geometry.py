@@ -1,0 +1,62 @@
+"""Matching works for every class with the methods of Geometry, not for boxes alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from mm_metrics_plugin.functional.detection.matching import match_images
+from tests.helpers.detection_problems import random_batch
+
+
+class Shapes:
+    """A geometry that has the methods of the interface and nothing else."""
+
+    def __init__(self, boxes, prefiltered):
+        self._boxes = boxes
+        self.prefiltered = prefiltered
+
+    def __len__(self):
+        return len(self._boxes)
+
+    def check(self):
+        return None
+
+    def first_invalid(self):
+        return None
+
+    def take(self, rows):
+        return Shapes(self._boxes.take(rows), self.prefiltered)
+
+    def concatenate(self, others):
+        return Shapes(self._boxes.concatenate([other._boxes for other in others]), self.prefiltered)
+
+    def areas(self):
+        return self._boxes.areas()
+
+    def is_empty(self):
+        return self._boxes.is_empty()
+
+    def bounding_boxes(self):
+        return self._boxes.bounding_boxes()
+
+    def overlaps(self, gts, rows, gt_rows, crowd):
+        return self._boxes.overlaps(gts._boxes, rows, gt_rows, crowd)
+
+
+@pytest.mark.parametrize("prefiltered", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_any_geometry_is_matched_as_boxes_are(seed, prefiltered):
+    batch, num_classes = random_batch(seed)
+    shapes = replace(
+        batch,
+        detections=replace(batch.detections, geometry=Shapes(batch.detections.boxes, prefiltered)),
+        ground_truths=replace(batch.ground_truths, geometry=Shapes(batch.ground_truths.boxes, prefiltered)),
+    )
+    expected = match_images(batch, num_classes=num_classes, worst_images=3)
+    actual = match_images(shapes, num_classes=num_classes, worst_images=3)
+    assert actual.counts == expected.counts
+    np.testing.assert_array_equal(actual.rules["coco"].matrix, expected.rules["coco"].matrix)
+    np.testing.assert_equal(asdict(actual.table), asdict(expected.table))
