@@ -322,7 +322,7 @@ def read_shard(path: str) -> Shard:
                 raise ValueError(f"the number of detections used must be {counted['detections']}")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:
         raise ResultFileError(
-            f"{name}: is no state that --save-state wrote ({type(error).__name__}: {error})"
+            f"{name}: is not a state file of --save-state ({type(error).__name__}: {error})"
         ) from None
     return shard
 

@@ -200,18 +200,18 @@ def test_damaged_states_are_refused(states, folder, capsys, tmp_path):
     settings = header["settings"]
     changes = {
         "version": ({**header, "schema_version": 9}, arrays, "version 9"),
-        "kind": ({**header, "kind": "classification"}, arrays, "no state"),
-        "labels": (header, {**arrays, "matches.label": arrays["matches.label"] + np.int16(4)}, "no state"),
-        "images": (header, {**arrays, "matches.gt_image": arrays["matches.gt_image"] + np.int32(7)}, "no state"),
+        "kind": ({**header, "kind": "classification"}, arrays, "not a state"),
+        "labels": (header, {**arrays, "matches.label": arrays["matches.label"] + np.int16(4)}, "not a state"),
+        "images": (header, {**arrays, "matches.gt_image": arrays["matches.gt_image"] + np.int32(7)}, "not a state"),
         "nan": (header, {**arrays, "matches.score": arrays["matches.score"] * np.float32(np.nan)}, "finite"),
-        "short": (header, {**arrays, "matches.score": arrays["matches.score"][1:]}, "no state"),
-        "positions": (header, {**arrays, "matches.error_gt": arrays["matches.error_gt"] + np.int32(99)}, "no state"),
-        "dtype": (header, {**arrays, "matches.matched": arrays["matches.matched"].astype(np.int64)}, "no state"),
-        "example": (header, {**arrays, "examples.boxes_image": arrays["examples.boxes_image"] + 7}, "no state"),
-        "matrix": (header, {**arrays, "coco.cells": arrays["coco.cells"][:, 1:]}, "no state"),
-        "missing": (header, {key: value for key, value in arrays.items() if key != "coco.cells"}, "no state"),
-        "twice": ({**header, "image_ids": [1] * 7}, arrays, "no state"),
-        "classes": ({**header, "classes": 3}, arrays, "no state"),
+        "short": (header, {**arrays, "matches.score": arrays["matches.score"][1:]}, "not a state"),
+        "positions": (header, {**arrays, "matches.error_gt": arrays["matches.error_gt"] + np.int32(99)}, "not a state"),
+        "dtype": (header, {**arrays, "matches.matched": arrays["matches.matched"].astype(np.int64)}, "not a state"),
+        "example": (header, {**arrays, "examples.boxes_image": arrays["examples.boxes_image"] + 7}, "not a state"),
+        "matrix": (header, {**arrays, "coco.cells": arrays["coco.cells"][:, 1:]}, "not a state"),
+        "missing": (header, {key: value for key, value in arrays.items() if key != "coco.cells"}, "not a state"),
+        "twice": ({**header, "image_ids": [1] * 7}, arrays, "not a state"),
+        "classes": ({**header, "classes": 3}, arrays, "not a state"),
         "no-images": (
             {**header, "classes": ["a"] * 60_000, "image_ids": [], "image_names": []},
             arrays,
@@ -239,12 +239,12 @@ def test_damaged_states_are_refused(states, folder, capsys, tmp_path):
             ("versions", [[]]),
         ]
     ):
-        changes[f"{field}-{number}"] = ({**header, field: value}, arrays, "no state")
+        changes[f"{field}-{number}"] = ({**header, field: value}, arrays, "not a state")
     for field in ("coco.used", "mmdet.used"):
-        changes[field] = (header, {**arrays, field: arrays[field] + 1}, "no state")
+        changes[field] = (header, {**arrays, field: arrays[field] + 1}, "not a state")
     for field, value in (("matched", 0), ("outcome", 0), ("gt_outcome", 7), ("gt_tide_matched", True)):
         column = np.full_like(arrays[f"matches.{field}"], value)  # within the range of the column
-        changes[field] = (header, {**arrays, f"matches.{field}": column}, "no state")
+        changes[field] = (header, {**arrays, f"matches.{field}": column}, "not a state")
     for field, value in (
         ("matches.error_type", 127),
         ("matches.gt_area", np.nan),
@@ -258,9 +258,9 @@ def test_damaged_states_are_refused(states, folder, capsys, tmp_path):
     ):
         changed = arrays[field].copy()
         changed.flat[0] = value
-        changes[field] = (header, {**arrays, field: changed}, "no state")
-    changes["float-images"] = (header, {**arrays, "matches.images": arrays["matches.images"] * 1.0}, "no state")
-    changes["texts"] = (header, {**arrays, "matches.texts": np.zeros(3)}, "no state")
+        changes[field] = (header, {**arrays, field: changed}, "not a state")
+    changes["float-images"] = (header, {**arrays, "matches.images": arrays["matches.images"] * 1.0}, "not a state")
+    changes["texts"] = (header, {**arrays, "matches.texts": np.zeros(3)}, "not a state")
     changes["unknown"] = (header, {**arrays, "agnostic.cells": arrays["coco.cells"]}, "not part of a state")
     for name, (changed, content, words) in changes.items():
         write_state(tmp_path / f"{name}.npz", changed, content)
