@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
-from mm_metrics_plugin.render.sections import Section
-from mm_metrics_plugin.render.sentences import class_order_lines, joined_by_lines, mask_lines, task_lines
+from mm_metrics_plugin.render.sections import Section, class_order_lines, joined_by_lines, mask_lines, task_lines
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, Table, printable
 
 if TYPE_CHECKING:
@@ -22,12 +21,7 @@ MAX_NAME_LENGTH = 8  # of a run in a table, which then fits 80 columns
 
 
 def points(value: float, *, sign: bool = False) -> str:
-    """A rate or difference in percentage points.
-
-    Example:
-        >>> points(0.01234, sign=True), points(-0.02), points(float("nan"))
-        ('+1.2', '-2.0', '–')
-    """
+    """A rate or difference in percentage points."""
     if value != value:
         return "–"
     text = f"{100 * value:+.1f}" if sign else f"{100 * value:.1f}"
@@ -35,12 +29,7 @@ def points(value: float, *, sign: bool = False) -> str:
 
 
 def p_text(value: float, *, ci: float = 0.95) -> str:
-    """A p-value with as many digits as needed to see whether it is significant.
-
-    Example:
-        >>> p_text(0.0031), p_text(0.0004), p_text(0.25), p_text(0.0504)
-        ('0.003', '< 0.001', '0.25', '0.0504')
-    """
+    """A p-value with as many digits as needed to see whether it is significant."""
     if value != value:
         return "–"
     if value < 0.001:
@@ -53,12 +42,7 @@ def p_text(value: float, *, ci: float = 0.95) -> str:
 
 
 def interval_text(low: float, high: float, *, joined: str = "[{}, {}]", sign: bool = False) -> str:
-    """A confidence interval in percentage points, with as many digits as needed to see whether it contains 0.
-
-    Example:
-        >>> interval_text(0.004, 0.02), interval_text(-0.0004, 0.02), interval_text(0.0004, 0.02)
-        ('[0.4, 2.0]', '[0.0, 2.0]', '[0.04, 2.0]')
-    """
+    """A confidence interval in percentage points, with as many digits as needed to see whether it contains 0."""
     if low != low:
         return "–"
     texts = [points(end, sign=sign) for end in (low, high)]
@@ -104,14 +88,7 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
 
 
 def run_letters(names: Sequence[str]) -> Dict[str, str]:
-    """Names of runs in tables: their own, or A, B and so on if one is long.
-
-    Example:
-        >>> run_letters(["old.pkl", "new.pkl"])
-        {'old.pkl': 'old.pkl', 'new.pkl': 'new.pkl'}
-        >>> run_letters(["work_dirs/old/results.pkl", "work_dirs/new/results.pkl"])
-        {'work_dirs/old/results.pkl': 'A', 'work_dirs/new/results.pkl': 'B'}
-    """
+    """Names of runs in tables: their own, or A, B and so on if one is long."""
     if max(map(len, names), default=0) <= MAX_NAME_LENGTH:
         return {name: name for name in names}
     signs = string.ascii_uppercase
@@ -187,7 +164,7 @@ def _cells(row: DifferenceRow, name: Any, second: str, ci: float) -> List[Any]:
     ]
 
 
-def difference_rows(report: ComparisonReport) -> Table:
+def difference_csv(report: ComparisonReport) -> Table:
     """The rows of ``differences.csv``."""
     header: List[str] = []
     rows: List[List[Any]] = []
@@ -199,7 +176,7 @@ def difference_rows(report: ComparisonReport) -> Table:
     return header, rows
 
 
-def changed_rows(report: ComparisonReport) -> Table:
+def changed_csv(report: ComparisonReport) -> Table:
     """The rows of ``changed_images.csv``."""
     found = [(pair, *entry) for pair in report.comparisons for entry in pair.changed_entries()]
     header = ["first_run", "second_run", "image", "tp", "fp", "fn"]

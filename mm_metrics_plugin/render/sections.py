@@ -1,293 +1,194 @@
-"""Sections of a report, with a heading, sentences and a table, for the terminal, Markdown and the page."""
+"""Sections of reports, and the sentences and tables that reports of several kinds have."""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
-import numpy as np
-
-from mm_metrics_plugin.render.sentences import max_dets_lines
-from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, Table, cell, rows_of
+from mm_metrics_plugin.exceptions import pluralize
+from mm_metrics_plugin.render.tables import (
+    CORNER,
+    OVERALL_NAMES,
+    Table,
+    class_table,
+    printable,
+    rows_of,
+)
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.classification import ClassificationReport
-    from mm_metrics_plugin.evaluation.detection import DetectionReport
-    from mm_metrics_plugin.evaluation.detection_analysis import DetectionAnalysis
-    from mm_metrics_plugin.functional.classification.confusion_matrix import ConfusionResult
+    import numpy as np
 
-ERROR_TYPES = {
-    "classification": "right place, wrong class",
-    "localization": "right class, wrong place",
-    "both": "wrong class and place",
-    "duplicate": "object found already",
-    "background": "no object within IoU 0.1",
-    "missed": "object neither found nor confused",
+    from mm_metrics_plugin.functional.classification.confusion_matrix import Confusion
+    from mm_metrics_plugin.render.outputs import TextOptions
+    from mm_metrics_plugin.settings import ClassificationSettings
+
+MAX_CLASSES = 20  # of a table that fits one screen
+MAX_CONFUSIONS = 5
+MAX_COLUMNS = 21  # of a matrix in Markdown; a larger one is in the CSV file and the figure
+CLASS_ORDERS = {
+    "annotations": "labels follow the categories of the annotation file, as in mmdet's CocoDataset",
+    "classes": "labels follow the given class names",
+    "metainfo": "labels follow the metainfo of the config's test set",
+    "labels": "no class names are given, so classes are label numbers (--classes names them)",
 }
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, sentences and a table. A section without a heading belongs to the one before it."""
+    """A heading, sentences, a table with rows of means, notes below it, and preformatted text.
+
+    A section without a heading belongs to the one before it. A ``minor`` heading is one of a part of a section.
+    """
 
     heading: str
     lines: Sequence[str] = ()
     table: Optional[Table] = None
+    means: Sequence[Sequence[Any]] = ()
+    notes: Sequence[str] = ()
+    code: str = ""
+    minor: bool = False
 
 
-def span(low: float, high: float, reason: str = "") -> str:
-    """A confidence interval, or why there is none.
+def truncated(sections: Sequence[Section], most: int) -> List[Section]:
+    """Sections with at most ``most`` rows per table."""
+    result = []
+    for section in sections:
+        if section.table is not None and len(section.table[1]) > most:
+            header, rows = section.table
+            note = f"{pluralize(len(rows) - most, 'more row')}: --verbose prints all, OUT_DIR receives all"
+            section = replace(section, table=(header, rows[:most]), notes=[note])
+        result.append(section)
+    return result
 
-    Example:
-        >>> span(0.25, 0.5), span(float("nan"), float("nan"), "too few images"), span(float("nan"), float("nan"))
-        ('[0.2500, 0.5000]', 'too few images', '–')
-    """
-    if low == low:
-        return f"[{low:.4f}, {high:.4f}]"
-    return reason if reason.startswith("too few") else "–"
+
+def tally(noun: str, counts: Mapping[str, Any]) -> str:
+    """Such as "9 detections read, 6 used (3 score below 0.3)"."""
+    if not counts["dropped"]:
+        return pluralize(counts["read"], noun)
+    reasons = "; ".join(f"{number:,} {reason}" for reason, number in counts["dropped"].items())
+    return f"{pluralize(counts['read'], noun)} read, {counts['used']:,} used ({reasons})"
 
 
-def detection_sections(report: DetectionReport) -> List[Section]:
-    """Average precision, object sizes, error types, operating points and intervals, as far as the report has them."""
-    analysis = report.analysis
-    if analysis is None:
+def class_order_lines(inputs: Mapping[str, Any]) -> List[str]:
+    """What the order of the labels is."""
+    orders = inputs.get("class_order", [])
+    return [f"class order: {CLASS_ORDERS[order]}" for order in ([orders] if isinstance(orders, str) else orders)]
+
+
+def joined_by_lines(entries: Any, unit: str) -> List[str]:
+    """How files were joined with the ground truth, unless by image id."""
+    entries = [entries] if isinstance(entries, Mapping) else entries
+    ids = "image ids" if unit == "image" else "img_path or sample_idx that tells samples apart"
+    sentences = {
+        "position": f"{{files}} {{have}} no {ids}: {{its}} entries are joined by position",
+        "image path": "image ids in {files} repeat: images are joined by path",
+    }
+    lines = []
+    for joined_by, sentence in sentences.items():
+        files = [printable(entry["file"]) for entry in entries if entry.get("joined_by") == joined_by]
+        have, its = ("has", "its") if len(files) == 1 else ("have", "their")
+        lines += [sentence.format(files=", ".join(files), have=have, its=its)] if files else []
+    return lines
+
+
+def mask_lines(entries: Any) -> List[str]:
+    """The number of masks, which are not evaluated."""
+    number = sum(entry.get("masks", 0) for entry in ([entries] if isinstance(entries, Mapping) else entries))
+    return [f"masks: not evaluated ({pluralize(number, 'detection')}); all numbers are of boxes"] if number else []
+
+
+def task_lines(settings: ClassificationSettings) -> List[str]:
+    """The task of a classifier, the reason for it, and the score threshold of a multi-label task."""
+    reason = settings.task_reason
+    lines = [f"task: {settings.task} ({reason}{'' if reason == '--task' else '; --task changes it'})"]
+    return lines + ([] if settings.score_thr is None else [f"score threshold: {settings.score_thr:g}"])
+
+
+def class_rows(columns: Mapping[str, Any], text: Optional[TextOptions], order: str) -> Tuple[Table, List[str]]:
+    """The table per class: all classes, or for the terminal at most 20 with the lowest values of a column."""
+    header, rows = class_table(columns)
+    if text is None or text.verbose or len(rows) <= MAX_CLASSES:
+        return (header, rows), []
+    at = list(columns).index(order)
+    worst = sorted(rows, key=lambda row: (row[at] != row[at], row[at]))[:MAX_CLASSES]
+    note = f"{MAX_CLASSES} of {pluralize(len(rows), 'class')}, lowest {header[at]} first; --verbose prints all"
+    return (header, worst), [note]
+
+
+def averaged_lines(averaged: Mapping[str, int], classes: int) -> List[str]:
+    """Which means leave out classes without a value."""
+    total = pluralize(classes, "class")
+    parts = [f"{name} is over {number} of {total}" for name, number in averaged.items() if number < classes]
+    return [f"means leave out classes without a value: {', '.join(parts)}"] if parts else []
+
+
+def confusion_sections(confusions: Sequence[Confusion], text: Optional[TextOptions]) -> List[Section]:
+    """The most frequent confusions, if any."""
+    lines = [f"{printable(one.ground_truth)} → {printable(one.prediction)}: {one.count:,}" for one in confusions]
+    if text is not None:
+        lines = [f"  {line}" for line in (lines if text.verbose else lines[:MAX_CONFUSIONS])]
+    return [Section("Most frequent confusions (true → predicted)", lines, minor=True)] if lines else []
+
+
+def matrix_sections(matrix: np.ndarray, labels: Sequence[str]) -> List[Section]:
+    """The confusion matrix, unless it is too large."""
+    if len(labels) > MAX_COLUMNS:
         return []
-    sections = [_average_precision(analysis), _sizes(analysis)]
-    if analysis.errors is not None:
-        sections.append(_errors(analysis))
-    return sections + optional_sections(analysis)
+    rows = [[name, *row] for name, row in zip(labels, matrix.tolist())]
+    return [Section("", table=([CORNER, *labels], rows))]
 
 
-def optional_sections(analysis: DetectionAnalysis) -> List[Section]:
-    """Operating points and confidence intervals, if the report has them."""
-    sections = []
-    if analysis.points is not None:
-        sections.append(_points(analysis))
-    if analysis.intervals is not None:
-        names = ("precision", "recall", "f1", "AP", "AP_50")
-        sections += _intervals(analysis.intervals, analysis.classes, names, "Confidence intervals")
-    return sections
+def means_section(columns: Mapping[str, Mapping[str, float]]) -> Section:
+    """The metrics over all classes, one column per protocol or one for all."""
+    keys = next(iter(columns.values()))
+    rows = [[OVERALL_NAMES[key], *(column[key] for column in columns.values())] for key in keys]
+    return Section("Means (macro: over classes; micro: pooled)", table=(["", *columns], rows))
 
 
-def _average_precision(analysis: DetectionAnalysis) -> Section:
-    columns = analysis.ap_columns()
-    overall = analysis.average_precision.to_dict()
-    rows = rows_of(columns)
-    rows.append(["mean", *(overall[f"m{name}"] for name in list(columns)[1:])])
-    lines = max_dets_lines(analysis.max_dets, analysis.most_detections)
-    return Section("Average precision (COCO)", lines, (["class", *list(columns)[1:]], rows))
-
-
-def _sizes(analysis: DetectionAnalysis) -> Section:
-    counts, rates = ("ground_truths", "tp", "fp"), ("precision", "recall", "mAP", "mAP_50")
-    header = ["area", *(COLUMN_NAMES[key] for key in counts), *(OVERALL_NAMES[key] for key in rates)]
-    metrics, ranges = analysis.sizes.metrics(), analysis.sizes.ranges
-    rows = [
-        [size_range(name, *ranges[name]), *(row[key] for key in (*counts, *rates))] for name, row in metrics.items()
-    ]
-    lines = [
-        "an object on the edge of two ranges is in both, as in COCO; every range is matched on its own, so TP and FP "
-        "of the ranges need not add up to those of all objects",
-        f"TP and FP of all detections at score >= {analysis.score_thr:g}; mAP uses at most {analysis.max_dets} "
-        "detections per class and image",
-    ]
-    return Section("Results by object size (area in square pixels)", lines, (header, rows))
-
-
-def size_range(name: str, low: float, high: float) -> str:
-    """A range of areas in words.
-
-    Example:
-        >>> size_range("small", 0, 1024), size_range("area_9216_up", 9216, 1e10)
-        ('small, 0 to 1024', 'from 9216')
-    """
-    if name == "all":
-        return name
-    bounds = f"from {low:g}" if high >= 1e10 else f"{low:g} to {high:g}"
-    return bounds if name.startswith("area_") else f"{name}, {bounds}"
-
-
-def _errors(analysis: DetectionAnalysis) -> Section:
-    errors: Any = analysis.errors
-    counted = analysis.error_totals
-    rows = [
-        [f"{kind}: {words}", counted[kind], errors.totals[kind], errors.dap[kind]]
-        for kind, words in ERROR_TYPES.items()
-    ]
-    header = ["error type", f"score >= {analysis.score_thr:g}", "all detections", "dAP"]
-    return Section("Error types (TIDE)", error_lines(analysis), (header, rows))
-
-
-def main_errors(analysis: DetectionAnalysis) -> Section:
-    """The error types with their counts at the score threshold and dAP."""
-    errors: Any = analysis.errors
-    counted = analysis.error_totals
-    header = ["error type", f"score >= {analysis.score_thr:g}", "dAP"]
-    rows = [[f"{kind}: {words}", counted[kind], errors.dap[kind]] for kind, words in ERROR_TYPES.items()]
-    line = f"dAP: AP at IoU {errors.iou_thr:g} gained by fixing all errors of this type"
-    return Section("Error types (TIDE)", [line], (header, rows))
-
-
-def error_lines(analysis: DetectionAnalysis) -> List[str]:
-    """What the columns of the error types count, and what they add up to."""
-    errors: Any = analysis.errors
-    overall = analysis.sizes.metrics()["all"]
-    return [
-        f"score >= {analysis.score_thr:g}: counted as the confusion matrix of coco; the errors of "
-        f"detections add up to FP ({overall['fp']:,}), missed objects and confusions in the matrix to FN "
-        f"({overall['ground_truths'] - overall['tp']:,})",
-        "in terms of the false positives by type: classification = confusion + confusion with a matched object; "
-        "localization + both + background = background",
-        f"all detections: TIDE's counts of all {errors.detections:,} detections, whatever their score, without a limit "
-        "per image",
-        f"dAP: the AP gained by fixing all errors of a type, of all detections as well; their AP at IoU "
-        f"{errors.iou_thr:g} is {cell(errors.average_precision)}",
-    ]
-
-
-def _points(analysis: DetectionAnalysis) -> Section:
-    points: Any = analysis.points
-    header = ["class", "score threshold", "precision", "recall", f"F{points.rule.beta:g}"]
-    header += [f"{name}*" for name in header[2:]]
-    names = ["micro (pooled)", *analysis.classes]
-    pairs = zip((points.overall, *points.per_class), (points.overall_cross_fitted, *points.per_class_cross_fitted))
-    rows: List[List[Any]] = [
-        [name, chosen.threshold, *(getattr(one, key) for one in (chosen, fitted) for key in _RATES)]
-        for name, (chosen, fitted) in zip(names, pairs)
-    ]
-    lines = [
-        f"{points.rule}; thresholds are chosen on the images they are evaluated on, so these values are optimistic",
-        f"* cross-fitted: thresholds are chosen on other images ({points.folds} folds)",
-    ]
-    return Section("Operating points: the best score thresholds", lines, (header, rows))
-
-
-_RATES = ("precision", "recall", "f_score")
-
-
-def _intervals(
-    intervals: Any, classes: Sequence[str], names: Sequence[str], title: str, *, samples: bool = False
+def interval_sections(
+    intervals: Any, classes: Sequence[str], names: Sequence[str], *, samples: bool = False
 ) -> List[Section]:
+    """Confidence intervals over all classes and per class; ``samples`` instead of images with objects."""
     from mm_metrics_plugin.functional.statistics.bootstrap import (  # imports SciPy
         MIN_IMAGES,
         MIN_IMAGES_F1_AP,
         MIN_OBJECTS,
     )
 
-    resamples = (
-        f"; average precision from {intervals.resamples:,} bootstrap resamples over images, seed {intervals.seed}"
-    )
-    few = (
-        f"too few samples: fewer than {MIN_OBJECTS} for a proportion, {MIN_IMAGES_F1_AP} for F1 and means"
-        if samples
-        else f"too few: a proportion of fewer than {MIN_OBJECTS} objects or detections or in fewer than "
-        f"{MIN_IMAGES} images; F1, average precision and means with fewer than {MIN_IMAGES_F1_AP} images"
-    )
+    level = f"{100 * intervals.ci:g} %"
+    method = f"confidence level {level}; Wilson score intervals with the effective number of "
+    method += "samples" if samples else "objects"
+    if intervals.resamples:
+        resamples = f"{intervals.resamples:,} bootstrap resamples over images, seed {intervals.seed}"
+        method += f"; average precision from {resamples}"
     lines = [
-        f"confidence level {100 * intervals.ci:g} %; Wilson score intervals with the effective number of "
-        f"{'samples' if samples else 'objects'}" + (resamples if intervals.resamples else ""),
-        *(["AUC: score intervals with DeLong's variance, raised towards that of the exponential model"] * samples),
-        few,
+        method,
+        "AUC: score intervals with DeLong's variance, raised towards that of the exponential model",
+        f"too few samples: fewer than {MIN_OBJECTS} for a proportion, {MIN_IMAGES_F1_AP} for F1 and means",
     ]
+    if not samples:
+        lines[1:] = [
+            f"too few: a proportion of fewer than {MIN_OBJECTS} objects or detections or in fewer than "
+            f"{MIN_IMAGES} images; F1, average precision and means with fewer than {MIN_IMAGES_F1_AP} images"
+        ]
     overall = [
-        [OVERALL_NAMES[name], one.value, span(one.low, one.high, one.reason)]
-        for name, one in ((name, intervals.overall[name]) for name in OVERALL_NAMES if name in intervals.overall)
+        [title, found.value, _interval(found.low, found.high, found.reason)]
+        for title, found in ((OVERALL_NAMES[key], intervals.overall.get(key)) for key in OVERALL_NAMES)
+        if found is not None
     ]
-    found = [name for name in names if name in intervals.per_class]
+    per_class = {"name": list(classes)}
+    for key in names:
+        if key in intervals.per_class:
+            found = intervals.per_class[key]
+            per_class[key] = [_interval(*limits) for limits in zip(found.low, found.high, found.reason)]
     return [
-        Section(title, lines, (["", "value", f"{100 * intervals.ci:g} % CI"], overall)),
-        Section("", (), _class_intervals(intervals.per_class, classes, found)),
+        Section("Confidence intervals", lines, (["", "value", f"{level} CI"], overall)),
+        Section("", table=(["class", *list(per_class)[1:]], rows_of(per_class))),
     ]
 
 
-_RATES_AND_AUC = ("precision", "recall", "f1", "auc")
-
-
-def _class_intervals(figures: Mapping[str, Any], classes: Sequence[str], names: Sequence[str]) -> Table:
-    rows = []
-    for index, name in enumerate(classes):
-        row: List[Any] = [name]
-        for key in names:
-            one = figures[key]
-            row.append(span(float(one.low[index]), float(one.high[index]), str(one.reason[index])))
-        rows.append(row)
-    return ["class", *names], rows
-
-
-def classification_sections(report: ClassificationReport) -> List[Section]:
-    """Thresholds of each class, calibration and confidence intervals, as far as the report has them."""
-    sections: List[Section] = []
-    if report.thresholds:
-        columns = {"name": list(report.classes), **report.thresholds}
-        settings = report.settings
-        lines = [
-            "one-vs-rest: the highest sensitivity + specificity - 1 (KS, Youden) and its threshold; the highest "
-            f"sensitivity with a specificity of at least {settings.at_specificity:g}; the highest specificity with a "
-            f"sensitivity of at least {settings.at_sensitivity:g}; thresholds are chosen on the data they are "
-            "evaluated on, so these values are optimistic",
-        ]
-        header = ["class", "KS", "KS thr", "sensitivity", "sensitivity thr", "specificity", "specificity thr"]
-        sections.append(Section("Thresholds", lines, (header, rows_of(columns))))
-    if report.calibration is not None:
-        lines = [
-            f"scores are read as probabilities; {len(report.calibration.result.counts)} bins of equal width: expected "
-            "and maximum calibration error, Brier score (summed over classes), negative log-likelihood",
-        ]
-        rows = [[OVERALL_NAMES[name], value] for name, value in report.calibration.figures.items()]
-        sections.append(Section("Calibration", lines, (["", "value"], rows)))
-    if report.intervals is not None:
-        sections += _intervals(report.intervals, report.classes, _RATES_AND_AUC, "Confidence intervals", samples=True)
-    return sections
-
-
-def published_heading(score_thr: float) -> str:
-    """Heading of the published summary, which explains its AP and AR.
-
-    Example:
-        >>> published_heading(0.3)
-        "Published summary: AP and AR are mean precision and mean recall at score >= 0.3, by mmdet's counting"
-    """
-    rates = f"mean precision and mean recall at score >= {score_thr:g}"
-    return f"Published summary: AP and AR are {rates}, by mmdet's counting"
-
-
-def published_block(result: ConfusionResult, classes: Sequence[str]) -> str:
-    """The published summary of a confusion matrix with background.
-
-    "AP" and "AR" are means over the classes of precision and recall, not COCO's average precision. A class without
-    detections or objects is nan and left out of the means.
-
-    Args:
-        result: From ``confusion_matrix_report(matrix, background=True)``.
-        classes: Class names without background.
-
-    Example:
-        >>> from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report
-        >>> print(published_block(confusion_matrix_report(np.array([[3, 1], [1, 0]]), background=True), ["cat"]))
-        ===Averaging all classes===
-        AP: 0.75
-        AR: 0.75
-        F1: 0.75
-        Classes ('cat', 'background')
-        Precision [0.75 0.  ]
-        Recall [0.75 0.  ]
-    """
-    return "\n".join(
-        [
-            "===Averaging all classes===",
-            f"AP: {result.macro.precision}",
-            f"AR: {result.macro.recall}",
-            f"F1: {result.f_of_means}",
-            f"Classes {(*classes, 'background')}",
-            f"Precision {_array(result.per_class.precision)}",
-            f"Recall {_array(result.per_class.recall)}",
-        ]
-    )
-
-
-def _array(values: np.ndarray) -> str:
-    """As ``print`` shows an array with NumPy's default settings, and never truncated."""
-    return np.array2string(
-        values, max_line_width=75, precision=8, suppress_small=False, threshold=sys.maxsize, floatmode="maxprec"
-    )
+def _interval(low: float, high: float, reason: str) -> str:
+    """The limits of an interval, or why there is none."""
+    if low == low:
+        return f"[{low:.4f}, {high:.4f}]"
+    return str(reason) if reason.startswith("too few") else "–"

@@ -302,7 +302,7 @@ UNFOLDS = "it unfolds to far more data than the file holds"
         ("detection/text-in-boxes.json", "'bbox' of detection number 0 must be 4 finite numbers"),
         ("detection/colliding-ids.json", "'image_id' holds numbers of more than 61 bits that collide"),
         ("voc/deep", "is nested deeper than 64 levels"),
-        ("state/overlapping", "its arrays take 1048704000 bytes together"),
+        ("state/overlapping", "its arrays take 1048704000 bytes in total"),
         ("report/label-60000", "the largest label is 60000, and class names are not given"),
     ],
 )
@@ -363,8 +363,8 @@ def test_a_state_with_repeated_or_compressed_arrays_is_refused(tmp_path):
     with zipfile.ZipFile(path) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     for names, options, message in (
-        (["header.npy", "a.npy", "a.npy"], {}, "an array comes twice"),
-        (["header.npy", "a.npy"], {"compression": zipfile.ZIP_DEFLATED}, "'header.npy' is no plain array"),
+        (["header.npy", "a.npy", "a.npy"], {}, "an array is repeated"),
+        (["header.npy", "a.npy"], {"compression": zipfile.ZIP_DEFLATED}, "'header.npy' is not a plain array"),
     ):
         with warnings.catch_warnings(), zipfile.ZipFile(path, "w", **options) as archive:
             warnings.simplefilter("ignore")  # of names that come twice

@@ -18,7 +18,7 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import confusi
 from mm_metrics_plugin.functional.classification.roc_curves import roc_curves
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.io.writing import to_json
-from mm_metrics_plugin.render.tables import curve_rows
+from mm_metrics_plugin.render.detection import curve_csv
 from mm_metrics_plugin.settings import MATCHING_RULES, ClassificationSettings
 from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState
 from tests.helpers.checks import check_agreement, check_rates, numbers
@@ -101,7 +101,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
 
 def check_grid(analysis, matches):
     """``curves.csv`` holds what is counted at the confidences of its grid."""
-    header, rows = curve_rows(analysis)
+    header, rows = curve_csv(analysis)
     size = len(analysis.curves.confidence)
     for place in (0, size // 2, size - 1):
         confidence = analysis.curves.confidence[place]

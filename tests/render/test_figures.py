@@ -7,7 +7,6 @@ import pytest
 from matplotlib.colors import to_rgba
 from PIL import Image
 
-from mm_metrics_plugin.functional.classification.confusion_matrix import row_shares
 from mm_metrics_plugin.render.figures.confusion_matrix import (
     BLOCK_DRAWN,
     DPI,
@@ -25,7 +24,7 @@ def drawn(classes, empty=False):
     matrix[range(classes), range(classes)] += random.poisson(60, classes) + 1
     matrix[-1] *= not empty
     labels = [f"class number {index}" for index in range(classes)] + ["background"]
-    return matrix, confusion_figure(matrix, row_shares(matrix), labels, title="coco")
+    return matrix, confusion_figure(matrix, labels, title="coco")
 
 
 def texts(axes, kind):
@@ -61,7 +60,7 @@ def test_of_many_classes_the_most_confused_are_drawn(classes, tmp_path):
     matrix[confused, np.roll(confused, 1)] = random.integers(3, 9, BLOCK_DRAWN)
     others = np.setdiff1d(np.arange(classes), confused)
     matrix[others[0], others[1]] = 1  # confusions, but fewer
-    figure = confusion_figure(matrix, None, [f"class {index}" for index in range(classes)], title="coco")
+    figure = confusion_figure(matrix, [f"class {index}" for index in range(classes)], title="coco")
     for axes in (figure.axes[0], figure.axes[2]):
         assert [text.get_text() for text in texts(axes, "row")] == [f"class {index}" for index in confused]
     assert figure.texts[0].get_text() == f"coco: the {BLOCK_DRAWN} most confused of {classes:,} classes"
@@ -95,7 +94,7 @@ def test_equal_figures_are_equal_files(tmp_path):
 def test_long_names_are_cut_and_odd_ones_harmless():
     names = ["x" * 200, "$\\frac{$", "a\nb", "\x1b[2J", "background"]
     matrix = np.eye(5, dtype=np.int64)
-    figure = confusion_figure(matrix, row_shares(matrix), names, title="coco")
+    figure = confusion_figure(matrix, names, title="coco")
     figure.canvas.draw()
     shown = [text.get_text() for text in texts(figure.axes[0], "row")]
     assert shown == ["x" * 12 + "…" + "x" * 11, "\\$\\frac{\\$", "a\\nb", "\\x1b[2J", "background"]
@@ -103,13 +102,13 @@ def test_long_names_are_cut_and_odd_ones_harmless():
 
 def test_an_unknown_color_map_is_refused():
     with pytest.raises(ValueError, match="'mauve'"):
-        confusion_figure(np.eye(2, dtype=int), np.eye(2), ["a", "b"], title="", color_theme="mauve")
+        confusion_figure(np.eye(2, dtype=int), ["a", "b"], title="", color_theme="mauve")
 
 
 @pytest.mark.parametrize("name", ["W" * 24, "M" * 24, "lower case letters", "\u72ac" * 23])
 @pytest.mark.filterwarnings("ignore:.*missing from font")
 def test_names_of_any_width_are_inside_the_figure_and_beside_the_axis_titles(name):
-    figure = confusion_figure(np.eye(3, dtype=int), None, [name, "cat", "dog"], title="")
+    figure = confusion_figure(np.eye(3, dtype=int), [name, "cat", "dog"], title="")
     figure.canvas.draw()
     _width, _height = figure.canvas.get_width_height()
     panel, _, other, _ = figure.axes
@@ -122,6 +121,6 @@ def test_names_of_any_width_are_inside_the_figure_and_beside_the_axis_titles(nam
 def test_an_installed_font_is_the_fallback_for_chinese_names(monkeypatch):
     """DejaVu Serif stands for a Chinese font, which test machines need not have."""
     monkeypatch.setattr("mm_metrics_plugin.render.figures.confusion_matrix.CJK_FONTS", ("No Such Font", "DejaVu Serif"))
-    figure = confusion_figure(np.eye(2, dtype=int), None, ["cat", "dog"], title="")
+    figure = confusion_figure(np.eye(2, dtype=int), ["cat", "dog"], title="")
     names = {text.get_gid(): text for text in figure.axes[0].texts}
     assert names["row"].get_fontfamily()[-1] == "DejaVu Serif"

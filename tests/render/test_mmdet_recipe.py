@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report
-from mm_metrics_plugin.render.sections import published_block
+from mm_metrics_plugin.render.detection import published_block
 
 PUBLISHED = """\
 ===Averaging all classes===

@@ -14,8 +14,9 @@ from rich.cells import cell_len
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.render.comparison import interval_text, p_text, points
+from mm_metrics_plugin.render.sections import Section
 from mm_metrics_plugin.render.tables import OVERALL_NAMES
-from mm_metrics_plugin.render.text import WIDTH, _Printer
+from mm_metrics_plugin.render.text import WIDTH, to_text
 from tests.helpers import result_files as files
 from tests.helpers.result_files import DEMO, ROOT
 
@@ -204,12 +205,9 @@ def test_classes_that_changed_are_folded_and_whole(window, tmp_path):
     assert "".join(shown).count("x") >= 1400 and set(classes[1].split()) <= set(" ".join(shown).split())
 
 
-def test_markup_is_text(capsys):
-    printer = _Printer(80)
-    printer.heading("[bold]a[/bold] x[/y]")
-    printer.line("old[lr0.1].pkl [/] \\[x]")
-    printer.table(["[red]", "[/y]"], [["x[/y]/r.pkl", "[i]1"]], end=[["[link=x]", 2]])
-    text = printer.text()
+def test_markup_is_text():
+    table = ["[red]", "[/y]"], [["x[/y]/r.pkl", "[i]1"]]
+    text = to_text([Section("[bold]a[/bold] x[/y]", ["old[lr0.1].pkl [/] \\[x]"], table, means=[["[link=x]", 2]])])
     for words in (
         "[bold]a[/bold] x[/y]",
         "old[lr0.1].pkl [/] \\[x]",

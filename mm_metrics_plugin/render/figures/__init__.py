@@ -12,8 +12,9 @@ from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves
 from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
 from mm_metrics_plugin.render.figures.curves import (
     classification_curve_figure,
-    detection_curve_figures,
+    pr_curve_figure,
     reliability_figure,
+    threshold_curve_figure,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def draw_figures(result: Any, classes: Sequence[str]) -> List[Figure]:
 
 @draw_figures.register(MatrixView)
 def _draw_matrix(result: MatrixView, classes: Sequence[str]) -> List[Figure]:
-    return [confusion_figure(result.matrix, result.shares, result.labels, title=result.title)]
+    return [confusion_figure(result.matrix, result.labels, title=result.title)]
 
 
 @draw_figures.register(ClassificationCurves)
@@ -51,7 +52,7 @@ def _draw_classification(result: ClassificationCurves, classes: Sequence[str]) -
 
 @draw_figures.register(DetectionCurves)
 def _draw_detection(result: DetectionCurves, classes: Sequence[str]) -> List[Figure]:
-    return detection_curve_figures(result, classes, COLOR_THEME)
+    return [draw(result, classes, COLOR_THEME) for draw in (pr_curve_figure, threshold_curve_figure)]
 
 
 @draw_figures.register(CalibrationResult)

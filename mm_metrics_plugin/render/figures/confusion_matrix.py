@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, List, Sequence, Tuple, Union
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.detection import confused_block
-from mm_metrics_plugin.functional.classification.confusion_matrix import row_shares
+from mm_metrics_plugin.functional.classification.confusion_matrix import most_confused_classes, row_shares
 from mm_metrics_plugin.render.tables import short_names
 
 if TYPE_CHECKING:
@@ -51,28 +50,11 @@ def cjk_fallback_font() -> Iterator[None]:
 
 
 @cjk_fallback_font()
-def confusion_figure(
-    matrix: np.ndarray,
-    shares: Optional[np.ndarray],
-    labels: Sequence[str],
-    *,
-    title: str,
-    color_theme: str = "plasma",
-) -> Figure:
-    """Draw a confusion matrix twice: counts, and counts normalized over the rows.
+def confusion_figure(matrix: np.ndarray, labels: Sequence[str], *, title: str, color_theme: str = "plasma") -> Figure:
+    """Draw a confusion matrix (rows are ground truth) twice: counts, and counts normalized over the rows.
 
     The figure grows with the number of classes, up to 100, so that names stay legible. Of more classes, the 40 most
     confused ones are drawn, and the title says so. Zero cells are gray.
-
-    Args:
-        matrix: Counts; rows are ground truth, columns predictions.
-        shares: The matrix normalized over its rows; computed if None.
-        labels: Names of the rows and columns.
-        title: Title of the figure.
-        color_theme: Name of a matplotlib colormap.
-
-    Raises:
-        ValueError: matplotlib has no such colormap.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -82,9 +64,10 @@ def confusion_figure(
     check_color_theme(color_theme)
     if len(labels) > MAX_DRAWN:
         title = f"{title}: the {BLOCK_DRAWN} most confused of {len(labels):,} classes"
-        chosen, matrix, shares = confused_block(matrix, most=BLOCK_DRAWN)
+        chosen = most_confused_classes(matrix, most=BLOCK_DRAWN)
+        shares, matrix = row_shares(matrix[chosen])[:, chosen], matrix[np.ix_(chosen, chosen)]
         labels = [labels[index] for index in chosen]
-    elif shares is None:
+    else:
         shares = row_shares(matrix)
     colormap = matplotlib.colormaps[color_theme].with_extremes(bad=ZERO_COLOR)
     shown = short_names(labels, MAX_NAME_LENGTH)
@@ -138,21 +121,12 @@ def _text_width(texts: Sequence[str], font: float) -> float:
 
 
 def as_text(name: str) -> str:
-    r"""Escape a name for matplotlib, where ``$`` begins a formula.
-
-    Example:
-        >>> print(as_text("$10_$20"))
-        \$10_\$20
-    """
+    """Escape a name for matplotlib, where ``$`` begins a formula."""
     return name.replace("$", r"\$")
 
 
 def check_color_theme(name: str) -> None:
-    """Raise a ValueError unless matplotlib has a colormap of this name.
-
-    Example:
-        >>> check_color_theme("viridis")
-    """
+    """Raise a ValueError unless matplotlib has a colormap of this name."""
     import matplotlib
 
     if name not in matplotlib.colormaps:
@@ -165,12 +139,7 @@ def save_png(figure: Figure, file: Union[Path, BinaryIO]) -> None:
 
 
 def to_rgb(figure: Figure, *, dpi: int = DPI) -> np.ndarray:
-    """Draw a figure into an array of (height, width, 3) bytes.
-
-    Example:
-        >>> to_rgb(confusion_figure(np.eye(2, dtype=int), np.eye(2), ["a", "b"], title=""), dpi=50).shape[2]
-        3
-    """
+    """Draw a figure into an array of (height, width, 3) bytes."""
     return np.array(_draw(figure, dpi))
 
 
@@ -215,16 +184,9 @@ def _count_ticks(largest: int) -> np.ndarray:
 
 
 def _label_axes(axes: Axes, names: Sequence[str], font: float, pad: float, margin: float) -> None:
-    """Name the rows and columns, with lines between them.
+    """Name the rows and columns, with lines between them; ``pad`` and ``margin`` are in cells.
 
     The names are plain texts: a tick label costs several artists and is measured twice.
-
-    Args:
-        axes: Axes with one data unit per cell.
-        names: Names of the rows and columns.
-        font: Font size in points.
-        pad: Space between names and cells, in cells.
-        margin: Space left of and below the cells, in cells.
     """
     cells = len(names)
     start, end = -0.5, cells - 0.5

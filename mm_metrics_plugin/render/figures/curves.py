@@ -26,34 +26,31 @@ LEGEND_FONT = 7
 
 
 @cjk_fallback_font()
-def detection_curve_figures(curves: DetectionCurves, classes: Sequence[str], color_theme: str) -> List[Figure]:
-    """Draw precision against recall; and precision, recall and F-score against the score threshold.
-
-    Args:
-        curves: The curves of each class.
-        classes: Class names.
-        color_theme: Name of a matplotlib colormap.
-    """
-    scope = f"(all detections, IoU >= {curves.iou_thr:g})"
+def pr_curve_figure(curves: DetectionCurves, classes: Sequence[str], color_theme: str) -> Figure:
+    """Draw the precision-recall curves of a detector."""
     lines = [(curve.recall, curve.precision) for curve in curves.per_class]
     mean = curves.mean_recall, curves.mean_precision
-    pr_curves = _curve_figure(
-        f"Precision-recall curves {scope}", classes, color_theme, [("recall", "precision", lines, mean)]
-    )
-    grid = curves.confidence
+    title = f"Precision-recall curves (all detections, IoU >= {curves.iou_thr:g})"
+    return _curve_figure(title, classes, color_theme, [("recall", "precision", lines, mean)])
+
+
+@cjk_fallback_font()
+def threshold_curve_figure(curves: DetectionCurves, classes: Sequence[str], color_theme: str) -> Figure:
+    """Draw precision, recall and F-score of a detector against the score threshold."""
+    grid, f_score = curves.confidence, f"F{curves.beta:g}"
     panels = [
         ("score threshold", name, [(grid, values) for values in per_class], (grid, mean_values))
         for name, per_class, mean_values in (
             ("precision", curves.precision, curves.mean_precision),
             ("recall", curves.recall, curves.mean_recall),
-            (f"F{curves.beta:g}", curves.f_score, curves.mean_f_score),
+            (f_score, curves.f_score, curves.mean_f_score),
         )
     ]
-    title = f"Precision, recall and F{curves.beta:g} by score threshold {scope}"
-    against_threshold = _curve_figure(title, classes, color_theme, panels)
-    for axes in against_threshold.axes:
+    title = f"Precision, recall and {f_score} by score threshold (all detections, IoU >= {curves.iou_thr:g})"
+    figure = _curve_figure(title, classes, color_theme, panels)
+    for axes in figure.axes:
         axes.set_xlim(grid[0], grid[-1])
-    return [pr_curves, against_threshold]
+    return figure
 
 
 @cjk_fallback_font()
@@ -95,11 +92,7 @@ def _curve_figure(
 ) -> Figure:
     """Panels with one curve per class, and their mean; one legend for all, unless there are many classes.
 
-    Args:
-        title: Title of the figure.
-        classes: Class names.
-        color_theme: Name of a matplotlib colormap.
-        panels: The label of the x-axis, that of the y-axis, the curves and their mean.
+    A panel is given by the labels of its axes, its curves and their mean.
     """
     import matplotlib
     from matplotlib.collections import LineCollection
@@ -135,8 +128,7 @@ def _thinned(values: np.ndarray) -> np.ndarray:
     """At most 1,000 points of a curve, the first and the last included."""
     if len(values) <= MAX_POINTS:
         return values
-    points: np.ndarray = values[np.linspace(0, len(values) - 1, MAX_POINTS).astype(int)]
-    return points
+    return np.asarray(values[np.linspace(0, len(values) - 1, MAX_POINTS).astype(int)])
 
 
 def _panels(number: int, title: str, names: Sequence[str] = ()) -> Tuple[Figure, List[Axes]]:

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence
 
 from mm_metrics_plugin.evaluation.report import common_folder
 from mm_metrics_plugin.exceptions import pluralize
+from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.comparison import points
-from mm_metrics_plugin.render.sentences import mask_lines
-from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, cell, printable
+from mm_metrics_plugin.render.sections import Section, mask_lines
+from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, cell, printable, rows_of
 from mm_metrics_plugin.version import __version__
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from mm_metrics_plugin.evaluation.report import Report
-    from mm_metrics_plugin.render.sections import Section
 
 TEMPLATES = Path(__file__).parent / "templates"
 LIBRARIES = {"jinja2": "jinja2", "plotly": "plotly", "PIL": "pillow"}  # module: distribution
@@ -73,12 +71,7 @@ class Column(NamedTuple):
 def table_columns(
     names: Sequence[str] = ("name",), counts: Sequence[str] = (), rates: Sequence[str] = ()
 ) -> List[Column]:
-    """Columns with the display names and explanations of their keys.
-
-    Example:
-        >>> table_columns(counts=["tp"])[1]
-        Column(key='tp', title='TP', help='true positives', kind='count')
-    """
+    """Columns with the display names and explanations of their keys."""
     kinds = {"name": names, "count": counts, "rate": rates}
     return [
         Column(key, COLUMN_NAMES.get(key, key), COLUMN_HELP.get(key, ""), kind)
@@ -88,14 +81,8 @@ def table_columns(
 
 
 def table_rows(columns: Mapping[str, Any]) -> List[Dict[str, Any]]:
-    """One dict per row, from one array or list per column.
-
-    Example:
-        >>> table_rows({"name": ["cat", "dog"], "tp": [3, 4]})
-        [{'name': 'cat', 'tp': 3}, {'name': 'dog', 'tp': 4}]
-    """
-    plain = [column.tolist() if hasattr(column, "tolist") else column for column in columns.values()]
-    return [dict(zip(columns, row)) for row in zip(*plain)]
+    """One dict per row, from one array or list per column."""
+    return [dict(zip(columns, row)) for row in rows_of(columns)]
 
 
 def summary_cards(values: Mapping[str, float], words: Mapping[str, str], intervals: Mapping[str, Any]) -> List[Any]:
@@ -107,53 +94,22 @@ def summary_cards(values: Mapping[str, float], words: Mapping[str, str], interva
 
 
 def missing_libraries() -> List[str]:
-    """The libraries that a page needs and that are not installed.
-
-    Example:
-        >>> missing_libraries()
-        []
-    """
+    """The libraries that a page needs and that are not installed."""
     return [name for module, name in LIBRARIES.items() if find_spec(module) is None]
 
 
-def script_json(text: str) -> str:
-    r"""Escape JSON for a script element.
-
-    Example:
-        >>> print(script_json('["</script>"]'))
-        ["\u003c/script\u003e"]
-    """
-    return text.translate(_SCRIPT_ESCAPES)
-
-
 def percent(value: Any) -> str:
-    r"""A rate in percent, a dash if it is undefined.
-
-    Example:
-        >>> percent(0.12345), percent(float("nan")), percent(None)
-        ('12.3\u202f%', '–', '–')
-    """
+    """A rate in percent, a dash if it is undefined."""
     return "–" if value is None or value != value else f"{100 * value:.1f}\u202f%"
 
 
 def exact(value: Any) -> str:
-    """A number with all digits, as in JSON; empty if it is undefined.
-
-    Example:
-        >>> exact(0.1 + 0.2), exact(3), exact(float("nan"))
-        ('0.30000000000000004', '3', '')
-    """
+    """A number with all digits, as in JSON; empty if it is undefined."""
     return "" if value is None or value != value else repr(value.item() if hasattr(value, "item") else value)
 
 
 def grouped_sections(sections: Sequence[Section]) -> List[Dict[str, Any]]:
-    """Sections, each with those without a heading that follow it.
-
-    Example:
-        >>> from mm_metrics_plugin.render.sections import Section
-        >>> [(one["section"].heading, len(one["parts"])) for one in grouped_sections([Section("a"), Section("")])]
-        [('a', 1)]
-    """
+    """Sections, each with those without a heading that follow it."""
     groups: List[Dict[str, Any]] = []
     for section in sections:
         if section.heading:
@@ -164,34 +120,23 @@ def grouped_sections(sections: Sequence[Section]) -> List[Dict[str, Any]]:
 
 
 def without_common_folder(names: Sequence[str]) -> List[str]:
-    """Names without the folder that contains all of them. Empty names stay empty.
-
-    Example:
-        >>> without_common_folder(["data/val/a/1.png", "", "data/val/b/1.png"]), without_common_folder(["1.png"])
-        (['a/1.png', '', 'b/1.png'], ['1.png'])
-    """
+    """Names without the folder that contains all of them. Empty names stay empty."""
     common = common_folder(names)
     return [os.path.relpath(name, common) if common and name else name for name in names]
 
 
 def file_entries(inputs: Mapping[str, Any], roles: Sequence[str]) -> List[Tuple[str, Mapping[str, Any]]]:
-    """The files that were read, each with its role.
-
-    Example:
-        >>> file_entries({"results": [{"file": "a.pkl"}, {"file": "b.pkl"}]}, ["ground_truth", "results"])
-        [('results', {'file': 'a.pkl'}), ('results', {'file': 'b.pkl'})]
-    """
-    found = [(role, inputs.get(role, [])) for role in roles]
-    return [(role, entry) for role, value in found for entry in ([value] if isinstance(value, Mapping) else value)]
+    """The files that were read, each with its role."""
+    lists = {role: inputs.get(role, []) for role in roles}
+    return [
+        (role, entry)
+        for role, entries in lists.items()
+        for entry in ([entries] if isinstance(entries, Mapping) else entries)
+    ]
 
 
 def provenance(report: Any, roles: Sequence[str]) -> Dict[str, Any]:
-    """Context of the section "Provenance": files, settings and versions.
-
-    Args:
-        report: Any report.
-        roles: Keys of ``report.inputs`` that hold files, that of the results last.
-    """
+    """Files, settings and versions, for the section "Provenance"; the results are the last of the roles."""
     inputs, settings = report.inputs, report.settings.to_dict()
     entries = [entry for _, entry in file_entries(inputs, roles[-1:])]
     order = inputs.get("class_order", [])
@@ -209,22 +154,8 @@ def provenance(report: Any, roles: Sequence[str]) -> Dict[str, Any]:
     }
 
 
-def render_page(template: str, report: Report, *, data: str, **context: Any) -> str:
-    """Render a page.
-
-    Args:
-        template: Name of a file under ``templates/``.
-        report: The report.
-        data: JSON for the scripts of the page.
-        **context: Variables of the template.
-    """
-    from markupsafe import Markup
-
-    page = _environment().get_template(template)
-    return page.render(data=Markup(script_json(data)), report=report, version=__version__, **context)
-
-
-def _environment() -> Environment:
+def render_page(template: str, report: Report, *, data: Mapping[str, Any], **context: Any) -> str:
+    """Render a template with its variables, and data for the scripts of the page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
@@ -238,7 +169,6 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         percent=percent,
-        count=cell,
         exact=exact,
         cell=cell,
         pluralize=pluralize,
@@ -249,4 +179,6 @@ def _environment() -> Environment:
         asset=lambda name: Markup((TEMPLATES / name).read_text(encoding="utf-8")),
         plotly=lambda: Markup(get_plotlyjs()),
     )
-    return environment
+    page = environment.get_template(template)
+    json = to_json(data, compact=True).translate(_SCRIPT_ESCAPES)
+    return page.render(data=Markup(json), report=report, version=__version__, **context)

@@ -9,7 +9,7 @@ import numpy as np
 from mm_metrics_plugin.evaluation.examples import SampleCells, confusion_cells, decision_cells
 from mm_metrics_plugin.functional.classification.roc_curves import thinned_curves
 from mm_metrics_plugin.functional.thresholding import hard_decisions
-from mm_metrics_plugin.io.writing import to_json
+from mm_metrics_plugin.render.classification import threshold_sections
 from mm_metrics_plugin.render.html import (
     grouped_sections,
     provenance,
@@ -19,11 +19,11 @@ from mm_metrics_plugin.render.html import (
     table_rows,
     without_common_folder,
 )
-from mm_metrics_plugin.render.sections import classification_sections
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
     from mm_metrics_plugin.io.classification_results import ClassificationResults
+    from mm_metrics_plugin.render.outputs import PageOptions
 
 MAX_LISTED = 20_000  # samples listed in cells: about 2 MB of the page
 MAX_POINTS = 40_000  # of the curves of all classes
@@ -35,8 +35,8 @@ CALIBRATION = (
 )
 
 
-def classification_page(report: ClassificationReport) -> str:
-    """Render the page of a classification report."""
+def classification_page(report: ClassificationReport, options: PageOptions) -> str:
+    """Render the page of a classification report, which has no images."""
     results: Any = report.results
     scores, labels = results.scores, results.labels
     true_score = None
@@ -50,12 +50,12 @@ def classification_page(report: ClassificationReport) -> str:
     curves = thinned_curves(scores, targets, max_points=max(40, min(200, MAX_POINTS // len(report.classes))))
     data = {
         "curves": [{**curve.to_dict(), "youden": curve.youden()[1]} for curve in curves.per_class],
-        **_data(report, cells, true_score, sample_names(results)),
+        **_data(report, cells, true_score, _sample_names(results)),
     }
-    return render_page("classification.html", report, data=to_json(data, compact=True), **_context(report))
+    return render_page("classification.html", report, data=data, **_context(report))
 
 
-def sample_names(results: ClassificationResults) -> List[str]:
+def _sample_names(results: ClassificationResults) -> List[str]:
     """Names of the samples: the file, else the index in the data set, else the position in the results."""
     return [
         name or (f"sample {index}" if index >= 0 else f"sample {position} of the file")
@@ -76,21 +76,17 @@ def _data(
         "num_columns": cells.shape[1],
         "cell": cells.cell,
         "sample": position.reshape(-1),
-        "score": _rounded(cells.score),
-        "true_score": None if true_score is None else _rounded(true_score),
+        "score": np.round(cells.score.astype(np.float64), 4),
+        "true_score": None if true_score is None else np.round(true_score.astype(np.float64), 4),
         "samples": [names[sample] for sample in listed.tolist()],
         "calibration": None if report.calibration is None else report.calibration.to_dict(),
     }
 
 
-def _rounded(scores: np.ndarray) -> np.ndarray:
-    return np.round(scores.astype(np.float64), 4)
-
-
 def _context(report: ClassificationReport) -> Dict[str, Any]:
     """The variables of the template."""
     calibration = None if report.calibration is None else report.calibration.figures
-    sections = [section for section in classification_sections(report) if section.heading != "Calibration"]
+    sections = [section for section in threshold_sections(report) if section.heading != "Calibration"]
     rates = ("precision", "recall", "f1", "auc", "AP")
     return {
         "title": "Classification report",

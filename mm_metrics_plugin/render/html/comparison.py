@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.comparison import (
     SIGNIFICANT,
     interval_text,
@@ -21,7 +20,7 @@ from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, printab
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, PairwiseComparison
-    from mm_metrics_plugin.evaluation.run_sets import RunSet
+    from mm_metrics_plugin.evaluation.runs import Runs
     from mm_metrics_plugin.render.outputs import PageOptions
 
 PER_CLASS = ("AP", "AP_50", "auc", "f1", "precision", "recall")
@@ -40,32 +39,26 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
     names = _image_names(runs)
     run_names = [printable(report.comparisons[0].first), *(printable(pair.second) for pair in report.comparisons)]
     letters = run_letters(run_names)
-    data: Dict[str, Any] = {
-        "labels": report.classes,
-        "thumbnails": thumbnails,
-        "comparisons": [
-            {
-                "first": letters[printable(pair.first)],
-                "second": letters[printable(pair.second)],
-                "overall": _overall(pair, report, letters),
-                "per_class": _per_class(pair, report, letters),
-                "images": {**_images(pair, names), **_predictions(runs, number, pair.disagreements.image)},
-            }
-            for number, pair in enumerate(report.comparisons, start=1)
-        ],
-    }
+    comparisons = [
+        {
+            **_differences(report, pair, letters),
+            "images": {**_images(pair, names), **_predictions(runs, number, pair.disagreements.image)},
+        }
+        for number, pair in enumerate(report.comparisons, start=1)
+    ]
     context: Dict[str, Any] = {
         "title": "Comparison of runs",
-        "unit": "samples" if report.kind == "classification" else "images",
+        "unit": "sample" if report.kind == "classification" else "image",
         "remarks": remarks,
         "runs": [(letters[name], name) for name in run_names],
-        "comparisons": [_context(pair, report, letters) for pair in report.comparisons],
+        "comparisons": comparisons,
         **provenance(report, ("ground_truth", "runs")),
     }
-    return render_page("comparison.html", report, data=to_json(data, compact=True), **context)
+    data = {"labels": report.classes, "thumbnails": thumbnails, "comparisons": comparisons}
+    return render_page("comparison.html", report, data=data, **context)
 
 
-def _thumbnails(report: ComparisonReport, runs: RunSet, options: PageOptions) -> Tuple[Dict[str, str], List[str]]:
+def _thumbnails(report: ComparisonReport, runs: Runs, options: PageOptions) -> Tuple[Dict[str, str], List[str]]:
     """``data:`` URIs of images on which the runs disagree, by index, and remarks on those that are not shown."""
     if not options.gallery or (options.images is None and not (runs.kind == "detection" and runs.image_folders)):
         return {}, []
@@ -85,7 +78,7 @@ def _thumbnails(report: ComparisonReport, runs: RunSet, options: PageOptions) ->
     return {str(image): thumbnail.uri for image, thumbnail in thumbnails.items()}, remarks
 
 
-def _image_names(runs: RunSet) -> List[str]:
+def _image_names(runs: Runs) -> List[str]:
     """Names of the images: the file without the common folder, else the index."""
     unit = "sample" if runs.kind == "classification" else "image"
     files = iter(without_common_folder([name for name in runs.image_names if isinstance(name, str)]))
@@ -115,30 +108,35 @@ def _predictions(runs: Any, run: int, images: np.ndarray) -> Dict[str, Any]:
     }
 
 
-def _overall(pair: PairwiseComparison, report: ComparisonReport, letters: Mapping[str, str]) -> List[Dict[str, Any]]:
-    return [
-        {"title": OVERALL_NAMES.get(row.metric, row.metric), **_difference(row, pair, letters)}
-        for row in overall_rows(pair, report.classes)
-    ]
+def _differences(report: ComparisonReport, pair: PairwiseComparison, letters: Mapping[str, str]) -> Dict[str, Any]:
+    """The differences of two runs over all classes and per class, and on how many images they agree."""
+    first, second = letters[printable(pair.first)], letters[printable(pair.second)]
+    overall = [_difference(row, second, report.settings.ci) for row in overall_rows(pair, report.classes)]
+    rows: Dict[str, List[Any]] = {metric: [] for metric in PER_CLASS}
+    for row in pair.rows(report.classes):
+        if row.class_name is not None and row.metric in rows:
+            rows[row.metric].append(_difference(row, second, report.settings.ci))
+    found = pair.disagreements
+    return {
+        "first": first,
+        "second": second,
+        "overall": overall,
+        "significant": any(row["verdict"] in SIGNIFICANT for row in overall),
+        "per_class": [
+            {"metric": metric, "title": COLUMN_NAMES.get(metric, metric), "rows": differences}
+            for metric, differences in rows.items()
+            if differences
+        ],
+        "agreement": [
+            (key, words.format(first=first, second=second), found.agreement[key]) for key, words in AGREEMENT.items()
+        ],
+    }
 
 
-def _per_class(pair: PairwiseComparison, report: ComparisonReport, letters: Mapping[str, str]) -> List[Dict[str, Any]]:
-    """One entry per metric, with one row per class."""
-    rows = [row for row in pair.rows(report.classes) if row.class_name is not None]
-    entries = [
-        {
-            "metric": metric,
-            "title": COLUMN_NAMES.get(metric, metric),
-            "rows": [_difference(row, pair, letters) for row in rows if row.metric == metric],
-        }
-        for metric in PER_CLASS
-    ]
-    return [entry for entry in entries if entry["rows"]]
-
-
-def _difference(row: DifferenceRow, pair: PairwiseComparison, letters: Mapping[str, str]) -> Dict[str, Any]:
+def _difference(row: DifferenceRow, second: str, ci: float) -> Dict[str, Any]:
     return {
         "metric": row.metric,
+        "title": OVERALL_NAMES.get(row.metric, row.metric),
         "first": row.first,
         "second": row.second,
         "difference": row.difference,
@@ -146,22 +144,7 @@ def _difference(row: DifferenceRow, pair: PairwiseComparison, letters: Mapping[s
         "high": row.high,
         "interval": interval_text(row.low, row.high, joined="{} to {}", sign=True),
         "p": row.p_value,
-        "p_text": p_text(row.p_value, ci=pair.comparison.ci),
+        "p_text": p_text(row.p_value, ci=ci),
         "verdict": row.verdict,
-        "verdict_text": verdict_text(row, letters[printable(pair.second)]),
-    }
-
-
-def _context(pair: PairwiseComparison, report: ComparisonReport, letters: Mapping[str, str]) -> Dict[str, Any]:
-    """The variables of the section of one comparison."""
-    overall = _overall(pair, report, letters)
-    names = {"first": letters[printable(pair.first)], "second": letters[printable(pair.second)]}
-    found = pair.disagreements
-    return {
-        **names,
-        "overall": overall,
-        "significant": any(row["verdict"] in SIGNIFICANT for row in overall),
-        "per_class": [(entry["metric"], entry["title"]) for entry in _per_class(pair, report, letters)],
-        "agreement": [(key, words.format(**names), found.agreement[key]) for key, words in AGREEMENT.items()],
-        "counts": found.counts,
+        "verdict_text": verdict_text(row, second),
     }

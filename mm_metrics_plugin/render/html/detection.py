@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 
 import numpy as np
 
-from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_entries
 from mm_metrics_plugin.functional.detection.examples import Examples, Members, WorstImages
 from mm_metrics_plugin.functional.detection.pr_curves import ThresholdSweep, threshold_sweep
-from mm_metrics_plugin.io.writing import to_json
+from mm_metrics_plugin.render.detection import (
+    ERROR_TYPES,
+    PROTOCOLS,
+    error_lines,
+    max_dets_lines,
+    optional_sections,
+    size_range,
+)
 from mm_metrics_plugin.render.html import (
     Column,
     grouped_sections,
@@ -21,8 +27,6 @@ from mm_metrics_plugin.render.html import (
     without_common_folder,
 )
 from mm_metrics_plugin.render.html.thumbnails import Thumbnail, collect_thumbnails
-from mm_metrics_plugin.render.sections import ERROR_TYPES, error_lines, optional_sections, size_range
-from mm_metrics_plugin.render.sentences import PROTOCOLS, max_dets_lines
 from mm_metrics_plugin.render.tables import FALSE_POSITIVE_TYPES, OVERALL_NAMES
 from mm_metrics_plugin.settings import MATCHING_RULES
 
@@ -31,7 +35,6 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport
     from mm_metrics_plugin.render.outputs import PageOptions
 
-MAX_DRAWN = 200  # rows of a matrix that is drawn; a larger one has cells smaller than pixels
 COUNTS = ("ground_truths", "tp", "fp", "fn")
 RATES = ("precision", "recall", "f1")
 SIZE_RATES = ("precision", "recall", "mAP", "mAP_50")
@@ -61,8 +64,7 @@ def detection_page(report: DetectionReport, options: PageOptions) -> str:
     gallery = None if examples is None else make_gallery(examples.images, paths, options, folders=folders, sizes=sizes)
     context = _context(report, thresholds)
     context["gallery"] = None if gallery is None else _gallery_entries(report, examples, gallery, names)
-    data = to_json(_data(report, examples, thresholds, names), compact=True)
-    return render_page("detection.html", report, data=data, **context)
+    return render_page("detection.html", report, data=_data(report, examples, thresholds, names), **context)
 
 
 def make_gallery(
@@ -131,11 +133,11 @@ def _data(
 
 def _protocol_data(report: ProtocolReport, members: Members, indices: Mapping[str, np.ndarray]) -> Dict[str, Any]:
     rows = np.flatnonzero(members.rule == MATCHING_RULES.index(report.protocol))
-    entries = matrix_entries(report.result.matrix, most=MAX_DRAWN)
+    matrix = report.result.matrix
+    row, column = np.nonzero(matrix)
     return {
         "name": report.protocol,
-        "matrix": entries["confusion_matrix"],
-        "cells": entries["confusion_cells"],
+        "cells": {"row": row, "column": column, "count": matrix[row, column]},
         "columns": {name: report.columns[name] for name in (*COUNTS, *RATES, *FALSE_POSITIVE_TYPES)},
         "cell": members.cell[rows],
         "detection": indices["detection"][rows],

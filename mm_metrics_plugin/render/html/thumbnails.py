@@ -35,12 +35,7 @@ class Thumbnail:
     rotated: bool = False
 
     def has_size(self, height: int, width: int) -> bool:
-        """Whether the image has this size, stored or rotated; True if the size is unknown.
-
-        Example:
-            >>> Thumbnail("", (640, 480)).has_size(480, 640), Thumbnail("", (640, 480)).has_size(0, 0)
-            (True, True)
-        """
+        """Whether the image has this size, stored or rotated; True if the size is unknown."""
         if height <= 0 or width <= 0:
             return True
         return self.size == (width, height) or (self.rotated and self.size == (height, width))
@@ -58,14 +53,6 @@ class ImageFinder:
         folder: Look in this folder instead: for the name (for its part inside the data set's folder, if it is a whole
             path), then for the base name. The base name is used only if it is unique in the data set, because
             ``cam1/0001.jpg`` is not ``cam2/0001.jpg``.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as place:
-        ...     _ = Path(place, "a.jpg").write_bytes(b"")
-        ...     finder = ImageFinder(["val/a.jpg", "../b.jpg"], folder=place)
-        ...     finder.find("val/a.jpg").path.name, finder.find("val/a.jpg").by_base_name, finder.find("../b.jpg").path
-        ('a.jpg', True, None)
     """
 
     def __init__(self, names: Sequence[str], dataset_folders: Sequence[str] = (), folder: Optional[str] = None) -> None:
@@ -135,15 +122,6 @@ def thumbnail(path: Path, *, longest_side: int = LONGEST_SIDE) -> Optional[Thumb
 
     Returns:
         None if the file is not an image, is damaged, or is larger than Pillow's limit against decompression bombs.
-
-    Example:
-        >>> import tempfile
-        >>> from PIL import Image
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Image.new("RGB", (960, 100)).save(Path(folder, "a.png"))
-        ...     small = thumbnail(Path(folder, "a.png"))
-        >>> small.size, small.uri[:23]
-        ((960, 100), 'data:image/jpeg;base64,')
     """
     from PIL import Image, ImageOps
 

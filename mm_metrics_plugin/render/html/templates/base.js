@@ -55,6 +55,24 @@ const page = (() => {
   const columnCells = (element) =>
     Object.fromEntries([...element.querySelectorAll("[data-column]")].map((cell) => [cell.dataset.column, cell]));
 
+  /* Shows the score threshold of the slider. */
+  function showThreshold(threshold) {
+    const output = byId("score-thr-value");
+    output.textContent = short(threshold);
+    output.dataset.value = missing(threshold) ? "" : String(threshold);
+    byId("score-thr").setAttribute("aria-valuetext", output.textContent);
+  }
+
+  /* Connects the slider: move() shows the numbers at once, redraw() the charts in the next frame. */
+  function onSlide(move, redraw) {
+    let frame = 0;
+    byId("score-thr").addEventListener("input", () => {
+      move();
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(redraw);
+    });
+  }
+
   /* Which part of a list is shown: "First 50 of 120, …". */
   const shownPart = (shown, total, order) =>
     shown < total ? `First ${count(shown)} of ${count(total)}, ${order}.` : `All ${count(total)}, ${order}.`;
@@ -195,5 +213,5 @@ const page = (() => {
   document.querySelectorAll("table.sortable").forEach(sortable);
   document.querySelectorAll("[data-search]").forEach(searchable);
 
-  return { byId, data, missing, percent, count, ratio, short, printable, label, make, show, showCount, columnCells, shownPart, sortAgain, plot, gaps, marker };
+  return { byId, data, missing, percent, count, ratio, short, printable, label, make, show, showCount, columnCells, showThreshold, onSlide, shownPart, sortAgain, plot, gaps, marker };
 })();

@@ -2,7 +2,6 @@
 const { byId, data, make, show, showCount, count, ratio, short } = page;
 const { labels, single_label: singleLabel } = data;
 const name = (label) => page.printable(labels[label]);
-const MAX_DRAWN = 200; // a larger matrix has cells smaller than pixels
 const DECISIONS = ["TP", "FP", "FN"]; // columns of the cells of a multi-label task
 const margin = { l: 52, r: 12, t: 12, b: 44 };
 const axis = { automargin: false };
@@ -10,8 +9,7 @@ const axis = { automargin: false };
 /* --- cells and their samples ------------------------------------------------------------------------------------- */
 
 function confusions() {
-  const { row: rows, column: columns, count: counts } = data.cells;
-  const totals = new Map(rows.map((row, at) => [row * data.num_columns + columns[at], counts[at]]));
+  const { cells } = data;
   const cellName = (row, column) =>
     !singleLabel ? `${name(row)}: ${DECISIONS[column]}` : row === column ? `${name(row)}: correct` : `${name(row)} → ${name(column)}`;
   const isError = (row, column) => (singleLabel ? row !== column : column !== 0);
@@ -21,7 +19,7 @@ function confusions() {
     const highestFirst = singleLabel ? row !== column : column === 1;
     const number = (value) => make("td", { class: "numeric", "data-value": value }, value.toFixed(4));
     showCell({
-      row, column, title: cellName(row, column), total: totals.get(cell) || 0,
+      row, column, cells, title: cellName(row, column),
       order: highestFirst ? "highest score first" : "lowest score first",
       rows: membersOf(data.cell, cell).map((at) => make("tr", {},
         make("td", { class: "name" }, page.printable(data.samples[data.sample[at]])),
@@ -30,20 +28,11 @@ function confusions() {
     });
   }
 
-  let select = open;
-  if (singleLabel && labels.length <= MAX_DRAWN) {
-    const matrix = labels.map(() => labels.map(() => 0));
-    rows.forEach((row, at) => { matrix[row][columns[at]] = counts[at]; });
-    ({ select } = confusionMatrix({ element: byId("matrix"), labels, counts: () => matrix, open }));
-  } else if (singleLabel) {
-    byId("matrix").hidden = true;
-    byId("matrix-view").hidden = true;
-  }
+  const { select } = singleLabel ? confusionMatrix({ labels, cells: () => cells, open }) : { select: open };
   const names = labels.map((_, label) => name(label));
   cellControls(names, singleLabel ? names : DECISIONS, select);
   if (!singleLabel) byId("cell-column").value = "1";
-  const errors = rows.map((row, at) => [counts[at], row, columns[at]]).filter(([, row, column]) => isError(row, column));
-  topConfusions(errors, cellName, select);
+  topConfusions(cells, isError, cellName, select);
 }
 
 /* --- one-vs-rest curves -------------------------------------------------------------------------------------------- */
@@ -51,7 +40,6 @@ function confusions() {
 function curves() {
   const select = byId("curve-class");
   const slider = byId("score-thr");
-  const output = byId("score-thr-value");
   const readout = page.columnCells(byId("readout"));
   const curve = () => data.curves[Number(select.value)];
   /* Scores descend in the data and ascend on the slider. */
@@ -99,9 +87,7 @@ function curves() {
   function move() {
     const threshold = curve().thresholds[position()];
     const current = rates(position());
-    output.textContent = short(threshold);
-    output.dataset.value = threshold === undefined ? "" : String(threshold);
-    slider.setAttribute("aria-valuetext", output.textContent);
+    page.showThreshold(threshold);
     for (const key of ["recall", "specificity", "precision", "f1"]) show(readout[key], current[key]);
     for (const key of ["tp", "fp", "fn", "tn"]) showCount(readout[key], current[key]);
   }
@@ -122,12 +108,7 @@ function curves() {
     moveTo(Math.max(0, best()));
   }
 
-  let frame = 0;
-  slider.addEventListener("input", () => {
-    move();
-    cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(redraw);
-  });
+  page.onSlide(move, redraw);
   byId("youden").addEventListener("click", () => moveTo(best()));
   select.addEventListener("change", selectClass);
   selectClass();

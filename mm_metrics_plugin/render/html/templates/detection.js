@@ -37,7 +37,6 @@ function classes() {
   const micro = thresholds.map((_, place) => rates(sum(tp.map((row) => row[place])), sum(fp.map((row) => row[place])), sum(gts)));
 
   const slider = byId("score-thr");
-  const output = byId("score-thr-value");
   const readout = Object.fromEntries([...byId("readout").tBodies[0].rows].map((row) => [row.dataset.average, page.columnCells(row)]));
   const followsSlider = () => !select || protocol().name === "coco";
 
@@ -96,9 +95,7 @@ function classes() {
 
   function move() {
     const place = position();
-    output.textContent = short(thresholds[place]);
-    output.dataset.value = String(thresholds[place]);
-    slider.setAttribute("aria-valuetext", output.textContent);
+    page.showThreshold(thresholds[place]);
     for (const name of ["precision", "recall", "f1"]) {
       show(readout.macro[name], means[name][place]);
       show(readout.micro[name], micro[place][name]);
@@ -110,12 +107,7 @@ function classes() {
   move();
   const charts = [page.plot(byId("threshold-curves"), thresholdCurves), page.plot(byId("pr-curve"), prCurve)];
   const redraw = () => charts.forEach((draw) => draw());
-  let frame = 0;
-  slider.addEventListener("input", () => {
-    move();
-    cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(redraw);
-  });
+  page.onSlide(move, redraw);
   slider.addEventListener("change", () => page.sortAgain(table));
   const moveTo = (threshold) => {
     slider.value = String(thresholds.indexOf(threshold));
@@ -153,20 +145,6 @@ function confusions() {
   const select = byId("matrix-protocol");
   const protocol = () => data.protocols[Number(select.value)];
   const name = (label) => page.printable(labels[label]);
-
-  /* The nonzero cells as [count, row, column]. With many classes the data has only these, and no matrix is drawn. */
-  function nonzeroCells() {
-    const { matrix, cells } = protocol();
-    if (cells) return cells.count.map((number, at) => [number, cells.row[at], cells.column[at]]);
-    return matrix.flatMap((values, row) => values.flatMap((number, column) => (number ? [[number, row, column]] : [])));
-  }
-
-  function cellCount(row, column) {
-    const { matrix } = protocol();
-    if (matrix) return matrix[row][column];
-    const found = nonzeroCells().find(([, r, c]) => r === row && c === column);
-    return found ? found[0] : 0;
-  }
 
   /* Draws a ground truth and a detection. */
   function sketch(gt, det, css) {
@@ -218,15 +196,10 @@ function confusions() {
       : css === "tp" ? `${name(row)}: correct` : `${name(row)} → ${name(column)}`;
     const order = { tp: "lowest score first", fn: "largest first", fp: "highest score first" }[css];
     const rows = membersOf(protocol().cell, row * labels.length + column).map((at) => memberRow(at, css));
-    showCell({ row, column, title, order, total: cellCount(row, column), rows });
+    showCell({ row, column, title, order, cells: protocol().cells, rows });
   }
 
-  const isDrawn = Boolean(protocol().matrix);
-  const chart = isDrawn
-    ? confusionMatrix({ element: byId("matrix"), labels, counts: () => protocol().matrix, open })
-    : { draw: () => {}, select: open };
-  byId("matrix").hidden = !isDrawn;
-  byId("matrix-view").hidden = !isDrawn;
+  const chart = confusionMatrix({ labels, cells: () => protocol().cells, open });
   const names = (last) => labels.map((_, label) => (label === background ? last : name(label)));
   cellControls(names("no match (background)"), names("missed (background)"), chart.select);
 
@@ -238,8 +211,8 @@ function confusions() {
     }
     page.sortAgain(typeTable);
     byId("protocol-words").textContent = data.protocols.length > 1 ? `${rule}: ${select.selectedOptions[0].title}.` : "";
-    const confused = nonzeroCells().filter(([, row, column]) => row !== column && row < background && column < background);
-    topConfusions(confused, (row, column) => `${name(row)} → ${name(column)}`, chart.select);
+    const isConfusion = (row, column) => row !== column && row < background && column < background;
+    topConfusions(protocol().cells, isConfusion, (row, column) => `${name(row)} → ${name(column)}`, chart.select);
   }
   select.addEventListener("change", () => {
     showProtocol();

@@ -1,11 +1,26 @@
 "use strict";
-/* Draws a confusion matrix whose cells can be chosen.
+const MAX_DRAWN = 200; // rows of a matrix; a larger one has cells smaller than pixels
 
-   element: the div of the chart; labels: names of rows and columns; counts(): rows of counts (rows are ground truth);
-   open(row, column): lists the members of a cell. Returns {draw, select(row, column)}. */
-function confusionMatrix({ element, labels, counts, open }) {
-  const view = () => document.querySelector("#matrix-view input:checked").value;
+/* The nonzero cells of a matrix, given by {row, column, count}, as [count, row, column]. */
+const cellList = (cells) => cells.count.map((number, at) => [number, cells.row[at], cells.column[at]]);
+
+/* Draws a confusion matrix whose cells can be chosen, unless it is too large.
+
+   labels: names of rows (ground truth) and columns; cells(): the nonzero cells; open(row, column): lists the members of
+   a cell. Returns {draw, select(row, column)}. */
+function confusionMatrix({ labels, cells, open }) {
+  const element = page.byId("matrix");
   const size = labels.length;
+  if (size > MAX_DRAWN) {
+    for (const id of ["matrix", "matrix-view"]) page.byId(id).hidden = true;
+    return { draw: () => {}, select: open };
+  }
+  const view = () => document.querySelector("#matrix-view input:checked").value;
+  const counts = () => {
+    const rows = labels.map(() => labels.map(() => 0));
+    for (const [number, row, column] of cellList(cells())) rows[row][column] = number;
+    return rows;
+  };
   const names = labels.map((name) => page.label(name));
   const numbered = size <= 25;
   let chosen = null;
@@ -83,9 +98,10 @@ function confusionMatrix({ element, labels, counts, open }) {
   return { draw, select };
 }
 
-/* Lists the members of a cell. rows: table rows; total: how many members the cell has; order: of the rows, in words. */
-function showCell({ row, column, title, total, order, rows }) {
+/* Lists the members of a cell. cells: the nonzero cells; rows: table rows; order: of the rows, in words. */
+function showCell({ row, column, title, cells, order, rows }) {
   const cell = page.byId("cell");
+  const [total] = cellList(cells).find(([, r, c]) => r === row && c === column) || [0];
   cell.hidden = false;
   cell.dataset.cell = `${row},${column}`;
   page.byId("cell-row").value = String(row);
@@ -122,9 +138,9 @@ function cellControls(rowNames, columnNames, select) {
   });
 }
 
-/* Buttons that open the cells with the most errors. entries: [count, row, column]; name(row, column): text of a button. */
-function topConfusions(entries, name, select) {
-  const top = [...entries].sort((a, b) => b[0] - a[0] || a[1] - b[1] || a[2] - b[2]).slice(0, 10);
+/* Buttons that open the largest cells that are errors. name(row, column): text of a button. */
+function topConfusions(cells, isError, name, select) {
+  const top = cellList(cells).filter(([, row, column]) => isError(row, column)).sort((a, b) => b[0] - a[0] || a[1] - b[1] || a[2] - b[2]).slice(0, 10);
   page.byId("top-confusions").replaceChildren(...top.map(([number, row, column]) => {
     const button = page.make("button", { type: "button", class: "plain", "data-value": number }, `${name(row, column)}: ${page.count(number)}`);
     button.addEventListener("click", () => {
