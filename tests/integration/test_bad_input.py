@@ -150,7 +150,7 @@ COMMANDS = [
     ("an unknown class", class_list("cat,unicorn"), "truth.json; 'unicorn'; 'cat', 'dog', 'traffic light', 'a|b'"),
     ("an empty list", detection(results=lambda _: []), "results.pkl; found an empty list"),
     ("an empty list", classification(lambda _: []), "results.pkl; found an empty list"),
-    ("a repeated class name", class_list("cat,cat"), "--classes; 'cat'; 2"),
+    ("a repeated class name", class_list("cat,cat"), "classes must be distinct; 'cat'"),
     ("a repeated image id", detection(results=lambda results: [*results, results[0]]), "results.pkl; image 1"),
     (
         "a repeated image id in the ground truth",
