@@ -68,7 +68,7 @@ def test_a_state_that_holds_a_pickle_is_refused(tmp_path, monkeypatch):
     np.save(array, np.array([Evil()], dtype=object), allow_pickle=True)
     with zipfile.ZipFile("state.npz", "w") as archive:
         archive.writestr("header.npy", array.getvalue())
-    with pytest.raises(ResultFileError, match=r"state\.npz: is no state that --save-state wrote"):
+    with pytest.raises(ResultFileError, match=r"state\.npz: is not a state file of --save-state"):
         read_state("state.npz")
     assert not Path("was_here").exists()
 
@@ -76,7 +76,7 @@ def test_a_state_that_holds_a_pickle_is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "declaration",
     [
-        '<!DOCTYPE a [<!ENTITY lol "lol">]>',
+        '<!DOCTYPE a [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;">]>',
         '<!DOCTYPE a [<!ENTITY file SYSTEM "file:///etc/passwd">]>',
         '<!DOCTYPE a SYSTEM "http://127.0.0.1/a.dtd">',
     ],

@@ -53,23 +53,18 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script for a shell. File names are completed where no option or value fits.
-
-    Args:
-        parser: Of the whole command.
-        shell: ``'bash'`` or ``'zsh'``.
-    """
+    """The script for a shell. File names are completed where no option or value fits."""
     (subcommands,) = (action for action in parser._actions if action.dest == "subcommand")
     choices: Any = subcommands.choices
     values: List[str] = []
     options: List[str] = []
-    for name, one in choices.items():
+    for name, subparser in choices.items():
         flags: List[str] = []
-        for action in one._actions:
-            shown = [flag for flag in action.option_strings if flag.startswith("--")]
-            flags += [] if action.help == argparse.SUPPRESS else shown
+        for action in subparser._actions:
+            names = [flag for flag in action.option_strings if flag.startswith("--")]
+            flags += [] if action.help == argparse.SUPPRESS else names
             if action.choices:
-                patterns = [f'"{name} {flag}"' for flag in shown] or [f'"{name} {name}"']
+                patterns = [f'"{name} {flag}"' for flag in names] or [f'"{name} {name}"']
                 values.append(f'        {"|".join(patterns)}) words="{" ".join(action.choices)}" ;;')
         options.append(f'                {name}) words="{" ".join(flags)}" ;;')
     script = _SCRIPT.format(

@@ -6,8 +6,6 @@ import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-import numpy as np
-
 from mm_metrics_plugin.evaluation.report import (
     GALLERY,
     SCHEMA_VERSION,
@@ -16,9 +14,9 @@ from mm_metrics_plugin.evaluation.report import (
     check_classes,
     is_path,
     keyword_names,
+    warn_unreached,
 )
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, pluralize
-from mm_metrics_plugin.functional._arrays import divide
 from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport, background_name, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.settings import DetectionSettings, with_options
@@ -28,30 +26,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.shards import Shard
     from mm_metrics_plugin.io.files import PathLike
 
-DEFAULT_MATCHING = ("coco", "mmdet")  # coco is printed and drawn, files hold both
-
-
-def confused_block(matrix: np.ndarray, *, most: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The classes with the most confusions, as row or as column, and their part of the matrix.
-
-    Args:
-        matrix: Counts; rows ground truth, columns prediction.
-        most: How many classes. Of classes with equal counts the earlier one is chosen.
-
-    Returns:
-        The chosen classes, ascending; their counts; and these divided by the sums of the whole rows.
-
-    Example:
-        >>> chosen, counts, shares = confused_block(np.array([[8, 0, 2], [0, 5, 0], [1, 0, 9]]), most=2)
-        >>> chosen.tolist(), counts.tolist(), shares.tolist()
-        ([0, 2], [[8, 2], [1, 9]], [[0.8, 0.2], [0.1, 0.9]])
-    """
-    matrix = np.asarray(matrix)
-    confusions = matrix.sum(axis=0) + matrix.sum(axis=1) - 2 * matrix.diagonal()
-    chosen = np.sort(np.argsort(-confusions, kind="stable")[:most])
-    rows = matrix[chosen]
-    block = rows[:, chosen]
-    return chosen, block, np.nan_to_num(divide(block, rows.sum(axis=1, keepdims=True)))
+DEFAULT_MATCHING = ("coco", "mmdet")  # coco is printed and drawn, files contain both
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +58,7 @@ class DetectionReport(Report):
     def differences(self) -> List[str]:
         """Why the protocols differ, in numbers, one line each."""
         names = [report.protocol for report in self.protocols]
-        return [line for report in self.protocols for line in _remarks(report, beside=names)]
-
-    @property
-    def remarks(self) -> List[str]:
-        """Why the protocols differ, and how many images have no results."""
-        return self.differences + self.missing_results
+        return [line for report in self.protocols for line in _differences(report, names)]
 
     @property
     def missing_results(self) -> List[str]:
@@ -96,6 +66,11 @@ class DetectionReport(Report):
         missing = self.counts.get("images", {}).get("without_results", 0)
         line = f"{pluralize(missing, 'image')} without results, evaluated as without detections"
         return [line] if missing else []
+
+    @property
+    def remarks(self) -> List[str]:
+        """Why the protocols differ, and how many images have no results."""
+        return [*self.differences, *self.missing_results]
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
@@ -111,7 +86,7 @@ class DetectionReport(Report):
         }
 
 
-def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
+def _differences(report: ProtocolReport, protocols: Sequence[str]) -> List[str]:
     counts, lines = report.counts, []
     if report.protocol == "mmdet":
         lines += [
@@ -122,7 +97,7 @@ def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
             f"mmdet counts {pluralize(counts['detections_counted_again'], 'detection')} too many: each once per ground "
             "truth that it overlaps",
         ]
-        if counts.get("crowds") and "coco" not in beside:  # which says so itself
+        if counts.get("crowds") and "coco" not in protocols:  # coco has a line about crowd regions
             regions = pluralize(counts["crowds"], "crowd region")
             lines.append(f"mmdet counts {regions} as ordinary ground truths; coco ignores them")
     elif counts.get("ground_truths_ignored"):
@@ -131,15 +106,10 @@ def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
             f"detections that match only crowd regions ({counts['detections_ignored']:,}); mmdet counts them"
         )
     if report.protocol == "agnostic":
-        lines.append(
-            f"agnostic matches by IoU alone: {pluralize(_between_classes(report), 'match')} between two classes"
-        )
+        classes = report.result.matrix[:-1, :-1]
+        between = int(classes.sum() - classes.trace())
+        lines.append(f"agnostic matches by IoU alone: {pluralize(between, 'match')} between two classes")
     return lines
-
-
-def _between_classes(report: ProtocolReport) -> int:
-    inner = report.result.matrix[:-1, :-1]
-    return int(inner.sum() - inner.trace())
 
 
 def evaluate_detection(
@@ -195,8 +165,7 @@ def evaluate_detection(
         ([1], 1.0)
     """
     from mm_metrics_plugin.evaluation.loading import DetectionInput, load_shard, shard_of_batch
-    from mm_metrics_plugin.evaluation.process_group import ProcessGroup
-    from mm_metrics_plugin.evaluation.shards import save_shard
+    from mm_metrics_plugin.evaluation.shards import ProcessGroup, save_shard
     from mm_metrics_plugin.io.files import trim_memory
 
     settings = settings or DetectionSettings(matching=DEFAULT_MATCHING)
@@ -227,9 +196,9 @@ def evaluate_detection(
         )
         partial = save_state is not None and not allow_missing
         shard = load_shard(source, settings, group=group, progress=progress, worst_images=gallery, partial=partial)
-    trim_memory()  # that of the input, which is matched by now
+    trim_memory()  # of the input
     group.close()
-    if not group.is_first:
+    if group.rank > 0:
         return None  # type: ignore[return-value]
     if save_state is not None:
         save_shard(str(save_state), shard)
@@ -250,31 +219,26 @@ def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = No
     """
     from mm_metrics_plugin.evaluation.shards import merge_shards, read_shard
 
-    if is_path(files) or not isinstance(files, (list, tuple)) or not files:
+    if not isinstance(files, (list, tuple)) or not files:
         raise ResultFileError(f"files must be a list of .npz files (found {files!r})")
     progress = progress or Progress()
     progress.step("reading")
     shard = merge_shards([read_shard(str(file)) for file in progress.track(files)])
     if shard.images_elsewhere:
-        names = ", ".join(truth["file"] for truth in shard.ground_truths)
+        names = ", ".join(entry["file"] for entry in shard.ground_truths)
         raise ResultFileError(f"{names}: shards with {pluralize(shard.images_elsewhere, 'image')} are missing")
     progress.step("computing metrics")
     return report_of(shard, progress)
 
 
 def report_of(shard: Shard, progress: Progress) -> DetectionReport:
-    """The report on all images."""
+    """The report on the images of a shard."""
     settings, state = shard.settings, shard.state
     counted, protocols = state.counts_by_name, []
     for name in settings.matching:
         rule = state.rule(name)
         ground_truths, detections = rule.used
-        counts = {
-            **rule.counts_by_name,
-            **{key: counted[key] for key in ("detections_without_area", "ground_truths_without_area")},
-        }
-        if name == "mmdet":
-            counts["crowds"] = counted["crowds"]
+        names = ("detections_without_area", "ground_truths_without_area", *(("crowds",) if name == "mmdet" else ()))
         protocols.append(
             protocol_report(
                 name,
@@ -282,7 +246,7 @@ def report_of(shard: Shard, progress: Progress) -> DetectionReport:
                 classes=shard.classes,
                 ground_truths=ground_truths,
                 detections=detections,
-                counts=counts,
+                counts={**rule.counts_by_name, **{key: counted[key] for key in names}},
                 background_types=rule.background_types,
             )
         )
@@ -294,6 +258,8 @@ def report_of(shard: Shard, progress: Progress) -> DetectionReport:
         message = settings.truncation_message(analysis.most_detections)
         if message:
             warnings.warn(message, MetricWarning)
+    if 0 < counted["detections"] == counted["detections_below_threshold"]:
+        warn_unreached("detection", settings.score_thr, None if table is None else table.score)
     return DetectionReport(
         classes=shard.classes,
         settings=settings,

@@ -1,4 +1,4 @@
-"""What a report says of a detector beyond one threshold: average precision, curves, sizes, error types, intervals."""
+"""Analysis of matched detections: average precision, curves, object sizes, error types, thresholds, intervals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.report import Progress
+from mm_metrics_plugin.evaluation.report import Progress, records
 from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision, average_precision
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
@@ -26,49 +26,32 @@ POINTS = 201
 
 @dataclass(frozen=True, eq=False)
 class DetectionAnalysis:
-    """Everything a report says of a detector beyond the confusion matrices.
-
-    Attributes:
-        classes: Class names.
-        average_precision: COCO's, of at most ``max_dets`` detections per class and image.
-        max_dets: The limit of every average precision but that of ``errors``. Nothing else is limited.
-        most_detections: The largest number of detections of one class in one image. If it is above ``max_dets``, the
-            limit leaves detections out.
-        score_thr: Least score of a detection that counts for precision and recall.
-        curves: Precision, recall and F1 against the score threshold and each other.
-        sizes: Results by object size.
-        errors: TIDE's error types, of all detections whatever their score; None where the IoU threshold leaves no room
-            for them.
-        errors_at_threshold: By type, (classes,) errors at the score threshold; they add up to FP and FN.
-        points: The best thresholds, if they were asked for.
-        intervals: Confidence intervals, if they were asked for.
-    """
+    """What a report contains beyond the confusion matrices."""
 
     classes: Sequence[str]
-    average_precision: AveragePrecision
-    max_dets: int
-    most_detections: int
-    score_thr: float
+    average_precision: AveragePrecision  # COCO's, of at most ``max_dets`` detections per class and image
+    max_dets: int  # limit of every average precision except in ``errors``
+    most_detections: int  # maximum number of detections of one class in one image
+    score_thr: float  # score threshold of precision and recall
     curves: DetectionCurves
-    sizes: SizeReport
-    errors: Optional[TideErrors]
-    errors_at_threshold: Optional[Dict[str, np.ndarray]]
-    points: Optional[OperatingPoints]
-    intervals: Optional[Intervals]
+    sizes: SizeReport  # results by object size
+    errors: Optional[TideErrors]  # of detections of all scores; None if the IoU threshold leaves no room for them
+    errors_at_threshold: Optional[Dict[str, np.ndarray]]  # (classes,) errors by type; they add up to FP and FN
+    points: Optional[OperatingPoints]  # best score thresholds, if ``operating_point`` is given
+    intervals: Optional[Intervals]  # confidence intervals, if ``ci`` is given
 
     @property
     def error_totals(self) -> Dict[str, int]:
-        """By type, how many errors of all classes there are at the score threshold."""
+        """Number of errors of all classes at the score threshold, by type."""
         return {name: int(count.sum()) for name, count in (self.errors_at_threshold or {}).items()}
 
     def ap_columns(self) -> Dict[str, Any]:
         """AP of each class, by the name of the column."""
-        found = self.average_precision
-        columns = {"AP": found.per_class, "AP_50": found.at_iou(0.5), "AP_75": found.at_iou(0.75)}
-        return {"name": list(self.classes), **columns}
+        ap = self.average_precision
+        return {"name": list(self.classes), "AP": ap.per_class, "AP_50": ap.at_iou(0.5), "AP_75": ap.at_iou(0.75)}
 
     def thresholds(self) -> Dict[str, Any]:
-        """The best thresholds, as ``thresholds.json`` has them."""
+        """The best score thresholds, as in ``thresholds.json``."""
         points = self.points
         if points is None:
             return {}
@@ -76,68 +59,48 @@ class DetectionAnalysis:
             "rule": str(points.rule),
             "threshold": points.overall.threshold,
             "per_class": dict(zip(unique_names(self.classes), (point.threshold for point in points.per_class))),
-            "in_sample": {
-                "overall": points.overall.to_dict(),
-                "per_class": _by_class(self.classes, points.per_class),
-            },
+            "in_sample": {"overall": points.overall.to_dict(), "per_class": self._by_class(points.per_class)},
             "cross_fitted": {
                 "folds": points.folds,
                 "overall": points.overall_cross_fitted.to_dict(),
-                "per_class": _by_class(self.classes, points.per_class_cross_fitted),
+                "per_class": self._by_class(points.per_class_cross_fitted),
             },
         }
 
+    def _by_class(self, points: Sequence[OperatingPoint]) -> List[Dict[str, Any]]:
+        return [{"name": name, **point.to_dict()} for name, point in zip(self.classes, points)]
+
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values."""
-        columns = self.ap_columns()
+        errors = None
+        if self.errors is not None:
+            counts = {name: count.tolist() for name, count in (self.errors_at_threshold or {}).items()}
+            at_score_thr = {"score_thr": self.score_thr, "totals": self.error_totals, "counts": counts}
+            errors = {**self.errors.to_dict(), "at_score_thr": at_score_thr}
         return {
             "average_precision": {
                 **self.average_precision.to_dict(),
                 "max_dets": self.max_dets,
                 "most_detections_per_class_and_image": self.most_detections,
-                "per_class": _rows(columns),
+                "per_class": records(self.ap_columns()),
             },
             "sizes": self.sizes.to_dict(),
-            "errors": None if self.errors is None else {**self.errors.to_dict(), "at_score_thr": self._at_threshold()},
+            "errors": errors,
             "operating_points": self.thresholds() or None,
             "intervals": None if self.intervals is None else self.intervals.to_dict(),
         }
-
-    def _at_threshold(self) -> Dict[str, Any]:
-        counts = {name: count.tolist() for name, count in (self.errors_at_threshold or {}).items()}
-        return {"score_thr": self.score_thr, "totals": self.error_totals, "counts": counts}
-
-
-def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:
-    plain = [column if isinstance(column, list) else np.asarray(column).tolist() for column in columns.values()]
-    return [dict(zip(columns, row)) for row in zip(*plain)]
-
-
-def _by_class(classes: Sequence[str], points: Sequence[OperatingPoint]) -> List[Dict[str, Any]]:
-    return [{"name": name, **point.to_dict()} for name, point in zip(classes, points)]
 
 
 def analyze_detections(
     table: MatchTable, settings: DetectionSettings, *, classes: Sequence[str], progress: Optional[Progress] = None
 ) -> DetectionAnalysis:
-    """Everything that follows from matched detections.
+    """Compute everything that follows from matched detections.
 
     Args:
         table: Every detection and ground truth, matched, with details.
         settings: What to compute.
         classes: Class names.
         progress: Receives the steps.
-
-    Example:
-        >>> from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-        >>> from mm_metrics_plugin.functional.detection.matching import match_images
-        >>> ground_truths = GroundTruths([0, 1], [[0, 0, 10, 10], [0, 0, 10, 10]], [0, 0])
-        >>> detections = Detections([0, 1], [[0, 0, 10, 10], [50, 50, 60, 60]], [0.9, 0.8], [0, 0])
-        >>> settings = DetectionSettings(operating_point="f1")
-        >>> table = match_images(DetectionBatch(detections, ground_truths, 2), settings, num_classes=1).table
-        >>> analysis = analyze_detections(table, settings, classes=["cat"])
-        >>> analysis.errors.totals["background"], analysis.points.overall.threshold
-        (1, 0.9)
     """
     iou_thr, score_thr, max_dets = settings.iou_thr, settings.score_thr, settings.max_dets
     intervals, points, errors, counted = None, None, None, None

@@ -193,7 +193,7 @@ def ground_truth_from_coco(
 
 def _kind_of(content: Any) -> str:
     if isinstance(content, list):
-        return "a list, as in COCO results"
+        return "a list, as in COCO results; GROUND_TRUTH comes first"
     if isinstance(content, dict):
         return ", ".join(sorted(map(str, content))[:6]) or "nothing"
     return f"a {type(content).__name__}"

@@ -320,7 +320,8 @@ def _read_mmdet_2(content: List[Any], source: str, file_size: Optional[int]) -> 
 
 def _read_coco(content: Any, source: str) -> DetectionResults:
     if not isinstance(content, list):
-        hint = "; this is an annotation file" if isinstance(content, dict) and "annotations" in content else ""
+        is_ground_truth = isinstance(content, dict) and "annotations" in content
+        hint = "; this is an annotation file, and GROUND_TRUTH comes first" if is_ground_truth else ""
         raise ResultFileError(
             f"{source}: COCO results are a list of detections (found a {type(content).__name__}{hint})"
         )

@@ -16,6 +16,7 @@ from tests.cli.test_compare import worse
 from tests.helpers import result_files as files
 
 CLASSES = ("<script>alert(1)</script>", "<b>bold</b>", "cat & dog", "\u202eevil")
+pytestmark = pytest.mark.usefixtures("shown_warnings")
 RUN = "<img src=x onerror=alert(3)>.pkl"
 KEYS = ("first", "second", "difference", "low", "p_value")
 

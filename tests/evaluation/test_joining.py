@@ -1,4 +1,4 @@
-"""Results and ground truth meet by image id, and whatever does not fit is said in full."""
+"""Results are joined to the ground truth by image id, path or position; errors name what does not fit."""
 
 import json
 import pickle
@@ -61,7 +61,7 @@ def is_perfect(joined):
     return (matrix == np.diag([IMAGES] * len(joined.classes) + [0])).all()
 
 
-def test_images_meet_by_id_whatever_their_order(truth_file):
+def test_images_are_joined_by_id_in_any_order(truth_file):
     truth = read_ground_truth(truth_file)
     for order in (range(IMAGES), np.random.default_rng(0).permutation(IMAGES).tolist()):
         joined = join(truth, results(order))
@@ -71,10 +71,12 @@ def test_images_meet_by_id_whatever_their_order(truth_file):
         for counts in (joined.detections, truth.row_counts):
             assert counts.to_dict() == {"read": 120, "used": 120, "dropped": {}}
     shifted = [{**result(n), "img_id": 500 - (n + 1) % IMAGES} for n in range(IMAGES)]
-    assert not is_perfect(join(truth, results_from_images(shifted, "results.pkl")))  # else by position would do as well
+    assert not is_perfect(
+        join(truth, results_from_images(shifted, "results.pkl"))
+    )  # so they are not joined by position
 
 
-def test_mmdet_2_meets_by_position_if_the_length_is_right(truth_file, tmp_path):
+def test_results_of_mmdet_2_are_joined_by_position(truth_file, tmp_path):
     content = []
     for n in range(IMAGES):
         found = result(n)["pred_instances"]
@@ -89,14 +91,14 @@ def test_mmdet_2_meets_by_position_if_the_length_is_right(truth_file, tmp_path):
         join(truth, results_from_images([image[:2] for image in content], "results.pkl"))
 
 
-def test_coco_results_meet_by_category_id(truth_file, tmp_path):
+def test_coco_results_are_joined_by_category_id(truth_file, tmp_path):
     content = json.loads(truth_file.read_text())
     found = [{**row, "score": 0.5} for row in content["annotations"]]
     path = tmp_path / "found.json"
     path.write_text(json.dumps(found))
     assert is_perfect(join(read_ground_truth(truth_file), read_results(path)))
 
-    # Chosen classes keep the order of the file, whatever the order they are chosen in; the rest is dropped and counted.
+    # Selected classes keep the order of the file; other detections are dropped and counted.
     chosen = read_ground_truth(truth_file, classes=["bird", "cat"])
     joined = join(chosen, read_results(path))
     assert joined.classes == ("cat", "bird")
@@ -146,14 +148,14 @@ def test_labels_beyond_the_classes(truth_file):
         join(truth, results_from_images(content, "results.pkl"))
 
 
-def test_what_is_not_finite_is_named(truth_file):
+def test_scores_must_be_finite(truth_file):
     content = [result(n) for n in range(IMAGES)]
     content[2]["pred_instances"]["scores"][1] = np.nan
     with pytest.raises(ResultFileError, match=r"results.pkl: 'scores' of image 498 must be finite \(found nan\)"):
         join(read_ground_truth(truth_file), results_from_images(content, "results.pkl"))
 
 
-def test_ground_truth_inside_the_results():
+def test_ground_truth_in_the_results():
     content = [{**result(n), "gt_instances": result(n)["pred_instances"]} for n in range(IMAGES)]
     inside = results_from_images(content, "results.pkl")
     assert is_perfect(join(inside.ground_truth, inside, classes=["a", "b", "c"]))
@@ -211,7 +213,7 @@ def test_one_annotation_file_is_not_the_ground_truth_of_both_parts(truth_file):
         join(read_ground_truth(truth_file), found)
 
 
-def test_ids_that_do_not_repeat_are_kept():
+def test_unique_ids_are_kept():
     joined = join(
         results_from_images([{**twice_numbered()[0]}], "a.pkl").ground_truth,
         results_from_images([twice_numbered()[0]], "a.pkl"),

@@ -171,10 +171,10 @@ STEPS = """
 import json, sys, time
 from mm_metrics_command import load
 main = load("mm_metrics_plugin.cli").main
-from mm_metrics_plugin.cli import progress
+from mm_metrics_plugin.evaluation.report import Progress
 wanted, number, note, *arguments = sys.argv[1:]
 calls = {}
-step = progress.Steps.step
+step = Progress.step
 
 def watched(self, description):
     sys.setprofile(None)
@@ -188,7 +188,7 @@ def watched(self, description):
             time.sleep(600)
     sys.setprofile(profile)
 
-progress.Steps.step = watched
+Progress.step = watched
 code = main(arguments)
 sys.setprofile(None)
 if not wanted:

@@ -1,10 +1,9 @@
-"""Classes have the names that their labels have in mmdet's CocoDataset, if the annotation file is known."""
+"""With ``ann_file``, classes have the names of their labels in mmdet's CocoDataset."""
 
 from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,89 +15,71 @@ CATEGORIES = ("dog", "cat", "emu")
 
 @pytest.fixture
 def ann_file(tmp_path):
-    rows = [(image, at) for image in range(6) for at in range(3)]
+    objects = [(image, category) for image in range(6) for category in range(3)]
     content = {
-        "images": [{"id": one, "file_name": f"{one}.jpg", "height": 100, "width": 200} for one in range(6)],
-        "categories": [{"id": 5 * at + 2, "name": name} for at, name in enumerate(CATEGORIES)],
+        "images": [{"id": image, "file_name": f"{image}.jpg", "height": 100, "width": 200} for image in range(6)],
+        "categories": [{"id": 5 * index + 2, "name": name} for index, name in enumerate(CATEGORIES)],
         "annotations": [
-            {
-                "id": number + 1,
-                "image_id": image,
-                "category_id": 5 * at + 2,
-                "bbox": [10.0 + 50 * at, 10.0, 20.0, 20.0],
-                "area": 400,
-                "iscrowd": 0,
-            }
-            for number, (image, at) in enumerate(rows)
+            dict(
+                id=number,
+                image_id=image,
+                category_id=5 * category + 2,
+                bbox=[10.0 + 50 * category, 10.0, 20.0, 20.0],
+                area=400,
+                iscrowd=0,
+            )
+            for number, (image, category) in enumerate(objects, 1)
         ],
     }
     path = tmp_path / "val.json"
     path.write_text(json.dumps(content))
-    return path
+    return str(path)
 
 
 def samples(dataset):
-    """As mmdet evaluates: objects by the labels of the dataset, and a detector that finds some of each class."""
+    """Ground truths with the labels of the dataset, of which some of each class are detected."""
     for number in range(len(dataset)):
         info = dataset.get_data_info(number)
-        boxes = torch.tensor([one["bbox"] for one in info["instances"]])
-        labels = torch.tensor([one["bbox_label"] for one in info["instances"]])
-        found = number >= 2 * labels  # all dogs, cats from image 2 on, emus from image 4 on, by label
+        boxes = torch.tensor([instance["bbox"] for instance in info["instances"]])
+        labels = torch.tensor([instance["bbox_label"] for instance in info["instances"]])
+        detected = number >= 2 * labels
+        scores = torch.full((int(detected.sum()),), 0.9)
         yield {
             "img_id": info["img_id"],
             "ori_shape": (100, 200),
-            "pred_instances": {
-                "bboxes": boxes[found],
-                "scores": torch.full((int(found.sum()),), 0.9),
-                "labels": labels[found],
-            },
+            "pred_instances": {"bboxes": boxes[detected], "scores": scores, "labels": labels[detected]},
             "gt_instances": {"bboxes": boxes, "labels": labels},
         }
 
 
 @pytest.mark.parametrize("classes", [("emu", "dog", "cat"), ("emu", "dog"), CATEGORIES])
-def test_names_are_those_of_coco_metric(ann_file, classes, recwarn):
+def test_names_equal_those_of_coco_metric(ann_file, classes, recwarn):
     from mmdet.datasets import CocoDataset
     from mmdet.evaluation import CocoMetric
 
-    dataset = CocoDataset(
-        ann_file=str(ann_file),
-        metainfo={"classes": classes},
-        data_prefix={"img": ""},
-        test_mode=True,
-        pipeline=[],
-    )
-    ours = DetectionPRF(ap=True, classwise=True, ann_file=str(ann_file))
-    theirs = CocoMetric(ann_file=str(ann_file), metric="bbox", classwise=True)
+    metainfo = {"classes": classes}
+    dataset = CocoDataset(ann_file=ann_file, metainfo=metainfo, data_prefix={"img": ""}, test_mode=True, pipeline=[])
+    ours = DetectionPRF(ap=True, classwise=True, ann_file=ann_file)
+    theirs = CocoMetric(ann_file=ann_file, metric="bbox", classwise=True)
     for metric in (ours, theirs):
         metric.dataset_meta = dataset.metainfo
         for sample in samples(dataset):
             metric.process({}, [sample])
-    said = [str(one.message) for one in recwarn if "metainfo['classes'] lists" in str(one.message)]
+    messages = [str(warning.message) for warning in recwarn]
+    messages = [message for message in messages if "metainfo['classes'] lists" in message]
+    assert len(messages) == int(classes != CATEGORIES) and all("'emu', 'dog'" in message for message in messages)
     log, reference = ours.evaluate(6), theirs.evaluate(6)
-    assert len(said) == int(classes != CATEGORIES)
-    assert all("'emu', 'dog'" in one for one in said)
     for name in classes:
         assert log[f"det/AP/{name}"] == pytest.approx(reference[f"coco/{name}_precision"], abs=5e-4)
     assert len({round(log[f"det/AP/{name}"], 3) for name in classes}) == len(classes)
-    assert dataset.metainfo["classes"] == classes  # the dataset is left alone
+    assert dataset.metainfo["classes"] == classes  # unchanged
 
 
 def test_labels_that_mmdet_shifts_are_an_error(ann_file):
-    metric = DetectionPRF(ann_file=str(ann_file))
+    metric = DetectionPRF(ann_file=ann_file)
     with pytest.raises(MetricInputError, match="label 0 is 'dog' or 'ant'"):
         metric.dataset_meta = {"classes": ("ant", "dog", "cat", "emu")}
-    metric.dataset_meta = {"classes": (*CATEGORIES, "yak")}  # nothing is annotated with the last one
+    metric.dataset_meta = {"classes": (*CATEGORIES, "yak")}  # a last class without annotations
     assert metric.dataset_meta["classes"] == (*CATEGORIES, "yak")
     metric.dataset_meta = {}
     assert metric.dataset_meta["classes"] == CATEGORIES
-
-
-@pytest.mark.filterwarnings("ignore::mm_metrics_plugin.UndefinedMetricWarning")
-def test_without_ann_file_names_are_those_of_the_dataset():
-    metric = DetectionPRF(classwise=True)
-    metric.dataset_meta = {"classes": ("emu", "dog", "cat")}
-    box = np.array([[0, 0, 9, 9]], np.float32)
-    found = {"bboxes": box, "scores": np.array([0.9]), "labels": np.array([1])}
-    metric.process(None, [{"pred_instances": found, "gt_instances": {"bboxes": box, "labels": np.array([1])}}])
-    assert metric.evaluate(1)["det/tp/dog"] == 1

@@ -1,4 +1,4 @@
-"""Several datasets in one evaluation: mmdet's MultiDatasetsEvaluator, and others that read ``results`` themselves."""
+"""Concatenated datasets in mmdet's MultiDatasetsEvaluator, and tasks in mmpretrain's MultiTasksMetric."""
 
 from __future__ import annotations
 
@@ -36,17 +36,13 @@ def multi(metrics, meta):
     return evaluator
 
 
-def fed(evaluator, samples, batch_size, size=None):
-    """The numbers of an evaluator; undefined ones are not warned of."""
+def evaluate_with(evaluator, samples, batch_size, size=None):
+    """The values of an evaluator, without warnings of undefined values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         for start in range(0, len(samples), batch_size):
             evaluator.process(samples[start : start + batch_size])
         return evaluator.evaluate(len(samples) if size is None else size)
-
-
-def parts(samples):
-    return [samples[start:stop] for start, stop in zip([0, *ENDS], ENDS)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -56,40 +52,41 @@ def test_every_metric_evaluates_each_dataset(case):
     evaluator = multi([case.build() for _ in SIZES], meta)
     if case.order_matters:
         with pytest.raises(MetricInputError, match="cannot evaluate a part of the samples"):
-            fed(evaluator, samples, 4)
+            evaluate_with(evaluator, samples, 4)
         return
     expected = {}
-    for index, part in enumerate(parts(samples)):
-        expected.update({f"set{index}/{key}": value for key, value in evaluate(case.metric(), part).items()})
-    for batch_size in (4, 30):  # twice: the second epoch must not see anything of the first
-        assert_same(fed(evaluator, samples, batch_size), expected, case.tolerance, case.name)
+    for index, (start, stop) in enumerate(zip([0, *ENDS], ENDS)):
+        values = evaluate(case.metric(), samples[start:stop])
+        expected.update({f"set{index}/{key}": value for key, value in values.items()})
+    for batch_size in (4, 30):  # the second evaluation does not depend on the first
+        assert_same(evaluate_with(evaluator, samples, batch_size), expected, case.tolerance, case.name)
 
 
-def boxes(label, right):
+def image(label, detected):
     """An image with one object, which is detected or not."""
     box = torch.tensor([[0.0, 0.0, 10.0, 10.0]])
-    found = dict(bboxes=box if right else box + 50, scores=torch.tensor([0.9]), labels=torch.tensor([label]))
-    return dict(pred_instances=found, gt_instances=dict(bboxes=box, labels=torch.tensor([label])))
+    predictions = dict(bboxes=box if detected else box + 50, scores=torch.tensor([0.9]), labels=torch.tensor([label]))
+    return dict(pred_instances=predictions, gt_instances=dict(bboxes=box, labels=torch.tensor([label])))
 
 
 def test_datasets_with_different_classes(tmp_path):
-    """Their metainfo comes as a list, of which each metric gets its own at the first evaluation."""
+    """Their metainfo is a list; each metric gets its own element at the first evaluation."""
     metas = [
         {"classes": ("cat",), "cumulative_sizes": [3, 5]},
         {"classes": ("ant", "bee", "cow"), "cumulative_sizes": [3, 5]},
     ]
-    samples = [boxes(0, True) for _ in range(3)] + [boxes(2, True), boxes(1, False)]
+    samples = [image(0, True) for _ in range(3)] + [image(2, True), image(1, False)]
     options = dict(classwise=True, outfile_prefix=str(tmp_path / "second"))
     evaluator = multi([DetectionPRF(classwise=True), DetectionPRF(**options)], metas)
     for _ in range(2):
-        found = fed(evaluator, samples, 4)
-        assert found["set0/det/tp"] == 3.0 and found["set1/det/tp"] == 1.0 and found["set1/det/fp"] == 1.0
-        assert sum(key.endswith("cow") for key in found) == sum(key.endswith("cat") for key in found) > 0
+        values = evaluate_with(evaluator, samples, 4)
+        assert values["set0/det/tp"] == 3.0 and values["set1/det/tp"] == 1.0 and values["set1/det/fp"] == 1.0
+        assert sum(key.endswith("cow") for key in values) == sum(key.endswith("cat") for key in values) > 0
     assert json.loads((tmp_path / "second.json").read_text())["classes"] == ["ant", "bee", "cow"]
     plain = Evaluator([DetectionPRF()])
     plain.dataset_meta = metas
     with pytest.raises(MetricInputError, match="cannot evaluate datasets with different classes as one"):
-        fed(plain, samples, 4)
+        evaluate_with(plain, samples, 4)
 
 
 def test_batches_that_span_datasets_are_refused():
@@ -111,11 +108,11 @@ def test_metainfo_of_mmdets_concat_dataset():
             return [dict(img_path=f"{index}.jpg") for index in range(2)]
 
     evaluator = multi([DetectionPRF(), DetectionPRF()], ConcatDataset([Two(), Two()]).metainfo)
-    found = fed(evaluator, [boxes(0, True), boxes(0, True), boxes(0, False), boxes(0, False)], 3)
-    assert (found["set0/det/f1"], found["set1/det/f1"]) == (1.0, 0.0)
+    values = evaluate_with(evaluator, [image(0, True), image(0, True), image(0, False), image(0, False)], 3)
+    assert (values["set0/det/f1"], values["set1/det/f1"]) == (1.0, 0.0)
 
 
-def on_a_process(job):
+def evaluate_rank(job):
     """One rank of an evaluation of three datasets."""
     size, round_up = job
     ends = [size // 2, size // 2 + 1, size]
@@ -124,14 +121,14 @@ def on_a_process(job):
     evaluator = multi([FieldSum(field="value") for _ in ends], {"classes": ("a",), "cumulative_sizes": ends})
     plain = Evaluator([FieldSum(field="value")])
     plain.dataset_meta = evaluator.dataset_meta
-    found = [fed(evaluator, share, 2, size) for _ in range(2)]
-    return [*found, fed(plain, share, 2, size)]
+    twice = [evaluate_with(evaluator, share, 2, size) for _ in range(2)]
+    return [*twice, evaluate_with(plain, share, 2, size)]
 
 
 def test_each_dataset_on_several_processes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # mmengine collects results in a folder under the current one
     jobs = [(9, True), (9, False), (8, True)]
-    for (size, _), ranks in zip(jobs, run_processes(2, on_a_process, jobs)):
+    for (size, _), ranks in zip(jobs, run_processes(2, evaluate_rank, jobs)):
         middle = size // 2
         for first, second, whole in ranks:
             assert first == second
@@ -144,21 +141,18 @@ def test_each_dataset_on_several_processes(tmp_path, monkeypatch):
             assert f"{int(whole['field/sum'])}" == "1" * size
 
 
-# --- mmpretrain's MultiTasksMetric asks each process by itself whether there are results ---
-
-
 def one_rank_without_samples(_):
     from mmpretrain.evaluation import MultiTasksMetric
 
-    metric = MultiTasksMetric(task_metrics={"task": [dict(type="FieldSum", field="value")]})
-    found = []
+    metric, results = MultiTasksMetric(task_metrics={"task": [dict(type="FieldSum", field="value")]}), []
     for _ in range(2):
         if get_rank() == 0:
             metric.process(None, [{"task": dict(value=value, eval_mask=True)} for value in (1.0, 2.0)])
-        found.append(metric.evaluate(2))
-    return found
+        results.append(metric.evaluate(2))
+    return results
 
 
 def test_a_process_without_samples_takes_part_in_every_task():
-    (found,) = run_processes(2, one_rank_without_samples, [None])
-    assert found == [[{"task_field/sum": 3.0}] * 2] * 2
+    """MultiTasksMetric evaluates a task on a process only if ``results`` is true there."""
+    (ranks,) = run_processes(2, one_rank_without_samples, [None])
+    assert ranks == [[{"task_field/sum": 3.0}] * 2] * 2

@@ -1,4 +1,4 @@
-"""DetectionPRF's options, files, warnings and refusals."""
+"""Options, files, warnings and confidence intervals of DetectionPRF."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SAMPLES = detections(np.random.default_rng(3), 40)
 
 
 def metric(**options):
-    made = DetectionPRF(**options)
-    made.dataset_meta = {"classes": CLASSES}
-    return made
+    result = DetectionPRF(**options)
+    result.dataset_meta = {"classes": CLASSES}
+    return result
 
 
 def values(samples=SAMPLES, **options):
@@ -41,15 +41,14 @@ def test_keys_in_order():
 
 def test_averages():
     macro, micro, weighted = (values(average=average, classwise=True) for average in ("macro", "micro", "weighted"))
-    objects = np.array([macro[f"tp/{name}"] + macro[f"fn/{name}"] for name in CLASSES])
-    per_class = np.array([macro[f"recall/{name}"] for name in CLASSES])
-    assert macro["recall"] == pytest.approx(per_class.mean(), abs=1e-15)
-    assert weighted["recall"] == pytest.approx((per_class * objects).sum() / objects.sum(), abs=1e-15)
+    support = [macro[f"tp/{name}"] + macro[f"fn/{name}"] for name in CLASSES]
+    per_class = [macro[f"recall/{name}"] for name in CLASSES]
+    assert macro["recall"] == pytest.approx(np.mean(per_class), abs=1e-15)
+    assert weighted["recall"] == pytest.approx(np.average(per_class, weights=support), abs=1e-15)
     assert micro["f1"] == micro["f1_micro"] == macro["f1_micro"]
 
 
 def test_box_objects_arrays_and_instance_data_are_read():
-    expected = values()
     boxed = [
         dict(
             sample,
@@ -60,140 +59,119 @@ def test_box_objects_arrays_and_instance_data_are_read():
         )
         for sample in SAMPLES
     ]
-    assert values(boxed) == expected
-    without = [{k: v for k, v in sample.items() if k != "ignored_instances"} for sample in SAMPLES]
-    empty = [dict(sample, ignored_instances={}) for sample in without]
-    assert values(without) == values(empty)
+    assert values(boxed) == values()
+    without = [{key: value for key, value in sample.items() if key != "ignored_instances"} for sample in SAMPLES]
+    assert values(without) == values([dict(sample, ignored_instances={}) for sample in without])
 
 
 def test_files_have_the_values_of_the_log(tmp_path):
-    prefix = tmp_path / "latest"
-    found = values(outfile_prefix=str(prefix), classwise=True)
-    written = json.loads((tmp_path / "latest.json").read_text())
-    matrix = np.array(written["confusion_matrix"])
-    assert matrix.shape == (4, 4)
-    assert matrix.diagonal()[:3].sum() == found["tp"]
-    assert [row["name"] for row in written["per_class"]] == list(CLASSES)
-    assert [row["precision"] for row in written["per_class"]] == [found[f"precision/{name}"] for name in CLASSES]
-    assert written["counts"]["images"] == len(SAMPLES)
+    log = values(outfile_prefix=str(tmp_path / "latest"), classwise=True)
+    names = ["latest.confusion_matrix.csv", "latest.json", "latest.per_class.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    report = json.loads((tmp_path / "latest.json").read_text())
+    matrix = np.array(report["confusion_matrix"])
+    assert matrix.shape == (4, 4) and matrix.diagonal()[:3].sum() == log["tp"]
+    assert [row["name"] for row in report["per_class"]] == list(CLASSES)
+    assert [row["precision"] for row in report["per_class"]] == [log[f"precision/{name}"] for name in CLASSES]
+    assert report["counts"]["images"] == len(SAMPLES)
     rows = list(csv.reader((tmp_path / "latest.confusion_matrix.csv").read_text().splitlines()))
     assert rows[0][1:] == [*CLASSES, "background"]
     assert np.array_equal(np.array([row[1:] for row in rows[1:]], dtype=int), matrix)
-    table = list(csv.DictReader((tmp_path / "latest.per_class.csv").read_text().splitlines()))
-    assert [float(row["recall"]) for row in table] == [found[f"recall/{name}"] for name in CLASSES]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "latest.confusion_matrix.csv",
-        "latest.json",
-        "latest.per_class.csv",
-    ]
+    table = csv.DictReader((tmp_path / "latest.per_class.csv").read_text().splitlines())
+    assert [float(row["recall"]) for row in table] == [log[f"recall/{name}"] for name in CLASSES]
 
 
-# --- many detections per image ---
+def test_confusion_matrix_in_the_log(monkeypatch):
+    lines = []
+    monkeypatch.setattr("mm_metrics_plugin.metrics.detection.print_log", lambda text, **_: lines.append(text))
+    values(confusion_matrix=True)
+    assert "background" in lines[0] and lines[0].splitlines()[2].startswith("car")
+
+
+# --- many detections per image ----------------------------------------------------------------------------------------
 
 
 def crowded_samples():
-    """240 objects of one class per image, all of them detected."""
+    """240 ground truths of one class per image, all of them detected."""
     batch = crowded_images()
-    samples = []
     for image in range(batch.num_images):
         found = batch.detections.images(image, image + 1)
         boxes, labels = torch.tensor(found.boxes.array), torch.tensor(found.labels)
-        instances = [{"bbox": box, "bbox_label": 0, "ignore_flag": 0} for box in found.boxes.array.tolist()]
-        samples.append(
-            dict(
-                img_id=image,
-                ori_shape=(480, 640),
-                instances=instances,
-                gt_instances=dict(bboxes=boxes, labels=labels),
-                pred_instances=dict(bboxes=boxes, labels=labels, scores=torch.tensor(found.scores)),
-            )
+        yield dict(
+            img_id=image,
+            ori_shape=(480, 640),
+            instances=[{"bbox": box, "bbox_label": 0, "ignore_flag": 0} for box in found.boxes.array.tolist()],
+            gt_instances=dict(bboxes=boxes, labels=labels),
+            pred_instances=dict(bboxes=boxes, labels=labels, scores=torch.tensor(found.scores)),
         )
-    return samples
 
 
 def crowded_values(**options):
-    made = DetectionPRF(num_classes=1, **options)
-    made.dataset_meta = {"classes": ["nut"]}
+    """The values of the second of two evaluations, and the warnings about max_dets in both."""
+    detector = DetectionPRF(num_classes=1, **options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")  # such as files that other tests left open
         warnings.simplefilter("always", MetricWarning)
         for _ in range(2):
-            made.process(None, crowded_samples())
-            found = made.evaluate(5)
-    said = [str(item.message) for item in caught if "detections per class and image" in str(item.message)]
-    return {key.split("/", 1)[1]: value for key, value in found.items()}, said
+            detector.process(None, list(crowded_samples()))
+            result = detector.evaluate(5)
+    messages = [str(item.message) for item in caught if "detections per class and image" in str(item.message)]
+    return {key.split("/", 1)[1]: value for key, value in result.items()}, messages
 
 
 def test_max_dets_limits_only_ap_and_gives_one_warning():
-    options = dict(ap=True, ci=0.9, operating_point="f1", resamples=5, classwise=True)
-    found, said = crowded_values(**options)
-    assert said == [
+    options = dict(ap=True, operating_point="f1", classwise=True)
+    result, messages = crowded_values(**options)
+    assert messages == [
         "DetectionPRF: AP uses the best 100 of up to 240 detections per class and image, as COCO does; change it with "
         "max_dets"
     ]
-    assert (found["recall"], found["tp"], found["fn"], found["operating_recall"]) == (1, 1200, 0, 1)
-    assert [found["mAP_50"], found["mAP"]] == pytest.approx([42 / 101] * 2, abs=1e-12)
-    assert np.isnan([found["mAP_50_low"], found["mAP_50_high"]]).all()  # five images are too few for an interval
-    found, said = crowded_values(**options, max_dets=240)
-    assert said == [] and found["mAP"] == found["mAP_50"] == 1
-    assert crowded_values(max_dets=1)[1] == []  # no AP, no limit
-    with pytest.raises(ValueError, match="max_dets"):
-        DetectionPRF(max_dets=0)
+    assert (result["recall"], result["tp"], result["fn"], result["operating_recall"]) == (1, 1200, 0, 1)
+    assert [result["mAP_50"], result["mAP"]] == pytest.approx([42 / 101] * 2, abs=1e-12)
+    result, messages = crowded_values(**options, max_dets=240)
+    assert messages == [] and result["mAP"] == result["mAP_50"] == 1
+    assert crowded_values(max_dets=1)[1] == []  # without AP there is no limit
 
 
-def test_max_dets_gives_the_numbers_of_mmdets_coco_metric():
-    """Which uses 100 for bbox_mAP and 1000 for bbox_mAP_50."""
+def test_max_dets_gives_the_values_of_mmdets_coco_metric():
+    """CocoMetric uses 100 for bbox_mAP and 1000 for bbox_mAP_50."""
     from mmdet.evaluation import CocoMetric
 
     theirs = CocoMetric(metric="bbox")
     theirs.dataset_meta = {"classes": ["nut"]}
-    theirs.process({}, crowded_samples())
+    theirs.process({}, list(crowded_samples()))
     expected = theirs.evaluate(5)
-    assert expected["coco/bbox_mAP_50"] == 1
-    assert crowded_values(ap=True, max_dets=1000)[0]["mAP_50"] == expected["coco/bbox_mAP_50"]
+    assert crowded_values(ap=True, max_dets=1000)[0]["mAP_50"] == expected["coco/bbox_mAP_50"] == 1
     assert round(crowded_values(ap=True)[0]["mAP"], 3) == expected["coco/bbox_mAP"] < 0.5
 
 
 def test_images_with_the_same_id_are_different_images():
-    """In intervals, operating points and the order of equal scores: images are told apart by position."""
     options = dict(ap=True, ci=0.9, resamples=50, operating_point="f1", classwise=True)
-    samples = SAMPLES * (60 // len(SAMPLES) + 1)  # enough for intervals
-    distinct = [dict(sample, img_id=number) for number, sample in enumerate(samples)]
-    expected = values(distinct, **options)
+    samples = SAMPLES * 2  # enough for intervals
+    expected = values([dict(sample, img_id=number) for number, sample in enumerate(samples)], **options)
     assert expected["mAP_50_low"] < expected["mAP_50_high"]
-    for ids in (np.zeros(len(samples), dtype=int), np.arange(len(samples)) // 2):
-        repeated = [dict(sample, img_id=int(number)) for sample, number in zip(samples, ids)]
+    for repeats in (len(samples), 2):
+        repeated = [dict(sample, img_id=number // repeats) for number, sample in enumerate(samples)]
         np.testing.assert_equal(values(repeated, **options), expected)
 
 
-def test_matrix_is_printed(monkeypatch):
-    lines = []
-    monkeypatch.setattr("mm_metrics_plugin.metrics.detection.print_log", lambda text, **_: lines.append(text))
-    values(confusion_matrix=True)
-    assert "background" in lines[0]
-    assert lines[0].splitlines()[2].startswith("car")
+# --- ground truths in the coordinates of resized images ---------------------------------------------------------------
 
 
-# --- objects in the wrong pixels ---
-
-
-def scaled(factor, *, truth):
-    """The samples as a pipeline that resizes by the factor leaves them; ``truth``: whether objects are resized too."""
-    samples = []
+def resized(factor, *, targets):
+    """The samples after a pipeline that resizes images by the factor, and ground truths too if ``targets``."""
     for sample in SAMPLES:
-        there = dict(sample["gt_instances"])
-        if truth:
-            there["bboxes"] = there["bboxes"] * factor
-        samples.append(dict(sample, gt_instances=there, scale_factor=(factor, factor), ori_shape=(90, 90)))
-    return samples
+        boxes = sample["gt_instances"]["bboxes"] * (factor if targets else 1)
+        instances = dict(sample["gt_instances"], bboxes=boxes)
+        yield dict(sample, gt_instances=instances, scale_factor=(factor, factor), ori_shape=(90, 90))
 
 
 @pytest.mark.parametrize("factor", [2.0, 0.5])
 def test_ground_truths_in_resized_coordinates_give_one_warning(factor):
+    detector = metric()
     with pytest.warns(UserWarning, match="put LoadAnnotations after Resize") as caught:
-        made = metric()
-        evaluate(made, scaled(factor, truth=True))
-        evaluate(made, scaled(factor, truth=True))
+        for _ in range(2):
+            evaluate(detector, list(resized(factor, targets=True)))
     assert len([item for item in caught if "LoadAnnotations" in str(item.message)]) == 1
 
 
@@ -201,40 +179,44 @@ def test_ground_truths_in_resized_coordinates_give_one_warning(factor):
 def test_ground_truths_in_original_coordinates_give_no_warning(factor):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        evaluate(metric(), scaled(factor, truth=False))
+        evaluate(metric(), list(resized(factor, targets=False)))
 
 
-# --- odd boxes, absent classes, refusals ---
+# --- operating points and confidence intervals ------------------------------------------------------------------------
 
 
-def test_boxes_without_area_match_nothing_and_are_counted():
-    flat, inverted = [5.0, 5, 5, 9], [9.0, 9, 2, 2]
-    boxes = torch.tensor([flat, inverted])
-    sample = dict(
-        pred_instances=dict(bboxes=boxes, scores=torch.ones(2), labels=torch.zeros(2, dtype=torch.int64)),
-        gt_instances=dict(bboxes=boxes, labels=torch.zeros(2, dtype=torch.int64)),
-    )
-    made = DetectionPRF(num_classes=1)
-    made.process(None, [sample])
-    made._flush()
-    counts = made.results[0].counts_by_name
-    assert counts["detections_without_area"] == counts["ground_truths_without_area"] == 2
-    found = made.evaluate(1)
-    assert (found["det/tp"], found["det/fp"], found["det/fn"]) == (0, 2, 2)
-
-
-def test_operating_point_by_a_floor():
-    found = values(operating_point="recall=0.5", classwise=True)
-    assert found["operating_recall"] >= 0.5
-    at_it = values(score_thr=found["operating_threshold"])
-    assert at_it["precision_micro"] == found["operating_precision"]
-    assert at_it["recall_micro"] == found["operating_recall"]
-    assert 0 < found["cross_fitted_f_score"] < 1
-    made = metric(operating_point="precision=0.99")
+def test_operating_point_with_a_minimum_recall():
+    chosen = values(operating_point="recall=0.5", classwise=True)
+    assert chosen["operating_recall"] >= 0.5
+    at_threshold = values(score_thr=chosen["operating_threshold"])
+    assert at_threshold["precision_micro"] == chosen["operating_precision"]
+    assert at_threshold["recall_micro"] == chosen["operating_recall"]
+    assert 0 < chosen["cross_fitted_f_score"] < 1
+    detector = metric(operating_point="precision=0.99")
+    detector.process(None, SAMPLES)
     with pytest.warns(UndefinedMetricWarning, match="operating_threshold is undefined"):
-        made.process(None, SAMPLES)
-        assert np.isnan(made.evaluate(len(SAMPLES))["det/operating_threshold"])
-    with pytest.raises(ValueError, match="matching"):
-        DetectionPRF(operating_point="f1", matching="mmdet")
-    with pytest.raises(ValueError, match="best"):
-        DetectionPRF(operating_point="best")
+        assert np.isnan(detector.evaluate(len(SAMPLES))["det/operating_threshold"])
+
+
+@pytest.mark.parametrize("options", [{}, {"average": "micro"}, {"ap": True, "iou_thr": 0.42}, {"nms_iou_thr": 0.6}])
+def test_ci_adds_intervals_that_contain_the_values(options):
+    samples = detections(np.random.default_rng(0), 80)
+    plain = values(samples, classwise=True, **options)
+    result = values(samples, classwise=True, ci=0.95, resamples=200, **options)
+    assert {key: result[key] for key in plain} == plain
+    rates = [key for key in plain if not key.startswith(("tp", "fp", "fn", "classes"))]
+    assert len(result) == len(plain) + 2 * len(rates)
+    for key in rates:
+        name, slash, class_name = key.partition("/")
+        low, high = (result[f"{name}_{end}{slash}{class_name}"] for end in ("low", "high"))
+        assert 0 <= low < high <= 1 and low <= result[key] <= high
+
+
+def test_too_few_images_give_nan_and_one_warning():
+    detector = metric(ap=True, classwise=True, ci=0.95, resamples=20)
+    detector.process(None, SAMPLES[:20])
+    with pytest.warns(UndefinedMetricWarning, match="confidence interval is undefined for f1, precision"):
+        result = detector.evaluate(20)
+    for key in ("f1", "precision", "mAP", "mAP_50"):
+        assert np.isnan([result[f"det/{key}_low"], result[f"det/{key}_high"]]).all() and result[f"det/{key}"] > 0
+    assert result["det/recall_micro_low"] < result["det/recall_micro"] < result["det/recall_micro_high"]

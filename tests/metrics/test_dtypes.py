@@ -1,7 +1,8 @@
-"""Values depend neither on the dtype of other samples of the batch nor on byte order, strides or lazy bits."""
+"""Every field takes all dtypes of plain numbers, mixed in a batch and without rounding, and refuses other tensors."""
 
 from __future__ import annotations
 
+import copy
 import math
 from fractions import Fraction
 
@@ -10,226 +11,279 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import confusion_matrix, precision_score, recall_score
+from sklearn.metrics import recall_score
 
 from mm_metrics_plugin import (
+    CalibrationError,
     DetectionPRF,
     DiceScore,
     FieldMean,
     FieldSum,
     MeanIoU,
+    MetricInputError,
+    MultiLabelAUC,
     MultiLabelPRF,
     PosNegRatio,
+    RecallAtK,
     RegressionError,
     SingleLabelAUC,
+    SingleLabelKS,
     SingleLabelPRF,
 )
-from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.testing import evaluate
 
-FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+SCORES, BOXES, LABELS = torch.tensor([0.25, 0.75]), torch.tensor([[0.0, 0, 8, 8]]), torch.tensor([1])
+ONE_LABEL = dict(pred_score=SCORES, gt_label=LABELS)
+IMAGE = dict(
+    img_id=3,
+    scale_factor=torch.tensor([1.0, 1.0]),
+    pred_instances=dict(bboxes=BOXES, scores=torch.tensor([0.5]), labels=LABELS),
+    gt_instances=dict(bboxes=BOXES, labels=LABELS),
+    ignored_instances=dict(bboxes=BOXES, labels=LABELS),
+)
+MAPS = dict(pred_sem_seg=dict(data=torch.tensor([[0, 1]])), gt_sem_seg=dict(data=torch.tensor([[0, 1]])))
+SOFT = dict(seg_logits=dict(data=torch.tensor([[0.5, 0.25], [0.5, 0.75]])), gt_sem_seg=MAPS["gt_sem_seg"])
+CASES = [
+    *((build, ONE_LABEL) for build in (SingleLabelAUC, SingleLabelPRF, SingleLabelKS, CalibrationError)),
+    (lambda: RecallAtK(topk=1), ONE_LABEL),
+    (lambda: SingleLabelPRF(num_classes=2), dict(pred_label=LABELS, gt_label=LABELS)),
+    (MultiLabelAUC, dict(pred_score=SCORES, gt_score=torch.tensor([1, 0]))),
+    (MultiLabelPRF, dict(pred_score=SCORES, gt_label=torch.tensor([1, 0]))),
+    (lambda: DetectionPRF(num_classes=2), IMAGE),
+    (lambda: MeanIoU(num_classes=2), MAPS),
+    (lambda: DiceScore(mode="soft", num_classes=2), SOFT),
+    (RegressionError, dict(pred_score=SCORES, gt_score=torch.tensor([1.0, 2.0]))),
+    (PosNegRatio, dict(pos_score=SCORES, neg_score=torch.tensor([0.5, 0.5]))),
+    (lambda: FieldMean("x"), dict(x=torch.tensor([2.0]))),
+]
 
-def lazy(values):
-    """The same numbers as a tensor whose negative bit is set."""
-    result = (
-        torch.complex(torch.zeros(len(values), dtype=torch.float64), -torch.tensor(values, dtype=torch.float64))
-        .conj()
-        .imag
+
+def tensor_fields(sample, start=()):
+    for key, value in sample.items():
+        if isinstance(value, dict):
+            yield from tensor_fields(value, (*start, key))
+        elif isinstance(value, torch.Tensor):
+            yield (*start, key)
+
+
+def changed(sample, path, change):
+    sample = copy.deepcopy(sample)
+    inner = sample
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = change(inner[path[-1]])
+    return sample
+
+
+FIELDS = [
+    pytest.param(build, sample, path, id=f"{type(build()).__name__}-{'.'.join(path)}")
+    for build, sample in CASES
+    for path in tensor_fields(sample)
+]
+REFUSED = {
+    "sparse_coo": (torch.Tensor.to_sparse, "torch.sparse_coo", "to_dense"),
+    "nested": (lambda tensor: torch.nested.nested_tensor([tensor.float()] * 2), "nested tensor", "unbind"),
+    "meta": (lambda tensor: tensor.to("meta"), "meta device", "real device"),
+    "quantized": (lambda t: torch.quantize_per_tensor(t.float(), 0.25, 0, torch.quint8), "quint8", "dequantize"),
+    "bits": (lambda tensor: torch.empty(tensor.shape, dtype=torch.bits8), "torch.bits8", "float32 or int64"),
+    "masked": (lambda tensor: np.ma.MaskedArray(tensor.numpy(), mask=True), "masked", "filled"),
+    "ragged": (lambda tensor: [[1], [1, 2]], "a list", "must be a tensor, an array or a number"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor|.*nested tensors is in prototype stage")
+@pytest.mark.parametrize("form", REFUSED)
+@pytest.mark.parametrize(("build", "sample", "path"), FIELDS)
+def test_tensors_without_plain_numbers_are_refused(build, sample, path, form):
+    change, found, remedy = REFUSED[form]
+    metric = build()
+    metric.process(None, [sample])
+    with pytest.raises(MetricInputError) as caught:
+        metric.process(None, [changed(sample, path, change)])
+    message = str(caught.value)
+    for word in (type(metric).__name__, f"'{'.'.join(path)}'", "sample 1", found, remedy):
+        assert word in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize(("build", "sample", "path"), FIELDS)
+def test_rare_dtypes_equal_float64(build, sample, path, dtype):
+    converted = changed(sample, path, lambda tensor: tensor.to(getattr(torch, dtype)))
+    plain = changed(converted, path, lambda tensor: tensor.to(torch.float64))
+    actual, expected = (evaluate(build(), [sample, second]) for second in (converted, plain))
+    assert actual == pytest.approx(expected, nan_ok=True, rel=0, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("build", "samples", "words"),
+    [
+        (DetectionPRF, [dict(IMAGE, **MAPS)], "num_classes=..."),
+        (MeanIoU, [dict(IMAGE, **MAPS)], "num_classes=..."),
+        (SingleLabelAUC, [dict(pred_score=torch.zeros(0), gt_label=LABELS)], "number per class (found shape (0,)"),
+        (MultiLabelPRF, [dict(pred_score=torch.zeros(0), gt_label=LABELS)], "number per class (found shape (0,)"),
+        (
+            lambda: DetectionPRF(num_classes=2),
+            [changed(IMAGE, ("pred_instances", "bboxes"), lambda _: torch.tensor(3.0))],
+            "'pred_instances.bboxes' of sample 0 (3) must have shape (1, 4)",
+        ),
+        (SingleLabelAUC, dict(pred_score=SCORES), "found one dict of a whole batch with 'pred_score'"),
+        # mmengine's Evaluator makes this of such a dict.
+        (SingleLabelAUC, ["pred_score", "gt_label"], "found the text 'pred_score'"),
+        (SingleLabelAUC, [torch.rand(4, 2), torch.zeros(4)], "found a Tensor"),
+        (SingleLabelAUC, None, "found a NoneType"),
+        (SingleLabelAUC, "pred_score", "found a str"),
+        (SingleLabelAUC, torch.rand(4, 2), "found a Tensor"),
+        (SingleLabelAUC, iter([dict()]), "found a list_iterator"),
+    ],
+)
+def test_invalid_batches(build, samples, words):
+    metric = build()
+    metric.dataset_meta = dict(classes=())
+    with pytest.raises(MetricInputError) as caught:
+        metric.process(None, samples)
+    assert words in str(caught.value) and type(metric).__name__ in str(caught.value)
+
+
+# --- thresholds -------------------------------------------------------------------------------------------------------
+
+
+def image(score, objects=1):
+    box = torch.tensor([[0.0, 0, 9, 9]])
+    return dict(
+        pred_instances=dict(bboxes=box, scores=score, labels=torch.tensor([0])),
+        gt_instances=dict(bboxes=box[:objects], labels=torch.zeros(objects, dtype=torch.int64)),
     )
-    assert result.is_neg()
-    return result
-
-
-# --- thresholds ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("thr", [0.1, 0.3, 0.6, 0.7])
 def test_a_score_equal_to_the_threshold(dtype, thr):
     score = torch.tensor([thr, 0.01], dtype=dtype)
-    one = dict(pred_score=score, gt_label=torch.tensor([0]))
-    found = evaluate(MultiLabelPRF(thr=thr, counts=True), [one])
-    assert found["multi-label-prf/tp/0"] == 1
-    # A single-label decision is made above the threshold only.
-    found = evaluate(SingleLabelPRF(thrs=thr, topk=1, counts=True), [one])
-    assert (found["single-label-prf/tp/0"], found["single-label-prf/accuracy_top1"]) == (0, 0)
-    assert evaluate(SingleLabelPRF(thrs=thr - 0.02, counts=True), [one])["single-label-prf/tp/0"] == 1
-    pair = [one, dict(pred_score=torch.tensor([0.01, 0.95], dtype=dtype), gt_label=torch.tensor([1]))]
+    sample = dict(pred_score=score, gt_label=torch.tensor([0]))
+    assert evaluate(MultiLabelPRF(thr=thr, counts=True), [sample])["multi-label-prf/tp/0"] == 1
+    # A single-label decision needs a score above the threshold.
+    values = evaluate(SingleLabelPRF(thrs=thr, topk=1, counts=True), [sample])
+    assert (values["single-label-prf/tp/0"], values["single-label-prf/accuracy_top1"]) == (0, 0)
+    pair = [sample, dict(pred_score=torch.tensor([0.01, 0.95], dtype=dtype), gt_label=torch.tensor([1]))]
     assert evaluate(SingleLabelAUC(thrs=thr, average=None), pair)["single-label/auc/0"] == 0.5
-    box = torch.tensor([[0.0, 0, 9, 9]])
-    image = dict(
-        pred_instances=dict(bboxes=box, scores=score[:1], labels=torch.tensor([0])),
-        gt_instances=dict(bboxes=box, labels=torch.tensor([0])),
-    )
-    found = evaluate(DetectionPRF(score_thr=thr, num_classes=1, ci=0.9, resamples=20), [image] * 2)
-    assert (found["det/tp"], found["det/fn"]) == (2, 0)
-    region = dict(score=score, mask=torch.tensor([1, 0]))
-    options = dict(mode="soft", threshold=thr, prediction_field="score", target_field="mask")
-    assert evaluate(DiceScore(**options), [region])["sem-seg/mDice"] == 0
+    detector = DetectionPRF(score_thr=thr, num_classes=1, ci=0.9, resamples=20)
+    assert evaluate(detector, [image(score[:1])] * 2)["det/tp"] == 2
+    dice = DiceScore(mode="soft", threshold=thr, prediction_field="pred_score", target_field="mask")
+    assert evaluate(dice, [dict(sample, mask=torch.tensor([1, 0]))])["sem-seg/mDice"] == 0
 
 
-@given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 3), st.booleans()), min_size=1, max_size=12), st.data())
-def test_mixed_precisions_in_a_batch(rows, data):
-    """Every sample's threshold has the precision of that sample, whatever the batch; torch is the reference."""
-    thr = data.draw(st.integers(1, 10)) / 10
-    tensors = [torch.tensor([number / 10], dtype=FLOATS[code]) for number, code, _ in rows]
-    decided = [bool(tensor >= torch.tensor(thr, dtype=tensor.dtype)) for tensor in tensors]
-    truth = [right for _, _, right in rows]
-    hits = sum(a and b for a, b in zip(decided, truth))
-    box = torch.tensor([[0.0, 0, 9, 9]])
-    for size in (1, 3, len(rows)):
-        samples = [dict(pred_score=t, gt_score=torch.tensor([int(right)])) for t, right in zip(tensors, truth)]
-        found = evaluate(MultiLabelPRF(thr=thr, counts=True), samples, batch_size=size)
-        assert (found["multi-label-prf/tp/0"], found["multi-label-prf/fp/0"]) == (hits, sum(decided) - hits)
-        images = [
-            dict(
-                pred_instances=dict(bboxes=box, scores=tensor, labels=torch.tensor([0])),
-                gt_instances=dict(bboxes=box[:right], labels=torch.zeros(int(right), dtype=torch.int64)),
-            )
-            for tensor, right in zip(tensors, truth)
-        ]
-        found = evaluate(DetectionPRF(score_thr=thr, num_classes=1), images, batch_size=size)
-        assert (found["det/tp"], found["det/fp"]) == (hits, sum(decided) - hits)
+@given(st.lists(st.tuples(st.integers(0, 10), st.sampled_from(FLOATS), st.booleans()), min_size=1, max_size=12))
+def test_mixed_precisions_in_a_batch(rows):
+    """Every sample's threshold has the precision of that sample; torch is the reference."""
+    scores = [torch.tensor([tenths / 10], dtype=dtype) for tenths, dtype, _ in rows]
+    decisions = [bool(score >= torch.tensor(0.7, dtype=score.dtype)) for score in scores]
+    targets = [positive for _, _, positive in rows]
+    tp = sum(decision and target for decision, target in zip(decisions, targets))
+    samples = [dict(pred_score=score, gt_score=torch.tensor([int(y)])) for score, y in zip(scores, targets)]
+    values = evaluate(MultiLabelPRF(thr=0.7, counts=True), samples, batch_size=3)
+    assert (values["multi-label-prf/tp/0"], values["multi-label-prf/fp/0"]) == (tp, sum(decisions) - tp)
+    images = [image(score, int(target)) for score, target in zip(scores, targets)]
+    values = evaluate(DetectionPRF(score_thr=0.7, num_classes=1), images, batch_size=3)
+    assert (values["det/tp"], values["det/fp"]) == (tp, sum(decisions) - tp)
 
 
-# --- mixed dtypes -------------------------------------------------------------------------------------------------
+# --- exact integers ---------------------------------------------------------------------------------------------------
 
 
 def forms(number):
     """The number in every dtype that holds it, as tensors and arrays."""
-    for dtype in [*FLOATS, torch.int64, torch.int32, torch.int16]:
-        tensor = torch.tensor([number]).to(dtype)
-        if float(tensor) == number:
-            yield tensor
-    for code in ("<i8", ">i8", "<i4", ">u2", "<f4", ">f8", "u8"):
-        yield np.array([number], dtype=code)
+    tensors = [torch.tensor([number]).to(dtype) for dtype in (*FLOATS, torch.int64, torch.int32, torch.int16)]
+    arrays = [np.array([number], dtype=code) for code in ("<i8", ">i8", "<i4", ">u2", "<f4", ">f8", "u8")]
+    return [tensor for tensor in tensors if float(tensor) == number] + arrays
+
+
+LARGE_LABELS = st.integers(2040, 2059)  # float16 and bfloat16 do not hold all of them
 
 
 @settings(max_examples=30)
-@given(st.data())
-def test_labels_beside_any_dtype(data):
-    classes = 2060  # float16 and bfloat16 do not hold every one of them
-    labels = data.draw(st.lists(st.integers(2040, classes - 1), min_size=2, max_size=8))
-    predictions = data.draw(st.lists(st.integers(2040, classes - 1), min_size=len(labels), max_size=len(labels)))
+@given(st.lists(st.tuples(LARGE_LABELS, LARGE_LABELS), min_size=2, max_size=8), st.data())
+def test_labels_of_mixed_dtypes(pairs, data):
     samples = [
-        dict(pred_label=data.draw(st.sampled_from(list(forms(p)))), gt_label=data.draw(st.sampled_from(list(forms(t)))))
-        for p, t in zip(predictions, labels)
+        dict(pred_label=data.draw(st.sampled_from(forms(p))), gt_label=data.draw(st.sampled_from(forms(t))))
+        for p, t in pairs
     ]
-    for size in (1, len(samples)):
-        metric = SingleLabelPRF(num_classes=classes, convention="mmpretrain")
-        found = evaluate(metric, samples, batch_size=size)
-        every = dict(labels=range(classes), average="macro", zero_division=0)
-        assert math.isclose(found["single-label-prf/precision"], precision_score(labels, predictions, **every))
-        assert math.isclose(found["single-label-prf/recall"], recall_score(labels, predictions, **every))
+    predicted, labels = zip(*pairs)
+    expected = recall_score(labels, predicted, labels=range(2060), average="macro", zero_division=0)
+    for batch_size in (1, len(samples)):
+        values = evaluate(SingleLabelPRF(num_classes=2060, convention="mmpretrain"), samples, batch_size=batch_size)
+        assert values["single-label-prf/recall"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2])
-def test_boxes_and_labels_beside_any_dtype(batch_size):
+def test_boxes_and_labels_of_mixed_dtypes(batch_size):
     """Coordinates of int64 beside float16 would move by a pixel, and label 2051 would be 2052."""
-    box = [[0, 0, 2049, 2051]]
     samples = []
     for dtype, number in ((torch.int64, 2051), (torch.float16, 3)):
-        boxes, label = torch.tensor(box).to(torch.int64 if number == 2051 else dtype), torch.tensor([number])
-        samples.append(
-            dict(
-                pred_instances=dict(bboxes=boxes, scores=torch.ones(1), labels=label.to(dtype)),
-                gt_instances=dict(bboxes=boxes.numpy().copy(), labels=label.numpy().astype(">i2")),
-            )
-        )
-    found = evaluate(DetectionPRF(num_classes=2060, iou_thr=1.0, classwise=True), samples, batch_size=batch_size)
-    assert (found["det/tp"], found["det/fp"], found["det/fn"]) == (2, 0, 0)
-    assert found["det/f1/2051"] == 1
+        boxes, label = torch.tensor([[0, 0, 2049, 2051]]), torch.tensor([number])
+        boxes = boxes if number == 2051 else boxes.to(dtype)
+        predictions = dict(bboxes=boxes, scores=torch.ones(1), labels=label.to(dtype))
+        targets = dict(bboxes=boxes.numpy().copy(), labels=label.numpy().astype(">i2"))
+        samples.append(dict(pred_instances=predictions, gt_instances=targets))
+    metric = DetectionPRF(num_classes=2060, iou_thr=1.0, classwise=True)
+    values = evaluate(metric, samples, batch_size=batch_size)
+    assert (values["det/tp"], values["det/fp"], values["det/fn"], values["det/f1/2051"]) == (2, 0, 0, 1)
 
 
-def test_whole_numbers_that_would_have_to_be_rounded_are_refused():
-    samples = [
-        dict(pred_label=torch.tensor([0]), gt_label=torch.tensor([2**60 + 1])),
-        dict(pred_label=torch.tensor([0]), gt_label=torch.tensor([1.0])),
-    ]
-    with pytest.raises(MetricInputError, match=r"'gt_label' of sample 0 must hold numbers that float64 holds exactly"):
-        SingleLabelPRF(num_classes=3).process(None, samples)
-    scores = [dict(pred_score=torch.tensor([2**60 + 1, 0]), gt_label=torch.tensor([0]))]
-    with pytest.raises(MetricInputError, match=r"'pred_score' of sample 0 .* \(found 1152921504606846977\)"):
-        SingleLabelAUC().process(None, scores)
-    for metric, fields in (
-        (RegressionError(), ("pred_score", "gt_score")),
-        (PosNegRatio(), ("pos_score", "neg_score")),
+def test_integers_that_would_be_rounded_are_refused():
+    large = torch.tensor([2**60 + 1])
+    mixed = [dict(pred_label=LABELS, gt_label=large), dict(pred_label=LABELS, gt_label=torch.tensor([1.0]))]
+    pair = torch.cat([torch.tensor([5]), large]), torch.tensor([5, 2**60])
+    for metric, samples, words in (
+        (SingleLabelPRF(num_classes=3), mixed, "'gt_label' of sample 0 must hold numbers that float64 holds exactly"),
+        (
+            SingleLabelAUC(),
+            [dict(pred_score=pair[0], gt_label=LABELS)],
+            r"'pred_score' of sample 0 .*found 11529215046",
+        ),
+        (RegressionError(), [dict(zip(("pred_score", "gt_score"), pair))], "'pred_score' of sample 0 .* at index 1"),
+        (PosNegRatio(), [dict(zip(("pos_score", "neg_score"), pair))], "'pos_score' of sample 0 .* at index 1"),
     ):
-        sample = dict(zip(fields, (torch.tensor([5, 2**60 + 1]), torch.tensor([5, 2**60]))))
-        with pytest.raises(
-            MetricInputError, match=rf"'{fields[0]}' of sample 0 .*\(found 1152921504606846977 at index 1"
-        ):
-            metric.process(None, [sample])
+        with pytest.raises(MetricInputError, match=words):
+            metric.process(None, samples)
 
 
 INTEGERS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-10, 10), st.sampled_from([2**60, -(2**60)]))
 
 
 @given(st.lists(st.one_of(INTEGERS, st.integers(2**63, 2**64 - 1), st.floats(-60000, 60000, width=16)), min_size=1))
-def test_sums_of_whole_numbers_are_correctly_rounded(numbers):
+def test_sums_of_integers_are_correctly_rounded(numbers):
     exact = sum(map(Fraction, numbers))
     samples = []
     for index, number in enumerate(numbers):
         if isinstance(number, float):
             value = torch.tensor(number, dtype=torch.float16 if index % 2 else torch.float64)
         else:
-            value = torch.tensor(number) if number < 2**63 and index % 2 else np.array(number)
+            dtype = torch.int64 if number < 2**63 else torch.uint64
+            value = torch.tensor(number, dtype=dtype) if index % 2 else np.array(number)
         samples.append(dict(x=value))
-    for size in (1, 4, len(samples)):
-        assert evaluate(FieldSum(field="x"), samples, batch_size=size)["field/sum"] == float(exact)
-        assert evaluate(FieldMean(field="x"), samples, batch_size=size)["field/mean"] == float(exact / len(numbers))
+    for batch_size in (1, 4):
+        assert evaluate(FieldSum(field="x"), samples, batch_size)["field/sum"] == float(exact)
+        assert evaluate(FieldMean(field="x"), samples, batch_size)["field/mean"] == float(exact / len(numbers))
 
 
-def test_mixed_kinds_of_numbers_in_a_batch():
+# --- other values -----------------------------------------------------------------------------------------------------
+
+
+def test_numbers_lists_and_tensors_with_a_negative_bit_in_a_batch():
+    negated = torch.complex(torch.zeros(1, dtype=torch.float64), torch.tensor([3.0], dtype=torch.float64)).conj().imag
+    assert negated.is_neg()
     samples = [
         dict(pred_score=torch.tensor([1.0]), gt_score=2),
         dict(pred_score=np.float64(2.0), gt_score=torch.tensor(2, dtype=torch.int32)),
         dict(pred_score=[[3.0]], gt_score=torch.tensor([True])),
+        dict(pred_score=negated, gt_score=-4.0),
     ]
-    assert evaluate(RegressionError(), samples)["regression/mae"] == 1.0
-
-
-# --- byte order, strides and lazy bits ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("code", ["i1", "u1", ">i2", ">u2", ">i4", ">u4", ">i8", ">u8", "<i2", "?"])
-def test_label_maps_of_any_byte_order_and_stride(code):
-    generator = np.random.default_rng(0)
-    classes = 2 if code == "?" else 4
-    truth, predicted = generator.integers(0, classes, (2, 9, 14))
-    if code != "?":
-        truth[0, :5] = 5  # ignored
-    expected = confusion_matrix(truth[truth < 5], predicted[truth < 5])
-    iou = np.diag(expected) / (expected.sum(axis=0) + expected.sum(axis=1) - np.diag(expected))
-    metric = MeanIoU(num_classes=classes, ignore_index=None if code == "?" else 5)
-    maps = [np.repeat(values, 2, axis=1).astype(code)[:, ::2] for values in (predicted, truth)]
-    sample = dict(pred_sem_seg=dict(data=maps[0]), gt_sem_seg=dict(data=maps[1]))
-    assert evaluate(metric, [sample])["sem-seg/mIoU"] == iou.mean()
-
-
-def test_lazy_bits_are_resolved():
-    targets, predictions = [1.0, -2.0, 4.0], [1.5, -2.5, 3.0]
-    plain = [dict(pred_score=torch.tensor(predictions), gt_score=torch.tensor(targets))]
-    for samples in (
-        [dict(pred_score=lazy(predictions), gt_score=lazy(targets))],
-        [dict(pred_score=lazy(predictions), gt_score=np.array(targets, dtype=">f8"))],
-        [dict(pred_score=lazy([p])[0], gt_score=torch.tensor(t)) for p, t in zip(predictions, targets)],
-    ):
-        assert evaluate(RegressionError(), samples) == evaluate(RegressionError(), plain)
-    soft = dict(mode="soft", prediction_field="x", target_field="y")
-    found = evaluate(DiceScore(**soft), [dict(x=lazy([0.25, 1.0]), y=torch.tensor([0.0, 1.0]))])
-    assert found["sem-seg/mDice"] == 2 / (1 + 1 + 0.0625)
-    scores = [dict(pred_score=lazy(row), gt_score=torch.tensor([1, 0])) for row in ([0.75, 0.5], [0.25, 0.125])]
-    assert evaluate(MultiLabelPRF(thr=0.5), scores)["multi-label-prf/accuracy"] == 0.5
-    box = torch.tensor([[0.0, 0, 9, 9]])
-    found = dict(bboxes=box, scores=lazy([0.9]), labels=torch.tensor([0]))
-    image = dict(pred_instances=found, gt_instances=dict(bboxes=box, labels=torch.tensor([0])))
-    assert evaluate(DetectionPRF(num_classes=1), [image])["det/tp"] == 1
-
-
-# --- regression of very small and very large numbers --------------------------------------------------------------
+    for batch_size in (1, 4):
+        assert evaluate(RegressionError(), samples, batch_size)["regression/mae"] == 1.0
 
 
 SIZES = st.sampled_from([1.0, 1e-300, 1e-160, 1e-140, 1e10, 1e140, 5e-324])
@@ -238,56 +292,39 @@ SIZES = st.sampled_from([1.0, 1e-300, 1e-160, 1e-140, 1e10, 1e140, 5e-324])
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3), SIZES, SIZES), min_size=1, max_size=6))
 @example([(1, 0, 1e10, 1.0), (0, 1, 1.0, 1e-160)])  # R² is beyond float64
 @example([(1, 1, 1e-170, 1e-170), (2, 3, 1e-170, 1e-170)])  # squares are below float64
-def test_regression_of_any_size(rows):
-    predicted = [p * size for p, _, size, _ in rows]
-    target = [t * size for _, t, _, size in rows]
+def test_regression_of_very_small_and_large_numbers(rows):
+    predicted, target = [p * size for p, _, size, _ in rows], [t * size for _, t, _, size in rows]
     samples = [dict(pred_score=p, gt_score=t) for p, t in zip(predicted, target)]
-    found = {key.split("/")[1]: value for key, value in evaluate(RegressionError(), samples, batch_size=2).items()}
-    # The errors are those of float64; everything after them is exact.
-    errors = [Fraction(abs(p - t)) for p, t in zip(predicted, target)]
-    squared, count = sum(error**2 for error in errors), len(rows)
+    values = {key.split("/")[1]: value for key, value in evaluate(RegressionError(), samples, batch_size=2).items()}
+    # Errors are rounded to float64; all sums are exact.
+    squared, count = sum(Fraction(abs(p - t)) ** 2 for p, t in zip(predicted, target)), len(rows)
     mean = sum(map(Fraction, target)) / count
     spread = sum((Fraction(t) - mean) ** 2 for t in target)
-    assert math.isclose(found["mse"], float(squared / count), rel_tol=1e-14)
-    assert math.isclose(Fraction(found["rmse"]) ** 2, squared / count, rel_tol=1e-14) or found["rmse"] < 1e-300
+    assert math.isclose(values["mse"], float(squared / count), rel_tol=1e-14)
+    assert math.isclose(Fraction(values["rmse"]) ** 2, squared / count, rel_tol=1e-14) or values["rmse"] < 1e-300
+    r2 = 1 - squared / spread if spread else math.nan
     if not spread:
-        assert math.isnan(found["r2"])
-        return
-    r2 = 1 - squared / spread
-    if abs(r2) < Fraction(10) ** 308:
-        assert math.isclose(found["r2"], float(r2), rel_tol=1e-13, abs_tol=1e-13)
+        assert math.isnan(values["r2"])
+    elif abs(r2) < Fraction(10) ** 308:
+        assert math.isclose(values["r2"], float(r2), rel_tol=1e-13, abs_tol=1e-13)
     elif abs(r2) > Fraction(18 * 10**307):
-        assert found["r2"] == -math.inf
-
-
-# --- scale_factor -------------------------------------------------------------------------------------------------
+        assert values["r2"] == -math.inf
 
 
 @pytest.mark.parametrize(
-    "factor",
-    [None, 2.0, 1, np.float32(2), (2.0, 2.0), [2.0, 2.0, 2.0, 2.0], np.array([2.0, 2.0]), torch.tensor([2.0, 2.0])],
+    ("field", "value"),
+    [
+        *(("scale_factor", factor) for factor in (None, 2.0, 1, np.float32(2), [2.0] * 4, torch.tensor([2.0, 2.0]))),
+        *(("ori_shape", shape) for shape in (None, [9, 9, 3], np.array([9, 9]), torch.Size([9, 9]))),
+    ],
 )
-def test_forms_of_scale_factor(factor):
-    box = torch.tensor([[0.0, 0, 9, 9]])
-    image = dict(
-        pred_instances=dict(bboxes=box, scores=torch.ones(1), labels=torch.tensor([0])),
-        gt_instances=dict(bboxes=box, labels=torch.tensor([0])),
-        ori_shape=None,
-    )
-    samples = [dict(image, scale_factor=factor), dict(image, scale_factor=(2.0, 2.0)), image]
-    assert evaluate(DetectionPRF(num_classes=1), samples)["det/tp"] == 3
+def test_forms_of_scale_factor_and_ori_shape(field, value):
+    resized = dict(image(torch.ones(1)), scale_factor=(2.0, 2.0))
+    assert evaluate(DetectionPRF(num_classes=1), [{**resized, field: value}, resized])["det/tp"] == 2
 
 
-@pytest.mark.parametrize("shape", [None, (9, 9), [9, 9, 3], np.array([9, 9]), torch.Size([9, 9]), torch.tensor([9, 9])])
-def test_forms_of_ori_shape(shape):
-    box = torch.tensor([[0.0, 0, 9, 9]])
-    image = dict(
-        pred_instances=dict(bboxes=box, scores=torch.ones(1), labels=torch.tensor([0])),
-        gt_instances=dict(bboxes=box, labels=torch.tensor([0])),
-        img_path="cat.jpg",
-        scale_factor=(2.0, 2.0),
-    )
-    assert evaluate(DetectionPRF(num_classes=1), [dict(image, ori_shape=shape), image])["det/tp"] == 2
-    for wrong in (9, "99", (9,), (9, None), (np.nan, 9), {"h": 9}):
-        with pytest.raises(MetricInputError, match=r"'ori_shape' of sample 0 \(cat.jpg\) must be height and width"):
-            DetectionPRF(num_classes=1).process(None, [dict(image, ori_shape=wrong)])
+@pytest.mark.parametrize("shape", [9, "99", (9,), (9, None), (np.nan, 9), {"h": 9}])
+def test_invalid_ori_shape(shape):
+    sample = dict(image(torch.ones(1)), img_path="cat.jpg", scale_factor=2.0, ori_shape=shape)
+    with pytest.raises(MetricInputError, match=r"'ori_shape' of sample 0 \(cat.jpg\) must be height and width"):
+        DetectionPRF(num_classes=1).process(None, [sample])

@@ -1,4 +1,4 @@
-"""Samples of a distributed evaluation: padding is left out, and no real sample is."""
+"""Padding of distributed samplers is left out, and no other sample is."""
 
 from __future__ import annotations
 
@@ -9,29 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mmengine.dataset import DefaultSampler
-from mmengine.dist import get_rank
-from torch.utils.data import BatchSampler, DistributedSampler
+from torch.utils.data import DistributedSampler
 
 from mm_metrics_plugin import FieldSum, MetricWarning
 from mm_metrics_plugin.metrics.padding import Share, find_padding
-from mm_metrics_plugin.testing import run_processes
 from tests.helpers.ranks import on_ranks
 
 
-def samples_of(size, *, named=True):
-    """Sample i is worth 10^i, so that the digits of a sum tell how often each was counted."""
-    return [dict(value=10.0**index, **({"img_id": index} if named else {})) for index in range(size)]
-
-
-def digits(found, size):
-    return f"{int(found['field/sum']):0{size}d}"[::-1]
-
-
 def evaluated(shares, size, *, named=True, batch_size=2):
-    """How often each sample is counted if the ranks see these, and what is said about it."""
-    samples = samples_of(size, named=named)
+    """How often each sample is counted if the ranks read these, and the warnings.
 
-    def rank_of(rank):
+    Sample i has the value 10^i, so that the digits of the sum are the counts.
+    """
+    samples = [dict(value=10.0**index, **({"img_id": index} if named else {})) for index in range(size)]
+
+    def evaluate(rank):
         metric = FieldSum(field="value")
         for start in range(0, len(shares[rank]), batch_size):
             metric.process(None, [samples[index] for index in shares[rank][start : start + batch_size]])
@@ -40,180 +32,118 @@ def evaluated(shares, size, *, named=True, batch_size=2):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")  # such as files that other tests left open
         warnings.simplefilter("always", MetricWarning)
-        found = on_ranks(len(shares), rank_of)
-    assert all(one == found[0] for one in found)
-    return digits(found[0], size), [str(one.message) for one in caught]
-
-
-@pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize(
-    "shares",
-    [
-        [[0, 1, 2], [3]],
-        [[0, 1, 2, 3], []],
-        [[], [0, 1, 2, 3]],
-        [[0], [1, 2, 3]],
-        [[0, 1], [2, 3]],
-        [[0, 2], [1, 3]],
-        [[0, 2, 4], [1, 3]],  # round_up=False
-        [[0, 1, 2], [3, 4], []],
-        [[0], [], [], [1, 2, 3, 4]],
-        [[0], [], []],
-    ],
-    ids=str,
-)
-def test_real_samples_are_never_dropped(shares, named):
-    size = sum(map(len, shares))
-    for batch_size in (1, 2, 5):
-        assert evaluated(shares, size, named=named, batch_size=batch_size) == ("1" * size, [])
+        results = on_ranks(len(shares), evaluate)
+    assert all(result == results[0] for result in results)
+    return f"{int(results[0]['field/sum']):0{size}d}"[::-1], [str(warning.message) for warning in caught]
 
 
 @pytest.mark.parametrize(
     ("shares", "size"),
-    [([[0, 2, 4], [1, 3, 0]], 5), ([[0, 3, 6], [1, 4, 0], [2, 5, 1]], 7), ([[0], [1], [0]], 2), ([[0], [0], [0]], 1)],
+    [
+        ([[0, 1, 2], [3]], 4),
+        ([[0, 1, 2, 3], []], 4),
+        ([[0, 1], [2, 3]], 4),
+        ([[0, 2, 4], [1, 3]], 5),  # round_up=False
+        ([[0], [], [], [1, 2, 3, 4]], 5),
+        ([[0], [], []], 1),
+        ([[0, 2, 4], [1, 3, 0]], 5),  # the last sample is padding
+        ([[0, 3, 6], [1, 4, 0], [2, 5, 1]], 7),
+        ([[0], [1], [0]], 2),
+        ([[0], [0], [0]], 1),
+    ],
     ids=str,
 )
-def test_padding_with_ids_is_dropped(shares, size):
+def test_every_sample_is_counted_once(shares, size):
     for batch_size in (1, 2, 5):
         assert evaluated(shares, size, batch_size=batch_size) == ("1" * size, [])
+        counts, messages = evaluated(shares, size, named=False, batch_size=batch_size)
+        assert counts == "1" * size and len(messages) == (sum(map(len, shares)) > size)
 
 
-def test_padding_without_ids_is_dropped_with_a_warning():
-    found, (message,) = evaluated([[0, 2, 4], [1, 3, 0]], 5, named=False)
-    assert found == "11111"
-    assert "The last sample of process 1 was left out as padding" in message
-    assert "this could not be verified, because the samples have none of sample_idx, img_id, img_path" in message
+UNVERIFIED = (
+    "The last sample of process 1 was left out as padding, because mmengine's DefaultSampler adds it there; this could "
+    "not be verified, because the samples have none of sample_idx, img_id, img_path"
+)
 
 
 @pytest.mark.parametrize(
-    ("shares", "size", "counted", "words"),
+    ("shares", "size", "named", "counts", "words"),
     [
-        # A sampler that deals neighbors and pads at the end of the last process.
-        ([[0, 1, 2], [3, 4, 5], [6, 0, 1]], 7, "2211111", "the last sample of process 1 (img_id 5) does not repeat"),
-        # A batch sampler that reorders the samples of a process: its padding does not come last.
-        ([[0, 2, 4], [0, 1, 3]], 5, "21111", "the last sample of process 1 (img_id 3) does not repeat"),
-        # As many samples as no sampler gives.
-        ([[0, 1, 2], [3, 0]], 4, "2111", "the processes read 3, 2 samples"),
-        # Some samples were not shown, so that the number is right by chance.
-        ([[0, 2, 4], [1, 0]], 5, "21101", "may be padding that is counted twice"),
-        ([[0, 2], [1, 0]], 5, "21100", "Some of them may be padding that is counted twice"),
+        ([[0, 2, 4], [1, 3, 0]], 5, False, "11111", UNVERIFIED),
+        # A sampler of contiguous shares that pads the last process.
+        ([[0, 1, 2], [3, 4, 5], [6, 0, 1]], 7, True, "2211111", "process 1 (img_id 5) does not repeat the first of"),
+        # A batch sampler that reorders the samples of a process: its padding is not the last sample.
+        ([[0, 2, 4], [0, 1, 3]], 5, True, "21111", "the last sample of process 1 (img_id 3) does not repeat"),
+        # Numbers of samples that no sampler gives.
+        ([[0, 1, 2], [3, 0]], 4, True, "2111", "the processes read 3, 2 samples"),
+        # Some samples were not evaluated, so that the total is that of the dataset by chance.
+        ([[0, 2, 4], [1, 0]], 5, True, "21101", "may be padding that is counted twice"),
+        ([[0, 2], [1, 0]], 5, True, "21100", "read 4 samples of a dataset of 5 on 2 processes. Some of them may be"),
     ],
 )
-def test_unidentified_padding_gives_a_warning(shares, size, counted, words):
-    found, (message,) = evaluated(shares, size)
-    assert found == counted and words in message
+def test_unidentified_padding_gives_a_warning(shares, size, named, counts, words):
+    actual, (message,) = evaluated(shares, size, named=named)
+    assert actual == counts and words in message
 
 
-def flat(batches):
-    return [index for batch in batches for index in batch]
-
-
-def dealt_by(sampler, size, world_size):
-    """What each rank gets of a sampler."""
-    indices = range(size)
-    if sampler in ("default", "no round_up", "batches"):
-
-        def own(rank):
-            inner = DefaultSampler(indices, shuffle=False, round_up=sampler != "no round_up")
-            return flat(BatchSampler(inner, 3, drop_last=False)) if sampler == "batches" else list(inner)
-
-        return on_ranks(world_size, own)
-    if sampler == "shuffled":
-        return on_ranks(world_size, lambda rank: list(DefaultSampler(indices, shuffle=True, seed=1)))
-    if sampler == "torch":
-        ranks = range(world_size)
-        return [list(DistributedSampler(indices, world_size, rank, shuffle=False)) for rank in ranks]
-    if sampler == "torch, drop_last":
-        ranks = range(world_size)
-        return [list(DistributedSampler(indices, world_size, rank, shuffle=False, drop_last=True)) for rank in ranks]
+def shares_of(sampler, size, world_size):
+    """The indices that each rank gets from a sampler."""
+    indices, ranks = range(size), range(world_size)
+    options = {"default": {}, "shuffled": dict(shuffle=True, seed=1), "no round_up": dict(round_up=False)}
+    if sampler in options:
+        arguments = {"shuffle": False, **options[sampler]}
+        return on_ranks(world_size, lambda rank: list(DefaultSampler(indices, **arguments)))
+    if sampler.startswith("torch"):
+        drop_last = sampler == "torch, drop_last"
+        return [list(DistributedSampler(indices, world_size, r, shuffle=False, drop_last=drop_last)) for r in ranks]
     per_rank = -(-size // world_size)
     padded = [*indices, *indices, *indices][: per_rank * world_size] if sampler == "contiguous, padded" else [*indices]
-    return [padded[rank * per_rank : (rank + 1) * per_rank] for rank in range(world_size)]
+    return [padded[rank * per_rank : (rank + 1) * per_rank] for rank in ranks]
 
 
-INTERLEAVED = ("default", "batches", "shuffled", "torch", "no round_up")
+EXACT = ("default", "shuffled", "torch", "no round_up", "contiguous")
 
 
-@pytest.mark.parametrize("sampler", [*INTERLEAVED, "contiguous", "contiguous, padded", "torch, drop_last"])
+@pytest.mark.parametrize("sampler", [*EXACT, "contiguous, padded", "torch, drop_last"])
 @pytest.mark.parametrize("world_size", [2, 3, 4])
 def test_samplers(sampler, world_size):
     for size in (4, 5, 7, 8, 9, 12):
-        shares = dealt_by(sampler, size, world_size)
-        found, said = evaluated(shares, size)
-        if sampler in (*INTERLEAVED, "contiguous"):
-            assert (found, said) == ("1" * size, []), (size, shares)
-        elif found != "1" * size and sampler != "torch, drop_last":  # which leaves samples out on purpose
-            assert len(said) == 1 and "could not be identified" in said[0], (size, shares)
+        shares = shares_of(sampler, size, world_size)
+        counts, messages = evaluated(shares, size)
+        if sampler in EXACT:
+            assert (counts, messages) == ("1" * size, []), (size, shares)
+        elif counts != "1" * size and sampler != "torch, drop_last":  # which leaves samples out on purpose
+            assert len(messages) == 1 and "could not be identified" in messages[0], (size, shares)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 12), st.integers(2, 5), st.booleans(), st.randoms(use_true_random=False))
-def test_every_sample_counts_once_or_there_is_a_warning(size, world_size, named, random):
-    """Random partitions, with and without repeated samples."""
-    dealt = [*range(size), *(random.randrange(size) for _ in range(random.choice((0, 0, 1, world_size - 1))))]
-    random.shuffle(dealt)
-    cuts = sorted(random.randint(0, len(dealt)) for _ in range(world_size - 1))
-    shares = [dealt[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(dealt)])]
-    padding = find_padding(
-        [Share(len(one), *((str(one[0]), str(one[-1])) if named and one else (None, None))) for one in shares],
-        size,
-    )
-    kept = flat(one[:-1] if rank in padding.ranks else one for rank, one in enumerate(shares))
+def test_random_shares_are_counted_once_or_give_a_warning(size, world_size, named, random):
+    indices = [*range(size), *(random.randrange(size) for _ in range(random.choice((0, 0, 1, world_size - 1))))]
+    random.shuffle(indices)
+    cuts = sorted(random.randint(0, len(indices)) for _ in range(world_size - 1))
+    shares = [indices[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(indices)])]
+    identities = [(str(share[0]), str(share[-1])) if named and share else (None, None) for share in shares]
+    padding = find_padding([Share(len(share), *ends) for share, ends in zip(shares, identities)], size)
+    counted = [index for rank, share in enumerate(shares) for index in share[: len(share) - (rank in padding.ranks)]]
     if padding.warning is None:
-        assert sorted(kept) == list(range(size))
-    if len(dealt) == size:
+        assert sorted(counted) == list(range(size))
+    if len(indices) == size:
         assert padding.ranks == ()
 
 
-def on_a_process(job):
-    shares, size = job
-    samples = samples_of(size)
-    metric = FieldSum(field="value")
-    metric.process(None, [samples[index] for index in shares[get_rank()]])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")  # such as files that other tests left open
-        warnings.simplefilter("always", MetricWarning)
-        found = metric.evaluate(size)
-    return digits(found, size), len(caught)
-
-
-def test_real_processes():
-    jobs = [
-        ([[0, 1, 2], [3]], 4),
-        ([[0, 1, 2, 3], []], 4),
-        ([[0, 2, 4], [1, 3, 0]], 5),
-        ([[0, 2, 4], [0, 1, 3]], 5),
-        ([[0, 1], [2, 3]], 4),
-    ]
-    found = run_processes(2, on_a_process, jobs)
-    assert [one[0][0] for one in found] == ["1111", "1111", "11111", "21111", "1111"]
-    assert all(one[0][0] == one[1][0] for one in found)
-    assert [[said for _, said in one] for one in found] == [[0, 0], [0, 0], [0, 0], [1, 0], [0, 0]]
-
-
-def test_mmdets_aspect_ratio_batch_sampler_counts_once_or_warns():
+def test_aspect_ratio_batches_are_counted_once_or_give_a_warning():
     from mmdet.datasets.samplers import AspectRatioBatchSampler
 
-    class Shapes:
-        def __init__(self, wide):
-            self.wide = wide
-
-        def __len__(self):
-            return len(self.wide)
-
+    class Shapes(list):
         def get_data_info(self, index):
-            return dict(width=3 if self.wide[index] else 1, height=2)
+            return dict(width=3 if self[index] else 1, height=2)
 
-    generator = np.random.default_rng(0)
-    told = 0
-    for size in (4, 5, 6, 7):
-        for _ in range(5):
-            data = Shapes(generator.random(size) < 0.5)
-
-            def own(rank, data=data):
-                return flat(AspectRatioBatchSampler(DefaultSampler(data, shuffle=False), 2))
-
-            found, said = evaluated(on_ranks(2, own), size)
-            assert found == "1" * size or len(said) == 1
-            told += len(said)
-    assert told > 0
+    generator, warned = np.random.default_rng(0), 0
+    for size in (4, 5, 6, 7) * 5:
+        shapes = Shapes(generator.random(size) < 0.5)
+        batches = on_ranks(2, lambda rank, s=shapes: list(AspectRatioBatchSampler(DefaultSampler(s, shuffle=False), 2)))
+        counts, messages = evaluated([[index for batch in share for index in batch] for share in batches], size)
+        assert counts == "1" * size or len(messages) == 1
+        warned += len(messages)
+    assert warned > 0

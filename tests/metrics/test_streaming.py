@@ -1,23 +1,20 @@
-"""StreamingMetric where it bites: padding, failing and dying ranks, other people's evaluators, devices, memory."""
+"""StreamingMetric: errors on every rank, exact counts, mmpretrain's MultiTasksMetric."""
 
 from __future__ import annotations
-
-import warnings
 
 import numpy as np
 import pytest
 import torch
 from mmengine.dist import get_rank
 
-from mm_metrics_plugin import MetricInputError, MetricWarning, SingleLabelAUC, StreamingMetric
-from mm_metrics_plugin.metrics.sample_fields import stack_fields
+from mm_metrics_plugin import MetricInputError, SingleLabelAUC, StreamingMetric
 from mm_metrics_plugin.states.base import SUM, Batch, State
 from mm_metrics_plugin.testing import evaluate, run_processes
 from tests.helpers.cases_single_label import single_label
 
 
 class CountState(State):
-    """How many samples."""
+    """The number of samples."""
 
     reductions = {"count": SUM, "weight": SUM}
 
@@ -28,7 +25,7 @@ class CountState(State):
 
 
 class Count(StreamingMetric):
-    """Counts, and fails where it is told to."""
+    """Counts samples, or raises an error in ``compute``."""
 
     default_prefix = "count"
 
@@ -45,61 +42,50 @@ class Count(StreamingMetric):
     def compute(self, state):
         if self.fail == "compute":
             raise KeyError("no such thing")
-        if self.fail == "odd":
-            raise Unpicklable("kept at home")
-        return {"samples": float("nan") if state.count is None else state.count, "weight": state.weight or 0.0}
+        if self.fail == "unpicklable":
+            raise Unpicklable("local message")
+        return {"samples": state.count, "weight": state.weight}
 
 
 class Unpicklable(Exception):
-    """Cannot travel between processes."""
+    """Cannot be sent between processes."""
 
     def __reduce__(self):
         raise TypeError("never")
 
 
-def values(count):
-    return [{"value": index} for index in range(count)]
+def processed(fail=None, count=3):
+    metric = Count(fail)
+    metric.process(None, [{"value": index} for index in range(count)])
+    return metric
 
 
-# --- errors reach every rank ---
+JOBS = {
+    ("compute", 0): [("KeyError", "'no such thing'")] * 3,
+    ("unpicklable", 0): [("Unpicklable", "local message")] + [("RuntimeError", "Unpicklable: local message")] * 2,
+    ("update", 1): [("TypeError", None)] * 3,
+    ("update", 0): [("TypeError", None)] * 3,
+}
 
 
 def outcome(job):
-    """What a rank sees: its error's type and message, and how many batches it keeps."""
-    kind, failing_rank = job
-    metric = Count(fail=kind if kind in ("compute", "odd") else None)
+    """The type and message of a rank's error, and the number of batches it keeps."""
+    fail, failing_rank = job
+    metric = processed(fail if fail != "update" else None)
+    if fail == "update" and get_rank() == failing_rank:
+        metric.results[1] = Batch(None)
     try:
-        metric.process(None, values(3))
-        if kind == "update" and get_rank() == failing_rank:
-            metric.results[1] = Batch(None)
         metric.evaluate(3 * 3)
     except Exception as error:
         return type(error).__name__, str(error), len(metric.results)
     return None
 
 
-@pytest.fixture(scope="module")
-def failures():
-    jobs = [("compute", 0), ("odd", 0), ("update", 1), ("update", 0)]
-    return dict(zip(jobs, run_processes(3, outcome, jobs)))
-
-
-@pytest.mark.parametrize(
-    ("job", "first", "others"),
-    [
-        (("compute", 0), ("KeyError", "'no such thing'"), ("KeyError", "'no such thing'")),
-        (("odd", 0), ("Unpicklable", "kept at home"), ("RuntimeError", "Unpicklable: kept at home")),
-        (("update", 0), ("TypeError", None), ("TypeError", None)),
-        (("update", 1), ("TypeError", None), ("TypeError", None)),
-    ],
-)
-def test_an_error_reaches_every_rank(failures, job, first, others):
-    for rank, (name, message, kept) in enumerate(failures[job]):
-        expected = first if rank == 0 else others
-        assert name == expected[0]
-        assert expected[1] is None or message == expected[1]
-        assert message == failures[job][1][1] or rank == 0
-        assert kept == 0
+def test_an_error_is_raised_on_every_rank():
+    for (job, expected), outcomes in zip(JOBS.items(), run_processes(3, outcome, list(JOBS))):
+        for (name, message, kept), (expected_name, expected_message) in zip(outcomes, expected):
+            assert (name, kept) == (expected_name, 0), job
+            assert message == (expected_message or outcomes[0][1]), job
 
 
 def different_classes(_):
@@ -117,105 +103,31 @@ def test_ranks_with_different_numbers_of_classes_raise():
 
 
 def large_counts(_):
-    metric = Count()
-    metric.process(None, values(1))
+    metric = processed(count=1)
     metric.results[0].add("count", np.int64(2**53 + 1 if get_rank() else 2**24 + 1))
     metric.results[0].add("weight", np.float32(0))
     return metric._local_state(drop_last=False)[0].count, metric.evaluate(3)
 
 
-def test_counts_never_pass_through_a_float():
-    (found,) = run_processes(2, large_counts, [None])
-    total = sum(int(count) for count, _ in found)
+@pytest.mark.filterwarnings("ignore::mm_metrics_plugin.MetricWarning")
+def test_counts_are_reduced_as_integers():
+    (outcomes,) = run_processes(2, large_counts, [None])
+    total = sum(int(count) for count, _ in outcomes)
     assert total == 2**53 + 2**24 + 4
-    assert all(metrics["count/samples"] == float(total) for _, metrics in found)
-
-
-def filtered(_):
-    """A metric that sees only some samples of the dataset, as in mmpretrain's MultiTasksMetric."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")  # such as files that other tests left open
-        warnings.simplefilter("always", MetricWarning)
-        metric = Count()
-        metric.process(None, values(1))
-        metric.evaluate(5)
-    return [str(warning.message) for warning in caught]
-
-
-def test_possible_padding_gives_a_warning():
-    (messages,) = run_processes(2, filtered, [None])
-    assert any("read 2 samples of a dataset of 5 on 2 processes" in message for message in messages[0])
-    assert messages[1] == []
-
-
-# --- a rank that dies ---
-
-
-# --- other people's evaluators ---
+    assert all(metrics["count/samples"] == float(total) for _, metrics in outcomes)
 
 
 def test_mmpretrain_multi_task_metric():
     from mmpretrain.evaluation import MultiTasksMetric
 
     samples = single_label(np.random.default_rng(0), 40)
-    multi = MultiTasksMetric(
-        task_metrics={"animal": [dict(type="SingleLabelAUC")], "never": [dict(type="SingleLabelAUC")]}
-    )
-    tasks = [
-        {
-            "animal": dict(sample, eval_mask=index % 3 > 0),
-            "never": dict(sample, eval_mask=False),
-        }
-        for index, sample in enumerate(samples)
-    ]
+    metric = MultiTasksMetric(task_metrics={task: [dict(type="SingleLabelAUC")] for task in ("animal", "never")})
     for start in range(0, 40, 8):
-        multi.process(None, tasks[start : start + 8])
+        rows = enumerate(samples[start : start + 8], start)
+        tasks = [dict(animal=dict(s, eval_mask=i % 3 > 0), never=dict(s, eval_mask=False)) for i, s in rows]
+        metric.process(None, tasks)
     with pytest.warns(UserWarning, match="there were no samples"):
-        found = multi.evaluate(40)
-    shown = [sample for index, sample in enumerate(samples) if index % 3]
-    expected = evaluate(SingleLabelAUC(), shown)["single-label/auc"]
-    assert found["animal_single-label/auc"] == expected
-    assert np.isnan(found["never_single-label/auc"])
-
-
-# --- one copy from the device ---
-
-
-class Away(torch.Tensor):
-    """A tensor that says it lies on a device, and counts how often it is fetched."""
-
-    fetched = 0
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        if function == torch.Tensor.device.__get__:
-            return torch.device("cuda", 0)
-        result = super().__torch_function__(function, types, args, kwargs or {})
-        if function in (torch.Tensor.cpu, torch.Tensor.to, torch.Tensor.numpy, torch.Tensor.item, torch.Tensor.tolist):
-            Away.fetched += 1
-            return result.as_subclass(torch.Tensor) if isinstance(result, torch.Tensor) else result
-        return result
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_a_batch_is_fetched_in_one_copy(dtype):
-    samples = single_label(np.random.default_rng(0), 64, dtype=dtype)
-    away = [
-        {key: value.as_subclass(Away) if isinstance(value, torch.Tensor) else value for key, value in sample.items()}
-        for sample in samples
-    ]
-    expected = stack_fields(samples, ["gt_label", "pred_score", "pred_label"], str)
-    Away.fetched = 0
-    found = stack_fields(away, ["gt_label", "pred_score", "pred_label"], str)
-    assert Away.fetched == 1
-    for mine, theirs in zip(found, expected):
-        assert mine.dtype == theirs.dtype
-        assert np.array_equal(mine, theirs)
-    Away.fetched = 0
-    metric = SingleLabelAUC()
-    metric.process(None, away)
-    assert Away.fetched == 1
-    assert metric.evaluate(64) == evaluate(SingleLabelAUC(), samples)
-
-
-# --- memory ---
+        values = metric.evaluate(40)
+    expected = evaluate(SingleLabelAUC(), [sample for index, sample in enumerate(samples) if index % 3])
+    assert values["animal_single-label/auc"] == expected["single-label/auc"]
+    assert np.isnan(values["never_single-label/auc"])

@@ -26,8 +26,9 @@ def check_dimensions(name: str, values: Any) -> Tuple[int, ...]:
     """Check a shape, size or stride."""
     if type(values) is not tuple or len(values) > MOST_DIMENSIONS:
         raise Damaged(f"the {name} of an array is not a tuple of at most {MOST_DIMENSIONS} numbers")
-    if any(type(value) is not int or value < 0 for value in values):
-        raise Damaged(f"the {name} of an array has values other than whole numbers")
+    for value in values:
+        if type(value) is not int or value < 0:
+            raise Damaged(f"the {name} of an array has values other than whole numbers")
     return values
 
 
