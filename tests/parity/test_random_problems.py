@@ -1,4 +1,4 @@
-"""Random problems through the metrics and the commands, beside pycocotools, scikit-learn and mmpretrain.
+"""Random problems through the metrics and the commands, beside pycocotools and scikit-learn.
 
 Classes have hostile names, images many objects or none, samples different dtypes, and processes uneven shares.
 """
@@ -11,10 +11,9 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from mmpretrain.evaluation import SingleLabelMetric
 from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 
-from mm_metrics_plugin import DetectionPRF, MultiLabelPRF, SingleLabelPRF
+from mm_metrics_plugin import DetectionPRF
 from tests.helpers import result_files as files
 from tests.helpers.ranks import on_ranks
 
@@ -182,7 +181,7 @@ def classifier(seed, several):
                 for at, (score, row) in enumerate(zip(scores, true))
             ]
         )
-    return contents, true, names_of(random, classes), random
+    return contents, true, random
 
 
 def decisions_of(content, several):
@@ -194,7 +193,7 @@ def decisions_of(content, several):
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_classifiers(tmp_path, seed, several):
-    contents, true, _, random = classifier(seed, several)
+    contents, true, random = classifier(seed, several)
     order = random.permutation(len(true))
     paths = [
         files.write_pickle(tmp_path / "a.pkl", contents[0]),
@@ -225,33 +224,3 @@ def test_classifiers(tmp_path, seed, several):
         for key, values in given.items():
             table = np.array([row[key] for row in report["per_class"]], dtype=float)
             np.testing.assert_allclose(table, values, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("seed", range(8))
-def test_classification_metrics(seed, several):
-    """Samples of different dtypes, on uneven processes, beside scikit-learn and mmpretrain."""
-    contents, true, names, random = classifier(seed, several)
-    samples = [
-        {
-            "pred_score": torch.from_numpy(one["pred_score"]),
-            "gt_label": torch.tensor(one["gt_label"]).to([torch.uint8, torch.int64][random.integers(0, 2)]),
-        }
-        for one in contents[0]
-    ]
-    build = MultiLabelPRF if several else SingleLabelPRF
-    options = {"thr": 0.5} if several else {}
-    found = evaluate(lambda: build(classwise=True, zero_division=0.0, **options), samples, tuple(names), random)
-    prefix = build.default_prefix
-    decided = decisions_of(contents[0], several)
-    rates = precision_recall_fscore_support(true, decided, average=None, zero_division=0)[:3]
-    for key, values in zip(("precision", "recall", "f1"), rates):
-        each = [found[f"{prefix}/{key}/{name}"] for name in names]
-        np.testing.assert_allclose(each, values, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(found[f"{prefix}/{key}"], values.mean(), rtol=0, atol=1e-12)
-    if not several:
-        theirs = SingleLabelMetric.calculate(
-            torch.tensor(decided.argmax(axis=1)), torch.tensor(true.argmax(axis=1)), num_classes=len(names)
-        )
-        ours = [100 * found[f"{prefix}/{key}"] for key in ("precision", "recall", "f1")]
-        np.testing.assert_allclose(ours, [float(value) for value in theirs[:3]], rtol=0, atol=1e-4)
