@@ -77,9 +77,8 @@ def main() -> None:
     problem = make_problem()
     batch = batch_of(problem)
     classes = problem.num_classes
-    heading(
-        f"{RESAMPLES:,} resamples of {batch.num_images:,} images, {len(batch.detections):,} detections, {classes} classes"
-    )
+    size = f"{batch.num_images:,} images, {len(batch.detections):,} detections, {classes} classes"
+    heading(f"{RESAMPLES:,} resamples of {size}")
     intervals(batch, classes, (0.5,), "P, R, F1 and mAP_50")
     intervals(batch, classes, COCO_IOU_THRS, "the same with mAP and mAP_75")
 

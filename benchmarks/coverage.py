@@ -298,7 +298,7 @@ def auc_coverage(setting: Scores, *, datasets: int, seed: int = 0) -> Tuple[Cove
 
 
 def macro_auc_coverage(samples: int, shares: np.ndarray, *, distance: float, datasets: int, seed: int = 0) -> Coverage:
-    """Coverage of the interval of the mean AUC over classes with these shares of the samples, at least one sample each."""
+    """Coverage of the interval of the macro AUC; ``shares`` of the samples of each class, at least one sample each."""
     random = np.random.default_rng(seed)
     number = len(shares)
     true_value = norm.cdf(distance / np.sqrt(2))
