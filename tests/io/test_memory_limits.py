@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import struct
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from mm_metrics_plugin.io.ground_truth import GroundTruth
 from mm_metrics_plugin.io.results import read_results
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.state_file import read_state, write_state
-from tests.helpers.pickles import GOOD, P2, STOP, numbers, storage, storage_bytes, tensor
+from tests.helpers.pickles import GOOD, P2, STOP, damaged, numbers, storage, storage_bytes, tensor
 
 BASE = 64 << 20  # these two are a promise of SECURITY.md
 PER_BYTE = 50
@@ -170,12 +171,12 @@ def overlapping(times):
 
 
 def mutated(number=60):
-    """Files of every kind with some bytes changed, repeated, removed or truncated."""
-    random = np.random.default_rng(14)
+    """Files of every kind with damaged bytes."""
+    rng = random.Random(14)
     samples = [sample(img_path=f"{at}.png", pred_label=np.array([1])) for at in range(20)]
     tensors = [{**row, "pred_score": torch.rand(5)} for row in samples]
     rows = [{"bbox": [0.0, 0.0, 1.0, 1.0], "bbox_label": 0}] * 3
-    large = [sample(pred_score=random.random(1000).astype("f4")) for _ in range(3500)]  # its memory is released
+    large = [sample(pred_score=np.full(1000, at, "f4")) for at in range(3500)]  # its memory is released
     undamaged = {
         "classification/mutated-arrays-{}.pkl": pickle.dumps(samples, 4),
         "classification/mutated-tensors-{}.pkl": pickle.dumps(tensors, 2),
@@ -188,15 +189,7 @@ def mutated(number=60):
     }
     for name, data in undamaged.items():
         for at in range(2 if "large" in name else number):
-            changed = bytearray(data)
-            for start in random.integers(0, len(data), random.integers(1, 3)).tolist():
-                part = slice(start, start + int(random.integers(1, 4)))
-                kind = random.choice(4, p=[0.7, 0.1, 0.1, 0.1])
-                old = bytes(changed[part])
-                changed[part] = (random.bytes(len(old)), old * 3, b"", b"")[kind]
-                if kind == 3:
-                    del changed[max(10, start) :]
-            yield name.format(at), bytes(changed)
+            yield name.format(at), damaged(data, rng)
 
 
 ANNOTATIONS = {

@@ -23,7 +23,7 @@ from mm_metrics_plugin.io.arrays import BFloat16Array
 from mm_metrics_plugin.io.safe_pickle import loads, read_pickle, safe_globals, tensors
 from mm_metrics_plugin.io.safe_pickle.machine import Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
-from tests.helpers.pickles import storage_bytes
+from tests.helpers.pickles import damaged, storage_bytes
 
 PROTOCOLS = range(6)
 TORCH_DTYPES = [*tensors.TORCH_DTYPES]
@@ -271,23 +271,8 @@ def test_damaged_files_are_read_or_raise_one_type_of_error(trials):
     files.append(pickle.dumps([np.ones((2, 5), "f4"), 1.5, "text", {"a": (1, 2)}, torch.ones(2)], 0))
     read = refused = 0
     for trial in range(trials):
-        data = bytearray(files[trial % len(files)])
-        for _ in range(rng.choice((1, 1, 1, 2, 8))):
-            at = rng.randrange(len(data))
-            action = rng.random()
-            if action < 0.6:
-                data[at] = rng.randrange(256)
-            elif action < 0.7:
-                data[at] ^= 1 << rng.randrange(8)
-            elif action < 0.8:
-                del data[at : at + rng.randrange(1, 9)]
-            elif action < 0.9:
-                data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randrange(1, 9)))
-            else:
-                start = rng.randrange(len(data))
-                data[at:at] = data[start : start + rng.randrange(1, 40)]
         try:
-            value = loads(bytes(data))
+            value = loads(damaged(files[trial % len(files)], rng))
         except ResultFileError as error:
             assert " byte " in str(error)
             refused += 1
