@@ -224,19 +224,19 @@ def test_no_file_takes_more_memory_than_promised(outcomes):
     assert len(mutants) > 400 and 0.5 < np.mean([outcome != "read" for outcome in mutants]) < 1
 
 
-UNFOLDS = "it unfolds to far more data than the file holds"
+EXPANDS = "it expands to far more data than the file contains"
 
 
 @pytest.mark.parametrize(
     ("start", "expected"),
     [
-        ("detection/doubled", UNFOLDS),
-        ("detection/shared", UNFOLDS),
-        ("detection/parameters", UNFOLDS),
-        ("classification/doubled", UNFOLDS),
-        ("classification/shared", UNFOLDS),
+        ("detection/doubled", EXPANDS),
+        ("detection/shared", EXPANDS),
+        ("detection/parameters", EXPANDS),
+        ("classification/doubled", EXPANDS),
+        ("classification/shared", EXPANDS),
         ("detection/text-for-scores.pkl", "'pred_instances.scores' of image 0 must be an array"),
-        ("detection/text-for-boxes.pkl", UNFOLDS),
+        ("detection/text-for-boxes.pkl", EXPANDS),
         ("classification/text-for-scores", "'pred_score' of sample number 0 must be an array of numbers"),
         ("detection/long-number.json", "is not JSON"),
         ("detection/deep.json", "is nested too deeply"),
@@ -248,7 +248,7 @@ UNFOLDS = "it unfolds to far more data than the file holds"
         ("report/label-60000", "the largest label is 60000, and class names are not given"),
     ],
 )
-def test_a_file_that_unfolds_is_refused_with_the_reason(outcomes, start, expected):
+def test_content_that_expands_is_refused_with_the_reason(outcomes, start, expected):
     chosen = {name: message for name, (_, message) in outcomes.items() if name.startswith(start)}
     assert chosen
     for name, message in chosen.items():
@@ -268,7 +268,7 @@ def test_classes_known_from_labels_alone_are_limited_by_the_file():
     check_num_classes(1 << 40, "results.pkl", None, labels_only=True)  # not from a file
 
 
-def test_classes_that_have_scores_or_arrays_of_their_own_are_limited_too(tmp_path):
+def test_classes_with_scores_or_arrays_are_limited_too(tmp_path):
     path = tmp_path / "results.pkl"
     message = "60000 classes are more than a file of this size may have"
     path.write_bytes(pickle.dumps([sample(pred_score=np.ones(60_000, "f4"))]))
