@@ -22,7 +22,6 @@ from tests.helpers.coco_problems import rows_as_given
 from tests.helpers.detection_problems import (
     StockDataset,
     coco_eval,
-    empty_batch,
     random_batch,
     stock_results,
     stock_tool,
@@ -136,17 +135,6 @@ def test_coco_equals_evaluate_img(block):
     assert ignored_seen > len(SEEDS) // 6 and confusions > len(SEEDS) // 6
 
 
-def test_no_pair_across_classes_is_left_over():
-    for seed in SEEDS:
-        batch, num_classes = random_batch(seed)
-        outcome, gt = coco_details(batch, num_classes)
-        free = np.setdiff1d(np.flatnonzero(~batch.ground_truths.crowd), gt)
-        rest = DetectionBatch(
-            batch.detections.take((outcome < IGNORED) & (gt < 0)), batch.ground_truths.take(free), batch.num_images
-        )
-        assert counts_of(rest, num_classes).matrix[:-1, :-1].sum() == 0
-
-
 def greedy_by_overlap(batch, iou_thr, score_thr):
     """The definition of ``agnostic``: all pairs by overlap, then by score and order; crowds take what is left."""
     dets, gts = batch.detections, batch.ground_truths
@@ -197,11 +185,6 @@ def test_agnostic_equals_supervision_where_there_is_one_class():
 
 
 @pytest.mark.parametrize("rule", MATCHING_RULES)
-def test_no_detections_and_no_ground_truths(rule):
-    np.testing.assert_array_equal(counts_of(empty_batch(), 2, rule).matrix, np.zeros((3, 3)))
-
-
-@pytest.mark.parametrize("rule", MATCHING_RULES)
 def test_empty_and_inverted_boxes_match_nothing_and_are_counted(rule):
     detections = Detections([0, 0], [[5, 5, 5, 9], [9, 9, 1, 1]], [0.9, 0.9], [0, 0])
     ground_truths = GroundTruths([0, 0], [[5, 5, 5, 9], [1, 1, 9, 9]], [0, 0])
@@ -231,35 +214,6 @@ def test_memory_is_bounded_by_the_overlapping_pairs(rule, spread):
     finally:
         tracemalloc.stop()
     assert peak < 256 * 2**20 and matrix.sum() >= 10_000
-
-
-def test_all_counts_of_a_small_example():
-    """2 TP, 3 confusions, 4 detections on background, 5 missed, 1 on a crowd, 1 below the threshold."""
-    places = np.arange(16) * 100.0
-    boxes = np.stack([places, np.zeros(16), places + 10, np.full(16, 10)], axis=1)
-    labels = np.arange(16) % 3
-    annotated = np.array([0, 1, 2, 3, 4, 9, 10, 11, 12, 13, 14])
-    detected = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 14, 15])
-    predicted = np.where(np.isin(detected, [2, 3, 4]), (labels[detected] + 1) % 3, labels[detected])
-    batch = DetectionBatch(
-        Detections(np.zeros(11), boxes[detected], np.where(detected == 15, 0.1, 0.9), predicted),
-        GroundTruths(np.zeros(11), boxes[annotated], labels[annotated], annotated == 14),
-        1,
-    )
-    found = match_images(batch, DetectionSettings(matching=MATCHING_RULES), num_classes=3, table="none")
-    for rule, (tp, confused, background, missed), used, ignored in (
-        ("coco", (2, 3, 4, 5), (9, 10), (1, 1)),
-        ("agnostic", (2, 3, 4, 5), (9, 10), (1, 1)),
-        # What is a crowd to others is an object here, and a confused object is missed as well.
-        ("mmdet", (3, 3, 4, 8), (10, 11), (0, 0)),
-    ):
-        counts = found.rules[rule]
-        inner = counts.matrix[:-1, :-1]
-        assert (inner.trace(), inner.sum() - inner.trace()) == (tp, confused)
-        assert (counts.matrix[-1].sum(), counts.matrix[:, -1].sum()) == (background, missed)
-        assert (counts.detections.sum(), counts.ground_truths.sum()) == used
-        assert (counts.detections_ignored, counts.ground_truths_ignored, counts.duplicates) == (*ignored, 0)
-    assert found.counts.detections_below_threshold == 1
 
 
 def test_mmdet_counts_duplicates_as_tp():

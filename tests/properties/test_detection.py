@@ -15,9 +15,7 @@ from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES, tide_errors
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
-from mm_metrics_plugin.states.base import merge_all
-from mm_metrics_plugin.states.detection import DetectionState
+from mm_metrics_plugin.settings import DetectionSettings
 from tests.helpers.checks import (
     check_confusion,
     check_inputs_kept,
@@ -82,32 +80,6 @@ def test_monotonic_score_maps_do_not_change_ranks(roll):
     cut = float(score_map(np.array([threshold]), known)[0])
     expected = counted(problem)
     check_same_figures(counted(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
-
-
-@given(rolls)
-def test_counts_of_parts_add_up(roll):
-    """Images have nothing to do with each other, so any parts of the dataset add up, whatever their order."""
-    problem = detection_problem_of(roll)
-    batch = problem.batch
-    cuts = sorted(roll.some(roll.below(4)) % (batch.num_images + 1))
-    parts = [batch.images(start, stop) for start, stop in zip([0, *cuts], [*cuts, batch.num_images])]
-    states, first = [], 0
-    totals = {}
-    for part in parts:
-        for name, value in counted(DetectionProblem(part, problem.num_classes)).items():
-            totals[name] = totals.get(name, 0) + value
-        keys = np.arange(first, first + part.num_images)
-        states.append(DetectionState(problem.num_classes, DetectionSettings(), table="scores").update(part, keys))
-        first += part.num_images
-    check_same_figures(totals, counted(problem), "parts added up")
-    merged = merge_all([states[place] for place in roll.order(len(states))])
-    if batch.num_images:
-        columns = [
-            {name: value for name, value in vars(table).items() if isinstance(value, np.ndarray)}
-            for table in (merged.table(), match_table(batch, problem.num_classes))
-        ]
-        check_same_figures(*columns, "matches merged")
-        assert merged.table().num_images == batch.num_images
 
 
 @given(rolls)
@@ -197,41 +169,6 @@ def test_every_error_has_one_type(roll):
     for name in ERROR_TYPES:
         assert (errors.ignored[name] <= errors.counts[name]).all()
         assert not errors.dap[name] < 0
-
-
-def perfect(problem):
-    """One detection on every ground truth that is no crowd and has an area, and no other ground truths."""
-    gts = problem.batch.ground_truths
-    gts = gts.take(~gts.crowd & ~gts.boxes.is_empty())
-    scores = 0.5 + np.arange(len(gts)) / 32
-    return problem.with_rows(detections=Detections(gts.image, gts.boxes, scores, gts.labels), ground_truths=gts)
-
-
-@given(rolls)
-def test_perfect_detections_are_1_and_misplaced_ones_0(roll):
-    problem = perfect(detection_problem_of(roll))
-    present = np.unique(problem.batch.ground_truths.labels)
-    detections = problem.batch.detections
-    places = np.column_stack([detections.image, detections.boxes.array])
-    apart = len(np.unique(places, axis=0)) == len(places)
-    beside = problem.with_rows(detections=replace(detections, geometry=Boxes(detections.boxes.array + 1000)))
-    for given_problem, value in ((problem, 1.0), (beside, 0.0)):
-        found = ranked(given_problem)
-        levels = found["class/AP"][:, 0]  # of all areas
-        np.testing.assert_allclose(levels[present], value, rtol=0, atol=1e-12)
-        assert np.isnan(np.delete(levels, present, axis=0)).all()
-        np.testing.assert_allclose(found["class/errors AP"][present], value, rtol=0, atol=1e-12)
-        wrong = sum(found[f"class/{name}"].sum() for name in ERROR_TYPES)
-        assert wrong == (0 if value else 2 * len(detections))
-        matrices = counted(given_problem)
-        for protocol in MATCHING_RULES:
-            matrix = matrices[f"matrix/{protocol}"]
-            if value == 0:
-                assert matrix.trace() == 0
-            elif protocol == "coco" or (protocol == "agnostic" and apart):
-                assert matrix.trace() == matrix.sum()
-            else:  # agnostic cannot tell classes apart where boxes coincide, and mmdet counts every pair
-                assert matrix[-1].sum() == matrix[:, -1].sum() == 0
 
 
 @given(rolls)
