@@ -13,7 +13,7 @@ from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, preci
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, hard_decisions, reach, round_thresholds
-from tests.helpers.coco_problems import match_table
+from tests.helpers.detection_problems import match_table
 
 DTYPES = [getattr(torch, name) for name in PRECISIONS]
 

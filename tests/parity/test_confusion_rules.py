@@ -18,11 +18,11 @@ from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.pairs import find_pairs
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.helpers.coco_problems import rows_as_given
 from tests.helpers.detection_problems import (
     StockDataset,
     coco_eval,
     random_batch,
+    rows_as_given,
     stock_results,
     stock_tool,
 )

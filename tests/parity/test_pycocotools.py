@@ -14,8 +14,15 @@ from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import COCO_IOU_THRS
-from tests.helpers.coco_problems import match_table
-from tests.helpers.detection_problems import accumulated, coco_summary, dense_batch, empty_batch, random_batch
+from tests.helpers.detection_problems import (
+    accumulated,
+    coco_summary,
+    dense_batch,
+    empty_batch,
+    match_table,
+    random_batch,
+    with_areas,
+)
 
 
 def repeated(batch, weights):
@@ -26,17 +33,6 @@ def repeated(batch, weights):
 
 def undefined_as_nan(values):
     return np.where(np.asarray(values) == -1, np.nan, values)
-
-
-def with_areas(batch, seed):
-    """Annotated areas as COCO's: of masks, smaller than the boxes; some on a boundary between area ranges."""
-    random, gts = np.random.default_rng(seed), batch.ground_truths
-    area = gts.areas() * random.uniform(0.4, 1, len(gts))
-    area[random.random(len(gts)) < 0.1] = 32.0**2
-    boxes = gts.boxes.array.astype(np.float64)
-    thin = random.random(len(gts)) < 0.1  # less than a pixel wide
-    boxes[thin, 2] = boxes[thin, 0] + random.uniform(0.05, 0.9, thin.sum())
-    return replace(batch, ground_truths=replace(gts, geometry=Boxes(boxes), area=area))
 
 
 @pytest.mark.parametrize("block", [None, 3])

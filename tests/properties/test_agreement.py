@@ -22,7 +22,7 @@ from mm_metrics_plugin.render.detection import curve_csv
 from mm_metrics_plugin.settings import MATCHING_RULES, ClassificationSettings
 from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState
 from tests.helpers.checks import check_agreement, check_rates, numbers
-from tests.helpers.coco_problems import match_table
+from tests.helpers.detection_problems import match_table
 from tests.helpers.strategies import detection_problem_of, rolls, scored_labels_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")

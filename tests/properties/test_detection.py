@@ -22,7 +22,7 @@ from tests.helpers.checks import (
     check_same_figures,
     permuted_figures,
 )
-from tests.helpers.coco_problems import match_table
+from tests.helpers.detection_problems import match_table
 from tests.helpers.figures import SCORE_THRESHOLD, counted, figures, ranked
 from tests.helpers.strategies import DetectionProblem, detection_problem_of, order_of, rolls, score_map_of
 

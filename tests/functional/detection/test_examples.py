@@ -12,8 +12,7 @@ from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.helpers.coco_problems import make_problem, members_of, rows_as_given
-from tests.helpers.detection_problems import random_batch
+from tests.helpers.detection_problems import members_of, problems, random_batch, rows_as_given
 from tests.helpers.reference_matching import overlap
 
 SEEDS = range(60)
@@ -149,11 +148,9 @@ def test_the_worst_images_equal_a_plain_loop():
 
 def test_examples_of_shards_merge_to_those_of_all_images(monkeypatch):
     monkeypatch.setattr(examples, "MAX_PER_CELL", 2)
-    for seed in range(100):
-        problem = make_problem(seed)
-        batch, size = problem.batch, problem.num_classes
+    for seed, batch, size, settings in problems(100):
 
-        def state_of(part, order, size=size, settings=problem.settings):
+        def state_of(part, order, size=size, settings=settings):
             return DetectionState(size, settings, worst_images=1).update(part, order)
 
         whole = state_of(batch, np.arange(batch.num_images)).examples()

@@ -9,8 +9,7 @@ import pytest
 
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.settings import OperatingRule
-from tests.helpers.coco_problems import counts_at, match_table
-from tests.helpers.detection_problems import everywhere
+from tests.helpers.detection_problems import counts_at, everywhere, match_table
 
 
 def score_of(rule, tp, fp, fn):

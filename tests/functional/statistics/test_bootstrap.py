@@ -23,8 +23,7 @@ from mm_metrics_plugin.functional.statistics.per_image_counts import (
     map_draws,
     per_image_counts,
 )
-from tests.helpers.coco_problems import match_table
-from tests.helpers.detection_problems import everywhere
+from tests.helpers.detection_problems import everywhere, match_table
 from tests.helpers.interval_reference import Ratio, count_intervals, f1_of, shrunken, wilson
 
 BOX = np.array([0.0, 0.0, 10.0, 10.0])

@@ -22,8 +22,7 @@ from mm_metrics_plugin.functional.statistics.paired_tests import (
 )
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from tests.functional.statistics.test_bootstrap import table_at_50
-from tests.helpers.coco_problems import match_table
-from tests.helpers.detection_problems import everywhere
+from tests.helpers.detection_problems import everywhere, match_table
 
 REJECTED = (0.03, 0.07)
 
