@@ -183,7 +183,7 @@ def coco_eval(batch, num_classes, *, min_score=None, evaluator=COCOeval, api=COC
     area = xywh[:, 2] * xywh[:, 3] if gts.area is None else gts.area
     columns = (gts.image, gts.labels, xywh, gts.crowd.astype(int), area)
     names = ("image_id", "category_id", "bbox", "iscrowd", "area")
-    truth = {
+    target = {
         "images": [{"id": index} for index in range(batch.num_images)],
         "categories": [{"id": index, "name": str(index)} for index in range(num_classes)],
         "annotations": [
@@ -199,11 +199,11 @@ def coco_eval(batch, num_classes, *, min_score=None, evaluator=COCOeval, api=COC
     ]
     with contextlib.redirect_stdout(io.StringIO()):
         gt = api()
-        gt.dataset = truth
+        gt.dataset = target
         gt.createIndex()
         dt = gt.loadRes(predictions) if predictions else api()
         if not predictions:
-            dt.dataset = {**truth, "annotations": []}
+            dt.dataset = {**target, "annotations": []}
             dt.createIndex()
         return evaluator(gt, dt, "bbox")
 

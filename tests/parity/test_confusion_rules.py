@@ -54,9 +54,9 @@ def agnostic_gts(batch, **options):
     order = np.lexsort((-batch.detections.scores, batch.detections.image))
     detections = batch.detections.take(order)
     near = find_pairs(detections, batch.ground_truths, min_overlap=thresholds["iou_thr"])
-    found = match_agnostic(near, detections, batch.ground_truths, **thresholds)
+    actual = match_agnostic(near, detections, batch.ground_truths, **thresholds)
     outcome, gt = np.empty(len(order), dtype=int), np.empty(len(order), dtype=int)
-    outcome[order], gt[order] = found.outcome, found.gt
+    outcome[order], gt[order] = actual.outcome, actual.gt
     return outcome, gt
 
 
@@ -76,21 +76,21 @@ def test_mmdet_equals_the_stock_tool_cell_by_cell(block):
     for seed in SEEDS:
         batch, num_classes = random_batch(seed)
         options = thresholds_of(seed)
-        found = counts_of(batch, num_classes, "mmdet", **options)
+        actual = counts_of(batch, num_classes, "mmdet", **options)
         with contextlib.redirect_stdout(io.StringIO()):
             expected = stock_tool().calculate_confusion_matrix(
                 StockDataset(batch, num_classes), stock_results(batch), options["score_thr"], None, options["iou_thr"]
             )
-        np.testing.assert_array_equal(found.matrix, expected, err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(actual.matrix, expected, err_msg=f"seed {seed}")
         reached = batch.detections.reach(options["score_thr"])
         np.testing.assert_array_equal(
-            found.detections, np.bincount(batch.detections.labels[reached], minlength=num_classes)
+            actual.detections, np.bincount(batch.detections.labels[reached], minlength=num_classes)
         )
         np.testing.assert_array_equal(
-            found.ground_truths, np.bincount(batch.ground_truths.labels, minlength=num_classes)
+            actual.ground_truths, np.bincount(batch.ground_truths.labels, minlength=num_classes)
         )
-        np.testing.assert_array_equal(found.background_types, [[0] * num_classes] * 2 + [found.matrix[-1, :-1]])
-        busy += found.duplicates > 0
+        np.testing.assert_array_equal(actual.background_types, [[0] * num_classes] * 2 + [actual.matrix[-1, :-1]])
+        busy += actual.duplicates > 0
     assert busy > len(SEEDS) // 6  # the problems do hold what the rules differ on
 
 
@@ -189,9 +189,9 @@ def test_empty_and_inverted_boxes_match_nothing_and_are_counted(rule):
     detections = Detections([0, 0], [[5, 5, 5, 9], [9, 9, 1, 1]], [0.9, 0.9], [0, 0])
     ground_truths = GroundTruths([0, 0], [[5, 5, 5, 9], [1, 1, 9, 9]], [0, 0])
     batch = DetectionBatch(detections, ground_truths, 1)
-    found = match_images(batch, DetectionSettings(matching=(rule,)), num_classes=1)
-    np.testing.assert_array_equal(found.rules[rule].matrix, [[0, 2], [2, 0]])
-    assert (found.counts.detections_without_area, found.counts.ground_truths_without_area) == (2, 1)
+    actual = match_images(batch, DetectionSettings(matching=(rule,)), num_classes=1)
+    np.testing.assert_array_equal(actual.rules[rule].matrix, [[0, 2], [2, 0]])
+    assert (actual.counts.detections_without_area, actual.counts.ground_truths_without_area) == (2, 1)
 
 
 @pytest.mark.parametrize("rule", MATCHING_RULES)

@@ -36,13 +36,13 @@ test_dataloader = dict(dataset=dict(
 def folder(tmp_path_factory):
     """Configs of both styles, annotations, and results as torch tensors."""
     place = tmp_path_factory.mktemp("config")
-    truth, _ = files.pair(place, images=60)
+    target, _ = files.pair(place, images=60)
     content = files.results_of(files.problem(60))
     for image in content:
         image["pred_instances"] = {key: torch.as_tensor(value) for key, value in image["pred_instances"].items()}
     files.write_pickle(place / "results.pkl", content)
     for name, text in (("classic.py", CLASSIC), ("lazy.py", LAZY)):
-        (place / name).write_text(text.format(truth=truth, classes=CLASSES))
+        (place / name).write_text(text.format(truth=target, classes=CLASSES))
     return place
 
 
@@ -87,10 +87,10 @@ def test_new_style_configs_and_options(folder, report):
     other["annotations"] = other["annotations"][:50]
     files.write_json(folder / "fewer.json", other)
     options = ("--cfg-options", f"test_dataloader.dataset.ann_file={folder / 'fewer.json'}")
-    found = json.loads(
+    actual = json.loads(
         files.printed("detection", folder / "classic.py", folder / "results.pkl", *options, "--format", "json")
     )
-    assert found["counts"]["ground_truths"]["read"] == 50
+    assert actual["counts"]["ground_truths"]["read"] == 50
 
 
 def test_no_mmdet_is_said_in_one_line(folder):

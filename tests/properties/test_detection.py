@@ -85,26 +85,26 @@ def test_monotonic_score_maps_do_not_change_ranks(roll):
 @given(rolls)
 def test_comparison_is_antisymmetric(roll):
     problem = detection_problem_of(roll, least_images=1)
-    found = problem.batch.detections
-    fewer = problem.with_rows(detections=found.take(np.flatnonzero(roll.some(len(found)) % 3)))
+    actual = problem.batch.detections
+    fewer = problem.with_rows(detections=actual.take(np.flatnonzero(roll.some(len(actual)) % 3)))
     one, other = (match_table(run.batch, problem.num_classes) for run in (problem, fewer))
     pairs_of_runs = ((one, other), (other, one), (one, one))
-    there, back, same = (paired_permutation_test(*pair, permutations=5) for pair in pairs_of_runs)
+    ground_truths, back, same = (paired_permutation_test(*pair, permutations=5) for pair in pairs_of_runs)
     for kind in ("overall", "per_class"):
-        for name, difference in getattr(there, kind).items():
+        for name, difference in getattr(ground_truths, kind).items():
             turned = getattr(back, kind)[name]
             pairs = [(turned.first, difference.second), (turned.second, difference.first)]
             pairs += [(turned.low, -difference.high), (turned.high, -difference.low)]
             pairs += [(turned.difference, -difference.difference)]
-            for mine, theirs in pairs:
-                np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12, err_msg=name)
+            for own, expected in pairs:
+                np.testing.assert_allclose(own, expected, rtol=0, atol=1e-12, err_msg=name)
             nothing = getattr(same, kind)[name]
             np.testing.assert_allclose(np.nan_to_num(nothing.difference), 0, rtol=0, atol=1e-12, err_msg=name)
             assert (np.isnan(nothing.p_value) | (np.asarray(nothing.p_value) == 1)).all()
     counts = [per_image_counts(run, score_thr=SCORE_THRESHOLD) for run in (one, other)]
-    said, turned = disagreements(*counts), disagreements(*counts[::-1])
-    assert said.counts == {"better": turned.counts["worse"], "worse": turned.counts["better"]}
-    assert set(said.image) == set(turned.image)
+    reported, turned = disagreements(*counts), disagreements(*counts[::-1])
+    assert reported.counts == {"better": turned.counts["worse"], "worse": turned.counts["better"]}
+    assert set(reported.image) == set(turned.image)
 
 
 @given(rolls)
@@ -128,18 +128,18 @@ def test_everything_is_counted_once(roll):
     problem = detection_problem_of(roll)
     dets, gts = problem.batch.detections, problem.batch.ground_truths
     settings = DetectionSettings(matching=("coco", "agnostic"))
-    found = match_images(problem.batch, settings, num_classes=problem.num_classes)
-    outcome = found.table.details.outcome
-    for rule, counts in found.rules.items():
+    actual = match_images(problem.batch, settings, num_classes=problem.num_classes)
+    outcome = actual.table.details.outcome
+    for rule, counts in actual.rules.items():
         tp = counts.matrix.diagonal()[:-1]
         if rule == "coco":
-            tp = np.bincount(found.table.label[outcome == TP], minlength=problem.num_classes)
-            used = np.bincount(found.table.label[outcome < IGNORED], minlength=problem.num_classes)
+            tp = np.bincount(actual.table.label[outcome == TP], minlength=problem.num_classes)
+            used = np.bincount(actual.table.label[outcome < IGNORED], minlength=problem.num_classes)
             np.testing.assert_array_equal(counts.detections, used)
-            assert found.counts.detections_below_threshold == np.count_nonzero(outcome == BELOW_THRESHOLD)
+            assert actual.counts.detections_below_threshold == np.count_nonzero(outcome == BELOW_THRESHOLD)
         objects = np.bincount(gts.labels[~gts.crowd], minlength=problem.num_classes)
         check_confusion(counts.matrix, ground_truths=objects, detections=counts.detections, tp=tp)
-        dropped = found.counts.detections_below_threshold + counts.detections_ignored
+        dropped = actual.counts.detections_below_threshold + counts.detections_ignored
         assert counts.detections.sum() + dropped == len(dets)
         assert counts.ground_truths.sum() + counts.ground_truths_ignored == len(gts)
         members = found_pairs(problem, rule)
@@ -148,10 +148,10 @@ def test_everything_is_counted_once(roll):
 
 def found_pairs(problem, rule):
     """Image and position of the matched ground truths."""
-    found = match_images(
+    actual = match_images(
         problem.batch, DetectionSettings(matching=(rule,)), num_classes=problem.num_classes, worst_images=0
     )
-    members = found.examples.members
+    members = actual.examples.members
     matched = members.take(np.flatnonzero((members.det_index >= 0) & (members.background_type < 0)))
     return list(zip(matched.image.tolist(), matched.gt_index.tolist()))
 

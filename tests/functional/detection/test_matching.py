@@ -57,8 +57,8 @@ def state_of(batch, num_classes, settings, order, **kept):
 
 def columns_of(table):
     """The arrays of a table, those of the details included."""
-    found = {**vars(table), **(vars(table.details) if table.details else {})}
-    return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+    columns = {**vars(table), **(vars(table.details) if table.details else {})}
+    return {name: value for name, value in columns.items() if isinstance(value, np.ndarray)}
 
 
 @pytest.mark.parametrize("kind", ["ap", "scores", "full"])
@@ -80,8 +80,10 @@ def test_shards_in_any_order_merge_bit_for_bit(kind):
         for rule, counts in whole.rules.items():
             np.testing.assert_array_equal(merged.rule(rule).matrix, counts.matrix)
             np.testing.assert_array_equal(merged.rule(rule).background_types, counts.background_types)
-        found, given = (average_precision(table) for table in (merged.table(), whole.table))
-        assert found.ap.tobytes() == given.ap.tobytes() and found.recall.tobytes() == given.recall.tobytes()
+        actual, expected_ap = (average_precision(table) for table in (merged.table(), whole.table))
+        assert (
+            actual.ap.tobytes() == expected_ap.ap.tobytes() and actual.recall.tobytes() == expected_ap.recall.tobytes()
+        )
 
 
 def test_blocks_of_images_equal_one_block(monkeypatch):
