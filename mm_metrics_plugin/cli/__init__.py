@@ -56,7 +56,7 @@ def make_parser() -> Parser:
 
 
 def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) -> int:
-    """Run the command.
+    """Run the command. Threads that call it take turns.
 
     Args:
         arguments: Words after the program's name; by default those of the command line. Without any, print the help.
