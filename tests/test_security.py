@@ -76,7 +76,7 @@ def test_a_state_that_holds_a_pickle_is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "declaration",
     [
-        '<!DOCTYPE a [<!ENTITY lol "lol">]>',
+        '<!DOCTYPE a [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;">]>',
         '<!DOCTYPE a [<!ENTITY file SYSTEM "file:///etc/passwd">]>',
         '<!DOCTYPE a SYSTEM "http://127.0.0.1/a.dtd">',
     ],

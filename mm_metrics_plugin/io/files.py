@@ -120,13 +120,7 @@ def memory_limit(file_size: int, base: int = BASE_BYTES) -> int:
 def check_num_classes(num_classes: int, source: str, file_size: Optional[int], *, labels_only: bool) -> None:
     """Refuse a number of classes whose confusion matrix would take far more memory than the file explains.
 
-    The limit of any file is 2,047 classes if only labels determine their number, else 23,169.
-
-    Args:
-        num_classes: Number of classes.
-        source: Name of the file in the message.
-        file_size: In bytes. None: the content does not come from a file, and nothing is refused.
-        labels_only: Whether the number is the largest label plus one.
+    Any file may have 2,047 classes, or 23,169 if their number is not just the largest label plus one (``labels_only``).
     """
     if file_size is None:
         return

@@ -98,15 +98,6 @@ def test_arrays_and_scalars_of_every_dtype_and_layout(dtype, protocol):
     arrays = [values, values.T, values[1:, ::2], values[2, 3], values[:0], np.asfortranarray(values), values[1:2, 0]]
     data = pickle.dumps(arrays, protocol)
     assert same(loads(data), pickle.loads(data))
-    older = data.replace(b"\x8c\x16numpy._core.multiarray", b"\x8c\x15numpy.core.multiarray")
-    older = older.replace(b"\x8c\x13numpy._core.numeric", b"\x8c\x12numpy.core.numeric")
-    older = older.replace(b"numpy._core.", b"numpy.core.")
-    assert b"_core" not in older
-    if protocol < 4:  # the frames of 4 and 5 would need new lengths
-        assert same(loads(older), pickle.loads(data))
-    else:
-        start = older.index(b"\x95")
-        assert same(loads(older[:start] + older[start + 9 :]), pickle.loads(data))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -394,20 +385,6 @@ def test_trust_uses_plain_pickle_and_warns(tmp_path):
     path.write_bytes(b"\x80\x02N")
     with pytest.warns(UserWarning), pytest.raises(ResultFileError, match="pickle could not load it"):
         read_pickle(path, trust=True)
-
-
-def test_the_reader_imports_neither_torch_nor_mmengine(tmp_path):
-    path = tmp_path / "results.pkl"
-    path.write_bytes(pickle.dumps([image(1)], 2))
-    script = (
-        "import importlib.util, sys\n"
-        "find = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *more: None if name in ('torch', 'mmengine') else find(name, *more)\n"
-        "from mm_metrics_plugin.io.safe_pickle import read_pickle\n"
-        f"assert read_pickle({str(path)!r})[0]['pred_instances']['bboxes'].shape == (3, 4)\n"
-        "assert not {'torch', 'mmengine'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_storages_in_the_corpus_are_as_torch_writes_them():

@@ -105,15 +105,21 @@ def _frame(machine: Machine, at: int) -> int:
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-def _constant(name: str, value: Any) -> None:
+def _constant(name: str, make: Callable[[], Any], cost: int = 0) -> None:
     @opcode(name)
     def handler(machine: Machine, at: int) -> int:
-        machine.stack.append(value)
+        machine.charge(cost)
+        machine.stack.append(make())
         return at
 
 
-for _name, _value in (("NONE", None), ("NEWTRUE", True), ("NEWFALSE", False), ("EMPTY_TUPLE", ())):
-    _constant(_name, _value)
+_constant("NONE", lambda: None)
+_constant("NEWTRUE", lambda: True)
+_constant("NEWFALSE", lambda: False)
+_constant("EMPTY_TUPLE", tuple)
+_constant("EMPTY_LIST", list, CONTAINER_COST)
+_constant("EMPTY_DICT", {}.copy, CONTAINER_COST)  # dict() allocates a table on Python 3.8
+_constant("EMPTY_SET", set, SET_COST)
 
 
 def _push(machine: Machine, value: Any) -> None:
@@ -219,19 +225,6 @@ def _short_tuple(name: str, length: int) -> None:
 
 for _length in (1, 2, 3):
     _short_tuple(f"TUPLE{_length}", _length)
-
-
-def _empty(name: str, make: Callable[[], Any], cost: int) -> None:
-    @opcode(name)
-    def handler(machine: Machine, at: int) -> int:
-        machine.charge(cost)
-        machine.stack.append(make())
-        return at
-
-
-_empty("EMPTY_LIST", list, CONTAINER_COST)
-_empty("EMPTY_DICT", {}.copy, CONTAINER_COST)  # dict() allocates a table on Python 3.8
-_empty("EMPTY_SET", set, SET_COST)
 
 
 def _from_mark(name: str, make: Callable[[List[Any]], Any]) -> None:

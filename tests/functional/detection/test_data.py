@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections
+from mm_metrics_plugin.evaluation.detection import analyze_detections
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import match_images

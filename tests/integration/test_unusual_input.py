@@ -1,0 +1,166 @@
+"""Unusual inputs that metrics and commands accept."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from mm_metrics_plugin import DetectionPRF, SingleLabelAUC, SingleLabelPRF
+from mm_metrics_plugin.testing import assert_same, evaluate
+from tests.helpers import result_files as files
+from tests.helpers.bad_input import (
+    RESULTS,
+    TRUTH,
+    annotated,
+    changed,
+    command,
+    detection_files,
+    image,
+    refused,
+    reported,
+    scored,
+)
+
+
+def test_inverted_boxes():
+    both = torch.tensor([[9.0, 9, 2, 2]])
+    values = evaluate(DetectionPRF(num_classes=1), [image(bboxes=both, gt_bboxes=both)])
+    assert (values["det/tp"], values["det/fp"], values["det/fn"]) == (0, 1, 1)
+
+
+def test_inverted_files(tmp_path):
+    swap = changed(bboxes=lambda boxes: boxes[:, [2, 3, 0, 1]])
+    plain = reported("detection", *detection_files(tmp_path))
+    report = reported("detection", *detection_files(tmp_path, annotated(bbox=[5, 5, -3, -3]), swap))
+    assert sum(report["counts"]["ground_truths"]["dropped"].values()) == 1
+    assert report["counts"]["detections"]["used"] == plain["counts"]["detections"]["used"]
+    assert sum(row["tp"] for row in report["protocols"]["coco"]["per_class"]) < sum(
+        row["tp"] for row in plain["protocols"]["coco"]["per_class"]
+    )
+
+
+def test_whole_float_labels():
+    floats = [image(labels=torch.tensor([0.0]), gt_labels=torch.tensor([0.0]))]
+    assert evaluate(DetectionPRF(num_classes=1), floats) == evaluate(DetectionPRF(num_classes=1), [image()])
+    expected = evaluate(SingleLabelPRF(), [scored(), scored(label=0)])
+    assert_same(evaluate(SingleLabelPRF(), [scored(label=1.0), scored(label=0.0)]), expected, 0.0, "labels as floats")
+
+
+def test_no_image():
+    for metric in (DetectionPRF(num_classes=2), SingleLabelAUC()):
+        with pytest.warns(UserWarning, match="undefined"):
+            values = metric.evaluate(0)
+        counts = {"tp", "fp", "fn", "classes_averaged"}
+        for key, value in values.items():
+            assert value == 0 if key.split("/")[1] in counts else math.isnan(value), key
+
+
+def test_one_image(tmp_path):
+    assert evaluate(DetectionPRF(num_classes=1), [image()])["det/f1"] == 1.0
+    with pytest.warns(UserWarning, match="AUC is undefined"):
+        metric = SingleLabelAUC()
+        metric.process(None, [scored()])
+        assert math.isnan(metric.evaluate(1)["single-label/auc"])
+    annotations = [one for one in TRUTH["annotations"] if one["image_id"] == 1]
+    first = {**TRUTH, "images": TRUTH["images"][:1], "annotations": annotations}
+    report = reported("detection", *detection_files(tmp_path, lambda _: first, lambda results: results[:1]))
+    assert report["counts"]["images"]["used"] == 1
+
+
+def test_no_images_in_files(tmp_path):
+    nothing = files.write_json(tmp_path / "truth.json", {**TRUTH, "images": [], "annotations": []})
+    report = reported("detection", nothing, files.write_json(tmp_path / "results.json", []))
+    assert report["counts"]["images"]["used"] == 0
+    assert all(row["f1"] is None for row in report["protocols"]["coco"]["per_class"])
+
+
+def test_empty_coco_results(tmp_path):
+    truth, _ = detection_files(tmp_path)
+    report = reported("detection", truth, files.write_json(tmp_path / "results.json", []))
+    rows = report["protocols"]["coco"]["per_class"]
+    assert sum(row["fn"] for row in rows) == sum(row["ground_truths"] for row in rows) > 0
+    assert all(row["precision"] is None for row in rows)
+
+
+def test_many_detections(tmp_path):
+    count = 10_000
+    boxes, labels = np.tile(np.float32([0, 0, 10, 10]), (count, 1)), np.zeros(count, np.int64)
+    scores = np.linspace(0.4, 0.9, count, dtype=np.float32)
+    crowded = image(**{n: torch.from_numpy(v) for n, v in dict(bboxes=boxes, scores=scores, labels=labels).items()})
+    limit = "AP uses the best 100 of up to 10000 detections per class and image"
+    with pytest.warns(UserWarning, match=limit):
+        values = evaluate(DetectionPRF(num_classes=1, ap=True), [crowded])
+    assert (values["det/tp"], values["det/fp"], values["det/mAP"]) == (1, count - 1, pytest.approx(1))
+    content = {"img_id": 1, "pred_instances": {"bboxes": boxes, "scores": scores, "labels": labels}}
+    annotation = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 10, 10], "area": 100}
+    truth = {**TRUTH, "images": TRUTH["images"][:1], "annotations": [annotation]}
+    paths = detection_files(tmp_path, lambda _: truth, lambda _: [content])
+    code, out, err = command("detection", *paths, "--format", "json")
+    assert code == 0 and err.count("\n") == 1 and limit in err
+    row = json.loads(out)["protocols"]["coco"]["per_class"][0]
+    assert (row["tp"], row["fp"], row["fp_duplicate"]) == (1, count - 1, count - 1)
+
+
+def test_file_name_without_utf8(tmp_path):
+    truth, results = detection_files(tmp_path)
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/r\xe9sultats.pkl")
+    os.rename(results, odd)
+    code, _, err = command("detection", truth, odd, tmp_path / "out", "--quiet")
+    assert (code, err) == (0, "")
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    assert report["inputs"]["results"]["file"] == "r\udce9sultats.pkl"
+
+
+def test_image_ids_beyond_64_bits(tmp_path):
+    def renamed(rows, key):
+        for row in rows:
+            row[key] = 2**70 if row[key] == 1 else row[key]
+
+    def truth(content):
+        renamed(content["images"], "id")
+        renamed(content["annotations"], "image_id")
+        return content
+
+    def results(content):
+        renamed(content, "img_id")
+        return content
+
+    expected = reported("detection", *detection_files(tmp_path))["protocols"]
+    assert reported("detection", *detection_files(tmp_path, truth, results))["protocols"] == expected
+
+
+def test_class_list_with_bom_and_crlf(tmp_path):
+    names = tmp_path / "classes.txt"
+    names.write_bytes("\ufeffcat\r\ndog\r\n\r\ntraffic light\r\na|b\r\n".encode())
+    expected = reported("detection", *detection_files(tmp_path))
+    report = reported("detection", *detection_files(tmp_path), "--classes", names)
+    assert report["classes"] == expected["classes"] == list(files.CLASSES)
+    assert report["protocols"] == expected["protocols"]
+
+
+def test_json_with_bom_and_crlf(tmp_path):
+    truth, results = detection_files(tmp_path)
+    expected = reported("detection", truth, results)["protocols"]
+    text = json.dumps(TRUTH, indent=1).replace("\n", "\r\n")
+    truth.write_bytes(("\ufeff" + text).encode())
+    assert reported("detection", truth, results)["protocols"] == expected
+
+
+def test_results_without_ids(tmp_path):
+    truth, results = detection_files(tmp_path)
+    expected = reported("detection", truth, results)
+    lists = []
+    for one in RESULTS:
+        found = one["pred_instances"]
+        rows = np.column_stack([found["bboxes"], found["scores"]]).astype(np.float32)
+        lists.append([rows[found["labels"] == label] for label in range(len(TRUTH["categories"]))])
+    report = reported("detection", truth, files.write_pickle(tmp_path / "old.pkl", lists))
+    assert report["protocols"] == expected["protocols"]
+    assert report["inputs"]["results"]["joined_by"] == "position"
+    few = files.write_pickle(tmp_path / "few.pkl", lists[1:])
+    assert f"each of the {len(lists)} images of truth.json" in refused("detection", truth, few)
