@@ -176,7 +176,7 @@ def test_a_correct_metric_passes():
         (testing.check_empty, if_empty({}), "plain gives no key"),
         (testing.check_empty, if_empty({"mean": 1.0}), r"plain/mean of an empty dataset is 1\.0"),
         (testing.check_empty, faulty(warn_no_samples=lambda self, what: None), "does not warn"),
-        (testing.check_single_sample, NumPyValues, "plain/mean of one sample is a float64"),
+        (testing.check_single_sample, NumPyValues, "plain of one sample: plain/mean is a float64"),
         (
             testing.check_single_sample,
             faulty(process=counting_empty_batches),
