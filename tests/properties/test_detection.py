@@ -25,7 +25,7 @@ from tests.helpers.checks import (
     permuted_figures,
 )
 from tests.helpers.coco_problems import match_table
-from tests.helpers.figures import SCORE_THRESHOLD, counted, figures, ranked
+from tests.helpers.detection_metrics import SCORE_THRESHOLD, all_metrics, ranking_metrics, threshold_counts
 from tests.helpers.strategies import DetectionProblem, detection_problem_of, order_of, rolls, score_map_of
 
 
@@ -57,16 +57,16 @@ def moved(roll, problem, *, any_order):
 def test_rows_of_images_may_be_mixed_and_classes_permuted(roll):
     problem = detection_problem_of(roll)
     other, names = moved(roll, problem, any_order=False)
-    expected = permuted_figures(figures(problem), names)
-    check_same_figures(figures(other), expected, "rows mixed, classes permuted", tolerance=1e-12)
+    expected = permuted_figures(all_metrics(problem), names)
+    check_same_figures(all_metrics(other), expected, "rows mixed, classes permuted", tolerance=1e-12)
 
 
 @given(rolls)
 def test_order_of_images_and_detections_does_not_matter(roll):
     problem = detection_problem_of(roll, distinct=True)
     other, names = moved(roll, problem, any_order=True)
-    expected = permuted_figures(figures(problem), names)
-    check_same_figures(figures(other), expected, "in another order", tolerance=1e-12)
+    expected = permuted_figures(all_metrics(problem), names)
+    check_same_figures(all_metrics(other), expected, "in another order", tolerance=1e-12)
 
 
 @given(rolls)
@@ -78,10 +78,10 @@ def test_monotonic_score_maps_do_not_change_ranks(roll):
     mapped = problem.with_rows(
         detections=replace(detections, scores=score_map(detections.scores, known), precision=None)
     )
-    check_same_figures(ranked(mapped), ranked(problem), f"scores {score_map.kind}", tolerance=0)
+    check_same_figures(ranking_metrics(mapped), ranking_metrics(problem), f"scores {score_map.kind}", tolerance=0)
     cut = float(score_map(np.array([threshold]), known)[0])
-    expected = counted(problem)
-    check_same_figures(counted(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
+    expected = threshold_counts(problem)
+    check_same_figures(threshold_counts(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
 
 
 @given(rolls)
@@ -94,12 +94,12 @@ def test_counts_of_parts_add_up(roll):
     states, first = [], 0
     totals = {}
     for part in parts:
-        for name, value in counted(DetectionProblem(part, problem.num_classes)).items():
+        for name, value in threshold_counts(DetectionProblem(part, problem.num_classes)).items():
             totals[name] = totals.get(name, 0) + value
         keys = np.arange(first, first + part.num_images)
         states.append(DetectionState(problem.num_classes, DetectionSettings(), table="scores").update(part, keys))
         first += part.num_images
-    check_same_figures(totals, counted(problem), "parts added up")
+    check_same_figures(totals, threshold_counts(problem), "parts added up")
     merged = merge_all([states[place] for place in roll.order(len(states))])
     if batch.num_images:
         columns = [
@@ -144,7 +144,7 @@ def test_arrays_are_left_as_they_are(roll):
     def everything(image, boxes, scores, labels, gt_image, gt_boxes, gt_labels, crowd):
         detections = Detections(image, boxes, scores, labels)
         ground_truths = GroundTruths(gt_image, gt_boxes, gt_labels, crowd=crowd)
-        figures(DetectionProblem(DetectionBatch(detections, ground_truths, batch.num_images), problem.num_classes))
+        all_metrics(DetectionProblem(DetectionBatch(detections, ground_truths, batch.num_images), problem.num_classes))
         box_iou(gt_boxes, gt_boxes[::-1])
 
     arrays = (dets.image, dets.boxes.array, dets.scores, dets.labels)
@@ -216,14 +216,14 @@ def test_perfect_detections_are_1_and_misplaced_ones_0(roll):
     apart = len(np.unique(places, axis=0)) == len(places)
     beside = problem.with_rows(detections=replace(detections, geometry=Boxes(detections.boxes.array + 1000)))
     for given_problem, value in ((problem, 1.0), (beside, 0.0)):
-        found = ranked(given_problem)
+        found = ranking_metrics(given_problem)
         levels = found["class/AP"][:, 0]  # of all areas
         np.testing.assert_allclose(levels[present], value, rtol=0, atol=1e-12)
         assert np.isnan(np.delete(levels, present, axis=0)).all()
         np.testing.assert_allclose(found["class/errors AP"][present], value, rtol=0, atol=1e-12)
         wrong = sum(found[f"class/{name}"].sum() for name in ERROR_TYPES)
         assert wrong == (0 if value else 2 * len(detections))
-        matrices = counted(given_problem)
+        matrices = threshold_counts(given_problem)
         for protocol in MATCHING_RULES:
             matrix = matrices[f"matrix/{protocol}"]
             if value == 0:
@@ -243,7 +243,7 @@ def test_ties_are_broken_by_image_and_row(roll):
     distinct = np.empty(len(order))
     distinct[order] = np.arange(len(order), 0, -1) * step
     told_apart = problem.with_rows(detections=replace(detections, scores=distinct, precision=None))
-    left, right = ranked(problem), ranked(told_apart)
+    left, right = ranking_metrics(problem), ranking_metrics(told_apart)
     # A threshold cannot part equal scores: what is best may differ, and so may where mended errors come among equals.
     settled = ("class/AP", "class/recall", "class/curve AP", *(f"class/{name}" for name in ERROR_TYPES))
     check_same_figures({n: right[n] for n in settled}, {n: left[n] for n in settled}, "told apart", tolerance=0)
