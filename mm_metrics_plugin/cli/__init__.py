@@ -56,11 +56,9 @@ def make_parser() -> Parser:
 
 
 def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) -> int:
-    """Run the command.
+    """Run the command with the words after its name, by default those of the command line.
 
-    Args:
-        arguments: Words after the program's name; by default those of the command line. Without any, print the help.
-        published: End a detection report with the lines of the published recipe, as ``tools/detection_report.py`` does.
+    With ``published``, a detection report ends with the lines of the published recipe. Threads take turns.
 
     Returns:
         0; 2 if the input is invalid or the output cannot be written, with one line on stderr; 130 after Ctrl-C.

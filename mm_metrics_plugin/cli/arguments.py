@@ -131,13 +131,7 @@ def _missing_input(namespace: argparse.Namespace) -> Optional[str]:
 def add_output_arguments(
     parser: argparse.ArgumentParser, *, verbose: bool = True, gallery: bool = True
 ) -> argparse._ArgumentGroup:
-    """Output options of all reports.
-
-    Args:
-        parser: Receives them.
-        verbose: Whether the report has a longer form.
-        gallery: Whether the page shows images.
-    """
+    """Output options of all reports; ``verbose`` if a report has a longer form, ``gallery`` if its page has images."""
     group = parser.add_argument_group("output")
     group.add_argument("--format", choices=FORMATS, default="text", help="format of the printed report (default: text)")
     group.add_argument("--out", metavar="DIR", help="write the files of the report to DIR; the same as OUT_DIR")
@@ -262,13 +256,7 @@ def add_option(group: Any, *names: str, **options: Any) -> None:
 def add_interval_arguments(
     parser: argparse.ArgumentParser, *, ci: str = "none", drawn: str = ""
 ) -> argparse._ArgumentGroup:
-    """Options about confidence intervals.
-
-    Args:
-        parser: Receives them.
-        ci: The default confidence level.
-        drawn: What the command draws at random: ``'resamples'``, ``'permutations'``, or nothing.
-    """
+    """Options about confidence intervals; ``drawn`` at random are ``'resamples'``, ``'permutations'``, or nothing."""
     group = parser.add_argument_group("confidence intervals")
     add_option(group, "--ci", type=float, help=f"confidence level of the intervals (default: {ci})")
     if drawn == "resamples":

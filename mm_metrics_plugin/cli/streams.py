@@ -9,6 +9,7 @@ import re
 import sys
 import warnings
 from contextlib import contextmanager, suppress
+from threading import RLock
 from typing import Any, Callable, Iterator, Optional
 
 from mm_metrics_plugin.exceptions import MetricWarning
@@ -92,14 +93,16 @@ def _json_escape(characters: str) -> str:
     return json.dumps(characters)[1:-1]
 
 
+_shows_warnings = RLock()
+
+
 @contextmanager
 def warnings_shown_by(show: Optional[Callable[[str], None]]) -> Iterator[None]:
     """Pass the warnings of this package to a function while the block runs; None hides all warnings.
 
     Warnings of other libraries are shown as Python shows them. Characters that the font of the figures lacks are
-    reported once.
+    reported once. The way Python shows warnings belongs to the process, so threads enter the block one after another.
     """
-    show_others = warnings.showwarning
     reported = False
 
     def show_warning(message: Any, category: Any, *place: Any, **more: Any) -> None:
@@ -115,9 +118,7 @@ def warnings_shown_by(show: Optional[Callable[[str], None]]) -> Iterator[None]:
         else:
             show_others(message, category, *place, **more)
 
-    with warnings.catch_warnings():  # also forgets which warnings were shown before
+    with _shows_warnings, warnings.catch_warnings():  # also forgets which warnings were shown before
+        show_others = warnings.showwarning
         warnings.showwarning = show_warning
-        try:
-            yield
-        finally:
-            warnings.showwarning = show_others
+        yield

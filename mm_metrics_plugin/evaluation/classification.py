@@ -405,11 +405,7 @@ def class_thresholds(
 ) -> Dict[str, np.ndarray]:
     """KS, sensitivity at a specificity and the reverse of each class against the rest, each with its threshold.
 
-    Args:
-        scores: (samples, classes).
-        labels: (samples,) true class, or (samples, classes) of 1, 0 and -1 (ignored).
-        at_specificity: Minimum specificity at which the greatest sensitivity is sought.
-        at_sensitivity: Minimum sensitivity at which the greatest specificity is sought.
+    ``labels`` are true classes, or (samples, classes) of 1, 0 and -1 (ignored).
     """
 
     def of_class(ranked: np.ndarray, positives: np.ndarray) -> Tuple[float, ...]:

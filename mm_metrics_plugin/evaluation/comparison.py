@@ -109,21 +109,18 @@ class PairwiseComparison:
 
     def to_dict(self, classes: Tuple[str, ...]) -> Dict[str, Any]:
         """As plain Python values."""
-        rows = self.rows(classes)
+        rows = [row._asdict() for row in self.rows(classes)]
+        overall = [row for row in rows if row["class_name"] is None]
         return {
             "first": self.first,
             "second": self.second,
-            "overall": [_without_class(row) for row in rows if row.class_name is None],
-            "per_class": [row._asdict() for row in rows if row.class_name is not None],
+            "overall": [{name: value for name, value in row.items() if name != "class_name"} for row in overall],
+            "per_class": [row for row in rows if row["class_name"] is not None],
             "images_without_errors": dict(self.disagreements.agreement),
             "changed_images": [
                 {**change.to_dict(), "image": name, **classes} for change, name, classes in self.changed_entries()
             ],
         }
-
-
-def _without_class(row: DifferenceRow) -> Dict[str, Any]:
-    return {name: value for name, value in row._asdict().items() if name != "class_name"}
 
 
 @dataclass(frozen=True, eq=False)

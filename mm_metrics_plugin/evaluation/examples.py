@@ -30,11 +30,7 @@ class SampleCells:
 def confusion_cells(scores: np.ndarray, labels: np.ndarray, predictions: np.ndarray, *, most: int) -> SampleCells:
     """List the samples in the cells of a confusion matrix: rows are ground truth, columns predictions.
 
-    Args:
-        scores: (samples, classes).
-        labels: (samples,) true class.
-        predictions: (samples,) predicted class.
-        most: Maximum number of samples of all cells; one per cell is always listed.
+    At most ``most`` samples are listed, but at least one per cell.
     """
     size = scores.shape[1]
     score = scores[np.arange(len(predictions)), predictions]
@@ -43,14 +39,7 @@ def confusion_cells(scores: np.ndarray, labels: np.ndarray, predictions: np.ndar
 
 
 def decision_cells(scores: np.ndarray, targets: np.ndarray, predictions: np.ndarray, *, most: int) -> SampleCells:
-    """List the TP, FP and FN of each class of a multi-label task, as cells (classes, 3).
-
-    Args:
-        scores: (samples, classes).
-        targets: (samples, classes) of 1, 0 and -1 (ignored).
-        predictions: (samples, classes) bool.
-        most: Maximum number of samples of all cells; one per cell is always listed.
-    """
+    """List the TP, FP and FN of each class of a multi-label task, as cells (classes, 3)."""
     kind = np.full(scores.shape, -1)
     positive, negative = targets == 1, targets == 0
     for index, chosen in enumerate((positive & predictions, negative & predictions, positive & ~predictions)):
@@ -84,14 +73,9 @@ class Disagreements:
 def disagreements(
     first: PerImageCounts, second: PerImageCounts, *, confidence: Optional[np.ndarray] = None, most: int = 500
 ) -> Disagreements:
-    """Find the images on which one run makes fewer errors (false positives and false negatives) than the other.
+    """Find the images on which one run makes fewer errors (FP and FN) than the other, at most ``most`` of each.
 
-    Args:
-        first: Counts of the first run.
-        second: Counts of the second run on the same images.
-        confidence: (2, images) score of each run, which breaks ties: a higher score of the run with more errors is
-            worse.
-        most: Maximum number of images on which the second is better, and on which it is worse.
+    ``confidence``, (2, images), breaks ties: a higher score of the run with more errors is worse.
     """
     totals = [_counts_per_image(run) for run in (first, second)]
     errors = [fp + fn for _, fp, fn in totals]

@@ -44,14 +44,8 @@ def join(
     """Join results to the ground truth by image id, by path if ids repeat, or by position if results have no ids.
 
     mmdet 2.x tested COCO data sets in the order of the annotation file's images, and VOC data sets in the order of
-    their image set. A folder of VOC files has no order, so results without ids need ``image_set``.
-
-    Args:
-        ground_truth: The ground truth; ``results.ground_truth`` if the results contain it.
-        results: The detections.
-        classes: Class names, if the ground truth has none.
-        allow_missing: Evaluate images without results as images without detections. COCO results contain only images
-            with detections, so none of their images is missing.
+    their image set. A folder of VOC files has no order, so results without ids need ``image_set``. COCO results contain
+    only images with detections, so none of their images is missing.
 
     Raises:
         ResultFileError: Images are missing, unknown or repeated, labels are out of range, or the order of the classes
@@ -157,11 +151,7 @@ def _class_names(
 
 
 def classes_from_labels(results: DetectionResults, ground_truth: GroundTruth) -> int:
-    """The number of classes by the largest label, if the classes have no names.
-
-    Raises:
-        ResultFileError: There are more classes than a file of this size can have.
-    """
+    """The number of classes by the largest label; a ResultFileError if a file of this size cannot have as many."""
     labels = [results.detections.labels, ground_truth.objects.labels]
     most = max([int(column.max()) + 1 for column in labels if len(column)], default=0)
     check_num_classes(most, results.source, results.file_size, labels_only=True)

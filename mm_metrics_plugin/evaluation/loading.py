@@ -35,22 +35,10 @@ from mm_metrics_plugin.settings import DetectionSettings
 
 @dataclass(frozen=True, eq=False)
 class DetectionInput:
-    """The ground truth and the results of a detector, not read yet.
+    """The ground truth and the results of a detector before reading; see :func:`evaluate_detection`."""
 
-    Attributes:
-        ground_truth: COCO annotations (``.json``), a folder of VOC files, an mmdet config (``.py``), or a dict of COCO
-            annotations; None if the results contain the ground truth.
-        results: Result files, which are shards of one test set; or one list of results in memory.
-        classes: Class names in the order of the labels.
-        class_order: Which order the labels follow, ``'annotations'`` or ``'classes'``, where the two differ.
-        image_set: List of the test images of a folder of VOC files.
-        cfg_options: ``KEY=VALUE`` overrides of the config.
-        trust: Read pickles with plain pickle, which runs any code in them.
-        allow_missing: Evaluate images without results as images without detections.
-    """
-
-    ground_truth: Any
-    results: Tuple[Any, ...]
+    ground_truth: Any  # None if the results contain the ground truth
+    results: Tuple[Any, ...]  # files that are shards of one test set, or one list of results in memory
     classes: Optional[Sequence[str]] = None
     class_order: Optional[str] = None
     image_set: Optional[str] = None
@@ -89,10 +77,10 @@ class DetectionInput:
             )
         if self.cfg_options:
             raise ResultFileError("--cfg-options: the ground truth is not a config")
-        if is_path(source) and str(source).lower().endswith((".pkl", ".pickle")):
-            raise ResultFileError(f"{Path(source).name}: is a result file; GROUND_TRUTH comes first, then RESULTS")
         if not is_path(source):
             return ground_truth_from_coco(source, IN_MEMORY, classes=self.classes, class_order=self.class_order)
+        if str(source).lower().endswith((".pkl", ".pickle")):
+            raise ResultFileError(f"{Path(source).name}: is a result file; GROUND_TRUTH comes first, then RESULTS")
         return read_ground_truth(source, classes=self.classes, class_order=self.class_order, image_set=self.image_set)
 
     def ground_truth_entry(self) -> Dict[str, Any]:
@@ -140,13 +128,7 @@ def load_shard(
 ) -> Shard:
     """Read, join and match all images, on all processes.
 
-    Args:
-        source: What to read.
-        settings: What to compute.
-        group: The processes that share the work.
-        progress: Receives the steps.
-        worst_images: Keep examples for a page, and this many of the worst images in each order; None keeps none.
-        partial: Whether the results may cover only some of the images.
+    With ``worst_images``, examples are kept for a page. With ``partial``, results may cover only some of the images.
     """
     shards: List[Shard] = []
     loader, error = None, None
@@ -154,7 +136,7 @@ def load_shard(
         loader = _Loader(source, settings, group, progress, worst_images, partial)
     except Exception as caught:  # raised on every process by the next call
         error = caught
-    infos = group.all_gather(None if loader is None else loader.info(), error)
+    infos = group.all_gather(None if loader is None else (loader.files, loader.num_classes), error)
     try:
         shards = loader.shards(infos)  # type: ignore[union-attr]
     except Exception as caught:  # raised on every process by the next call
@@ -204,13 +186,6 @@ class _FileInfo(NamedTuple):
     source: str
     dialect: str
     image_ids: Tuple[ImageId, ...]
-
-
-class _ProcessInfo(NamedTuple):
-    """What a process sends to the others: its files, and the number of classes if the classes have no names."""
-
-    files: Tuple[_FileInfo, ...]
-    num_classes: int
 
 
 class _ReadFile(NamedTuple):
@@ -273,20 +248,16 @@ class _Loader:
         else:
             self.waiting.append(file)
 
-    def info(self) -> _ProcessInfo:
-        """What the other processes need to know."""
-        return _ProcessInfo(tuple(self.files), self.num_classes)
-
-    def shards(self, infos: Sequence[_ProcessInfo]) -> List[Shard]:
-        """Join and match the files that are not matched yet."""
+    def shards(self, infos: Sequence[Tuple[List[_FileInfo], int]]) -> List[Shard]:
+        """Join and match the files that are not matched yet, given the files and class numbers of all processes."""
         self.progress.step("joining and matching")
         if self.in_results and self.classes is None and (self.several or self.group.world_size > 1):
-            self.classes = [str(label) for label in range(max(info.num_classes for info in infos))]
+            self.classes = [str(label) for label in range(max(number for _, number in infos))]
         shards = self.matched
         while self.waiting:
             shards.append(self._match(self.waiting.pop(0)))
         if self.several and not self.in_results and self.group.rank == 0:
-            remaining = self._remaining([file for info in infos for file in info.files])
+            remaining = self._remaining([file for files, _ in infos for file in files])
             if remaining is not None:
                 shards.append(self._shard(remaining, [], self.ground_truth, {}))
         return shards

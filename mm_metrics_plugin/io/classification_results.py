@@ -36,7 +36,7 @@ class ClassificationResults:
         names: Path of each sample, "" if unknown.
         sample_idx: (samples,) index in the dataset, -1 if unknown.
         row_counts: Samples read, used and dropped.
-        task_reason: Why the results are taken as single-label or multi-label.
+        task_reason: The reason for the inferred task.
         precision: (samples,) code of the precision in which the scores of each sample were written (see
             ``functional.thresholding``).
     """
@@ -89,10 +89,6 @@ def read_classification(
         trust: Read it with plain pickle, which runs any code in it.
         task: ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
         on_progress: Receives the fraction of the file that was read.
-
-    Raises:
-        UnsafePickleError: The pickle asks for something that data never needs.
-        ResultFileError: The file is damaged, or has no classification results.
     """
     path = Path(path)
     with collector_paused():
@@ -106,14 +102,7 @@ def read_classification(
 def classification_from_arrays(
     scores: Any, ground_truth: Any, *, source: str, task: Optional[str] = None
 ) -> ClassificationResults:
-    """Results from arrays.
-
-    Args:
-        scores: (samples, classes).
-        ground_truth: (samples,) labels, or (samples, classes) of 1, 0 and -1, which is ignored.
-        source: Name in messages.
-        task: ``'single-label'`` or ``'multi-label'``; inferred from the shape of ``ground_truth`` by default.
-    """
+    """Results from scores (samples, classes) and labels (samples,) or targets (samples, classes) of 1, 0 and -1."""
     true, rows = np.asarray(ground_truth), np.asarray(scores)
     if true.ndim not in (1, 2) or len(true) != len(rows):
         raise ResultFileError(
@@ -131,13 +120,7 @@ def classification_from_samples(
     """Stack the samples of a result pickle.
 
     The task is multi-label if any sample has a ``gt_score``, or a number of true or predicted labels other than one.
-    Otherwise it is single-label.
-
-    Args:
-        content: One dict per sample.
-        source: Name of the file in messages.
-        most_bytes: Refuse scores that take more than this, before they are copied.
-        task: ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
+    Otherwise it is single-label. Scores of more than ``most_bytes`` are refused before they are copied.
     """
     samples = _Samples(content, source)
     scores, precision = samples.scores(most_bytes)

@@ -206,31 +206,6 @@ def test_annotation_files_of_one_test_set_must_agree(folder, capsys):
     assert "truth.json lists 'dog', 'cat', 'emu' and other.json lists 'cat', 'dog', 'emu'" in error
 
 
-def test_states_of_different_class_orders_do_not_merge(folder, capsys):
-    content = results(FILE_ORDER)
-    for at, order in enumerate(("annotations", "classes")):
-        files.write_pickle(folder / f"{at}.pkl", content[at : at + 1])
-        options = ("--classes", "cat,emu,dog", "--class-order", order, "--save-state", folder / f"{at}.npz", "--quiet")
-        files.printed("detection", folder / "truth.json", folder / f"{at}.pkl", *options)
-    assert "different classes" in error_of(capsys, folder / "0.npz", folder / "1.npz", subcommand="merge")
-    options = ("--save-state", folder / "1.npz", "--quiet")
-    files.printed("detection", folder / "truth.json", folder / "1.pkl", *options)
-    merged = report_of(folder / "0.npz", folder / "1.npz", subcommand="merge")
-    assert merged["inputs"]["class_order"] == "annotations" and recalls(merged) == RIGHT
-
-
-def test_the_text_names_the_order(folder):
-    printed = files.printed("detection", folder / "truth.json", folder / "results.pkl")
-    assert "class order: labels follow the categories of the annotation file" in printed
-    inside = [
-        {**image, "gt_instances": {key: image["pred_instances"][key] for key in ("bboxes", "labels")}}
-        for image in results(FILE_ORDER)
-    ]
-    path = files.write_pickle(folder / "inside.pkl", inside)
-    assert "classes are label numbers" in files.printed("detection", "-", path)
-    assert report_of("-", path, "--classes", "a,b,c")["inputs"]["class_order"] == "classes"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

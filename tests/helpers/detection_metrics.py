@@ -16,7 +16,7 @@ from mm_metrics_plugin.functional.detection.results_by_size import results_by_si
 from mm_metrics_plugin.functional.detection.tide import errors_at_threshold, tide_errors
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
-from tests.helpers.coco_problems import match_table, members_of
+from tests.helpers.detection_problems import match_table, members_of
 
 SCORE_THRESHOLD = 0.5
 _AREA_EDGES = (150.0,)
