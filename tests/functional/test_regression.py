@@ -20,18 +20,18 @@ values = st.just(0.0) | st.floats(1e-100, 1e6) | st.floats(-1e6, -1e-100)
 @settings(max_examples=60, deadline=None)
 def test_equals_fsum(pairs):
     predicted, target = np.array(pairs).T
-    found = regression_error(predicted, target)
+    actual = regression_error(predicted, target)
     errors = predicted - target
-    assert found.mse == pytest.approx(math.fsum(errors**2) / len(errors), rel=1e-15)
-    assert found.mae == pytest.approx(math.fsum(np.abs(errors)) / len(errors), rel=1e-15)
-    assert found.max_error == np.abs(errors).max()
+    assert actual.mse == pytest.approx(math.fsum(errors**2) / len(errors), rel=1e-15)
+    assert actual.mae == pytest.approx(math.fsum(np.abs(errors)) / len(errors), rel=1e-15)
+    assert actual.max_error == np.abs(errors).max()
     exact = [Fraction(value) for value in target]
     spread = sum((value - sum(exact) / len(exact)) ** 2 for value in exact)
     if spread:
         residual = sum(Fraction(float(error**2)) for error in errors)
-        assert found.r2 == pytest.approx(float(1 - residual / spread), rel=1e-14, abs=1e-14)
+        assert actual.r2 == pytest.approx(float(1 - residual / spread), rel=1e-14, abs=1e-14)
     else:
-        assert math.isnan(found.r2)
+        assert math.isnan(actual.r2)
 
 
 def test_a_mean_of_1e8_costs_no_digit():
@@ -39,21 +39,21 @@ def test_a_mean_of_1e8_costs_no_digit():
     generator = np.random.default_rng(0)
     target = 1e8 + generator.normal(0, 1e-3, 10_000)
     predicted = target + generator.normal(0, 1e-4, 10_000)
-    found = regression_error(predicted, target)
+    actual = regression_error(predicted, target)
     mean = math.fsum(target) / target.size
     residual = math.fsum((predicted - target) ** 2)
     # Differences from the (rounded) mean are exact here; the second sum takes the mean's own rounding out again.
     spread = math.fsum((target - mean) ** 2) - math.fsum(target - mean) ** 2 / target.size
-    assert found.r2 == pytest.approx(1 - residual / spread, rel=1e-12)
-    assert found.mse == pytest.approx(residual / target.size, rel=1e-15)
+    assert actual.r2 == pytest.approx(1 - residual / spread, rel=1e-12)
+    assert actual.mse == pytest.approx(residual / target.size, rel=1e-15)
     naive = (target**2).sum() - target.sum() ** 2 / target.size
     assert not math.isclose(naive, spread, rel_tol=0.1)
 
 
 def test_a_percentage_that_overflows_is_infinite():
-    found = regression_error(np.array([1e100, 1.0]), np.array([1e-300, 1.0]))
-    assert found.percentage_error == math.inf
-    assert found.mae == 5e99
+    actual = regression_error(np.array([1e100, 1.0]), np.array([1e-300, 1.0]))
+    assert actual.percentage_error == math.inf
+    assert actual.mae == 5e99
 
 
 def test_undefined():

@@ -21,10 +21,10 @@ def test_mean_iou_equals_torchmetrics():
     from torchmetrics.functional.segmentation import mean_iou as torchmetrics_mean_iou
 
     generator = np.random.default_rng(1)
-    truth, predicted = generator.integers(0, 4, (2, 1, 20, 30))
-    matrix = count_label_pairs(truth, predicted, num_classes=4)[:-1, :-1]
+    target, predicted = generator.integers(0, 4, (2, 1, 20, 30))
+    matrix = count_label_pairs(target, predicted, num_classes=4)[:-1, :-1]
     expected = torchmetrics_mean_iou(
-        torch.tensor(predicted), torch.tensor(truth), num_classes=4, input_format="index", per_class=True
+        torch.tensor(predicted), torch.tensor(target), num_classes=4, input_format="index", per_class=True
     )
     np.testing.assert_allclose(mean_iou_report(matrix).iou, expected[0].numpy(), rtol=1e-6)
 
@@ -50,14 +50,14 @@ def test_hard_dice_equals_torchmetrics():
     from torchmetrics.functional.segmentation import dice_score as torchmetrics_dice
 
     generator = np.random.default_rng(2)
-    truth, predicted = generator.integers(0, 4, (2, 5, 20, 30))
+    target, predicted = generator.integers(0, 4, (2, 5, 20, 30))
     expected = torchmetrics_dice(
-        torch.tensor(predicted), torch.tensor(truth), num_classes=4, average="none", input_format="index"
+        torch.tensor(predicted), torch.tensor(target), num_classes=4, average="none", input_format="index"
     )
-    found = [
-        dice_score(*label_overlap(count_label_pairs(t, p, num_classes=4)[:-1, :-1])) for t, p in zip(truth, predicted)
+    actual = [
+        dice_score(*label_overlap(count_label_pairs(t, p, num_classes=4)[:-1, :-1])) for t, p in zip(target, predicted)
     ]
-    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(actual, expected.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("smooth", [0.0, 1e-5, 1.0])
@@ -74,8 +74,8 @@ def test_labels_and_one_hot_targets_give_the_same():
     labels[::7] = 255
     kept = labels != 255
     expected = soft_overlap(scores[:, kept], np.eye(3)[labels[kept]].T)
-    found = soft_label_overlap(scores, labels, ignore_index=255)
-    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    actual = soft_label_overlap(scores, labels, ignore_index=255)
+    np.testing.assert_allclose(actual, expected, rtol=1e-14)
 
 
 def test_soft_sums_are_made_in_float64():

@@ -54,8 +54,8 @@ def test_paddlerec_and_mmpretrain_on_their_own_example():
     six += [paddle.micro.precision, paddle.micro.recall, paddle.micro.f_score]
     assert six == pytest.approx([0.875, 0.75, 0.807692, 0.75, 0.75, 0.75], abs=5e-7)
     mmpretrain = confusion_matrix_report(matrix, zero_division=0).macro
-    found = [mmpretrain.precision, mmpretrain.recall, mmpretrain.f_score]
-    assert found == pytest.approx([0.625, 0.75, 0.666667], abs=5e-7)
+    actual = [mmpretrain.precision, mmpretrain.recall, mmpretrain.f_score]
+    assert actual == pytest.approx([0.625, 0.75, 0.666667], abs=5e-7)
 
 
 def test_f_score_of_undefined_rates_is_undefined():

@@ -28,16 +28,16 @@ def test_delong_equals_its_definition(digits):
     random = np.random.default_rng(digits)
     labels = random.integers(0, 3, 70)
     first, second = (np.round(random.normal(size=(70, 3)) + np.eye(3)[labels], digits) for _ in range(2))
-    ours, both = delong_ci([first[:30], first[30:]], labels, ci=0.9), delong_test([first], [second], labels)
+    actual, both = delong_ci([first[:30], first[30:]], labels, ci=0.9), delong_test([first], [second], labels)
     for label in range(3):
         aucs, covariance = direct(first[:, label], second[:, label], labels == label)
-        assert ours.per_class.value[label] == pytest.approx(aucs[0], abs=1e-14)
-        assert ours.standard_error[label] ** 2 == pytest.approx(covariance[0, 0], abs=1e-15)
+        assert actual.per_class.value[label] == pytest.approx(aucs[0], abs=1e-14)
+        assert actual.standard_error[label] ** 2 == pytest.approx(covariance[0, 0], abs=1e-15)
         assert both.per_class.difference[label] == pytest.approx(aucs[1] - aucs[0], abs=1e-14)
-        ends = [getattr(ours.per_class, name)[label] for name in ("value", "low", "high")]
+        ends = [getattr(actual.per_class, name)[label] for name in ("value", "low", "high")]
         assert ends == pytest.approx(auc_interval(first[:, label], labels == label, 0.9), abs=1e-12)
-    assert ours.per_class.value == pytest.approx(one_vs_rest_auc([first], labels), abs=1e-15)
-    assert ours.macro.value == pytest.approx(ours.per_class.value.mean())
+    assert actual.per_class.value == pytest.approx(one_vs_rest_auc([first], labels), abs=1e-15)
+    assert actual.macro.value == pytest.approx(actual.per_class.value.mean())
 
 
 def test_separated_classes_have_an_interval_with_a_width():
@@ -83,5 +83,5 @@ def test_ignored_samples_do_not_count():
     random = np.random.default_rng(7)
     scores, labels = random.random((40, 1)), random.integers(-1, 2, (40, 1))
     kept = labels[:, 0] >= 0
-    ours, theirs = delong_ci([scores], labels), delong_ci([scores[kept]], labels[kept])
-    assert ours.standard_error == pytest.approx(theirs.standard_error) and ours.macro == theirs.macro
+    actual, expected = delong_ci([scores], labels), delong_ci([scores[kept]], labels[kept])
+    assert actual.standard_error == pytest.approx(expected.standard_error) and actual.macro == expected.macro

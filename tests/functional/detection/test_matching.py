@@ -13,11 +13,8 @@ from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.helpers.coco_problems import make_problem
-from tests.helpers.detection_problems import dense_batch
+from tests.helpers.detection_problems import dense_batch, problems
 from tests.helpers.reference_matching import match_across_classes, match_coco_setting
-
-SEEDS = range(300)
 
 
 def by_image(batch):
@@ -33,11 +30,9 @@ def by_image(batch):
 
 
 def test_the_table_equals_plain_loops():
-    for seed in SEEDS:
-        problem = make_problem(seed)
-        settings = problem.settings
-        table = match_images(problem.batch, settings, num_classes=problem.num_classes).table
-        for image, (dets, gts) in enumerate(by_image(problem.batch)):
+    for seed, batch, num_classes, settings in problems(100):
+        table = match_images(batch, settings, num_classes=num_classes).table
+        for image, (dets, gts) in enumerate(by_image(batch)):
             rows = np.flatnonzero(table.image == image)
             place = {int(at): row for at, row in zip(table.details.det_index[rows], rows)}
             for area in table.grid.area_ranges:
@@ -62,15 +57,14 @@ def state_of(batch, num_classes, settings, order, **kept):
 
 def columns_of(table):
     """The arrays of a table, those of the details included."""
-    found = {**vars(table), **(vars(table.details) if table.details else {})}
-    return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+    columns = {**vars(table), **(vars(table.details) if table.details else {})}
+    return {name: value for name, value in columns.items() if isinstance(value, np.ndarray)}
 
 
 @pytest.mark.parametrize("kind", ["ap", "scores", "full"])
 def test_shards_in_any_order_merge_bit_for_bit(kind):
-    for seed in range(100):
-        problem, random = make_problem(seed), np.random.default_rng(seed)
-        batch, size, settings = problem.batch, problem.num_classes, problem.settings
+    for seed, batch, size, settings in problems(100):
+        random = np.random.default_rng(seed)
         whole = match_images(batch, settings, num_classes=size, table=kind)
         keys = np.sort(random.permutation(100)[: batch.num_images])
         parts = [
@@ -86,8 +80,10 @@ def test_shards_in_any_order_merge_bit_for_bit(kind):
         for rule, counts in whole.rules.items():
             np.testing.assert_array_equal(merged.rule(rule).matrix, counts.matrix)
             np.testing.assert_array_equal(merged.rule(rule).background_types, counts.background_types)
-        found, given = (average_precision(table) for table in (merged.table(), whole.table))
-        assert found.ap.tobytes() == given.ap.tobytes() and found.recall.tobytes() == given.recall.tobytes()
+        actual, expected_ap = (average_precision(table) for table in (merged.table(), whole.table))
+        assert (
+            actual.ap.tobytes() == expected_ap.ap.tobytes() and actual.recall.tobytes() == expected_ap.recall.tobytes()
+        )
 
 
 def test_blocks_of_images_equal_one_block(monkeypatch):

@@ -8,8 +8,7 @@ import pytest
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves, threshold_sweep
-from tests.helpers.coco_problems import counts_at, match_table
-from tests.helpers.detection_problems import random_batch
+from tests.helpers.detection_problems import counts_at, match_table, random_batch
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -23,8 +23,7 @@ from mm_metrics_plugin.functional.statistics.per_image_counts import (
     map_draws,
     per_image_counts,
 )
-from tests.helpers.coco_problems import match_table
-from tests.helpers.detection_problems import everywhere
+from tests.helpers.detection_problems import everywhere, match_table
 from tests.helpers.interval_reference import Ratio, count_intervals, f1_of, shrunken, wilson
 
 BOX = np.array([0.0, 0.0, 10.0, 10.0])
@@ -61,9 +60,9 @@ def test_draws_equal_resampled_datasets():
             [batch.images(image, image + 1) for image, weight in enumerate(column) for _ in range(weight)]
         )
         table = match_table(again, 3)
-        theirs = stat_scores_report(*per_image_counts(table, score_thr=0.3).totals(), np.zeros(3))
-        assert drawn.overall["precision"][draw] == pytest.approx(theirs.macro.precision, abs=1e-12)
-        assert drawn.per_class["recall"][draw] == pytest.approx(theirs.per_class.recall, abs=1e-12)
+        expected = stat_scores_report(*per_image_counts(table, score_thr=0.3).totals(), np.zeros(3))
+        assert drawn.overall["precision"][draw] == pytest.approx(expected.macro.precision, abs=1e-12)
+        assert drawn.per_class["recall"][draw] == pytest.approx(expected.per_class.recall, abs=1e-12)
         assert drawn.overall["mAP_50"][draw] == pytest.approx(average_precision(table).to_dict()["mAP_50"], abs=1e-12)
 
 
@@ -135,8 +134,8 @@ def test_intervals_of_average_precision_equal_the_formulas():
         size = share * (1 - share) / max(variances[-1], floors[-1])
         ends = wilson(value[label], size, images, 0.9, center=value[label] - bias)
         if images >= 30:
-            found = result.per_class["AP_50"]
-            assert (found.low[label], found.high[label]) == pytest.approx(ends, abs=1e-10)
+            actual = result.per_class["AP_50"]
+            assert (actual.low[label], actual.high[label]) == pytest.approx(ends, abs=1e-10)
     total = draws.mean(axis=1).var() * 60 / 59
     total += sum(max(floor - variance, 0) for floor, variance in zip(floors, variances)) / 9
     share = np.mean(near) - np.mean(biases)
@@ -154,8 +153,8 @@ def test_intervals_contain_their_value_inside_0_to_1_and_have_a_width(seed):
         batch = everywhere(seed, num_images=images)
         several = bootstrap_ci(match_table(batch, 3), resamples=20, seed=seed)
         single = bootstrap_counts(PerImageCounts.from_labels(*random.integers(0, 40, (2, images)), num_classes=40))
-        for found in (several, single):
-            for interval in (*found.overall.values(), *found.per_class.values()):
+        for actual in (several, single):
+            for interval in (*actual.overall.values(), *actual.per_class.values()):
                 value, low, high = (np.atleast_1d(part) for part in (interval.value, interval.low, interval.high))
                 reason = np.atleast_1d(interval.reason)
                 given = reason == ""
@@ -167,8 +166,8 @@ def test_intervals_contain_their_value_inside_0_to_1_and_have_a_width(seed):
 def test_perfect_and_useless_detectors_have_intervals_too():
     image, box = np.arange(40), np.tile(BOX, (40, 1))
     for shift, value in ((0, 1.0), (30, 0.0)):
-        found = Detections(image, box + shift, np.linspace(0.9, 0.5, 40), np.zeros(40))
-        table = match_table(DetectionBatch(found, GroundTruths(image, box, np.zeros(40)), 40), 1)
+        detections = Detections(image, box + shift, np.linspace(0.9, 0.5, 40), np.zeros(40))
+        table = match_table(DetectionBatch(detections, GroundTruths(image, box, np.zeros(40)), 40), 1)
         for name, interval in bootstrap_ci(table, resamples=50).overall.items():
             assert interval.value == pytest.approx(value) and 0.03 < interval.high - interval.low < 0.3, name
 
@@ -188,10 +187,10 @@ def test_reasons_without_an_interval():
         assert given == enough
     for images, reason in ((29, TOO_FEW_IMAGES), (30, "")):
         tp, fp, fn = (np.full((images, 2), number) for number in (2, 1, 0))
-        found = bootstrap_counts(image_counts(tp, fp, fn))
+        actual = bootstrap_counts(image_counts(tp, fp, fn))
         for name in ("f1", "f1_of_means", "precision", "recall", "f1_micro"):
-            assert found.overall[name].reason == reason, name
-        assert found.per_class["f1"].reason.tolist() == [reason] * 2
+            assert actual.overall[name].reason == reason, name
+        assert actual.per_class["f1"].reason.tolist() == [reason] * 2
         table = match_table(simple_run(np.random.default_rng(0), images, 0.7), 1)
         areas = bootstrap_ci(table, resamples=20)
         assert areas.overall["mAP_50"].reason == areas.per_class["AP_50"].reason[0] == reason
@@ -204,20 +203,23 @@ def test_reasons_without_an_interval():
 
 def test_equal_metrics_have_equal_intervals():
     random = np.random.default_rng(3)
-    truth = random.integers(0, 3, 60)
-    decided = np.where(random.random(60) < 0.7, truth, random.integers(0, 3, 60))
-    overall = bootstrap_counts(PerImageCounts.from_labels(truth, decided, num_classes=3)).overall
+    target = random.integers(0, 3, 60)
+    decided = np.where(random.random(60) < 0.7, target, random.integers(0, 3, 60))
+    overall = bootstrap_counts(PerImageCounts.from_labels(target, decided, num_classes=3)).overall
     assert overall["precision_micro"] == overall["recall_micro"] == overall["f1_micro"]
     tp, fp, fn = random_counts(random, 60, 1, rate=1.0)
-    found = bootstrap_counts(image_counts(tp, fp, fn))
+    actual = bootstrap_counts(image_counts(tp, fp, fn))
     for mean, each in (("precision", "precision"), ("recall", "recall"), ("f1", "f1")):
-        assert found.overall[mean].low == found.per_class[each].low[0]
-    assert found.overall["f1_of_means"].low == found.overall["f1_micro"].low == found.per_class["f1"].low[0]
+        assert actual.overall[mean].low == actual.per_class[each].low[0]
+    assert actual.overall["f1_of_means"].low == actual.overall["f1_micro"].low == actual.per_class["f1"].low[0]
 
 
 def test_classes_whose_errors_cancel_in_every_image_still_have_intervals():
     image = np.arange(60)
-    found, missed = (image, image % 2), (image, 1 - image % 2)  # one of two ground truths, alternating between classes
-    counts = PerImageCounts.from_events(found, missed, missed, num_images=60, num_classes=2)
+    detected, missed = (
+        (image, image % 2),
+        (image, 1 - image % 2),
+    )  # one of two ground truths each
+    counts = PerImageCounts.from_events(detected, missed, missed, num_images=60, num_classes=2)
     for name, interval in bootstrap_counts(counts).overall.items():
         assert 0.4 < interval.low < 0.47 and 0.53 < interval.high < 0.6, name

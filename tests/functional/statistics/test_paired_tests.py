@@ -22,8 +22,7 @@ from mm_metrics_plugin.functional.statistics.paired_tests import (
 )
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from tests.functional.statistics.test_bootstrap import table_at_50
-from tests.helpers.coco_problems import match_table
-from tests.helpers.detection_problems import everywhere
+from tests.helpers.detection_problems import everywhere, match_table
 
 REJECTED = (0.03, 0.07)
 
@@ -42,17 +41,17 @@ def test_type_i_error_rate_of_equal_classifiers():
 def test_p_value_equals_scipy():
     pytest.importorskip("scipy", minversion="1.9")  # older ones have no permutation test
     random = np.random.default_rng(25)
-    truth = np.zeros(40, dtype=int)
-    found = [np.where(random.random(40) < share, 0, 1) for share in (0.6, 0.8)]
-    runs = [PerImageCounts.from_labels(truth, labels, num_classes=2) for labels in found]
-    ours = compare_counts(*runs, permutations=20000).per_class["recall"]
-    right = [(labels == 0).astype(float) for labels in found]
-    theirs = stats.permutation_test(
+    target = np.zeros(40, dtype=int)
+    result = [np.where(random.random(40) < share, 0, 1) for share in (0.6, 0.8)]
+    runs = [PerImageCounts.from_labels(target, labels, num_classes=2) for labels in result]
+    actual = compare_counts(*runs, permutations=20000).per_class["recall"]
+    right = [(labels == 0).astype(float) for labels in result]
+    expected = stats.permutation_test(
         right, lambda a, b, axis: b.mean(axis=axis) - a.mean(axis=axis), permutation_type="samples",
         n_resamples=20000, vectorized=True, random_state=0,
     )  # fmt: skip
-    assert ours.difference[0] == pytest.approx(theirs.statistic)
-    assert ours.p_unadjusted[0] == pytest.approx(theirs.pvalue, abs=0.01)
+    assert actual.difference[0] == pytest.approx(expected.statistic)
+    assert actual.p_unadjusted[0] == pytest.approx(expected.pvalue, abs=0.01)
 
 
 def equal_scores(random, num_images=5):
@@ -116,17 +115,17 @@ def test_significant_exactly_if_the_interval_excludes_0(level):
     for seed in range(60):
         random = np.random.default_rng(seed)
         number = int(random.integers(1, 40))
-        truth = random.integers(0, 3, number)
-        decided = [np.where(random.random(number) < share, truth, 0) for share in random.random(2)]
-        scores = [np.round(random.random((number, 3)) + np.eye(3)[truth] * share, 1) for share in random.random(2)]
+        target = random.integers(0, 3, number)
+        decided = [np.where(random.random(number) < share, target, 0) for share in random.random(2)]
+        scores = [np.round(random.random((number, 3)) + np.eye(3)[target] * share, 1) for share in random.random(2)]
         result = compare_counts(
-            *(PerImageCounts.from_labels(truth, labels, num_classes=3) for labels in decided),
-            auc=auc_swaps([scores[0]], [scores[1]], truth),
+            *(PerImageCounts.from_labels(target, labels, num_classes=3) for labels in decided),
+            auc=auc_swaps([scores[0]], [scores[1]], target),
             ci=level,
             permutations=int(random.choice([1, 19, 39, 99, 199])),
             seed=seed,
         )
-        alone = delong_test([scores[0]], [scores[1]], truth, ci=level, permutations=99, seed=seed)
+        alone = delong_test([scores[0]], [scores[1]], target, ci=level, permutations=99, seed=seed)
         rows = []
         for one in (alone.macro, alone.per_class, *result.overall.values(), *result.per_class.values()):
             columns = [np.atleast_1d(part) for part in vars(one).values()]
@@ -141,34 +140,34 @@ def test_significant_exactly_if_the_interval_excludes_0(level):
                 assert np.isnan(p_value) and np.isnan(low)
                 continue
             assert 0 < p_value <= 1
-            found = bool(significant(p_value, ci=level))
-            seen.append(found)
+            is_significant = bool(significant(p_value, ci=level))
+            seen.append(is_significant)
             if np.isnan(low):
                 assert p_value == 1 and abs(difference) < 1e-12
             else:
                 assert -1 <= low <= difference <= high <= 1
-                assert found == (low > 0 or high < 0), (difference, low, high, p_value)
+                assert is_significant == (low > 0 or high < 0), (difference, low, high, p_value)
             assert verdict(difference, p_value, ci=level) in (
-                ("better" if difference > 0 else "worse",) if found else ("not significant", "no difference")
+                ("better" if difference > 0 else "worse",) if is_significant else ("not significant", "no difference")
             )
     assert any(seen) and not all(seen)
 
 
 def test_family_tests_by_hand():
     permuted = np.array([[1.0, 2.0], [-1.0, 4.0], [3.0, -2.0]]) / 10
-    found = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
+    actual = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
     # With the observed ones: |0.1, 0.1, 0.3, 0.3| and |0.2, 0.4, 0.2, 0.1|.
-    assert found.p_unadjusted.tolist() == [0.5, 1.0]
-    assert found.low_unadjusted == pytest.approx([0.3 - 0.1, 0.1 - 0.2])
+    assert actual.p_unadjusted.tolist() == [0.5, 1.0]
+    assert actual.low_unadjusted == pytest.approx([0.3 - 0.1, 0.1 - 0.2])
     scale = np.sqrt(np.array([0.2, 0.25]) / 4)
     largest = np.sort([(np.abs(row) / scale).max() for row in (*permuted, [0.3, 0.1])])[::-1]
     relative = np.array([0.3, 0.1]) / scale
-    assert found.p_value == pytest.approx([(largest >= one - 1e-12).sum() / 4 for one in relative])
-    assert found.high == pytest.approx(np.minimum(np.array([0.3, 0.1]) + np.maximum(largest[2] * scale, [0, 0.1]), 1))
+    assert actual.p_value == pytest.approx([(largest >= one - 1e-12).sum() / 4 for one in relative])
+    assert actual.high == pytest.approx(np.minimum(np.array([0.3, 0.1]) + np.maximum(largest[2] * scale, [0, 0.1]), 1))
     # What is undefined when swapped speaks against a difference, and NaN stays.
     permuted[:, 1] = np.nan
-    found = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
-    assert found.p_value[1] == 1 and (found.low[1], found.high[1]) == (-1, 1)
+    actual = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
+    assert actual.p_value[1] == 1 and (actual.low[1], actual.high[1]) == (-1, 1)
     assert np.isnan(family_tests(np.zeros(1), np.array([np.nan]), permuted[:, :1]).p_value[0])
 
 
@@ -176,20 +175,20 @@ def test_swapped_ranks_equal_changed_signs():
     random = np.random.default_rng(31)
     labels = np.array([0, 0, 1, 1, 1, -1])[:, None]
     scores = [np.round(random.random((6, 1)), 1) for _ in range(2)]
-    found = auc_swaps([scores[0]], [scores[1]], labels)
+    swaps = auc_swaps([scores[0]], [scores[1]], labels)
     kept = labels[:, 0] >= 0
     ranks = [stats.rankdata(part[kept, 0]) for part in scores]
-    truth = labels[kept, 0] == 1
+    target = labels[kept, 0] == 1
 
     def auc(column):
-        return (np.sign(column[truth][:, None] - column[~truth][None]) / 2 + 0.5).mean()
+        return (np.sign(column[target][:, None] - column[~target][None]) / 2 + 0.5).mean()
 
     for code in range(32):
         swap = np.array([code >> at & 1 for at in range(5)], dtype=bool)
         mixed = auc(np.where(swap, ranks[0], ranks[1])) - auc(np.where(swap, ranks[1], ranks[0]))
         sign = np.append(1 - 2 * swap, 1)
-        assert (found.coefficients @ sign)[0] == pytest.approx(mixed, abs=1e-12)
-        assert found.mean @ sign == pytest.approx(mixed, abs=1e-12)
+        assert (swaps.coefficients @ sign)[0] == pytest.approx(mixed, abs=1e-12)
+        assert swaps.mean @ sign == pytest.approx(mixed, abs=1e-12)
 
 
 def test_normal_approximation_of_many_samples():
@@ -206,10 +205,14 @@ def test_normal_approximation_of_many_samples():
 
 
 def test_the_images_that_changed_most_come_first():
-    truth = np.zeros(5, dtype=int)
-    events = [(np.array([0, 1, 1, 3]), np.zeros(4, dtype=int)), (np.array([2]), np.array([0])), (truth[:0], truth[:0])]
+    target = np.zeros(5, dtype=int)
+    events = [
+        (np.array([0, 1, 1, 3]), np.zeros(4, dtype=int)),
+        (np.array([2]), np.array([0])),
+        (target[:0], target[:0]),
+    ]
     first = PerImageCounts.from_events(
-        (truth[:0], truth[:0]), (truth[:0], truth[:0]), events[0], num_images=5, num_classes=1
+        (target[:0], target[:0]), (target[:0], target[:0]), events[0], num_images=5, num_classes=1
     )
     second = PerImageCounts.from_events(*events, num_images=5, num_classes=1)
     changed = changed_images(first, second)
