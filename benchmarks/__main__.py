@@ -1,4 +1,4 @@
-"""Runs every ``bench_*.py`` of this folder, or those named on the command line (``python -m benchmarks auc``)."""
+"""Run all benchmarks (``bench_*.py``), or those named on the command line: ``python -m benchmarks auc``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mm_metrics_plugin.functional._arrays import usable_cores
 
 
 def main() -> None:
-    """Runs the benchmarks one after the other."""
+    """Run the benchmarks one after the other."""
     known = sorted(path.stem[len("bench_") :] for path in Path(__file__).parent.glob("bench_*.py"))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Runs the benchmarks, all by default.")
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"a benchmark to run: {', '.join(known)}")

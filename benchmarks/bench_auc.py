@@ -1,4 +1,4 @@
-"""SingleLabelAUC beside scikit-learn and torchmetrics."""
+"""SingleLabelAUC compared with scikit-learn and torchmetrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def problem(samples: int, classes: int, temperature: float = 1.0, seed: int = 0)
 
 
 def batches(scores: torch.Tensor, labels: torch.Tensor) -> List[List[dict]]:
-    """The samples as mmengine hands them to a metric."""
+    """The samples as mmengine passes them to a metric."""
     samples = [dict(pred_score=s, gt_label=y) for s, y in zip(scores.unbind(), labels[:, None].unbind())]
     return [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
 
@@ -44,7 +44,7 @@ def compare() -> None:
 
     heading("AUC: 50,000 x 1,000 float32 scores, one-vs-rest, macro; ours is process + evaluate in batches of 64")
     scores, labels = problem(50_000, 1_000)
-    scores = scores / scores.sum(dim=1, keepdim=True)  # scikit-learn wants rows that sum to one
+    scores = scores / scores.sum(dim=1, keepdim=True)  # scikit-learn needs rows that sum to 1
     parts = batches(scores, labels)
     mine, value = seconds(lambda: ours(parts), repeat=5)
     print(f"{'SingleLabelAUC':<44}{mine:9.3f} s   auc {value['single-label/auc']:.12f}")
@@ -71,7 +71,7 @@ def growth() -> None:
 
 
 def one_batch() -> None:
-    heading("AUC: process of one batch of 64 x 1,000 (promised: under 2 ms)")
+    heading("AUC: process of one batch of 64 x 1,000 (target: under 2 ms)")
     part = batches(*problem(BATCH * 50, 1_000))
     for options in ({}, {"num_thresholds": 4096}, {"thrs": 0.5}):
         metric = SingleLabelAUC(**options)
@@ -85,13 +85,13 @@ def one_batch() -> None:
 
 
 def memory() -> None:
-    heading("AUC: peak memory of process + evaluate over the scores' own bytes (promised: at most 2.5x)")
+    heading("AUC: peak memory of process + evaluate over the scores' own bytes (target: at most 2.5x)")
     code = "from benchmarks.bench_auc import memory_child; memory_child()"
     print(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout, end="")
 
 
 def memory_child() -> None:
-    """Feeds scores that are made batch by batch, so that only the metric holds them."""
+    """Pass scores batch by batch, so that only the metric keeps them."""
     ours(batches(*problem(2_048, 1_000)))
     metric = SingleLabelAUC()
     reset_peak()

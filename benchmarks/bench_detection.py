@@ -1,4 +1,4 @@
-"""Matching and average precision beside mmdet's tool, supervision, faster-coco-eval and hotcoco."""
+"""Matching and average precision compared with mmdet's tool, supervision, faster-coco-eval and hotcoco."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ap_of(batch: DetectionBatch, num_classes: int) -> AveragePrecision:
 
 
 def supervision_inputs(problem: Problem):  # type: ignore[no-untyped-def]
-    """One array per image, as ``ConfusionMatrix.from_tensors`` wants them."""
+    """One array per image, as ``ConfusionMatrix.from_tensors`` expects them."""
     detections = np.column_stack([problem.boxes, problem.labels, problem.scores]).astype(np.float32)
     ground_truths = np.column_stack([problem.gt_boxes, problem.gt_labels]).astype(np.float32)
     edges = np.arange(1, problem.num_images)
@@ -151,7 +151,7 @@ def growth() -> None:
 
 
 def samples_of(batch: DetectionBatch) -> List[dict]:
-    """The images as mmengine hands them to a metric."""
+    """The images as mmengine passes them to a metric."""
     samples = []
     for _, image in batch.blocks(1):
         dets, gts = image.detections, image.ground_truths.take(~image.ground_truths.crowd)
@@ -172,7 +172,7 @@ def samples_of(batch: DetectionBatch) -> List[dict]:
 
 
 def one_batch() -> None:
-    heading("DetectionPRF: process of a validation batch of 16 images (promised: under 3 ms for P, R and F1)")
+    heading("DetectionPRF: process of a validation batch of 16 images (target: under 3 ms for P, R and F1)")
     problem = make_problem(16 * 40)
     samples = samples_of(batch_of(problem))
     for options in ({}, {"matching": "mmdet"}, {"matching": "agnostic"}, {"ap": True}, {"ap": True, "ci": 0.95}):

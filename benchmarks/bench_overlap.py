@@ -1,4 +1,4 @@
-"""MeanIoU beside torchmetrics and mmseg; RegressionError beside torchmetrics."""
+"""MeanIoU compared with torchmetrics and mmseg; RegressionError compared with torchmetrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH = 2
 
 
 def pictures(dtype: torch.dtype = torch.int64) -> List[dict]:
-    """Pictures of regions, a tenth of the pixels wrong and a twentieth to be ignored, as mmseg's samples have them."""
+    """Samples of mmseg with regions; 10 % of the pixels are wrong and 5 % are ignored."""
     generator = np.random.default_rng(0)
     samples = []
     for _ in range(PICTURES):
@@ -42,7 +42,7 @@ def batches(samples: List[dict]) -> List[List[dict]]:
 
 
 def feed(metric: object, parts: List[List[dict]]) -> dict:
-    """What an mmengine loop does with a metric."""
+    """Process and evaluate, as in mmengine's loop."""
     metric.dataset_meta = {"classes": [str(index) for index in range(NUM_CLASSES)]}
     for part in parts:
         metric.process(None, part)
@@ -70,7 +70,7 @@ def mean_iou() -> None:
     from mmseg.evaluation import IoUMetric
 
     heading(f"mean IoU: {PICTURES} pictures of {SIZE[0]} x {SIZE[1]}, {NUM_CLASSES} classes, in batches of {BATCH}")
-    for dtype in (torch.uint8, torch.int64):  # the last is what mmseg hands over
+    for dtype in (torch.uint8, torch.int64):  # mmseg passes the last
         parts = batches(pictures(dtype))
         mine, found = seconds(lambda parts=parts: feed(MeanIoU(), parts), repeat=5)
         print(f"{f'MeanIoU, {dtype}':<44}{mine:9.3f} s   mIoU {found['sem-seg/mIoU']:.12f}")
@@ -116,6 +116,6 @@ def regression() -> None:
 def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logging.disable(logging.INFO)  # mmseg logs a table a run
+        logging.disable(logging.INFO)  # mmseg logs a table per run
         mean_iou()
         regression()

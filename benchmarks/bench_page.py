@@ -1,4 +1,4 @@
-"""The HTML page of a large report: how long it takes to make and to open, and how large it is."""
+"""The HTML page of a large report: time to write and to open it, and its size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from benchmarks.bench_report import run
 from benchmarks.detection_problem import make_problem
 from benchmarks.timing import heading, seconds
 
-MOST_SECONDS, MOST_BYTES = 2.0, 15_000_000
-# By then the slider and the table answer. Charts follow: getting plotly ready is left for last.
+MAX_SECONDS, MAX_BYTES = 2.0, 15_000_000
+# The slider and the table respond after the load event. Charts follow when plotly is ready.
 WHEN_LOADED = "addEventListener('load', () => { window.loadedAt = performance.now(); })"
 MOVE_SLIDER = """() => {
     const slider = document.getElementById("confidence"), cell = document.querySelector("#readout [data-column=tp]");
@@ -27,8 +27,8 @@ MOVE_SLIDER = """() => {
 }"""
 
 
-def draw_pictures(folder: Path, number: int) -> None:
-    """As many pictures of 640 x 480 as the page may need, as hard to compress as photographs."""
+def draw_images(folder: Path, number: int) -> None:
+    """Images of 640 x 480 that are as hard to compress as photographs."""
     random = np.random.default_rng(0)
     folder.mkdir()
     for index in range(number):
@@ -43,16 +43,16 @@ def main() -> None:
         folder = Path(name)
         write_results(problem, folder / "results.pkl")
         write_truth(problem, folder / "truth.json")
-        draw_pictures(folder / "pictures", problem.num_images)
+        draw_images(folder / "images", problem.num_images)
         command = ["-m", "mm_metrics_command", "detection", "truth.json", "results.pkl"]
         plain, _ = seconds(lambda: run(name, *command, "plain"))
-        made, _ = seconds(lambda: run(name, *command, "out", "--html", "--images", "pictures"))
+        made, _ = seconds(lambda: run(name, *command, "out", "--html", "--images", "images"))
         print(f"{'mm-metrics detection, without the page':<52}{plain:9.3f} s")
         print(f"{'mm-metrics detection --html --images DIR':<52}{made:9.3f} s", flush=True)
         page_file = folder / "out" / "report.html"
         size = page_file.stat().st_size
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        best = {"opened and answering": float("inf"), "charts drawn": float("inf")}
+        best = {"opened and responding": float("inf"), "charts drawn": float("inf")}
         work = float("inf")
         for _ in range(3):
             page = browser.new_page()
@@ -63,18 +63,18 @@ def main() -> None:
             page.wait_for_selector("#threshold-curves .xtick")
             drawn = page.evaluate("performance.now()")
             if not page.evaluate(MOVE_SLIDER):
-                raise RuntimeError("the page does not answer")
-            for what, taken in (("opened and answering", page.evaluate("loadedAt")), ("charts drawn", drawn)):
+                raise RuntimeError("the page does not respond")
+            for what, taken in (("opened and responding", page.evaluate("loadedAt")), ("charts drawn", drawn)):
                 best[what] = min(best[what], taken / 1000)
             metrics = session.send("Performance.getMetrics")["metrics"]
-            work = min(work, next(one["value"] for one in metrics if one["name"] == "ThreadTime"))
-            pictures = page.locator("#images img").count()
+            work = min(work, next(metric["value"] for metric in metrics if metric["name"] == "ThreadTime"))
+            images = page.locator("#images img").count()
             page.close()
         browser.close()
-    print(f"{'work of the page, free of what else the machine did':<52}{work:9.3f} s")
+    print(f"{'CPU time of the page':<52}{work:9.3f} s")
     for what, value, most, unit in (
-        *((what, taken, MOST_SECONDS, "s") for what, taken in best.items()),
-        (f"size, {pictures} pictures included", size / 1e6, MOST_BYTES / 1e6, "MB"),
+        *((what, taken, MAX_SECONDS, "s") for what, taken in best.items()),
+        (f"size, with {images} images", size / 1e6, MAX_BYTES / 1e6, "MB"),
     ):
         verdict = "met" if value <= most else "MISSED"
-        print(f"{what:<52}{value:9.3f} {unit} (promised at most {most:g} {unit}: {verdict})", flush=True)
+        print(f"{what:<52}{value:9.3f} {unit} (target at most {most:g} {unit}: {verdict})", flush=True)

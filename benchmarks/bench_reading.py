@@ -1,4 +1,4 @@
-"""Reading a result pickle safely, beside pickle.load."""
+"""Safe reading of a result pickle, compared with pickle.load."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ print(peak_bytes())
 
 
 def write_results(problem: Problem, path: Path) -> None:
-    """As mmdet's ``tools/test.py --out`` writes them: a list of dicts of tensors, protocol 2."""
+    """Write results like mmdet's ``tools/test.py --out``: a list of dicts of tensors, protocol 2."""
     images = []
     for number in range(problem.num_images):
         rows = slice(*problem.image.searchsorted([number, number + 1]))
@@ -52,7 +52,7 @@ def write_results(problem: Problem, path: Path) -> None:
 
 
 def write_truth(problem: Problem, path: Path) -> None:
-    """As COCO annotations."""
+    """Write COCO annotations."""
     boxes = problem.gt_boxes.astype(float)
     boxes[:, 2:] -= boxes[:, :2]
     content = {
@@ -88,15 +88,15 @@ def main() -> None:
         print(f"{'read_pickle':<44}{ours:9.3f} s")
         theirs, _ = seconds(lambda: plain(results), repeat=3)
         versus(ours, theirs, "pickle.load, torch already imported", 2)
-        laid_flat, found = seconds(lambda: read_results(results), repeat=3)
-        print(f"{'read_results (read and laid flat)':<44}{laid_flat:9.3f} s")
-        read, there = seconds(lambda: read_ground_truth(truth), repeat=3)
+        flattened, detections = seconds(lambda: read_results(results), repeat=3)
+        print(f"{'read_results (read and flattened)':<44}{flattened:9.3f} s")
+        read, ground_truth = seconds(lambda: read_ground_truth(truth), repeat=3)
         print(f"{'read_ground_truth':<44}{read:9.3f} s")
-        joined, _ = seconds(lambda: join(there, found), repeat=3)
+        joined, _ = seconds(lambda: join(ground_truth, detections), repeat=3)
         print(f"{'join':<44}{joined:9.3f} s")
         command = [sys.executable, "-c", MEASURE_PEAK, str(results)]
         peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        allowed = 3 * size + 400 * 2**20
-        verdict = "met" if peak <= allowed else "MISSED"
+        target = 3 * size + 400 * 2**20
+        verdict = "met" if peak <= target else "MISSED"
         print(f"{'peak memory of a process that reads it':<44}{peak / 1e6:9.1f} MB", end=" ")
-        print(f"(promised {allowed / 1e6:.0f}: {verdict})")
+        print(f"(target {target / 1e6:.0f}: {verdict})")

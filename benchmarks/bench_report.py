@@ -1,4 +1,4 @@
-"""The whole report command beside mmdet's own tool: time with and without figures, and memory per detection."""
+"""``mm-metrics detection`` compared with mmdet's tool: time with and without figures, memory per detection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ test_dataloader = dict(dataset=dict(
     type='CocoDataset', data_root='', ann_file='truth.json', data_prefix=dict(img=''), test_mode=True,
     metainfo=dict(classes={classes!r}), pipeline=[]))
 """
-# Saves the matrix the tool computes, which itself keeps only a picture of it.
+# Saves the matrix of the tool, which writes only a figure.
 KEEP_MATRIX = """
 import runpy, sys
 import numpy as np
@@ -40,7 +40,7 @@ tool["main"]()
 
 
 def run(folder: str, *arguments: str) -> None:
-    """Runs Python in the folder; what it prints is not shown."""
+    """Run Python in the folder without showing its output."""
     environment = {**os.environ, "MPLBACKEND": "agg"}
     done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
@@ -48,7 +48,7 @@ def run(folder: str, *arguments: str) -> None:
 
 
 def peak_of(folder: str, *arguments: str) -> int:
-    """The most memory that a run of Python holds, in bytes."""
+    """Peak memory of the command, in bytes."""
     code = (
         "import runpy, sys; sys.argv = sys.argv[1:]\n"
         "try:\n    runpy.run_module('mm_metrics_command', run_name='__main__')\n"
@@ -72,7 +72,7 @@ def memory() -> None:
         detections.append(len(problem.labels))
         print(f"{images:>8,} images, {detections[-1]:,} detections{peaks[-1] / 2**20:9.0f} MiB", flush=True)
     each = (peaks[1] - peaks[0]) / (detections[1] - detections[0])
-    print(f"{each:.0f} bytes per detection (promised 150: {'met' if each <= 150 else 'MISSED'})", flush=True)
+    print(f"{each:.0f} bytes per detection (target 150: {'met' if each <= 150 else 'MISSED'})", flush=True)
 
 
 def main() -> None:
@@ -98,7 +98,7 @@ def main() -> None:
         ):
             out = ["results.pkl", *options]
             taken[what], _ = seconds(lambda truth=truth, out=out: run(folder, *ours, truth, *out), repeat=3)
-            limit = f"   (promised 1.5 s: {'met' if taken[what] <= 1.5 else 'MISSED'})" if what == "no files" else ""
+            limit = f"   (target 1.5 s: {'met' if taken[what] <= 1.5 else 'MISSED'})" if what == "no files" else ""
             print(f"{'mm-metrics detection, ' + what:<52}{taken[what]:9.3f} s{limit}", flush=True)
         report = json.loads(Path(folder, "page", "report.json").read_text())
         tool = Path(find_spec("mmdet").origin).parent / ".mim" / "tools" / "analysis_tools" / "confusion_matrix.py"

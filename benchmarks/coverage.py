@@ -1,7 +1,7 @@
-"""Simulated datasets whose true values are known, and how often confidence intervals contain them.
+"""Coverage of confidence intervals on simulated datasets with known true values.
 
-``bench_coverage.py`` prints the tables of docs/en/concepts/statistics.md from these; the package is held to them by
-``tests/functional/statistics/test_coverage.py``.
+``bench_coverage.py`` prints the tables of docs/en/concepts/statistics.md;
+``tests/functional/statistics/test_coverage.py`` checks the coverage.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEVEL = 0.95
 
 
 class Coverage(NamedTuple):
-    """How often intervals contained the true value, their mean width, and how many of the datasets had an interval."""
+    """Share of intervals that contain the true value, their mean width, and the number of intervals."""
 
     share: float
     width: float
@@ -38,20 +38,20 @@ class Coverage(NamedTuple):
 
     @classmethod
     def of(cls, low: np.ndarray, high: np.ndarray, true_value: np.ndarray) -> Coverage:
-        """Of intervals; those that are NaN are left out."""
+        """From intervals; NaN are left out."""
         low, high, true_value = (
             np.asarray(part, dtype=np.float64) for part in np.broadcast_arrays(low, high, true_value)
         )
-        given = ~np.isnan(low)
-        held = (low <= true_value) & (true_value <= high)
-        return cls(float(held[given].mean()), float((high - low)[given].mean()), int(given.sum()))
+        defined = ~np.isnan(low)
+        covered = (low <= true_value) & (true_value <= high)
+        return cls(float(covered[defined].mean()), float((high - low)[defined].mean()), int(defined.sum()))
 
 
 # --- proportions and F1 -----------------------------------------------------------------------------------------------
 
 
 class Proportion(NamedTuple):
-    """Objects of images; those of one image are found or missed together (a beta-binomial)."""
+    """Recall with correlated detections within an image (a beta-binomial)."""
 
     images: int
     per_image: float
@@ -82,14 +82,14 @@ def stacked(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray) -> PerImageCounts:
 
 
 def proportion_coverage(setting: Proportion, *, datasets: int, seed: int = 0) -> Coverage:
-    """Of the interval of recall."""
+    """Coverage of the interval of recall."""
     found, objects = setting.sample(np.random.default_rng(seed), datasets)
     recall = bootstrap_counts(stacked(found, np.zeros_like(found), objects - found), ci=LEVEL).per_class["recall"]
     return Coverage.of(recall.low, recall.high, np.array(setting.share))
 
 
 def percentile_proportion_coverage(setting: Proportion, *, datasets: int, seed: int = 0) -> Coverage:
-    """Of percentiles of the bootstrap, for comparison."""
+    """Coverage of the percentile bootstrap."""
     random = np.random.default_rng(seed)
     found, objects = setting.sample(random, datasets)
     weights = random.multinomial(setting.images, np.full(setting.images, 1 / setting.images), size=400).astype(float)
@@ -125,14 +125,14 @@ class Detector(NamedTuple):
 
 
 def f1_coverage(setting: Detector, *, datasets: int, seed: int = 0) -> Coverage:
-    """Of the interval of F1."""
+    """Coverage of the interval of F1."""
     counts = stacked(*setting.sample(np.random.default_rng(seed), datasets))
     found = bootstrap_counts(counts, ci=LEVEL).per_class["f1"]
     return Coverage.of(found.low, found.high, np.array(setting.f1))
 
 
 def percentile_f1_coverage(setting: Detector, *, datasets: int, seed: int = 0) -> Coverage:
-    """Of percentiles of the bootstrap, for comparison."""
+    """Coverage of the percentile bootstrap."""
     random = np.random.default_rng(seed)
     tp, fp, fn = setting.sample(random, datasets)
     weights = random.multinomial(setting.images, np.full(setting.images, 1 / setting.images), size=400).astype(float)
@@ -218,7 +218,7 @@ MEANS = ("precision", "recall", "f1", "f1_of_means")
 
 
 def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> Dict[str, Coverage]:
-    """Of the intervals of the means over classes; true values are those of the classes that a dataset has."""
+    """Coverage of the intervals of the means over classes; true values are those of the classes that a dataset has."""
     random = np.random.default_rng(seed)
     true = setting.rates()
     rows: Dict[str, List[Tuple[float, float, float]]] = {name: [] for name in MEANS}
@@ -237,7 +237,7 @@ def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> Dict[str
 def ap_coverage(
     setting: Classes, *, datasets: int, resamples: int = 200, images: int = 160_000, seed: int = 0
 ) -> Tuple[Coverage, Coverage, Coverage]:
-    """Of the intervals of mAP_50; of AP_50 of the classes that have one; of the basic bootstrap of mAP_50.
+    """Coverage of the intervals of mAP_50; of AP_50 of the classes that have one; of the basic bootstrap of mAP_50.
 
     The true value is that of ``images`` other images.
     """
@@ -283,7 +283,7 @@ class Scores(NamedTuple):
 
 
 def auc_coverage(setting: Scores, *, datasets: int, seed: int = 0) -> Tuple[Coverage, Coverage]:
-    """Of the intervals of AUC, and of DeLong's plain ones."""
+    """Coverage of the intervals of AUC, and of DeLong's plain ones."""
     random = np.random.default_rng(seed)
     labels = np.repeat([1, 0], [setting.positives, setting.negatives])
     noise = random.normal(size=(len(labels), datasets))
@@ -298,7 +298,7 @@ def auc_coverage(setting: Scores, *, datasets: int, seed: int = 0) -> Tuple[Cove
 
 
 def macro_auc_coverage(samples: int, shares: np.ndarray, *, distance: float, datasets: int, seed: int = 0) -> Coverage:
-    """Of the interval of the mean AUC over classes with these shares of the samples, at least one sample each."""
+    """Coverage of the interval of the macro AUC; ``shares`` of the samples of each class, at least one sample each."""
     random = np.random.default_rng(seed)
     number = len(shares)
     true_value = norm.cdf(distance / np.sqrt(2))

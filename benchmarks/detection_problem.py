@@ -1,4 +1,4 @@
-"""A detection problem of any size, with the traits of a real one: near misses, duplicates, confusions, crowds."""
+"""Random detections and ground truths with localization errors, duplicates, confusions and crowds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Problem(NamedTuple):
-    """Flat arrays; ``image`` ascends. Boxes are edges in float32 as detectors give them."""
+    """Flat arrays sorted by ``image``. Boxes are x1, y1, x2, y2 in float32."""
 
     num_images: int
     num_classes: int
@@ -25,10 +25,10 @@ class Problem(NamedTuple):
 def make_problem(
     num_images: int = 5000, num_classes: int = 80, per_image: int = 100, objects_per_image: float = 7.1, seed: int = 0
 ) -> Problem:
-    """Every image has ``per_image`` detections, and some images have no object.
+    """Images with ``per_image`` detections each, some of them without objects.
 
-    Objects are of few classes an image and of all sizes. About two thirds of the detections lie around objects, the
-    nearer the higher their score, most with the right class; the rest lie anywhere with low scores.
+    An image has objects of few classes and all sizes. About two thirds of the detections are near objects, with higher
+    scores the nearer they are, most with the right class; the others are anywhere with low scores.
     """
     random = np.random.default_rng(seed)
     counts = np.minimum(random.geometric(1 / (objects_per_image + 1), num_images) - 1, 60)
@@ -58,7 +58,7 @@ def make_problem(
     labels[right] = gt_labels[chosen[right]]
     quality = np.where(near, np.exp(-3 * spread), 0.05)
     scores = np.clip(quality * random.beta(2, 2, rows) * 1.2, 0.001, 0.999)
-    order = np.lexsort((-scores, image))  # detectors give the best first
+    order = np.lexsort((-scores, image))  # as detectors sort them
     return Problem(
         num_images,
         num_classes,
@@ -74,7 +74,7 @@ def make_problem(
 
 
 def _boxes(random: np.random.Generator, number: int) -> np.ndarray:
-    """Boxes on pictures of 640 x 480 with sides from 8 to 300 pixels, small ones as common as large ones."""
+    """Boxes in images of 640 x 480 with sides from 8 to 300 pixels, log-uniform."""
     sides = np.exp(random.uniform(np.log(8), np.log(300), (number, 2)))
     corner = random.random((number, 2)) * np.maximum(np.array([640, 480]) - sides, 1)
     return np.concatenate([corner, corner + sides], axis=1)

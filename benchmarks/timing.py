@@ -1,4 +1,4 @@
-"""Measuring time and memory the same way everywhere."""
+"""Measurement of time and memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Callable, Tuple
 
 
 def seconds(function: Callable[[], Any], repeat: int = 1) -> Tuple[float, Any]:
-    """The best of ``repeat`` runs, and the value of the last."""
+    """The shortest time of ``repeat`` runs, and the value of the last."""
     best = float("inf")
     for _ in range(repeat):
         gc.collect()
@@ -19,24 +19,24 @@ def seconds(function: Callable[[], Any], repeat: int = 1) -> Tuple[float, Any]:
 
 
 def heading(text: str) -> None:
-    """Prints what is measured next."""
+    """Print the name of the next measurement."""
     print(f"\n## {text}\n", flush=True)
 
 
-def versus(ours: float, theirs: float, peer: str, wanted: float, note: str = "") -> None:
-    """Prints a ratio beside the one that was promised."""
+def versus(ours: float, theirs: float, peer: str, target: float, note: str = "") -> None:
+    """Print the speed ratio to another tool, and whether it reaches the target."""
     ratio = theirs / ours
-    verdict = "met" if ratio >= wanted else "MISSED"
-    print(f"{peer:<44}{theirs:9.3f} s{ratio:9.1f}x (promised {wanted:g}x: {verdict}) {note}", flush=True)
+    verdict = "met" if ratio >= target else "MISSED"
+    print(f"{peer:<44}{theirs:9.3f} s{ratio:9.1f}x (target {target:g}x: {verdict}) {note}", flush=True)
 
 
 def reset_peak() -> None:
-    """Forgets the most memory held so far, so that :func:`peak_bytes` speaks of what comes next (Linux)."""
+    """Reset the peak memory that :func:`peak_bytes` returns (Linux)."""
     with open("/proc/self/clear_refs", "w") as handle:
         handle.write("5")
 
 
 def peak_bytes() -> int:
-    """The most memory this process has held since :func:`reset_peak` (Linux)."""
+    """Peak memory of this process since :func:`reset_peak` (Linux)."""
     with open("/proc/self/status") as handle:
         return next(int(line.split()[1]) * 1024 for line in handle if line.startswith("VmHWM"))

@@ -1,6 +1,6 @@
-"""scikit-learn's handwritten digits and a small classifier for them, in mmengine's terms.
+"""scikit-learn's handwritten digits and a small classifier as mmengine data set and model.
 
-Loaded by ``configs/digits.py`` through ``custom_imports``. Samples carry the fields mmpretrain's do.
+``configs/digits.py`` imports this module by ``custom_imports``. Samples have the fields of mmpretrain.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from torch.utils.data import Dataset
 
 @DATASETS.register_module()
 class Digits(Dataset):
-    """1,797 pictures of 8x8 pixels, a third of them for validation.
+    """1,797 images of 8x8 pixels, a third of them for validation.
 
     Args:
-        train: Whether to take the training part.
+        train: Whether to use the training set.
     """
 
     def __init__(self, train: bool) -> None:
@@ -52,7 +52,7 @@ class DigitsClassifier(BaseModel):
     def forward(
         self, inputs: List[Tensor], data_samples: Optional[List[BaseDataElement]] = None, mode: str = "tensor"
     ) -> Union[Tensor, dict, List[BaseDataElement]]:
-        """Logits, losses or data samples with ``pred_score`` and ``pred_label``, as mmengine's runner asks."""
+        """Logits, losses or data samples with ``pred_score`` and ``pred_label``, by mode."""
         logits = self.layers(torch.stack(inputs))
         if mode == "loss":
             return dict(loss=nn.functional.cross_entropy(logits, torch.cat([s.gt_label for s in data_samples])))

@@ -1,11 +1,8 @@
-"""Makes the detections that ``make demo`` reports on: a small detector, really trained and really tested.
+"""Train and test the small detector whose results ``make demo`` evaluates: ``python -m demo.make_detections``.
 
-    python -m demo.make_detections
-
-draws pictures of shapes, trains mmdet's stock RTMDet-tiny on them for a few epochs, runs mmdet's own
-``tools/test.py --out``, and puts what that wrote, and the annotations it was tested on, into ``demo/detections``. The
-same detector is tested once more on enlarged pictures; ``demo/comparison`` gets what it found there, to compare with.
-Needs mmdet and some minutes. The pictures are not kept: they can be drawn again, the same to the last pixel.
+Draws images of shapes, trains mmdet's RTMDet-tiny on them for a few epochs, runs mmdet's ``tools/test.py --out``, and
+copies the results and the annotations to ``demo/detections``. The same detector is tested on enlarged images; these
+results go to ``demo/comparison``. Needs mmdet and some minutes. The images are not kept; ``--redraw`` draws them again.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from mm_metrics_plugin.io.results import read_results
 FOLDER = Path(__file__).resolve().parent / "detections"
 OTHER = FOLDER.parent / "comparison"
 LARGER = SIZE * 6 // 5
-TRAIN, VAL, SEED = 400, 300, 0  # how many pictures to train and to test on, and where their drawing starts
+TRAIN, VAL, SEED = 400, 300, 0  # number of training and test images, random seed of the images
 
 CONFIG = """
 _base_ = 'mmdet::rtmdet/rtmdet_tiny_8xb32-300e_coco.py'
@@ -64,44 +61,44 @@ randomness = dict(seed=0)
 
 
 def run_tool(folder: Path, name: str, *arguments: str) -> None:
-    """Runs one of mmdet's own tools in the folder, so that the results name files as seen from there."""
+    """Run one of mmdet's tools in the folder, so that the results contain paths relative to it."""
     script = Path(find_spec("mmdet").origin).parent / ".mim" / "tools" / name
-    # mmengine cannot load its own checkpoints on torch >= 2.6 otherwise; this one was just made. So small a network is
-    # as quick on one thread, and gives the same digits again.
+    # mmengine needs the first variable to load checkpoints with torch >= 2.6. One thread makes results reproducible.
     environment = {**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, str(script), *arguments], cwd=folder, env=environment, check=True)
 
 
 def write_coco_results(pickled: Path, path: Path) -> None:
-    """The same detections as COCO results, which take a third of the room; every number as exact as float32 is."""
-    found = read_results(pickled)
+    """Write the same detections as COCO results, a third of the size, in the precision of float32."""
+    results = read_results(pickled)
     rows = []
-    for at, box, score, label in zip(
-        found.detections.image, found.detections.boxes, found.detections.scores, found.detections.labels
+    for index, box, score, label in zip(
+        results.detections.image, results.detections.boxes, results.detections.scores, results.detections.labels
     ):
         left, top, right, bottom = (float(edge) for edge in box)
         bbox = [float(str(np.float32(number))) for number in (left, top, right - left, bottom - top)]
-        rows.append(dict(image_id=found.image_ids[at], category_id=int(label) + 1, bbox=bbox, score=float(str(score))))
+        image_id = results.image_ids[index]
+        rows.append(dict(image_id=image_id, category_id=int(label) + 1, bbox=bbox, score=float(str(score))))
     path.write_text(json.dumps(rows, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
-def redraw_pictures(folder: Path) -> Path:
-    """Draws the pictures once more that the bundled results are of.
+def redraw_images(folder: Path) -> Path:
+    """Draw the test images of the bundled results again.
 
     Returns:
-        The folder of the pictures.
+        The folder of the images.
 
     Raises:
-        RuntimeError: This version of NumPy draws other ones.
+        RuntimeError: This version of NumPy draws other images.
     """
     write_shapes(folder, TRAIN, VAL, seed=SEED)
     if (folder / "val.json").read_bytes() != (FOLDER / "annotations.json").read_bytes():
-        raise RuntimeError("this version of NumPy draws other pictures than the bundled results are of")
+        raise RuntimeError("this version of NumPy draws other images than those of the bundled results")
     return folder / "val"
 
 
 def main(train: int = TRAIN, val: int = VAL, epochs: int = 10) -> None:
-    """Trains, tests, and keeps the results and the annotations."""
+    """Train, test, and copy the results and the annotations."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_shapes(folder, train, val, seed=SEED)
@@ -114,7 +111,7 @@ def main(train: int = TRAIN, val: int = VAL, epochs: int = 10) -> None:
         FOLDER.mkdir(exist_ok=True)
         shutil.copy(folder / "results.pkl", FOLDER / "results.pkl")
         shutil.copy(folder / "val.json", FOLDER / "annotations.json")
-        # The same detector once more, on pictures a fifth larger: is that better?
+        # The same detector on images that are 20 % larger.
         larger = f"test_dataloader.dataset.pipeline.1.scale=({LARGER},{LARGER})"
         checkpoint = f"work/epoch_{epochs}.pth"
         run_tool(
@@ -142,4 +139,4 @@ if __name__ == "__main__":
     if folder is None:
         main()
     else:
-        redraw_pictures(folder)
+        redraw_images(folder)

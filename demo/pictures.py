@@ -1,9 +1,6 @@
-"""Draws small pictures of shapes in the folders a classifier is trained from.
+"""Draw small images of shapes, the data set of ``configs/mmpretrain_*.py``: ``python demo/pictures.py data/pictures``.
 
-    python demo/pictures.py data/pictures
-
-makes ``data/pictures/train`` and ``data/pictures/val``, each with a folder a class: what ``configs/mmpretrain_*.py``
-train on.
+``data/pictures/train`` and ``data/pictures/val`` receive one folder per class.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ CLASSES = ("disc", "frame", "stripes", "triangle")
 
 
 def draw(shape: str, generator: np.random.Generator, size: int = 32) -> np.ndarray:
-    """One picture (size, size, 3) of the shape, somewhere, in some color, in noise."""
+    """An image (size, size, 3) with the shape at a random place, in a random color, on noise."""
     rows, columns = np.mgrid[:size, :size]
     top, left = generator.integers(4, 12, 2)
     side = int(generator.integers(12, 17))
@@ -29,25 +26,25 @@ def draw(shape: str, generator: np.random.Generator, size: int = 32) -> np.ndarr
         "stripes": inside & (down % 4 < 2),
         "triangle": inside & (across <= down),
     }[shape]
-    picture = generator.integers(0, 90, (size, size, 3))
-    picture[mask] = generator.integers(110, 256, 3)
-    return picture.astype(np.uint8)
+    image = generator.integers(0, 90, (size, size, 3))
+    image[mask] = generator.integers(110, 256, 3)
+    return image.astype(np.uint8)
 
 
 def write_pictures(folder: Path, train: int = 20, val: int = 11, seed: int = 0) -> None:
-    """Writes ``train`` and ``val`` pictures of every class below the folder."""
+    """Write ``train`` and ``val`` images of every class."""
     import cv2
 
     generator = np.random.default_rng(seed)
-    for part, count in (("train", train), ("val", val)):
+    for split, number in (("train", train), ("val", val)):
         for shape in CLASSES:
-            place = Path(folder) / part / shape
-            place.mkdir(parents=True, exist_ok=True)
-            for index in range(count):
-                cv2.imwrite(str(place / f"{index:03d}.png"), draw(shape, generator))
+            path = Path(folder) / split / shape
+            path.mkdir(parents=True, exist_ok=True)
+            for index in range(number):
+                cv2.imwrite(str(path / f"{index:03d}.png"), draw(shape, generator))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where the data set is written")
+    parser.add_argument("folder", type=Path, help="folder of the data set")
     write_pictures(parser.parse_args().folder)

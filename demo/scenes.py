@@ -1,11 +1,10 @@
-"""Draws pictures with several shapes on each, labeled in three ways: for classes, for tasks and for pixels.
+"""Draw images of several shapes with multi-label, multi-task and pixel labels: ``python -m demo.scenes data/scenes``.
 
-    python -m demo.scenes data/scenes
+The folder receives the images ``train/`` and ``val/`` and the labels of three configs:
 
-makes ``train/`` and ``val/`` in the folder, and beside them what ``configs/mmpretrain_multi_label.py``,
-``configs/mmpretrain_multi_task.py`` and ``configs/mmseg_overlap.py`` train on: ``multi_label_*.json`` (which shapes
-are on a picture), ``multi_task_*.json`` (which shape is the largest, and how many there are) and ``masks/`` (which
-shape each pixel belongs to).
+- ``multi_label_*.json``, the shapes of an image, of ``configs/mmpretrain_multi_label.py``;
+- ``multi_task_*.json``, the largest shape and the number of shapes, of ``configs/mmpretrain_multi_task.py``;
+- ``masks/``, the shape of each pixel, of ``configs/mmseg_overlap.py``.
 """
 
 from __future__ import annotations
@@ -26,41 +25,42 @@ SIZE = 48
 
 
 def draw(generator: np.random.Generator) -> Tuple[np.ndarray, np.ndarray, List[int]]:
-    """A picture, the label of each of its pixels (0 where there is no shape), and its shapes, the largest first."""
-    picture = generator.integers(0, 80, (SIZE, SIZE, 3))
+    """An image, the label of each pixel (0: background), and its shapes, the largest first."""
+    image = generator.integers(0, 80, (SIZE, SIZE, 3))
     labels = np.zeros((SIZE, SIZE), dtype=np.uint8)
     shapes = generator.permutation(len(CLASSES))[: generator.integers(1, len(COUNTS) + 1)].tolist()
     for side, shape in zip((26, 18, 12), shapes):
         top, left = generator.integers(0, SIZE - side, 2)
         mask = mask_of(CLASSES[shape], side)
-        picture[top : top + side, left : left + side][mask] = generator.integers(110, 256, 3)
+        image[top : top + side, left : left + side][mask] = generator.integers(110, 256, 3)
         labels[top : top + side, left : left + side][mask] = shape + 1
-    return picture.astype(np.uint8), labels, shapes
+    return image.astype(np.uint8), labels, shapes
 
 
 def write_scenes(folder: Path, train: int = 64, val: int = 21, seed: int = 0) -> None:
-    """Writes both parts of the data set."""
+    """Write the training and the validation set."""
     generator = np.random.default_rng(seed)
     tasks = {"largest": CLASSES, "count": COUNTS}
-    for part, number in (("train", train), ("val", val)):
-        for place in (folder / part, folder / "masks" / part):
-            place.mkdir(parents=True, exist_ok=True)
-        several, named = [], []
+    for split, number in (("train", train), ("val", val)):
+        for path in (folder / split, folder / "masks" / split):
+            path.mkdir(parents=True, exist_ok=True)
+        multi_label, multi_task = [], []
         for index in range(number):
-            picture, labels, shapes = draw(generator)
+            image, labels, shapes = draw(generator)
             name = f"{index:03d}.png"
-            cv2.imwrite(str(folder / part / name), picture)
-            cv2.imwrite(str(folder / "masks" / part / name), labels)
-            several.append(dict(img_path=f"{part}/{name}", gt_label=sorted(shapes)))
-            named.append(dict(img_path=f"{part}/{name}", gt_label=dict(largest=shapes[0], count=len(shapes) - 1)))
+            cv2.imwrite(str(folder / split / name), image)
+            cv2.imwrite(str(folder / "masks" / split / name), labels)
+            multi_label.append(dict(img_path=f"{split}/{name}", gt_label=sorted(shapes)))
+            task_labels = dict(largest=shapes[0], count=len(shapes) - 1)
+            multi_task.append(dict(img_path=f"{split}/{name}", gt_label=task_labels))
         for kind, meta, rows in (
-            ("multi_label", dict(classes=CLASSES), several),
-            ("multi_task", dict(tasks=list(tasks)), named),
+            ("multi_label", dict(classes=CLASSES), multi_label),
+            ("multi_task", dict(tasks=list(tasks)), multi_task),
         ):
-            (folder / f"{kind}_{part}.json").write_text(json.dumps(dict(metainfo=meta, data_list=rows)))
+            (folder / f"{kind}_{split}.json").write_text(json.dumps(dict(metainfo=meta, data_list=rows)))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where the data set is written")
+    parser.add_argument("folder", type=Path, help="folder of the data set")
     write_scenes(parser.parse_args().folder)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from PIL import Image  # noqa: E402  # after the path is set
 from playwright.sync_api import Page, sync_playwright  # noqa: E402
 
-from demo.make_detections import FOLDER, redraw_pictures  # noqa: E402
+from demo.make_detections import FOLDER, redraw_images  # noqa: E402
 from mm_metrics_plugin.cli import main as mm_metrics  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
@@ -40,7 +40,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         inputs = [str(FOLDER / "annotations.json"), str(FOLDER / "results.pkl"), str(folder / "out")]
-        options = ["--quiet", "--html", "--ci", "0.95", "--images", str(redraw_pictures(folder / "shapes"))]
+        options = ["--quiet", "--html", "--ci", "0.95", "--images", str(redraw_images(folder / "shapes"))]
         if mm_metrics(["detection", *inputs, *options]):
             sys.exit(1)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])

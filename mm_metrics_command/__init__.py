@@ -1,9 +1,8 @@
 """Starts the ``mm-metrics`` command without importing torch and mmengine.
 
-``import mm_metrics_plugin`` registers the metrics, which takes seconds because it imports torch. The command does not
-need them, so it is started from here: ``mm_metrics_plugin`` skips the registration only while :func:`load` runs.
-Nothing but a call of :func:`load` has this effect: not the name of a program, no environment variable, and no child
-process inherits it.
+``import mm_metrics_plugin`` registers the metrics, which imports torch and takes seconds. The command does not need
+them: ``mm_metrics_plugin`` skips the registration while :func:`load` runs. Nothing else has this effect, neither the
+name of a program nor an environment variable, and child processes do not inherit it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import NoReturn
 
 __all__ = ["load", "main", "script"]
 
-# mm_metrics_plugin/__init__.py reads it.
+# Read by mm_metrics_plugin/__init__.py.
 loading = False
 
 
@@ -45,5 +44,5 @@ def main() -> int:
 
 
 def script(subcommand: str) -> NoReturn:
-    """Run one subcommand as a script, as those under tools/ do. A detection report ends with the published lines."""
+    """Run one subcommand as a script in tools/. A detection report ends with the lines of the published recipe."""
     sys.exit(load("mm_metrics_plugin.cli").main([subcommand, *sys.argv[1:]], published=True))

@@ -1,4 +1,4 @@
-"""``python -m mm_metrics_command``: the ``mm-metrics`` command where the script is not on the PATH."""
+"""``python -m mm_metrics_command``: the ``mm-metrics`` command if the script is not on the PATH."""
 
 import sys
 

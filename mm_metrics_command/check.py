@@ -1,4 +1,4 @@
-"""``python -m mm_metrics_command.check``: the check of the environment, also where torch cannot be imported."""
+"""``python -m mm_metrics_command.check``: the environment check without importing torch."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""``python -m mm_metrics_plugin``: which versions are here, and whether this package works with them."""
+"""``python -m mm_metrics_plugin``: the environment check."""
 
 import sys
 

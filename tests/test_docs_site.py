@@ -1,19 +1,17 @@
-"""The site builds without a warning, stands alone, can be searched, and documents every public name."""
+"""The site builds without a warning, loads nothing from outside, can be searched, and has every public name."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-from html import unescape
 
 import pytest
 
 from docs import build, conf_base
 from mm_metrics_plugin.cli import make_parser
-from tests.browser.conftest import PATIENCE
+from tests.browser.conftest import TIMEOUT
 from tests.helpers.documents import ROOT, prose
-from tests.test_docs_metrics import metric_classes
 
 PUBLIC = (ROOT / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
 
@@ -25,11 +23,6 @@ def site(tmp_path_factory):
     done = subprocess.run([sys.executable, "-m", "docs.build", folder], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
-
-
-def text_of(page):
-    """The text of a page, without its tags."""
-    return unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8")))
 
 
 def test_nothing_is_loaded_from_another_server(site):
@@ -58,26 +51,9 @@ def test_every_public_name_is_documented(site):
         ids |= set(re.findall(r'id="(mm_metrics_plugin\.[\w.]+)"', page.read_text(encoding="utf-8")))
     # The functions of the top level are documented in mm_metrics_plugin.evaluation, where they are defined.
     names = {name.rsplit(".", 1)[1] for name in ids if name.count(".") == 2}
-    missing = [name for name in PUBLIC if name not in ids and name.rsplit(".", 1)[1] not in names]
-    assert not [name for name in missing if not name.endswith("__version__")]
-
-
-def test_every_option_of_a_metric_is_documented(site):
-    text = text_of(site / "en" / "reference" / "api" / "metrics.html")
-    for name, found in metric_classes().items():
-        assert re.search(rf"\b{name}\(", text), name
-        described = re.findall(r"^ {8}(\w+): (.+)$", found.__doc__, flags=re.MULTILINE)
-        assert described and all(option in text for option, _ in described)
-
-
-@pytest.mark.parametrize("page", ["en/reference/command.html", "zh_cn/command.html"])
-def test_every_option_of_the_command_is_documented(site, page):
-    text = text_of(site / page)
-    (choices,) = [action for action in make_parser()._actions if action.dest == "subcommand"]
-    for name, parser in choices.choices.items():
-        assert f"mm-metrics {name}" in text
-        for action in parser._actions:
-            assert all(option in text for option in action.option_strings)
+    assert {name for name in PUBLIC if name not in ids and name.rsplit(".", 1)[1] not in names} == {
+        "mm_metrics_plugin.__version__"
+    }
 
 
 def test_options_that_the_chinese_page_explains_exist():
@@ -98,7 +74,7 @@ def test_options_that_the_chinese_page_explains_exist():
 def test_the_search_finds_a_page(site, browser, query, title):
     page = browser.new_page()
     page.goto(f"{site.as_uri()}/{query}")
-    page.locator("#search-results li a", has_text=title).first.wait_for(timeout=1000 * PATIENCE)
+    page.locator("#search-results li a", has_text=title).first.wait_for(timeout=1000 * TIMEOUT)
     page.close()
 
 

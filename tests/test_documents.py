@@ -1,4 +1,4 @@
-"""Links, file names and the two READMEs. The code of the documents is run by tests/test_docs_blocks.py."""
+"""Links, file names and translations of the documents. tests/test_docs_blocks.py runs their code."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 from tests.helpers.documents import DOCUMENTS, ROOT, blocks, links, name_of, tables
 from tests.helpers.documents import anchors as anchors_of
 
-ENGLISH, CHINESE = ROOT / "README.md", ROOT / "README_zh-CN.md"
-CHINESE_PAGES = [path for path in sorted((ROOT / "docs" / "zh_cn").rglob("*.md")) if blocks(path)]
+ENGLISH, CHINESE = ROOT / "docs" / "en", ROOT / "docs" / "zh_cn"
+TRANSLATED = {path: ENGLISH / path.relative_to(CHINESE) for path in sorted(CHINESE.rglob("*.md")) if blocks(path)}
+TRANSLATED[CHINESE / "command.md"] = ENGLISH / "reference" / "command.md"
+TRANSLATED[ROOT / "README_zh-CN.md"] = ROOT / "README.md"
 
 
 def test_the_tutorial_shows_the_example_that_is_tested():
@@ -39,33 +41,21 @@ def test_files_and_targets_that_documents_name_exist():
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{document.name} names make {target}"
 
 
-def test_both_readmes_have_the_same_code_and_tables():
-    assert code(ENGLISH) == code(CHINESE)
-    assert table_marks(ENGLISH) == table_marks(CHINESE)
-
-
 def code(path):
-    """Every block of code, without the comments at the ends of lines: translations keep the rest."""
+    """Every block of code without comments at the ends of lines, which are translated."""
     comment = re.compile(r"(?<=\S)\s+# [^#\n]*$", re.MULTILINE)
     return [(block.language, block.not_run, comment.sub("", block.text)) for block in blocks(path)]
 
 
 def table_marks(path):
-    """The names in backticks and the numbers of every table cell: translations keep both."""
+    """The names in backticks and the numbers of every table cell, which are not translated."""
     return [[sorted(re.findall(r"`[^`]+`|\d[\d.,]*", cell)) for cell in row] for row in tables(path)]
 
 
-@pytest.mark.parametrize("path", CHINESE_PAGES, ids=name_of)
+@pytest.mark.parametrize("path", TRANSLATED, ids=name_of)
 def test_a_chinese_page_has_the_code_and_tables_of_the_english_page(path):
-    page = "reference/command.md" if path.name == "command.md" else path.relative_to(ROOT / "docs" / "zh_cn")
-    english = ROOT / "docs" / "en" / page
-    assert code(english) == code(path)
-    assert table_marks(english) == table_marks(path)
-
-
-def test_images_are_small():
-    for path in (ROOT / "docs" / "images").iterdir():
-        assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size < 1_000_000, path.name
+    assert code(path) == code(TRANSLATED[path])
+    assert table_marks(path) == table_marks(TRANSLATED[path])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)

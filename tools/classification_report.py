@@ -1,4 +1,4 @@
-"""Reports on a classifier's results: ``mm-metrics classification`` for people used to OpenMMLab's tools/."""
+"""Report on a classifier's results: ``mm-metrics classification`` as a script, like OpenMMLab's tools."""
 
 from mm_metrics_command import script
 

@@ -1,4 +1,4 @@
-"""Shows both halves of the package: a metric in a training run, and the report on a detector's results."""
+"""A metric in a training run, and the report on a detector's results."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from mmengine.config import Config  # noqa: E402  # after the path is set
 from mmengine.hooks import Hook  # noqa: E402
 from mmengine.runner import Runner  # noqa: E402
 
-from demo.make_detections import redraw_pictures  # noqa: E402
+from demo.make_detections import redraw_images  # noqa: E402
 from mm_metrics_plugin.cli import main as mm_metrics  # noqa: E402
 
 DETECTIONS = ROOT / "demo" / "detections"
 
 
 class ValidationLine(Hook):
-    """Prints one line per validation, in place of mmengine's log."""
+    """Prints one line per validation instead of mmengine's log."""
 
     def after_val_epoch(self, runner: Any, metrics: Optional[Dict[str, float]] = None) -> None:
         """Called by the runner."""
-        found = metrics or {}
-        values = "   ".join(f"{key} {found[key]:.6f}" for key in ("single-label/auc", "binned/auc"))
+        values = "   ".join(f"{key} {(metrics or {})[key]:.6f}" for key in ("single-label/auc", "binned/auc"))
         print(f"  epoch {runner.epoch}: {values}", flush=True)
 
 
 def train_on_digits() -> None:
-    """Train a small classifier with SingleLabelAUC in its validation, and say what the numbers mean."""
+    """Train a small classifier with SingleLabelAUC in its validation, and explain the numbers."""
     config = Config.fromfile(str(ROOT / "configs" / "digits.py"))
-    config.log_level = "ERROR"  # versions, config and hooks fill three screens
+    config.log_level = "ERROR"  # otherwise versions, config and hooks fill three screens
     runner = Runner.from_cfg(config)
     runner.register_hook(ValidationLine())
     samples = len(runner.build_dataloader(config.train_dataloader).dataset)
@@ -51,12 +50,12 @@ def train_on_digits() -> None:
 
 
 def report_on_detections(folder: Path) -> None:
-    """Print the report on the bundled results of a real detector, and write its files."""
-    truth, results = DETECTIONS / "annotations.json", DETECTIONS / "results.pkl"
+    """Print the report on the bundled results of a small detector, and write its files."""
+    ground_truth, results = DETECTIONS / "annotations.json", DETECTIONS / "results.pkl"
     print("\n2. mm-metrics detection on the bundled results of a small detector, which mmdet's tools/test.py wrote:\n")
-    with tempfile.TemporaryDirectory() as pictures:
-        options = ["--html", "--images", str(redraw_pictures(Path(pictures)))]
-        status = mm_metrics(["detection", str(truth), str(results), str(folder), *options])
+    with tempfile.TemporaryDirectory() as images:
+        options = ["--html", "--images", str(redraw_images(Path(images)))]
+        status = mm_metrics(["detection", str(ground_truth), str(results), str(folder), *options])
     if status:
         sys.exit(status)
 

@@ -1,4 +1,4 @@
-"""Reports on a detector's results: ``mm-metrics detection`` for people used to OpenMMLab's tools/."""
+"""Report on a detector's results: ``mm-metrics detection`` as a script, like OpenMMLab's tools."""
 
 from mm_metrics_command import script
 

@@ -1,6 +1,6 @@
-"""Trains what a config describes, for configs that need nothing but mmengine: ``python tools/train.py CONFIG``.
+"""Train a config that needs only mmengine: ``python tools/train.py CONFIG``.
 
-mmengine has no such tool of its own; mmdet, mmpretrain and mmseg have theirs.
+mmdet, mmpretrain and mmseg have such a tool, mmengine has none.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from mmengine.runner import Runner
 
 
 def main() -> None:
-    """Reads the arguments and trains."""
+    """Parse the arguments and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", help="an mmengine config")
-    parser.add_argument("--work-dir", help="where logs and checkpoints go; the config's own by default")
+    parser.add_argument("--work-dir", help="folder for logs and checkpoints (default: that of the config)")
     parser.add_argument("--cfg-options", nargs="+", action=DictAction, help="key=value pairs that override the config")
     arguments = parser.parse_args()
     config = Config.fromfile(arguments.config)

@@ -8,12 +8,12 @@ import traceback
 from typing import Optional, Sequence
 
 from mm_metrics_plugin.cli import classification, compare, completion, detection, merge
-from mm_metrics_plugin.cli.arguments import Parser, classes_hint, one_line
+from mm_metrics_plugin.cli.arguments import Parser, classes_hint
 from mm_metrics_plugin.cli.streams import (
     discard_output,
-    ignore,
+    escape_control_characters,
+    one_line,
     warnings_shown_by,
-    without_control_characters,
     write_error,
     write_output,
 )
@@ -37,16 +37,11 @@ EXAMPLES = """examples:
 
 mm-metrics SUBCOMMAND --help lists the options. python -m mm_metrics_plugin checks the installation."""
 BAD_INPUT = 2
-INTERRUPTED = 130  # a shell's exit code of a command that Ctrl-C ended
+INTERRUPTED = 130  # as shells report a command that Ctrl-C ended
 
 
 def make_parser() -> Parser:
-    """The parser of the whole command.
-
-    Example:
-        >>> make_parser().parse_args(["detection", "annotations.json", "results.pkl", "--score-thr", "0.3"]).score_thr
-        0.3
-    """
+    """The parser of the whole command."""
     parser = Parser(
         prog=PROGRAM,
         description="Evaluates result files of OpenMMLab's test tools.",
@@ -61,12 +56,9 @@ def make_parser() -> Parser:
 
 
 def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) -> int:
-    """Run the command. Several threads may do so at the same time.
+    """Run the command with the words after its name, by default those of the command line.
 
-    Args:
-        arguments: Words after the program's name; those of the command line by default. Without any, the help is
-            printed.
-        published: End a detection report with the lines of the published recipe, as ``tools/detection_report.py`` does.
+    With ``published``, a detection report ends with the lines of the published recipe. Threads take turns.
 
     Returns:
         0; 2 if the input is invalid or the output cannot be written, with one line on stderr; 130 after Ctrl-C.
@@ -99,16 +91,16 @@ def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
     parsed.quiet = parsed.quiet or rank > 0
     collects = gc.isenabled()
     gc.disable()  # a report creates no cycles worth collecting, and collections take time
-    with warnings_shown_by(ignore if parsed.quiet else _show_warning):
+    with warnings_shown_by(None if parsed.quiet else _show_warning):
         try:
             module.run(parsed)
             write_output("")  # raises here, not at exit, if the reader closed the pipe
-        except BrokenPipeError:  # the reader, such as head, has closed the pipe
+        except BrokenPipeError:  # by a reader such as head
             discard_output()
         except Exception as error:
             if parsed.debug:
-                write_error(without_control_characters(traceback.format_exc()))
-            # Invalid input is an error on every process: only the first one prints it.
+                write_error(escape_control_characters(traceback.format_exc()))
+            # Invalid input is an error on every process; only the first prints it.
             if not rank or not isinstance(error, (ValueError, OSError)):
                 hint = classes_hint(parsed) if isinstance(error, ClassNamesError) else ""
                 place = f" (process {rank} of {world_size})" if rank else ""

@@ -1,4 +1,4 @@
-"""``python -m mm_metrics_plugin.cli``: as ``python -m mm_metrics_command``, but it imports torch where it is."""
+"""``python -m mm_metrics_plugin.cli``: the ``mm-metrics`` command; imports torch if it is installed."""
 
 import sys
 

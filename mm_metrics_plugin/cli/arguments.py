@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections import Counter
 from dataclasses import fields, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
-from mm_metrics_plugin.cli.streams import write_error, write_output
+from mm_metrics_plugin.cli.streams import one_line, write_error, write_output
 from mm_metrics_plugin.exceptions import ResultFileError, listing
 from mm_metrics_plugin.settings import (
     DETECTION_SCORE_THR,
@@ -21,24 +21,25 @@ from mm_metrics_plugin.settings import (
 )
 
 IN_RESULTS = "-"  # GROUND_TRUTH if the results contain it
+RESULTS = (".pkl", ".pickle", ".json")
 FORMATS = ("text", "json", "csv", "md")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose error messages are one line, and which accepts positional arguments anywhere."""
+    """A parser with errors of one line and positional arguments anywhere."""
 
-    _splitting = False
+    _is_intermixed = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the options first, wherever they stand, and what is left as positional arguments."""
-        if self._subparsers is not None or self._splitting:
+        """Parse the options first, then the other arguments as positional ones."""
+        if self._subparsers is not None or self._is_intermixed:
             return super().parse_known_args(args, namespace)
-        self._splitting = True
+        self._is_intermixed = True
         try:
-            words = _pairs_only(sys.argv[1:] if args is None else list(args), "--cfg-options")
+            words = _pairs_last(sys.argv[1:] if args is None else list(args), "--cfg-options")
             namespace, rest = self.parse_known_intermixed_args(words, namespace)
         finally:
-            self._splitting = False
+            self._is_intermixed = False
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}{classes_hint(namespace)}")
         if vars(namespace).get("out") is not None:
@@ -54,7 +55,7 @@ class Parser(argparse.ArgumentParser):
         return namespace, rest
 
     def _check_options(self, namespace: argparse.Namespace) -> None:
-        """Let the settings check the values of their options, before anything is read."""
+        """Let the settings check the values of their options before anything is read."""
         defaults: Any = (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings()))
         for default in defaults:
             for name, value in given_options(namespace, default).items():
@@ -70,53 +71,35 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Help and version go to standard output, whatever its encoding, and nowhere if it is closed."""
+        """Print help and version to standard output, if it is open, in any encoding."""
         if file is not None and file is sys.stderr:
             write_error(message.rstrip("\n"))
         else:
             write_output(message)
 
 
-def _pairs_only(words: List[str], option: str) -> List[str]:
-    """Words, with those that are no KEY=VALUE pairs moved from behind an option to before it.
-
-    Example:
-        >>> _pairs_only(["a.py", "--cfg-options", "x=1", "report/", "y=2", "--html"], "--cfg-options")
-        ['a.py', 'report/', '--cfg-options', 'x=1', 'y=2', '--html']
-    """
+def _pairs_last(words: List[str], option: str) -> List[str]:
+    """Words, with the arguments of an option that are not KEY=VALUE pairs moved before it."""
     start = next((at for at, word in enumerate(words) if word[:4] == option[:4] and option.startswith(word)), None)
     if start is None:
         return words
     end = next((at for at in range(start + 1, len(words)) if words[at].startswith("-")), len(words))
-    behind = words[start + 1 : end]
-    pairs = [word for word in behind if "=" in word]
-    others = [word for word in behind if "=" not in word]
-    return [*words[:start], *others, words[start], *pairs, *_pairs_only(words[end:], option)]
-
-
-def one_line(text: str) -> str:
-    r"""Text without line breaks, or anything else that moves the cursor.
-
-    Example:
-        >>> print(one_line("a\n   b\x1b[2J"))
-        a b\x1b[2J
-    """
-    text = " ".join(text.split())
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    arguments = words[start + 1 : end]
+    pairs = [word for word in arguments if "=" in word]
+    others = [word for word in arguments if "=" not in word]
+    return [*words[:start], *others, words[start], *pairs, *_pairs_last(words[end:], option)]
 
 
 class FilesAndFolder(argparse.Action):
-    """Files of known kinds, optionally followed by the folder for the report."""
+    """Files with known suffixes, optionally followed by the folder for the report."""
 
-    suffixes: Tuple[str, ...] = ()
+    def __init__(self, *arguments: Any, suffixes: Tuple[str, ...] = RESULTS, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.suffixes = suffixes
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Optional[str] = None) -> None:
-        """Identify the folder: its name does not have a suffix of the files."""
-        files = [values[0]]
-        for value in values[1:]:
-            if not value.lower().endswith(self.suffixes):
-                break
-            files.append(value)
+        """Separate the folder from the files by its name."""
+        files = [values[0], *takewhile(lambda value: value.lower().endswith(self.suffixes), values[1:])]
         rest = values[len(files) :]
         if len(rest) > 1:
             parser.error(f"one folder, OUT_DIR, may follow the files (found {' '.join(rest)}){classes_hint(namespace)}")
@@ -125,50 +108,30 @@ class FilesAndFolder(argparse.Action):
 
 
 def classes_hint(namespace: argparse.Namespace) -> str:
-    """How ``--classes`` was parsed, for errors that a blank between class names may have caused.
-
-    Example:
-        >>> print(classes_hint(argparse.Namespace(classes="cat", out_dir="dog")))
-        ; --classes was read as class 'cat', and 'dog' as OUT_DIR: separate class names by commas (--classes a,b)
-    """
+    """How ``--classes`` was parsed, for errors that a blank between class names may have caused."""
     text = vars(namespace).get("classes")
     if text is None or _is_file(text):
         return ""
     names = listing("class", [name.strip() for name in text.split(",") if name.strip()])
     folder = vars(namespace).get("out_dir")
-    taken = "" if folder is None else f", and {folder!a} as OUT_DIR"
-    return f"; --classes was read as {names}{taken}: separate class names by commas (--classes a,b)"
+    out_dir = "" if folder is None else f", and {folder!a} as OUT_DIR"
+    return f"; --classes was read as {names}{out_dir}: separate class names by commas (--classes a,b)"
 
 
 def _missing_input(namespace: argparse.Namespace) -> Optional[str]:
     """An input that looks like a class name: it does not exist and has no suffix, and ``--classes`` is given."""
-    given = vars(namespace)
-    if given.get("classes") is None:
+    values = vars(namespace)
+    if values.get("classes") is None:
         return None
-    results = [given["results"]] if isinstance(given["results"], str) else given["results"]
-    inputs = [given.get("ground_truth", IN_RESULTS), *results]
-    return next((one for one in inputs if one != IN_RESULTS and not Path(one).suffix and not os.path.exists(one)), None)
+    results = [values["results"]] if isinstance(values["results"], str) else values["results"]
+    paths = [path for path in (values.get("ground_truth", IN_RESULTS), *results) if path != IN_RESULTS]
+    return next((path for path in paths if not Path(path).suffix and not os.path.exists(path)), None)
 
 
-class ResultsAndFolder(FilesAndFolder):
-    """Files of results, and the folder."""
-
-    suffixes = (".pkl", ".pickle", ".json")
-
-
-class StatesAndFolder(FilesAndFolder):
-    """Saved states, and the folder."""
-
-    suffixes = (".npz",)
-
-
-def add_output_arguments(parser: argparse.ArgumentParser, *, verbose: bool = True) -> argparse._ArgumentGroup:
-    """Output options, which all reports share.
-
-    Args:
-        parser: Receives them.
-        verbose: Whether the report has more to print than it prints by default.
-    """
+def add_output_arguments(
+    parser: argparse.ArgumentParser, *, verbose: bool = True, gallery: bool = True
+) -> argparse._ArgumentGroup:
+    """Output options of all reports; ``verbose`` if a report has a longer form, ``gallery`` if its page has images."""
     group = parser.add_argument_group("output")
     group.add_argument("--format", choices=FORMATS, default="text", help="format of the printed report (default: text)")
     group.add_argument("--out", metavar="DIR", help="write the files of the report to DIR; the same as OUT_DIR")
@@ -178,41 +141,27 @@ def add_output_arguments(parser: argparse.ArgumentParser, *, verbose: bool = Tru
     group.add_argument("--color-theme", default="plasma", metavar="NAME", help="color map (default: plasma)")
     group.add_argument("--show", action="store_true", help="open the figures in windows")
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return group
-
-
-def add_page_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
-    """The option ``--html`` in the output group."""
     group.add_argument(
         "--html",
         action="store_true",
         help="also write report.html to OUT_DIR, an HTML page that works offline (pip install jinja2 plotly)",
     )
-    return group
-
-
-def add_gallery_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
-    """Options about the images on the page."""
-    group.add_argument(
-        "--images", metavar="DIR", help="folder of the images, for --html (default: where the config has them)"
-    )
-    group.add_argument(
-        "--gallery",
-        type=amount,
-        default=48,
-        metavar="N",
-        help="show at most N of the worst images on the page (default: 48; 0: none)",
-    )
+    if gallery:
+        group.add_argument(
+            "--images", metavar="DIR", help="folder of the images, for --html (default: where the config has them)"
+        )
+        group.add_argument(
+            "--gallery",
+            type=gallery_size,
+            default=48,
+            metavar="N",
+            help="show at most N of the worst images on the page (default: 48; 0: none)",
+        )
     return group
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, *, detectors: bool = True) -> argparse._ArgumentGroup:
-    """Input options, which all reports share.
-
-    Args:
-        parser: Receives them.
-        detectors: Whether the command reads results of detectors.
-    """
+    """Input options of all reports, and those about the ground truth of detectors."""
     group = parser.add_argument_group("input")
     group.add_argument(
         "--classes",
@@ -232,6 +181,24 @@ def add_input_arguments(parser: argparse.ArgumentParser, *, detectors: bool = Tr
         help="read RESULTS with plain pickle, which runs any code in it; only for your own files, if the safe "
         "reader refuses them",
     )
+    if detectors:
+        group.add_argument(
+            "--allow-missing", action="store_true", help="evaluate images without results as images without detections"
+        )
+        group.add_argument(
+            "--class-order",
+            choices=("annotations", "classes"),
+            help="which order the labels in RESULTS follow, where the annotation file and --classes (or the config's "
+            "metainfo) differ: that of the file's categories, as mmdet's CocoDataset numbers them, or that of the "
+            "class names (default: stop and show both for --classes; warn and follow the file for the config's "
+            "metainfo)",
+        )
+        group.add_argument(
+            "--image-set",
+            metavar="FILE.txt",
+            help="list of the test images of a folder of VOC files, one id per line, such as ImageSets/Main/test.txt; "
+            "results of mmdet 2.x, which hold no image ids, need it",
+        )
     return group
 
 
@@ -245,27 +212,6 @@ def add_task_argument(group: argparse._ArgumentGroup) -> None:
         help="task of a classifier: single-label if a sample has exactly one class, multi-label if it has any number "
         "of them (default: inferred from the results, and printed)",
     )
-
-
-def add_ground_truth_arguments(group: argparse._ArgumentGroup) -> argparse._ArgumentGroup:
-    """Options about the ground truth of detectors, in the input group."""
-    group.add_argument(
-        "--allow-missing", action="store_true", help="evaluate images without results as images without detections"
-    )
-    group.add_argument(
-        "--class-order",
-        choices=("annotations", "classes"),
-        help="which order the labels in RESULTS follow, where the annotation file and --classes (or the config's "
-        "metainfo) differ: that of the file's categories, as mmdet's CocoDataset numbers them, or that of the class "
-        "names (default: stop and show both for --classes; warn and follow the file for the config's metainfo)",
-    )
-    group.add_argument(
-        "--image-set",
-        metavar="FILE.txt",
-        help="list of the test images of a folder of VOC files, one id per line, such as ImageSets/Main/test.txt; "
-        "results of mmdet 2.x, which hold no image ids, need it",
-    )
-    return group
 
 
 def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: bool = False) -> argparse._ArgumentGroup:
@@ -302,7 +248,7 @@ def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: boo
 
 
 def add_option(group: Any, *names: str, **options: Any) -> None:
-    """An option that is a field of a settings dataclass, which has its default and checks its value."""
+    """Add an option that is a field of a settings dataclass, which has its default and checks its value."""
     options.setdefault("metavar", "N" if options.get("type") is int else "X")
     group.add_argument(*names, default=argparse.SUPPRESS, **options)
 
@@ -310,13 +256,7 @@ def add_option(group: Any, *names: str, **options: Any) -> None:
 def add_interval_arguments(
     parser: argparse.ArgumentParser, *, ci: str = "none", drawn: str = ""
 ) -> argparse._ArgumentGroup:
-    """Options about confidence intervals.
-
-    Args:
-        parser: Receives them.
-        ci: The default confidence level.
-        drawn: What the command draws at random: ``'resamples'``, ``'permutations'``, or nothing.
-    """
+    """Options about confidence intervals; ``drawn`` at random are ``'resamples'``, ``'permutations'``, or nothing."""
     group = parser.add_argument_group("confidence intervals")
     add_option(group, "--ci", type=float, help=f"confidence level of the intervals (default: {ci})")
     if drawn == "resamples":
@@ -336,34 +276,18 @@ def add_interval_arguments(
 
 
 def areas(text: str) -> Tuple[float, ...]:
-    """Numbers separated by commas.
-
-    Example:
-        >>> areas("1024,9216")
-        (1024.0, 9216.0)
-    """
+    """Parse numbers separated by commas."""
     return tuple(float(part) for part in text.split(","))
 
 
 def given_options(arguments: argparse.Namespace, settings: Any) -> Dict[str, Any]:
-    """The options of a settings dataclass that a command line gives; a flag is named like its field.
-
-    Example:
-        >>> from mm_metrics_plugin.settings import DetectionSettings
-        >>> given_options(argparse.Namespace(score_thr=0.5, verbose=True), DetectionSettings)
-        {'score_thr': 0.5}
-    """
+    """The fields of a settings dataclass that the command line sets; a flag is named like its field."""
     values = vars(arguments)
-    return {one.name: values[one.name] for one in fields(settings) if one.name in values}
+    return {field.name: values[field.name] for field in fields(settings) if field.name in values}
 
 
 def reading_options(arguments: argparse.Namespace) -> Dict[str, Any]:
-    """The options about the input, by the names that the evaluation functions have for them.
-
-    Example:
-        >>> reading_options(argparse.Namespace(ground_truth="-", classes="cat,dog", trust=False, quiet=True))
-        {'ground_truth': None, 'trust': False, 'classes': ['cat', 'dog']}
-    """
+    """The input options, as arguments of the evaluation functions."""
     names = ("ground_truth", "class_order", "image_set", "config", "cfg_options", "trust", "allow_missing")
     options = {name: value for name, value in vars(arguments).items() if name in names}
     if options.get("ground_truth") == IN_RESULTS:
@@ -371,42 +295,18 @@ def reading_options(arguments: argparse.Namespace) -> Dict[str, Any]:
     return {**options, "classes": class_names(arguments.classes)}
 
 
-def amount(text: str) -> int:
-    """Parse the number of images on a page.
-
-    Example:
-        >>> amount("48")
-        48
-    """
+def gallery_size(text: str) -> int:
+    """Parse the number of images on a page."""
     if not text.isdigit() or int(text) > 1000:
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 1000 (found {text!r})")
     return int(text)
 
 
-def state_file(text: str) -> str:
-    """The name of a file for a state.
-
-    Example:
-        >>> state_file("part1.npz")
-        'part1.npz'
-    """
-    if not text.endswith(".npz"):
-        raise argparse.ArgumentTypeError(f"must end in .npz (found {text!r})")
-    return text
-
-
 def class_names(text: Optional[str]) -> Optional[List[str]]:
-    """The names that ``--classes`` gives.
-
-    Args:
-        text: Names separated by commas, or the path of a file with one name per line.
+    """The names of ``--classes``: separated by commas, or in a file with one name per line.
 
     Raises:
-        ResultFileError: There are no names, a name comes twice, or the file cannot be read.
-
-    Example:
-        >>> class_names("cat,dog"), class_names("traffic light, cat"), class_names("cat")
-        (['cat', 'dog'], ['traffic light', 'cat'], ['cat'])
+        ResultFileError: There are no names, or the file cannot be read.
     """
     if text is None:
         return None
@@ -422,10 +322,6 @@ def class_names(text: Optional[str]) -> Optional[List[str]]:
     names = [name.strip() for name in names if name.strip()]
     if not names:
         raise ResultFileError("--classes: names no class")
-    counts = Counter(names)
-    twice = [name for name, count in counts.items() if count > 1]
-    if twice:
-        raise ResultFileError(f"--classes: {twice[0]!a} comes {counts[twice[0]]} times")
     return names
 
 

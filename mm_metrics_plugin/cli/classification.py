@@ -10,7 +10,6 @@ from mm_metrics_plugin.cli.arguments import (
     add_interval_arguments,
     add_option,
     add_output_arguments,
-    add_page_arguments,
     add_task_argument,
     given_options,
     reading_options,
@@ -64,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="report the specificity at a sensitivity of at least X (default: 0.95)",
     )
     add_interval_arguments(parser)
-    add_page_arguments(add_output_arguments(parser))
+    add_output_arguments(parser, gallery=False)
 
 
 def run(arguments: argparse.Namespace) -> None:

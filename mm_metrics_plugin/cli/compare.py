@@ -7,14 +7,11 @@ from typing import Any, Dict
 
 from mm_metrics_plugin.cli.arguments import (
     IN_RESULTS,
-    ResultsAndFolder,
-    add_gallery_arguments,
-    add_ground_truth_arguments,
+    FilesAndFolder,
     add_input_arguments,
     add_interval_arguments,
     add_option,
     add_output_arguments,
-    add_page_arguments,
     add_task_argument,
     add_threshold_arguments,
     given_options,
@@ -51,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "results",
         metavar="RUN",
         nargs="+",
-        action=ResultsAndFolder,
+        action=FilesAndFolder,
         help="results of each run, the baseline first. Optionally followed by OUT_DIR",
     )
     parser.set_defaults(out_dir=None)
@@ -63,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"permutations of the paired permutation test (default: {PERMUTATIONS})",
     )
     add_threshold_arguments(parser, classifiers=True)
-    add_task_argument(add_ground_truth_arguments(add_input_arguments(parser)))
-    add_gallery_arguments(add_page_arguments(add_output_arguments(parser, verbose=False)))
+    add_task_argument(add_input_arguments(parser))
+    add_output_arguments(parser, verbose=False)
 
 
 def run(arguments: argparse.Namespace) -> None:

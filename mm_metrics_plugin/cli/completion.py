@@ -45,34 +45,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the script."""
+    """Print the script. The shell completes file names where no option or value fits."""
     from mm_metrics_plugin.cli import make_parser
     from mm_metrics_plugin.cli.streams import write_output
 
-    write_output(completion_script(make_parser(), arguments.shell))
-
-
-def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script for a shell. File names are completed where no option or value fits.
-
-    Args:
-        parser: Of the whole command.
-        shell: ``'bash'`` or ``'zsh'``.
-    """
-    (subcommands,) = (action for action in parser._actions if action.dest == "subcommand")
+    (subcommands,) = (action for action in make_parser()._actions if action.dest == "subcommand")
     choices: Any = subcommands.choices
     values: List[str] = []
     options: List[str] = []
-    for name, one in choices.items():
+    for name, subparser in choices.items():
         flags: List[str] = []
-        for action in one._actions:
-            shown = [flag for flag in action.option_strings if flag.startswith("--")]
-            flags += [] if action.help == argparse.SUPPRESS else shown
+        for action in subparser._actions:
+            names = [flag for flag in action.option_strings if flag.startswith("--")]
+            flags += [] if action.help == argparse.SUPPRESS else names
             if action.choices:
-                patterns = [f'"{name} {flag}"' for flag in shown] or [f'"{name} {name}"']
+                patterns = [f'"{name} {flag}"' for flag in names] or [f'"{name} {name}"']
                 values.append(f'        {"|".join(patterns)}) words="{" ".join(action.choices)}" ;;')
         options.append(f'                {name}) words="{" ".join(flags)}" ;;')
     script = _SCRIPT.format(
         subcommands=" ".join([*choices, "--help", "--version"]), values="\n".join(values), options="\n".join(options)
     )
-    return script if shell == "bash" else _ZSH + script
+    write_output(script if arguments.shell == "bash" else _ZSH + script)

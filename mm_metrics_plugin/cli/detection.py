@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import Any, Dict
 
 from mm_metrics_plugin.cli.arguments import (
-    ResultsAndFolder,
-    add_gallery_arguments,
-    add_ground_truth_arguments,
+    FilesAndFolder,
     add_input_arguments,
     add_interval_arguments,
     add_option,
     add_output_arguments,
-    add_page_arguments,
     add_threshold_arguments,
     areas,
     given_options,
     reading_options,
-    state_file,
 )
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 
@@ -61,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "results",
         metavar="RESULTS",
         nargs="+",
-        action=ResultsAndFolder,
+        action=FilesAndFolder,
         help="results.pkl of tools/test.py --out, or COCO results (.json); several files are shards of one test set. "
         "Optionally followed by OUT_DIR, the folder for the files of the report",
     )
@@ -94,12 +90,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--matrix-only", action="store_true", help="leave out average precision, curves, object sizes and error types"
     )
     add_interval_arguments(parser, drawn="resamples")
-    add_ground_truth_arguments(add_input_arguments(parser))
-    group = add_gallery_arguments(add_page_arguments(add_output_arguments(parser)))
-    group.add_argument(
+    add_input_arguments(parser)
+    add_output_arguments(parser).add_argument(
         "--save-state",
         metavar="FILE.npz",
-        type=state_file,
         help="also save the state of this shard, for `mm-metrics merge`; RESULTS may then cover only some "
         "of the images",
     )

@@ -1,4 +1,4 @@
-"""The environment check: installed versions, what works with them, and how to fix what does not."""
+"""The environment check: installed versions, whether this package works with them, and how to fix what does not."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from mm_metrics_plugin.cli.arguments import Parser
 from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.version import __version__
 
-# By import name: the minimum version, and the names it is installed under (the first, or forks that keep the import).
+# By import name: minimum version, and distribution names (the original, then forks).
 LIBRARIES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "numpy": ("1.20", ("numpy",)),
     "scipy": ("1.6", ("scipy",)),
@@ -29,7 +30,7 @@ LIBRARIES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "mmpretrain": ("1.0", ("mmpretrain", "onedl-mmpretrain")),
     "mmseg": ("1.0", ("mmsegmentation", "onedl-mmsegmentation")),
 }
-# Through the launcher: the command must work where torch cannot be imported.
+# By the launcher, because the command must work without torch.
 COMMAND = "from mm_metrics_command import load; load('mm_metrics_plugin.cli.detection'); import scipy.stats, rich.table"
 REGISTERED = """
 import torch  # first: its own error is the clearest
@@ -37,15 +38,16 @@ from importlib import import_module
 from inspect import isabstract
 from mm_metrics_plugin import metrics
 from mmengine.evaluator import BaseMetric
-classes = [getattr(metrics, name) for name in metrics.__all__]
+from mmengine.utils import is_installed
+is_installed("{0}")  # imports pkg_resources, as configs with _base_ = '{0}::...' do
 registry = import_module("{0}.registry").METRICS
 if "{0}" != "mmengine":  # import what a training run imports: models, data sets and transforms
     import_module("{0}.utils").register_all_modules(init_default_scope=False)
-for one in classes:
-    if issubclass(one, BaseMetric) and not isabstract(one) and registry.get(one.__name__) is not one:
-        raise LookupError(one.__name__ + " is not registered")
+for metric in (getattr(metrics, name) for name in metrics.__all__):
+    if issubclass(metric, BaseMetric) and not isabstract(metric) and registry.get(metric.__name__) is not metric:
+        raise LookupError(metric.__name__ + " is not registered")
 """
-# What is tried: the name, the libraries it needs, the program, and what is said if it works.
+# Name, required libraries, program, and result if it works.
 CHECKS: Tuple[Tuple[str, Tuple[str, ...], str, str], ...] = (
     ("the mm-metrics command", ("numpy", "scipy", "matplotlib", "rich"), f"{COMMAND}, matplotlib.figure", "starts"),
     ("the page of --html", ("jinja2", "plotly", "PIL"), "import jinja2, plotly, PIL.Image", "libraries import"),
@@ -61,22 +63,21 @@ CHECKS: Tuple[Tuple[str, Tuple[str, ...], str, str], ...] = (
 )
 
 
-class Finding(NamedTuple):
-    """One line of the check: ``'ok'``, ``'absent'`` (not installed) or ``'wrong'``, of what, why, and how to fix it."""
+# What to install for a module that is missing, if its name is another.
+DISTRIBUTIONS = {"pkg_resources": "'setuptools<81'", "PIL": "pillow", "cv2": "opencv-python", "sklearn": "scikit-learn"}
 
-    status: str
+
+class Finding(NamedTuple):
+    """One line of the check."""
+
+    status: str  # 'ok', 'absent' (not installed) or 'wrong'
     subject: str
-    said: str
+    detail: str
     fix: str = ""
 
 
 def installed(name: str) -> Optional[str]:
-    """The version of an importable module, ``'?'`` where it does not say, or None.
-
-    Example:
-        >>> installed("numpy") is None
-        False
-    """
+    """The version of an importable module, ``'?'`` if it is unknown, or None."""
     if find_spec(name) is None:
         return None
     for distribution in LIBRARIES[name][1]:
@@ -87,67 +88,60 @@ def installed(name: str) -> Optional[str]:
     return "?"
 
 
-def older(found: str, minimum: str) -> bool:
-    """Whether a version is below another, by its leading numbers.
-
-    Example:
-        >>> older("0.7.4", "0.8"), older("0.10.7", "0.8"), older("2.0.0rc4", "2.0.0"), older("?", "1.0")
-        (True, False, False, False)
-    """
+def older(version: str, minimum: str) -> bool:
+    """Whether a version is below another, by its leading numbers; an unknown version is not."""
 
     def numbers(text: str) -> List[int]:
         leading = re.match(r"\d+(\.\d+)*", text)
         return [int(part) for part in leading.group().split(".")] if leading else [sys.maxsize]
 
-    return numbers(found) < numbers(minimum)
+    return numbers(version) < numbers(minimum)
 
 
 def findings(versions: Dict[str, Optional[str]]) -> List[Finding]:
-    """What works with these versions. Programs run in other processes: a library that crashes ends none but its own."""
-    found = []
-    for subject, needs, program, works in CHECKS:
-        missing = [name for name in needs if versions[name] is None]
-        old = [name for name in needs if older(versions[name] or "?", LIBRARIES[name][0])]
-        if missing or old:
-            status = "wrong" if old or subject == CHECKS[0][0] else "absent"
-            said = [f"{name} {versions[name]} is older than {LIBRARIES[name][0]}" for name in old]
-            said += [f"{name} is not installed" for name in missing]
-            found.append(Finding(status, subject, ", ".join(said), install(missing + old)))
-            continue
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True)
-        if done.returncode == 0:
-            found.append(Finding("ok", subject, works))
-            continue
-        last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        module = re.search(r"No module named '(\w+)'", last)
-        fix = f"pip install {module.group(1)}" if module else f"install versions that go together: {install(needs)}"
-        found.append(Finding("wrong", subject, last[:300], fix))
-    return found
+    """What works with these versions. Each program runs in its own process, which a library may crash."""
+    return [_finding(versions, *check) for check in CHECKS]
+
+
+def _finding(
+    versions: Dict[str, Optional[str]], subject: str, needs: Sequence[str], program: str, works: str
+) -> Finding:
+    missing = [name for name in needs if versions[name] is None]
+    old = [name for name in needs if older(versions[name] or "?", LIBRARIES[name][0])]
+    if missing or old:
+        status = "wrong" if old or subject == CHECKS[0][0] else "absent"
+        details = [f"{name} {versions[name]} is older than {LIBRARIES[name][0]}" for name in old]
+        details += [f"{name} is not installed" for name in missing]
+        return Finding(status, subject, ", ".join(details), install(missing + old))
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True)
+    if done.returncode == 0:
+        return Finding("ok", subject, works)
+    last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    module = re.search(r"No module named '(\w+)'", last)
+    fix = f"install versions that go together: {install(needs)}"
+    if module:
+        fix = f"pip install {DISTRIBUTIONS.get(module[1], module[1])}"
+    return Finding("wrong", subject, last[:300], fix)
 
 
 def install(names: Sequence[str]) -> str:
-    """How to install libraries, given their import names.
-
-    Example:
-        >>> install(["PIL", "mmcv"])
-        "pip install 'pillow>=8.0' openmim && mim install 'mmcv>=2.0.0'"
-    """
-    wanted = {name: f"'{LIBRARIES[name][1][0]}>={LIBRARIES[name][0]}'" for name in names}
-    compiled = wanted.pop("mmcv", None)  # pip finds no mmcv with operators
-    line = " ".join(["pip install", *wanted.values(), *(["openmim"] if compiled else [])])
-    return f"{line} && mim install {compiled}" if compiled else line
+    """The command that installs libraries, given their import names."""
+    requirements = {name: f"'{LIBRARIES[name][1][0]}>={LIBRARIES[name][0]}'" for name in names}
+    mmcv = requirements.pop("mmcv", None)  # pip has no mmcv with operators
+    line = " ".join(["pip install", *requirements.values(), *(["openmim"] if mmcv else [])])
+    return f"{line} && mim install {mmcv}" if mmcv else line
 
 
 def report(versions: Dict[str, Optional[str]], found: List[Finding]) -> str:
     """The check as text."""
     lines = [f"mm_metrics_plugin {__version__}, Python {platform.python_version()}, {platform.platform()}", ""]
-    lines += [f"{name:<12} {have or '-'}" for name, have in versions.items()]
+    lines += [f"{name:<12} {installed_version or '-'}" for name, installed_version in versions.items()]
     lines.append("")
-    for status, subject, said, fix in found:
-        lines.append(f"{status:<8} {subject}: {said}")
+    for status, subject, detail, fix in found:
+        lines.append(f"{status:<8} {subject}: {detail}")
         if fix:
             lines.append(f"{'':<8} -> {fix}")
-    wrong = sum(one.status == "wrong" for one in found)
+    wrong = sum(finding.status == "wrong" for finding in found)
     lines += ["", f"{wrong} of these are wrong." if wrong else "Everything that was tried works."]
     return "\n".join(lines) + "\n"
 
@@ -156,13 +150,21 @@ def main() -> int:
     """Print the check.
 
     Returns:
-        0 if everything that was tried works, else 1. What is not installed is not tried.
+        0 if everything that was tried works, 1 if not, 2 if the output cannot be written. What is not installed is not
+        tried.
     """
-    versions = {name: installed(name) for name in LIBRARIES}
-    found = findings(versions)
+    parser = Parser(
+        prog="python -m mm_metrics_plugin",
+        description="Prints the versions of the libraries that mm_metrics_plugin uses, and checks whether the "
+        "mm-metrics command starts and the metrics are registered in mmengine, mmdet, mmpretrain and mmseg.",
+        epilog="Reports are made by the command mm-metrics: see mm-metrics --help.",
+    )
     try:
+        parser.parse_args()
+        versions = {name: installed(name) for name in LIBRARIES}
+        found = findings(versions)
         write_output(report(versions, found))
     except OSError as error:
-        write_error(f"python -m mm_metrics_plugin: {error.filename}: {error.strerror}")
+        write_error(f"{parser.prog}: {error.filename}: {error.strerror}")
         return 2
-    return int(any(one.status == "wrong" for one in found))
+    return int(any(finding.status == "wrong" for finding in found))

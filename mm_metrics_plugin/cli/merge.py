@@ -5,12 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict
 
-from mm_metrics_plugin.cli.arguments import (
-    StatesAndFolder,
-    add_gallery_arguments,
-    add_output_arguments,
-    add_page_arguments,
-)
+from mm_metrics_plugin.cli.arguments import FilesAndFolder, add_output_arguments
 
 PARSER: Dict[str, Any] = dict(
     help="one report from states saved with --save-state",
@@ -32,11 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "states",
         metavar="STATE.npz",
         nargs="+",
-        action=StatesAndFolder,
+        action=FilesAndFolder,
+        suffixes=(".npz",),
         help="files that --save-state wrote. Optionally followed by OUT_DIR, the folder for the files",
     )
     parser.set_defaults(out_dir=None)
-    add_gallery_arguments(add_page_arguments(add_output_arguments(parser)))
+    add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:

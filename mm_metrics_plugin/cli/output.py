@@ -1,15 +1,17 @@
-"""Output of a report: files in OUT_DIR, text on standard output, figures in windows."""
+"""Output of a report: a progress bar, files in OUT_DIR, text on standard output, figures in windows."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from argparse import Namespace
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, List, Optional
+from threading import Timer
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Optional, Sequence, TypeVar
 
-from mm_metrics_plugin.cli.progress import Steps
-from mm_metrics_plugin.cli.streams import write_error, write_output
-from mm_metrics_plugin.evaluation.report import Report
+from mm_metrics_plugin.cli.streams import is_terminal, write_error, write_output
+from mm_metrics_plugin.evaluation.report import Progress, Report
 from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning
 from mm_metrics_plugin.render.outputs import (
     PageOptions,
@@ -22,26 +24,81 @@ from mm_metrics_plugin.render.outputs import (
 )
 from mm_metrics_plugin.render.tables import printable
 
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
 
-def deliver(arguments: Namespace, evaluate: Callable[[Steps], Optional[Report]]) -> None:
-    """Make a report, write its files and print it. Only the first process gets a report.
+_T = TypeVar("_T")
+AFTER = 1.0  # seconds before the progress bar appears
 
-    Args:
-        arguments: Of the command line.
-        evaluate: Makes the report.
-    """
+
+class ProgressBar(Progress):
+    """Shows the current step, its progress, the elapsed and the estimated remaining time."""
+
+    def __init__(self, bar: RichProgress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("", total=None)
+
+    def step(self, description: str) -> None:
+        """Start a step."""
+        self._bar.reset(self._task, total=None, description=description)
+
+    def track(self, items: Sequence[_T]) -> Iterable[_T]:
+        """Iterate over the items of the current step."""
+        self._bar.update(self._task, total=len(items), completed=0)
+        for item in items:
+            yield item
+            self._bar.advance(self._task)
+
+    def fraction(self, value: float) -> None:
+        """The fraction of the current step that is done."""
+        self._bar.update(self._task, total=1.0, completed=value)
+
+
+@contextmanager
+def shown_progress(visible: bool) -> Iterator[Progress]:
+    """Show a progress bar while the block runs, on a terminal and after a second."""
+    if not visible or not is_terminal(sys.stderr):
+        yield Progress()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("elapsed,"),
+        TimeRemainingColumn(),
+        TextColumn("remaining"),
+    )
+    bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
+    timer = Timer(AFTER, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield ProgressBar(bar)
+    finally:
+        timer.cancel()
+        timer.join()
+        if bar.live.is_started:
+            bar.stop()
+
+
+def deliver(arguments: Namespace, evaluate: Callable[[Progress], Optional[Report]]) -> None:
+    """Make a report, write its files and print it. Only the first process gets a report."""
     folder = None if arguments.out_dir is None else Path(arguments.out_dir)
-    given = vars(arguments)
+    values = vars(arguments)
     if folder is not None:
         check_folder(folder)
         _check_not_a_class(arguments)
     page = None
     if arguments.html:
         check_page(folder)
-        page = PageOptions(images=given.get("images"), gallery=given.get("gallery", 0))
+        page = PageOptions(images=values.get("images"), gallery=values.get("gallery", 0))
     saved = SavedOutputs()
-    with Steps(not arguments.quiet).running() as steps:
-        report = evaluate(steps)
+    with shown_progress(not arguments.quiet) as progress:
+        report = evaluate(progress)
         if report is None:
             return
         if folder is not None or arguments.show:
@@ -51,15 +108,14 @@ def deliver(arguments: Namespace, evaluate: Callable[[Steps], Optional[Report]])
                 page=page,
                 color_theme=arguments.color_theme,
                 keep_figures=arguments.show,
-                progress=steps,
+                progress=progress,
             )
     if not arguments.quiet:
         text = TextOptions(
-            given.get("matching"), given.get("verbose", False), arguments.published, _suggested(arguments)
+            values.get("matching"), values.get("verbose", False), arguments.published, _suggested(arguments)
         )
         write_output(report_outputs(report, text=text).formats[arguments.format](), kind=arguments.format)
-        if folder is not None:
-            # On stderr, where it mixes with no report.
+        if folder is not None:  # on stderr, separate from the report
             write_error(f"wrote {', '.join(saved.files)} to {printable(folder)}")
     if arguments.show:
         from mm_metrics_plugin.render.figures.confusion_matrix import show
@@ -69,12 +125,12 @@ def deliver(arguments: Namespace, evaluate: Callable[[Steps], Optional[Report]])
 
 
 def _suggested(arguments: Namespace) -> List[str]:
-    """The arguments that were not given and add to the report."""
-    given = vars(arguments)
-    verbose = given.get("verbose", True)
+    """Arguments that would add to the report."""
+    values = vars(arguments)
+    verbose = values.get("verbose", True)
     present = {
         "--verbose": verbose,
-        "--matching": verbose or given.get("matching", True),  # merge has no such option
+        "--matching": verbose or values.get("matching", True),  # merge has no such option
         "OUT_DIR": arguments.out_dir,
         "--html": arguments.html,
     }
@@ -83,8 +139,8 @@ def _suggested(arguments: Namespace) -> List[str]:
 
 def _check_not_a_class(arguments: Namespace) -> None:
     """Raises a ClassNamesError if OUT_DIR is a class: names of --classes were separated by blanks."""
-    given, out_dir = vars(arguments), arguments.out_dir
-    names, ground_truth = given.get("classes"), Path(given.get("ground_truth", ""))
+    values, out_dir = vars(arguments), arguments.out_dir
+    names, ground_truth = values.get("classes"), Path(values.get("ground_truth", ""))
     if names is None or Path(names).is_file() or ground_truth.suffix.lower() != ".json":
         return
     from mm_metrics_plugin.io.class_order import read_categories

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from mm_metrics_plugin.evaluation.report import (
     input_entry,
     is_path,
     keyword_names,
+    records,
     versions,
+    warn_unreached,
 )
 from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError, pluralize
 from mm_metrics_plugin.functional._arrays import divide
@@ -67,8 +69,8 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.io.files import PathLike
 
 TOP_K = (5,)
-MOST_DRAWN = 100  # classes whose curves can be told apart
-MOST_SCORES_DRAWN = 10_000_000  # a curve has a point for every score
+MAX_CURVE_CLASSES = 100  # more curves cannot be distinguished
+MAX_CURVE_SCORES = 10_000_000  # a curve has a point for every score
 
 _AVERAGED = ("precision", "recall", "f1", "auc", "AP")
 _THRESHOLDS = (
@@ -83,21 +85,15 @@ _THRESHOLDS = (
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Calibration of a classifier: whether its scores are probabilities.
+    """Calibration of a classifier: whether its scores are probabilities."""
 
-    Attributes:
-        result: The reliability diagram of the decisions, and the errors read off it.
-        brier: Brier score, added up over the classes.
-        nll: Negative log-likelihood.
-    """
-
-    result: CalibrationResult
-    brier: float
-    nll: float
+    result: CalibrationResult  # reliability diagram of the decisions, ECE and MCE
+    brier: float  # summed over classes
+    nll: float  # negative log-likelihood
 
     @property
     def figures(self) -> Dict[str, float]:
-        """The four numbers by name."""
+        """Scalar metrics by name."""
         return {"ece": self.result.ece, "mce": self.result.mce, "brier": self.brier, "nll": self.nll}
 
     def to_dict(self) -> Dict[str, Any]:
@@ -120,7 +116,7 @@ class ClassificationReport(Report):
         top_k: Top-k accuracy by k above 1; single-label tasks only.
         thresholds: KS, sensitivity at specificity and the reverse, from :func:`class_thresholds`.
         intervals: Confidence intervals of accuracy, precision, recall, F1 and AUC (DeLong), if ``ci`` is given.
-        calibration: Of a single-label task whose scores lie in 0 to 1.
+        calibration: Single-label tasks whose scores are from 0 to 1 only.
         results: The samples that the report was made from.
     """
 
@@ -140,15 +136,15 @@ class ClassificationReport(Report):
 
     @cached_property
     def curves(self) -> Optional[ClassificationCurves]:
-        """ROC and precision-recall curves of each class against the rest; None where they are too many to draw."""
+        """ROC and precision-recall curves, one-vs-rest; None if there are too many to draw."""
         results = self.results
-        if results is None or len(self.classes) > MOST_DRAWN or results.scores.size > MOST_SCORES_DRAWN:
+        if results is None or len(self.classes) > MAX_CURVE_CLASSES or results.scores.size > MAX_CURVE_SCORES:
             return None
         return roc_curves([results.scores], results.ground_truth)
 
     @property
     def matrix(self) -> Optional[np.ndarray]:
-        """The confusion matrix (classes, classes), if there is one."""
+        """The confusion matrix (classes, classes) of a single-label task."""
         if not isinstance(self.result, ConfusionResult):
             return None
         return self.result.matrix[:, : len(self.classes)]
@@ -178,7 +174,7 @@ class ClassificationReport(Report):
 
     @property
     def means(self) -> Dict[str, float]:
-        """Accuracy, means over classes, and the rates of the pooled counts (micro), by their keys in log and report."""
+        """Accuracy, means over classes (macro), and rates of the pooled counts (micro), by key."""
         macro, micro = self.result.macro, self.result.micro
         return {
             "accuracy": self.accuracy,
@@ -196,16 +192,13 @@ class ClassificationReport(Report):
 
     @property
     def classes_averaged(self) -> Dict[str, int]:
-        """Over how many classes the means are: those that have a value."""
+        """Number of classes with a defined value, over which the means are taken."""
         columns = self.columns
         return {key: int(np.count_nonzero(~np.isnan(columns[key]))) for key in _AVERAGED}
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
-        columns = self.columns
-        rows = zip(
-            *(column if isinstance(column, list) else np.asarray(column).tolist() for column in columns.values())
-        )
+        no_matrix = {"confusion_matrix": None, "confusion_cells": None}
         return {
             "schema_version": SCHEMA_VERSION,
             "classes": list(self.classes),
@@ -214,14 +207,10 @@ class ClassificationReport(Report):
             "counts": dict(self.counts),
             **self.means,
             "classes_averaged": self.classes_averaged,
-            "per_class": [dict(zip(columns, row)) for row in rows],
-            **(
-                {"confusion_matrix": None, "confusion_cells": None}
-                if self.matrix is None
-                else matrix_entries(self.matrix)
-            ),
-            "top_confusions": [one.to_dict() for one in self.confusions],
-            "thresholds": _rows({"name": list(self.classes), **self.thresholds}),
+            "per_class": records(self.columns),
+            **(no_matrix if self.matrix is None else matrix_entries(self.matrix)),
+            "top_confusions": [confusion.to_dict() for confusion in self.confusions],
+            "thresholds": records({"name": list(self.classes), **self.thresholds}),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
             "intervals": None if self.intervals is None else self.intervals.to_dict(),
         }
@@ -265,7 +254,7 @@ def evaluate_classification(
     progress = progress or Progress()
     inputs: Dict[str, Any] = {}
     progress.step("reading the results")
-    with ThreadPoolExecutor(1) as pool:  # hashing takes a core of its own
+    with ThreadPoolExecutor(1) as pool:  # the file is hashed while it is read
         entry = pool.submit(input_entry, results)
         try:
             samples = load_classification(results, trust=trust, task=settings.task, on_progress=progress.fraction)
@@ -275,12 +264,8 @@ def evaluate_classification(
     progress.step("computing metrics")
     multi_label = samples.targets is not None
     threshold = MULTI_LABEL_SCORE_THR if settings.score_thr is None else settings.score_thr
-    settings = replace(
-        settings,
-        task=samples.task,
-        task_reason=samples.task_reason,
-        score_thr=threshold if multi_label else None,
-    )
+    score_thr = threshold if multi_label else None
+    settings = replace(settings, task=samples.task, task_reason=samples.task_reason, score_thr=score_thr)
     ground_truth, scores, ci = samples.ground_truth, samples.scores, settings.ci
     result, accuracy = _count_decisions(samples, threshold)
     inputs["versions"] = versions("mmengine", "mmpretrain")
@@ -310,7 +295,7 @@ def load_classification(
     task: Optional[str] = None,
     on_progress: Optional[Callable[[float], None]] = None,
 ) -> ClassificationResults:
-    """Read a result file, or take what is in memory."""
+    """Read a result file, or samples or arrays in memory."""
     if is_path(results):
         return read_classification(results, trust=trust, task=task, on_progress=on_progress)
     if isinstance(results, tuple):
@@ -327,16 +312,15 @@ def _class_names(
     cfg_options: Optional[Sequence[str]],
     inputs: Dict[str, Any],
 ) -> Tuple[str, ...]:
-    number = results.scores.shape[1]
-    names = classes
+    number, names = results.scores.shape[1], classes
     if config is not None:
         inputs["config"] = input_entry(config)
-        of_config = read_class_names(config, options=cfg_options)
-        if names is not None and sorted(names) == sorted(of_config) and list(names) != list(of_config):
-            orders = describe_orders(of_config, Path(config).name, names, "--classes")
+        config_names = read_class_names(config, options=cfg_options)
+        if names is not None and sorted(names) == sorted(config_names) and list(names) != list(config_names):
+            orders = describe_orders(config_names, Path(config).name, names, "--classes")
             raise ResultFileError(f"{orders}; labels follow the data set, so leave out --classes or --config")
         inputs["class_order"] = "metainfo" if names is None else "classes"
-        names = of_config if names is None else names
+        names = config_names if names is None else names
     elif cfg_options:
         raise ResultFileError("--cfg-options: there is no --config whose settings could be overridden")
     inputs.setdefault("class_order", "labels" if names is None else "classes")
@@ -357,14 +341,17 @@ def _count_decisions(results: ClassificationResults, score_thr: float) -> Tuple[
         state = ConfusionState(scores.shape[1]).update(results.labels, decided)  # type: ignore[arg-type]
         result = confusion_matrix_report(state.matrix[:, :-1])
         return result, result.accuracy
-    counts = BinaryCountState().update(results.reach(score_thr), results.targets)
+    reached = results.reach(score_thr)
+    if not reached.any():
+        warn_unreached("score", score_thr, scores)
+    counts = BinaryCountState().update(reached, results.targets)
     tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn
-    right, all_decisions = (tp + tn).sum(), (tp + fp + fn + tn).sum()
-    return stat_scores_report(tp, fp, fn, tn), float(divide(right, all_decisions))
+    correct, decisions = (tp + tn).sum(), (tp + fp + fn + tn).sum()
+    return stat_scores_report(tp, fp, fn, tn), float(divide(correct, decisions))
 
 
 def _top_k(results: ClassificationResults) -> Dict[int, float]:
-    """Top-k accuracy as RecallAtK has it; none for a multi-label task."""
+    """Top-k accuracy as in RecallAtK, for single-label tasks."""
     if results.labels is None:
         return {}
     ranks = label_ranks(results.scores, results.labels)
@@ -372,15 +359,16 @@ def _top_k(results: ClassificationResults) -> Dict[int, float]:
 
 
 def _calibration(results: ClassificationResults) -> Optional[Calibration]:
-    """Calibration error as CalibrationError has it; None where scores are no probabilities."""
+    """Calibration as in CalibrationError; None if scores are not probabilities."""
     scores, labels = results.scores, results.labels
     if labels is None or scores.min() < 0 or scores.max() > 1:
         return None
     best = scores.argmax(axis=1)
-    confidence, right = scores[np.arange(len(best)), best], best == labels
+    confidence, correct = scores[np.arange(len(best)), best], best == labels
     terms = np.stack([brier_terms(scores, labels), log_terms(scores, labels)], axis=1)
     return Calibration(
-        calibration_error(confidence, right), *CalibrationState(ScoreState()).update(confidence, right, terms).means()
+        calibration_error(confidence, correct),
+        *CalibrationState(ScoreState()).update(confidence, correct, terms).means(),
     )
 
 
@@ -391,23 +379,23 @@ def _intervals(results: ClassificationResults, score_thr: float, ci: float) -> I
         reached = results.reach(score_thr)
         counts = PerImageCounts.from_decisions(results.targets, reached)
         trials = np.count_nonzero(results.targets >= 0, axis=1)
-        right = np.count_nonzero((results.targets >= 0) & ((results.targets == 1) == reached), axis=1)
+        correct = np.count_nonzero((results.targets >= 0) & ((results.targets == 1) == reached), axis=1)
     else:
         decided = hard_decisions(scores, thresholds=[-np.inf])[:, 0]
         counts = PerImageCounts.from_labels(results.labels, decided, num_classes=scores.shape[1])  # type: ignore[arg-type]
-        right, trials = decided == results.labels, np.ones(len(decided))
+        correct, trials = decided == results.labels, np.ones(len(decided))
     intervals, auc = bootstrap_counts(counts, ci=ci), delong_ci([scores], results.ground_truth, ci=ci)
-    overall = {"accuracy": proportion_interval(right, trials, ci=ci), "auc": auc.macro, **intervals.overall}
+    overall = {"accuracy": proportion_interval(correct, trials, ci=ci), "auc": auc.macro, **intervals.overall}
     per_class = {**intervals.per_class, "auc": auc.per_class}
     return replace(
         intervals,
-        overall={name: _in_samples(one) for name, one in overall.items()},
-        per_class={name: _in_samples(one) for name, one in per_class.items()},
+        overall={name: _in_samples(interval) for name, interval in overall.items()},
+        per_class={name: _in_samples(interval) for name, interval in per_class.items()},
     )
 
 
 def _in_samples(interval: Interval) -> Interval:
-    """The interval with a reason that speaks of samples, where a detector has objects and images."""
+    """The interval with the reason "too few samples" instead of too few objects or images."""
     reason = np.where(np.isin(interval.reason, TOO_FEW), "too few samples", interval.reason)
     return replace(interval, reason=reason if reason.ndim else str(reason))
 
@@ -417,28 +405,12 @@ def class_thresholds(
 ) -> Dict[str, np.ndarray]:
     """KS, sensitivity at a specificity and the reverse of each class against the rest, each with its threshold.
 
-    Args:
-        scores: (samples, classes).
-        labels: The class of each sample, or (samples, classes) of 1, 0 and -1, where samples with -1 do not count.
-        at_specificity: Least specificity where the greatest sensitivity is looked for.
-        at_sensitivity: Least sensitivity where the greatest specificity is looked for.
-
-    Example:
-        >>> scores, labels = np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]])
-        >>> found = class_thresholds(scores, labels, at_specificity=0.5)
-        >>> {name: value.tolist() for name, value in found.items() if "sensitivity" in name}
-        {'sensitivity_at_specificity': [1.0], 'sensitivity_threshold': [0.35], 'specificity_at_sensitivity': [0.5]}
+    ``labels`` are true classes, or (samples, classes) of 1, 0 and -1 (ignored).
     """
 
     def of_class(ranked: np.ndarray, positives: np.ndarray) -> Tuple[float, ...]:
         curve = corner_curve(ranked, positives)
         return (*curve.youden(), *curve.sensitivity_at(at_specificity), *curve.specificity_at(at_sensitivity))
 
-    # Class by class on all cores.
     rows = np.array(map_classes(of_class, [scores], labels), dtype=np.float64).reshape(-1, len(_THRESHOLDS))
     return dict(zip(_THRESHOLDS, rows.T))
-
-
-def _rows(columns: Dict[str, Any]) -> List[Dict[str, Any]]:
-    plain = [column if isinstance(column, list) else np.asarray(column).tolist() for column in columns.values()]
-    return [dict(zip(columns, row)) for row in zip(*plain)]

@@ -19,8 +19,15 @@ from mm_metrics_plugin.evaluation.report import (
     input_entry,
     is_path,
     keyword_names,
+    records,
 )
-from mm_metrics_plugin.evaluation.run_sets import ClassifierRuns, DetectorRuns, RunSet
+from mm_metrics_plugin.evaluation.runs import (
+    COMPARISON_OPTIONS,
+    TASK_OPTIONS,
+    ClassificationRuns,
+    DetectionRuns,
+    Runs,
+)
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison, changed_images, significant
 from mm_metrics_plugin.io.classification_results import ClassificationResults, classification_from_samples
@@ -35,25 +42,15 @@ from mm_metrics_plugin.settings import (
     with_options,
 )
 
-COMPARISON_OPTIONS = (
-    "ci",
-    "permutations",
-    "seed",
-    "score_thr",
-    "iou_thr",
-    "nms_iou_thr",
-    "max_dets",
-    "task",
-)
 PICKLES = (".pkl", ".pickle")
-_NOTHING = 1e-12  # rounding error of sums in another order
+_ROUNDING = 1e-12  # of sums in another order
 BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "no difference"
 
 
 class DifferenceRow(NamedTuple):
-    """One figure of two runs, as in :class:`~mm_metrics_plugin.functional.statistics.paired_tests.Difference`.
+    """One metric of two runs, as in :class:`~mm_metrics_plugin.functional.statistics.paired_tests.Difference`.
 
-    ``class_name`` is None for figures over all classes.
+    ``class_name`` is None for metrics over all classes.
     """
 
     metric: str
@@ -71,88 +68,59 @@ class DifferenceRow(NamedTuple):
 
 
 def verdict(difference: float, p_value: float, *, ci: float) -> str:
-    """Whether the second run is significantly better or worse.
-
-    Example:
-        >>> [verdict(0.01, p, ci=0.95) for p in (0.003, 0.3)], verdict(-0.01, 0.003, ci=0.95)
-        (['better', 'not significant'], 'worse')
-    """
-    if abs(difference) < _NOTHING:
+    """Whether the second run is significantly better or worse."""
+    if abs(difference) < _ROUNDING:
         return SAME
     if not significant(np.asarray(p_value), ci=ci):
         return NOT_SIGNIFICANT
     return BETTER if difference > 0 else WORSE
 
 
-class ChangedClass(NamedTuple):
-    """True class of a sample, and the classes that two classifiers predict."""
-
-    true_class: str
-    first_class: str
-    second_class: str
-
-
 @dataclass(frozen=True, eq=False)
 class PairwiseComparison:
-    """Comparison of a run with the baseline.
+    """Comparison of a run with the baseline."""
 
-    Attributes:
-        first: Name of the baseline.
-        second: Name of the other run.
-        comparison: Differences of the rates, of average precision and of AUC.
-        changed: The images on which the runs differ most.
-        image_names: Names of these images, in the same order.
-        disagreements: The images on which one run makes fewer errors than the other.
-        changed_classes: Classes of the changed samples, in the same order; single-label classifiers only.
-    """
-
-    first: str
-    second: str
+    first: str  # name of the baseline
+    second: str  # name of the other run
     comparison: Comparison
-    changed: Tuple[ChangedImage, ...]
-    image_names: Tuple[Any, ...]
+    changed: Tuple[ChangedImage, ...]  # images on which the runs differ, by descending difference
+    image_names: Tuple[Any, ...]  # of these images
     disagreements: Disagreements
-    changed_classes: Tuple[ChangedClass, ...] = ()
+    changed_classes: Tuple[Dict[str, str], ...] = ()  # true and predicted classes of these images; single-label only
 
     def rows(self, classes: Tuple[str, ...]) -> List[DifferenceRow]:
         """Every difference, those over all classes first."""
-        ci = self.comparison.ci
-
-        def row(name: str, class_name: Optional[str], values: Dict[str, float]) -> DifferenceRow:
-            said = verdict(values["difference"], values["p_value"], ci=ci)
-            return DifferenceRow(name, class_name, verdict=said, **values)
-
-        rows = [row(name, None, vars(one)) for name, one in self.comparison.overall.items()]
-        for name, many in self.comparison.per_class.items():
-            columns = [np.asarray(part).tolist() for part in vars(many).values()]
-            rows += [
-                row(name, class_name, dict(zip(vars(many), values)))
-                for class_name, values in zip(classes, zip(*columns))
-            ]
-        return rows
+        tables: List[Any] = [(None, name, [vars(value)]) for name, value in self.comparison.overall.items()]
+        tables += [(classes, name, records(vars(values))) for name, values in self.comparison.per_class.items()]
+        return [
+            DifferenceRow(
+                name,
+                class_name,
+                verdict=verdict(values["difference"], values["p_value"], ci=self.comparison.ci),
+                **values,
+            )
+            for names, name, rows in tables
+            for class_name, values in zip(names or (None,), rows)
+        ]
 
     def changed_entries(self) -> List[Tuple[ChangedImage, Any, Dict[str, str]]]:
         """The changed images with their names, and the classes of a classifier by name."""
-        classes = [one._asdict() for one in self.changed_classes] or [{}] * len(self.changed)
-        return list(zip(self.changed, self.image_names, classes))
+        return list(zip(self.changed, self.image_names, self.changed_classes or [{}] * len(self.changed)))
 
     def to_dict(self, classes: Tuple[str, ...]) -> Dict[str, Any]:
         """As plain Python values."""
-        rows = self.rows(classes)
+        rows = [row._asdict() for row in self.rows(classes)]
+        overall = [row for row in rows if row["class_name"] is None]
         return {
             "first": self.first,
             "second": self.second,
-            "overall": [_plain(row, ("class_name",)) for row in rows if row.class_name is None],
-            "per_class": [_plain(row) for row in rows if row.class_name is not None],
+            "overall": [{name: value for name, value in row.items() if name != "class_name"} for row in overall],
+            "per_class": [row for row in rows if row["class_name"] is not None],
             "images_without_errors": dict(self.disagreements.agreement),
             "changed_images": [
-                {**one.to_dict(), "image": name, **classes} for one, name, classes in self.changed_entries()
+                {**change.to_dict(), "image": name, **classes} for change, name, classes in self.changed_entries()
             ],
         }
-
-
-def _plain(row: DifferenceRow, without: Tuple[str, ...] = ()) -> Dict[str, Any]:
-    return {name: value for name, value in row._asdict().items() if name not in without}
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +141,7 @@ class ComparisonReport(Report):
     inputs: Mapping[str, Any]
     images: int
     comparisons: Tuple[PairwiseComparison, ...]
-    runs: Optional[RunSet] = field(default=None, repr=False)
+    runs: Optional[Runs] = field(default=None, repr=False)
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
@@ -184,7 +152,7 @@ class ComparisonReport(Report):
             "settings": self.settings.to_dict(),
             "inputs": dict(self.inputs),
             "images": self.images,
-            "comparisons": [one.to_dict(self.classes) for one in self.comparisons],
+            "comparisons": [pair.to_dict(self.classes) for pair in self.comparisons],
         }
 
 
@@ -208,7 +176,7 @@ def compare_runs(
     Args:
         ground_truth: That of detectors, as in :func:`~mm_metrics_plugin.evaluate_detection`; None for classifiers and
             where it is inside the results.
-        runs: The results of each run, the baseline first: paths, or what is in memory as in
+        runs: The results of each run, the baseline first: paths, or objects in memory as in
             :func:`~mm_metrics_plugin.evaluate_detection` and :func:`~mm_metrics_plugin.evaluate_classification`.
         names: Names of the runs; file names by default.
         classes: Class names in the order of the labels.
@@ -250,33 +218,32 @@ def compare_runs(
         inputs["ground_truth"] = source.ground_truth_entry()
     progress.step("reading")
     results = [_read(run, trust, options.get("task")) for run in progress.track(runs)]
-    kinds = {isinstance(one, ClassificationResults) for one in results}
-    if len(kinds) > 1:
+    if len({type(run) for run in results}) > 1:
         raise ResultFileError(f"{results[0].source} and the others: detectors cannot be compared with classifiers")
-    run_set_type: Any = ClassifierRuns if kinds.pop() else DetectorRuns
-    run_set: RunSet = run_set_type(source, results, settings, options, progress)
+    runs_type: Any = ClassificationRuns if isinstance(results[0], ClassificationResults) else DetectionRuns
+    loaded: Runs = runs_type(source, results, settings, options, progress)
     inputs["runs"] = [
-        {**(results_entry(entry, one) if isinstance(one, DetectionResults) else entry), "joined_by": joined_by}
-        for entry, one, joined_by in zip(inputs["runs"], results, run_set.joined_by)
+        {**(results_entry(entry, run) if isinstance(run, DetectionResults) else entry), "joined_by": joined_by}
+        for entry, run, joined_by in zip(inputs["runs"], results, loaded.joined_by)
     ]
     del results  # the runs keep what they need
     inputs["versions"] = source.versions()
-    inputs["class_order"] = run_set.class_order
+    inputs["class_order"] = loaded.class_order
     run_names = list(names) if names is not None else _run_names(runs)
     return ComparisonReport(
-        kind=run_set.kind,
-        classes=run_set.classes,
-        settings=run_set.settings,
+        kind=loaded.kind,
+        classes=loaded.classes,
+        settings=loaded.settings,
         inputs=inputs,
-        images=len(run_set.image_names),
-        comparisons=tuple(_compare_pair(run_set, other, run_names) for other in range(1, len(runs))),
-        runs=run_set,
+        images=len(loaded.image_names),
+        comparisons=tuple(_compare_pair(loaded, other, run_names) for other in range(1, len(runs))),
+        runs=loaded,
     )
 
 
 def _check_arguments(runs: Any, names: Any, classes: Any, options: Mapping[str, Any]) -> None:
     """Check what can be checked before anything is read."""
-    if is_path(runs) or not isinstance(runs, (list, tuple)):
+    if not isinstance(runs, (list, tuple)):
         raise ResultFileError(f"runs must be a list with the results of at least two runs (found {runs!r})")
     if len(runs) < 2:
         raise ResultFileError(f"a comparison needs the results of at least two runs (found {len(runs)})")
@@ -289,17 +256,17 @@ def _check_arguments(runs: Any, names: Any, classes: Any, options: Mapping[str, 
     if names is not None and (isinstance(names, str) or len(set(names)) != len(runs)):
         raise ResultFileError(f"names must be {len(runs)} distinct names, one for each run (found {names!r})")
     check_classes(classes)
-    require_known_options(options, COMPARISON_OPTIONS, keyword_names(compare_runs))
+    known_options = [*COMPARISON_OPTIONS, *TASK_OPTIONS["detection"], *TASK_OPTIONS["classification"]]
+    require_known_options(options, known_options, keyword_names(compare_runs))
     for example in (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings())):
-        known = {one.name for one in fields(example)}
+        known = {option.name for option in fields(example)}
         with_options(example, {name: value for name, value in options.items() if name in known})
 
 
 def _read(run: Any, trust: bool, task: Optional[str]) -> Any:
-    """Results of either kind."""
+    """Results of a detector or a classifier."""
     if not is_path(run):
-        is_classifier = isinstance(run, tuple) or (len(run) and isinstance(run[0], dict) and "pred_score" in run[0])
-        if is_classifier:
+        if isinstance(run, tuple) or _are_of_classifier(run):
             return load_classification(run, task=task)
         return DetectionInput(None, ()).read_results(run)
     path = Path(run)
@@ -307,16 +274,21 @@ def _read(run: Any, trust: bool, task: Optional[str]) -> Any:
         return DetectionInput(None, (), trust=trust).read_results(path)
     content = read_pickle(path, trust=trust)
     size = path.stat().st_size
-    if isinstance(content, list) and content and isinstance(content[0], dict) and "pred_score" in content[0]:
-        results = classification_from_samples(content, path.name, most_bytes=size, task=task)
-        del content
-        trim_memory()
-        return results
-    return results_from_images(content, path.name, file_size=size)
+    if not _are_of_classifier(content):
+        return results_from_images(content, path.name, file_size=size)
+    results = classification_from_samples(content, path.name, most_bytes=size, task=task)
+    del content
+    trim_memory()
+    return results
+
+
+def _are_of_classifier(content: Any) -> bool:
+    is_list = isinstance(content, list) and len(content) > 0
+    return is_list and isinstance(content[0], dict) and "pred_score" in content[0]
 
 
 def _run_names(runs: Sequence[Any]) -> List[str]:
-    """File names; whole paths where two are alike, numbers of what is in memory or given twice."""
+    """File names; paths if two files have the same name; numbers for objects in memory and repeated runs."""
     names = [Path(run).name if is_path(run) else f"run {number}" for number, run in enumerate(runs, start=1)]
     if len(set(names)) < len(names):
         names = [str(run) if is_path(run) else name for run, name in zip(runs, names)]
@@ -325,27 +297,24 @@ def _run_names(runs: Sequence[Any]) -> List[str]:
     return names
 
 
-def _compare_pair(runs: RunSet, other: int, names: Sequence[str]) -> PairwiseComparison:
+def _compare_pair(runs: Runs, other: int, names: Sequence[str]) -> PairwiseComparison:
     """Another run against the first."""
     runs.progress.step(f"comparing run {other + 1} with run 1")
     counts = runs.counts(0), runs.counts(other)
     confidence: Any = runs.confidence(0), runs.confidence(other)
     changed = changed_images(*counts)
+    decisions: Any = runs.decisions(0), runs.decisions(other)
+    changed_classes = []
+    if decisions[0] is not None:
+        labels = [[labels[change.image] for labels in (runs.ground_truth, *decisions)] for change in changed]
+        keys = ("true_class", "first_class", "second_class")
+        changed_classes = [dict(zip(keys, (runs.classes[label] for label in row))) for row in labels]
     return PairwiseComparison(
         first=names[0],
         second=names[other],
         comparison=runs.compare(0, other, counts),
         changed=changed,
-        image_names=tuple(runs.image_names[one.image] for one in changed),
+        image_names=tuple(runs.image_names[change.image] for change in changed),
         disagreements=disagreements(*counts, confidence=None if confidence[0] is None else np.stack(confidence)),
-        changed_classes=_changed_classes(runs, other, changed),
+        changed_classes=tuple(changed_classes),
     )
-
-
-def _changed_classes(runs: RunSet, other: int, changed: Sequence[ChangedImage]) -> Tuple[ChangedClass, ...]:
-    """The true class and the two predicted classes of changed samples, where every sample has one class."""
-    decided: Any = runs.decisions(0), runs.decisions(other)
-    if decided[0] is None:
-        return ()
-    rows = [(runs.ground_truth[one.image], *(each[one.image] for each in decided)) for one in changed]
-    return tuple(ChangedClass(*(runs.classes[label] for label in labels)) for labels in rows)

@@ -16,42 +16,96 @@ from mm_metrics_plugin.evaluation.report import (
     check_classes,
     is_path,
     keyword_names,
+    records,
+    warn_unreached,
 )
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, pluralize
-from mm_metrics_plugin.functional._arrays import divide
+from mm_metrics_plugin.functional._arrays import unique_names
+from mm_metrics_plugin.functional.detection.average_precision import AveragePrecision, average_precision
 from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport, background_name, protocol_report
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
-from mm_metrics_plugin.settings import DetectionSettings, with_options
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.detection.operating_points import OperatingPoint, OperatingPoints, operating_points
+from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves, precision_recall_curves
+from mm_metrics_plugin.functional.detection.results_by_size import SizeReport, results_by_size
+from mm_metrics_plugin.functional.detection.tide import TideErrors, errors_at_threshold, tide_errors
+from mm_metrics_plugin.settings import DetectionSettings, require, with_options
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.detection_analysis import DetectionAnalysis
     from mm_metrics_plugin.evaluation.shards import Shard
+    from mm_metrics_plugin.functional.statistics.bootstrap import Intervals
     from mm_metrics_plugin.io.files import PathLike
 
-DEFAULT_MATCHING = ("coco", "mmdet")  # coco is printed and drawn, files hold both
+DEFAULT_MATCHING = ("coco", "mmdet")  # coco is printed and drawn, files contain both
+FOLDS = 5
+POINTS = 201
 
 
-def confused_block(matrix: np.ndarray, *, most: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The classes with the most confusions, as row or as column, and their part of the matrix.
+@dataclass(frozen=True, eq=False)
+class DetectionAnalysis:
+    """What a report contains beyond the confusion matrices."""
 
-    Args:
-        matrix: Counts; rows ground truth, columns prediction.
-        most: How many classes. Of classes with equal counts the earlier one is chosen.
+    classes: Sequence[str]
+    average_precision: AveragePrecision  # COCO's, of at most ``max_dets`` detections per class and image
+    max_dets: int  # limit of every average precision except in ``errors``
+    most_detections: int  # maximum number of detections of one class in one image
+    score_thr: float  # score threshold of precision and recall
+    curves: DetectionCurves
+    sizes: SizeReport  # results by object size
+    errors: Optional[TideErrors]  # of detections of all scores; None if the IoU threshold leaves no room for them
+    errors_at_threshold: Optional[Dict[str, np.ndarray]]  # (classes,) errors by type; they add up to FP and FN
+    points: Optional[OperatingPoints]  # best score thresholds, if ``operating_point`` is given
+    intervals: Optional[Intervals]  # confidence intervals, if ``ci`` is given
 
-    Returns:
-        The chosen classes, ascending; their counts; and these divided by the sums of the whole rows.
+    @property
+    def error_totals(self) -> Dict[str, int]:
+        """Number of errors of all classes at the score threshold, by type."""
+        return {name: int(count.sum()) for name, count in (self.errors_at_threshold or {}).items()}
 
-    Example:
-        >>> chosen, counts, shares = confused_block(np.array([[8, 0, 2], [0, 5, 0], [1, 0, 9]]), most=2)
-        >>> chosen.tolist(), counts.tolist(), shares.tolist()
-        ([0, 2], [[8, 2], [1, 9]], [[0.8, 0.2], [0.1, 0.9]])
-    """
-    matrix = np.asarray(matrix)
-    confusions = matrix.sum(axis=0) + matrix.sum(axis=1) - 2 * matrix.diagonal()
-    chosen = np.sort(np.argsort(-confusions, kind="stable")[:most])
-    rows = matrix[chosen]
-    block = rows[:, chosen]
-    return chosen, block, np.nan_to_num(divide(block, rows.sum(axis=1, keepdims=True)))
+    def ap_columns(self) -> Dict[str, Any]:
+        """AP of each class, by the name of the column."""
+        ap = self.average_precision
+        return {"name": list(self.classes), "AP": ap.per_class, "AP_50": ap.at_iou(0.5), "AP_75": ap.at_iou(0.75)}
+
+    def thresholds(self) -> Dict[str, Any]:
+        """The best score thresholds, as in ``thresholds.json``."""
+        points = self.points
+        if points is None:
+            return {}
+        return {
+            "rule": str(points.rule),
+            "threshold": points.overall.threshold,
+            "per_class": dict(zip(unique_names(self.classes), (point.threshold for point in points.per_class))),
+            "in_sample": {"overall": points.overall.to_dict(), "per_class": self._by_class(points.per_class)},
+            "cross_fitted": {
+                "folds": points.folds,
+                "overall": points.overall_cross_fitted.to_dict(),
+                "per_class": self._by_class(points.per_class_cross_fitted),
+            },
+        }
+
+    def _by_class(self, points: Sequence[OperatingPoint]) -> List[Dict[str, Any]]:
+        return [{"name": name, **point.to_dict()} for name, point in zip(self.classes, points)]
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As plain Python values."""
+        errors = None
+        if self.errors is not None:
+            counts = {name: count.tolist() for name, count in (self.errors_at_threshold or {}).items()}
+            at_score_thr = {"score_thr": self.score_thr, "totals": self.error_totals, "counts": counts}
+            errors = {**self.errors.to_dict(), "at_score_thr": at_score_thr}
+        return {
+            "average_precision": {
+                **self.average_precision.to_dict(),
+                "max_dets": self.max_dets,
+                "most_detections_per_class_and_image": self.most_detections,
+                "per_class": records(self.ap_columns()),
+            },
+            "sizes": self.sizes.to_dict(),
+            "errors": errors,
+            "operating_points": self.thresholds() or None,
+            "intervals": None if self.intervals is None else self.intervals.to_dict(),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +137,7 @@ class DetectionReport(Report):
     def differences(self) -> List[str]:
         """Why the protocols differ, in numbers, one line each."""
         names = [report.protocol for report in self.protocols]
-        return [line for report in self.protocols for line in _remarks(report, beside=names)]
-
-    @property
-    def remarks(self) -> List[str]:
-        """Why the protocols differ, and how many images have no results."""
-        return self.differences + self.missing_results
+        return [line for report in self.protocols for line in _differences(report, names)]
 
     @property
     def missing_results(self) -> List[str]:
@@ -96,6 +145,11 @@ class DetectionReport(Report):
         missing = self.counts.get("images", {}).get("without_results", 0)
         line = f"{pluralize(missing, 'image')} without results, evaluated as without detections"
         return [line] if missing else []
+
+    @property
+    def remarks(self) -> List[str]:
+        """Why the protocols differ, and how many images have no results."""
+        return [*self.differences, *self.missing_results]
 
     def to_dict(self) -> Dict[str, Any]:
         """As plain Python values, in the order of the JSON report."""
@@ -111,7 +165,7 @@ class DetectionReport(Report):
         }
 
 
-def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
+def _differences(report: ProtocolReport, protocols: Sequence[str]) -> List[str]:
     counts, lines = report.counts, []
     if report.protocol == "mmdet":
         lines += [
@@ -122,7 +176,7 @@ def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
             f"mmdet counts {pluralize(counts['detections_counted_again'], 'detection')} too many: each once per ground "
             "truth that it overlaps",
         ]
-        if counts.get("crowds") and "coco" not in beside:  # which says so itself
+        if counts.get("crowds") and "coco" not in protocols:  # coco has a line about crowd regions
             regions = pluralize(counts["crowds"], "crowd region")
             lines.append(f"mmdet counts {regions} as ordinary ground truths; coco ignores them")
     elif counts.get("ground_truths_ignored"):
@@ -131,15 +185,10 @@ def _remarks(report: ProtocolReport, *, beside: Sequence[str]) -> List[str]:
             f"detections that match only crowd regions ({counts['detections_ignored']:,}); mmdet counts them"
         )
     if report.protocol == "agnostic":
-        lines.append(
-            f"agnostic matches by IoU alone: {pluralize(_between_classes(report), 'match')} between two classes"
-        )
+        classes = report.result.matrix[:-1, :-1]
+        between = int(classes.sum() - classes.trace())
+        lines.append(f"agnostic matches by IoU alone: {pluralize(between, 'match')} between two classes")
     return lines
-
-
-def _between_classes(report: ProtocolReport) -> int:
-    inner = report.result.matrix[:-1, :-1]
-    return int(inner.sum() - inner.trace())
 
 
 def evaluate_detection(
@@ -195,8 +244,7 @@ def evaluate_detection(
         ([1], 1.0)
     """
     from mm_metrics_plugin.evaluation.loading import DetectionInput, load_shard, shard_of_batch
-    from mm_metrics_plugin.evaluation.process_group import ProcessGroup
-    from mm_metrics_plugin.evaluation.shards import save_shard
+    from mm_metrics_plugin.evaluation.shards import ProcessGroup, save_shard
     from mm_metrics_plugin.io.files import trim_memory
 
     settings = settings or DetectionSettings(matching=DEFAULT_MATCHING)
@@ -227,9 +275,9 @@ def evaluate_detection(
         )
         partial = save_state is not None and not allow_missing
         shard = load_shard(source, settings, group=group, progress=progress, worst_images=gallery, partial=partial)
-    trim_memory()  # that of the input, which is matched by now
+    trim_memory()  # of the input
     group.close()
-    if not group.is_first:
+    if group.rank > 0:
         return None  # type: ignore[return-value]
     if save_state is not None:
         save_shard(str(save_state), shard)
@@ -250,31 +298,26 @@ def merge_states(files: Sequence[PathLike], *, progress: Optional[Progress] = No
     """
     from mm_metrics_plugin.evaluation.shards import merge_shards, read_shard
 
-    if is_path(files) or not isinstance(files, (list, tuple)) or not files:
+    if not isinstance(files, (list, tuple)) or not files:
         raise ResultFileError(f"files must be a list of .npz files (found {files!r})")
     progress = progress or Progress()
     progress.step("reading")
     shard = merge_shards([read_shard(str(file)) for file in progress.track(files)])
     if shard.images_elsewhere:
-        names = ", ".join(truth["file"] for truth in shard.ground_truths)
+        names = ", ".join(entry["file"] for entry in shard.ground_truths)
         raise ResultFileError(f"{names}: shards with {pluralize(shard.images_elsewhere, 'image')} are missing")
     progress.step("computing metrics")
     return report_of(shard, progress)
 
 
 def report_of(shard: Shard, progress: Progress) -> DetectionReport:
-    """The report on all images."""
+    """The report on the images of a shard."""
     settings, state = shard.settings, shard.state
     counted, protocols = state.counts_by_name, []
     for name in settings.matching:
         rule = state.rule(name)
         ground_truths, detections = rule.used
-        counts = {
-            **rule.counts_by_name,
-            **{key: counted[key] for key in ("detections_without_area", "ground_truths_without_area")},
-        }
-        if name == "mmdet":
-            counts["crowds"] = counted["crowds"]
+        names = ("detections_without_area", "ground_truths_without_area", *(("crowds",) if name == "mmdet" else ()))
         protocols.append(
             protocol_report(
                 name,
@@ -282,18 +325,18 @@ def report_of(shard: Shard, progress: Progress) -> DetectionReport:
                 classes=shard.classes,
                 ground_truths=ground_truths,
                 detections=detections,
-                counts=counts,
+                counts={**rule.counts_by_name, **{key: counted[key] for key in names}},
                 background_types=rule.background_types,
             )
         )
     analysis, table = None, state.table()
     if table is not None:
-        from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections  # imports SciPy
-
         analysis = analyze_detections(table, settings, classes=shard.classes, progress=progress)
         message = settings.truncation_message(analysis.most_detections)
         if message:
             warnings.warn(message, MetricWarning)
+    if 0 < counted["detections"] == counted["detections_below_threshold"]:
+        warn_unreached("detection", settings.score_thr, None if table is None else table.score)
     return DetectionReport(
         classes=shard.classes,
         settings=settings,
@@ -302,4 +345,52 @@ def report_of(shard: Shard, progress: Progress) -> DetectionReport:
         protocols=tuple(protocols),
         analysis=analysis,
         shard=shard,
+    )
+
+
+def analyze_detections(
+    table: MatchTable, settings: DetectionSettings, *, classes: Sequence[str], progress: Optional[Progress] = None
+) -> DetectionAnalysis:
+    """Compute everything that follows from matched detections."""
+    iou_thr, score_thr, max_dets = settings.iou_thr, settings.score_thr, settings.max_dets
+    intervals, points, errors, counted = None, None, None, None
+    if settings.ci is not None and table.num_images:
+        from mm_metrics_plugin.functional.statistics.bootstrap import bootstrap_ci  # imports SciPy
+
+        intervals = bootstrap_ci(
+            table,
+            score_thr=score_thr,
+            iou_thr=iou_thr,
+            max_dets=max_dets,
+            ci=settings.ci,
+            resamples=settings.resamples,
+            seed=settings.seed,
+            track=(progress or Progress()).track,
+        )
+    if settings.operating_point is not None:
+        require(
+            table.num_images > 1,
+            "operating_point needs at least 2 images, because a threshold is judged on images it was not chosen on "
+            f"(found {table.num_images})",
+        )
+        folds = min(FOLDS, table.num_images)
+        points = operating_points(
+            table, rule=settings.operating_point, iou_thr=iou_thr, folds=folds, seed=settings.seed
+        )
+    if iou_thr > settings.background_iou_thr:
+        errors, counted = tide_errors(table), errors_at_threshold(table)
+    return DetectionAnalysis(
+        classes=tuple(classes),
+        average_precision=average_precision(table, max_dets=max_dets),
+        max_dets=max_dets,
+        most_detections=table.most_detections,
+        score_thr=score_thr,
+        curves=precision_recall_curves(table, iou_thr=iou_thr, num_points=POINTS, max_dets=max_dets),
+        sizes=results_by_size(
+            table, area_edges=settings.area_edges, iou_thr=iou_thr, score_thr=score_thr, max_dets=max_dets
+        ),
+        errors=errors,
+        errors_at_threshold=counted,
+        points=points,
+        intervals=intervals,
     )

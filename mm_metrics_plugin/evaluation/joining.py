@@ -14,37 +14,24 @@ from mm_metrics_plugin.io.files import RowCounts, check_num_classes
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId
 from mm_metrics_plugin.io.results import DetectionResults
 
+_R = TypeVar("_R", Detections, GroundTruths)
 IMAGE_ID, IMAGE_PATH, POSITION = "image id", "image path", "position"
-MOST_CLASSES = 1 << 16  # labels beyond are refused by name
+MAX_CLASSES = 1 << 16  # larger labels are errors
 
 
 @dataclass(frozen=True, eq=False)
 class JoinedImages:
-    """Detections and ground truths of the same images.
-
-    Attributes:
-        batch: Both; images are numbered in the order of the ground truth.
-        classes: Class names in the order of the labels.
-        image_ids: Id of each image.
-        image_names: File name of each image, "" if unknown.
-        detections: Detections read, used and dropped.
-        missing_images: Number of images without results, evaluated as images without detections.
-        class_order: What the labels follow: ``'annotations'``, ``'classes'`` or ``'metainfo'`` as in
-            :class:`GroundTruth`, or ``'labels'`` if the classes have no names.
-        joined_by: ``'image id'``, ``'image path'`` if ids repeat, or ``'position'`` if the results have no ids
-            (mmdet 2.x).
-        image_sizes: (images, 2) height and width, 0 if unknown.
-    """
+    """Detections and ground truths of the same images."""
 
     batch: DetectionBatch
-    classes: Tuple[str, ...]
+    classes: Tuple[str, ...]  # in the order of the labels
     image_ids: Tuple[ImageId, ...]
-    image_names: Tuple[str, ...]
+    image_names: Tuple[str, ...]  # file names, "" if unknown
     detections: RowCounts
-    missing_images: int
-    class_order: str = LABELS
+    missing_images: int  # images without results, evaluated as images without detections
+    class_order: str = LABELS  # that of the ground truth, or 'labels' if the classes have no names
     joined_by: str = IMAGE_ID
-    image_sizes: Optional[np.ndarray] = None
+    image_sizes: Optional[np.ndarray] = None  # (images, 2) height and width, 0 if unknown
 
 
 def join(
@@ -54,29 +41,15 @@ def join(
     classes: Optional[Sequence[str]] = None,
     allow_missing: bool = False,
 ) -> JoinedImages:
-    """Join results to the ground truth by image id, by path where ids repeat, by position where results have no ids.
+    """Join results to the ground truth by image id, by path if ids repeat, or by position if results have no ids.
 
     mmdet 2.x tested COCO data sets in the order of the annotation file's images, and VOC data sets in the order of
-    their image set. A folder of VOC files has no order of its own: results without ids need ``image_set``.
-
-    Args:
-        ground_truth: The ground truth; ``results.ground_truth`` if the results contain it.
-        results: The detections.
-        classes: Class names, if the ground truth has none.
-        allow_missing: Evaluate images without results as images without detections. COCO results contain only images
-            with detections, so none of their images is missing.
+    their image set. A folder of VOC files has no order, so results without ids need ``image_set``. COCO results contain
+    only images with detections, so none of their images is missing.
 
     Raises:
         ResultFileError: Images are missing, unknown or repeated, labels are out of range, or the order of the classes
             is ambiguous.
-
-    Example:
-        >>> from mm_metrics_plugin.io.results import results_from_images
-        >>> boxes = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
-        >>> results = results_from_images([{"img_id": 7, "pred_instances": boxes, "gt_instances": boxes}], "a.pkl")
-        >>> joined = join(results.ground_truth, results, classes=["cat"])
-        >>> joined.batch.num_images, joined.classes, joined.detections.to_dict()
-        (1, ('cat',), {'read': 1, 'used': 1, 'dropped': {}})
     """
     results = match_image_ids(ground_truth, results)
     if ground_truth.class_conflict and results.category_ids is None:
@@ -86,7 +59,7 @@ def join(
     detections = results.detections
     counts = results.row_counts
     if results.category_ids is not None:
-        detections, counts = _by_category(ground_truth, results)
+        detections, counts = _labels_of_categories(ground_truth, results)
     detections = replace(detections, image=position[detections.image])
     for rows, source in ((detections, results.source), (ground_truth.objects, ground_truth.source)):
         _check_labels(rows, names, ground_truth.image_ids, source)
@@ -108,16 +81,7 @@ def join(
 
 
 def match_image_ids(ground_truth: GroundTruth, results: DetectionResults) -> DetectionResults:
-    """Results with paths as image ids if the ground truth has paths as ids, because ids repeat there.
-
-    Example:
-        >>> from mm_metrics_plugin.io.results import results_from_images
-        >>> instances = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([0])}
-        >>> image = {"img_id": 7, "img_path": "a/7.jpg", "pred_instances": instances, "gt_instances": instances}
-        >>> results = results_from_images([image], "a.pkl")
-        >>> match_image_ids(replace(results.ground_truth, image_ids=("a/7.jpg",)), results).image_ids
-        ('a/7.jpg',)
-    """
+    """Results with paths as image ids if the ground truth has paths as ids, because ids repeat there."""
     by_path = any(ground_truth.image_names) and tuple(ground_truth.image_ids) == tuple(ground_truth.image_names)
     if not by_path or results.image_ids is None or not all(results.image_names):
         return results
@@ -146,27 +110,28 @@ def _positions(ground_truth: GroundTruth, results: DetectionResults, allow_missi
             )
         return np.arange(results.num_images), 0
     index_of = {image_id: index for index, image_id in enumerate(ground_truth.image_ids)}
-    places: List[int] = [index_of.get(image_id, -1) for image_id in results.image_ids]
-    place = np.array(places, dtype=np.int64)
-    if (place < 0).any():
-        unknown = [image_id for image_id, at in zip(results.image_ids, places) if at < 0]
-        by_path = (
-            "; image ids repeat in the results, so their images are named by path: give the config of the test set"
+    positions = np.array([index_of.get(image_id, -1) for image_id in results.image_ids], dtype=np.int64)
+    if (positions < 0).any():
+        unknown = [image_id for image_id in results.image_ids if image_id not in index_of]
+        hint = (
+            "; image ids repeat in the results, so their images are named by path: give the config of the test set as "
+            "GROUND_TRUTH"
         )
-        hint = f"{by_path} as GROUND_TRUTH" if _joined_by(results) == IMAGE_PATH else ""
-        raise ResultFileError(f"{results.source}: {listing('image', unknown)} not in {ground_truth.source}{hint}")
-    counts = np.bincount(place, minlength=len(ground_truth.image_ids))
+        raise ResultFileError(
+            f"{results.source}: {listing('image', unknown)} not in {ground_truth.source}"
+            f"{hint if _joined_by(results) == IMAGE_PATH else ''}"
+        )
+    counts = np.bincount(positions, minlength=len(ground_truth.image_ids))
     if (counts > 1).any():
-        twice = [ground_truth.image_ids[at] for at in np.flatnonzero(counts > 1)]
-        raise ResultFileError(f"{results.source}: {listing('image', twice)} more than once")
-    absent = np.flatnonzero(counts == 0)
-    if len(absent) and not allow_missing and results.dialect != "coco":
-        missing = [ground_truth.image_ids[at] for at in absent]
+        repeated = [ground_truth.image_ids[index] for index in np.flatnonzero(counts > 1)]
+        raise ResultFileError(f"{results.source}: {listing('image', repeated)} more than once")
+    missing = [ground_truth.image_ids[index] for index in np.flatnonzero(counts == 0)]
+    if missing and not allow_missing and results.dialect != "coco":
         raise ResultFileError(
             f"{results.source}: no results for {listing('image', missing)} of {ground_truth.source} "
             f"(--allow-missing or allow_missing=True takes them as without detections)"
         )
-    return place, len(absent)
+    return positions, len(missing)
 
 
 def _class_names(
@@ -186,25 +151,14 @@ def _class_names(
 
 
 def classes_from_labels(results: DetectionResults, ground_truth: GroundTruth) -> int:
-    """The number of classes by the largest label, if the classes have no names.
-
-    Raises:
-        ResultFileError: There are more classes than a file of this size can have.
-
-    Example:
-        >>> from mm_metrics_plugin.io.results import results_from_images
-        >>> boxes = {"bboxes": np.array([[0, 0, 9, 9.5]]), "scores": np.array([0.9]), "labels": np.array([3])}
-        >>> results = results_from_images([{"img_id": 7, "pred_instances": boxes, "gt_instances": boxes}], "a.pkl")
-        >>> classes_from_labels(results, results.ground_truth)
-        4
-    """
+    """The number of classes by the largest label; a ResultFileError if a file of this size cannot have as many."""
     labels = [results.detections.labels, ground_truth.objects.labels]
     most = max([int(column.max()) + 1 for column in labels if len(column)], default=0)
     check_num_classes(most, results.source, results.file_size, labels_only=True)
-    return min(max(most, 0), MOST_CLASSES)
+    return min(max(most, 0), MAX_CLASSES)
 
 
-def _by_category(ground_truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, RowCounts]:
+def _labels_of_categories(ground_truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, RowCounts]:
     """Convert category ids to labels; drop detections of categories that were not selected."""
     if ground_truth.category_ids is None:
         raise ResultFileError(
@@ -237,109 +191,57 @@ def _check_labels(
 
 # -- selecting images -------------------------------------------------------------------------------------------------
 
-_R = TypeVar("_R", Detections, GroundTruths)
-
 
 def image_order(image_ids: Sequence[ImageId]) -> List[ImageId]:
-    """Image ids in the order that breaks score ties: numbers ascending as in pycocotools, then strings.
-
-    Example:
-        >>> image_order([10, 9, "b", "a"])
-        [9, 10, 'a', 'b']
-    """
-    return sorted(image_ids, key=lambda one: (isinstance(one, str), one))
+    """Image ids in the order that breaks score ties: numbers ascending as in pycocotools, then strings."""
+    return sorted(image_ids, key=lambda image_id: (isinstance(image_id, str), image_id))
 
 
 def in_image_order(joined: JoinedImages) -> JoinedImages:
-    """The same images in the order that breaks score ties.
-
-    Example:
-        >>> dets, gts = Detections([0, 1], np.zeros((2, 4)), [0.1, 0.2], [0, 0]), GroundTruths.empty()
-        >>> joined = JoinedImages(DetectionBatch(dets, gts, 2), ("cat",), (9, 7), ("b", "a"), RowCounts(2, 2), 0)
-        >>> ordered = in_image_order(joined)
-        >>> ordered.image_ids, ordered.image_names, ordered.batch.detections.image.tolist()
-        ((7, 9), ('a', 'b'), [0, 1])
-    """
-    ordered = image_order(joined.image_ids)
-    if tuple(ordered) == joined.image_ids:
-        return joined
-    place = {image_id: at for at, image_id in enumerate(ordered)}
-    places = np.array([place[image_id] for image_id in joined.image_ids], dtype=np.int64)
-    names = dict(zip(joined.image_ids, joined.image_names))
-    detections, objects = joined.batch.detections, joined.batch.ground_truths
-    return replace(
-        joined,
-        batch=DetectionBatch(
-            _moved(detections, places),
-            _moved(objects, places),
-            joined.batch.num_images,
-        ),
-        image_ids=tuple(ordered),
-        image_names=tuple(names[image_id] for image_id in ordered),
-        image_sizes=None if joined.image_sizes is None else joined.image_sizes[np.argsort(places)],
-    )
-
-
-def _moved(rows: _R, places: np.ndarray) -> _R:
-    """Rows with other image numbers, image by image."""
-    image = places[rows.image]
-    return replace(rows, image=image).take(np.argsort(image, kind="stable"))
-
-
-def select_images(ground_truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTruth:
-    """The ground truth of some images, in the order of the file. The row counts stay those of the whole file.
-
-    Example:
-        >>> gts = GroundTruths([0, 1, 2], np.zeros((3, 4)), [5, 6, 7])
-        >>> ground_truth = GroundTruth("a.json", (7, 8, 9), ("", "", ""), np.zeros((3, 2), int), gts, RowCounts(3, 3))
-        >>> share = select_images(ground_truth, [9, 8])
-        >>> share.image_ids, share.objects.image.tolist(), share.objects.labels.tolist()
-        ((8, 9), [0, 1], [6, 7])
-    """
-    wanted = set(image_ids)
-    chosen = np.array([one in wanted for one in ground_truth.image_ids], dtype=bool)
-    rows = np.flatnonzero(chosen)
-    return replace(
-        ground_truth,
-        image_ids=tuple(ground_truth.image_ids[at] for at in rows),
-        image_names=tuple(ground_truth.image_names[at] for at in rows),
-        image_sizes=ground_truth.image_sizes[rows],
-        objects=_renumbered(ground_truth.objects, chosen),
-    )
+    """The same images in the order that breaks score ties."""
+    index_of = {image_id: index for index, image_id in enumerate(joined.image_ids)}
+    return _take_images(joined, [index_of[image_id] for image_id in image_order(joined.image_ids)])
 
 
 def every_nth_image(joined: JoinedImages, rank: int, world_size: int) -> JoinedImages:
-    """Every ``world_size``-th image, from ``rank`` on. Row counts of the file stay with rank 0.
+    """Every ``world_size``-th image, from ``rank`` on. Rank 0 has the row counts of the file."""
+    chosen = _take_images(joined, range(rank, len(joined.image_ids), world_size))
+    return chosen if rank == 0 else replace(chosen, detections=RowCounts(0, 0), missing_images=0)
 
-    Example:
-        >>> dets, gts = Detections([0, 1, 2], np.zeros((3, 4)), [0.1, 0.2, 0.3], [0, 0, 0]), GroundTruths.empty()
-        >>> whole = JoinedImages(DetectionBatch(dets, gts, 3), ("cat",), (7, 8, 9), ("", "", ""), RowCounts(3, 3), 0)
-        >>> share = every_nth_image(whole, 1, 2)
-        >>> share.image_ids, share.batch.detections.scores.tolist(), share.detections.read
-        ((8,), [0.2], 0)
-    """
-    if world_size == 1:
-        return joined
-    chosen = np.arange(len(joined.image_ids)) % world_size == rank
-    batch = DetectionBatch(
-        _renumbered(joined.batch.detections, chosen),
-        _renumbered(joined.batch.ground_truths, chosen),
-        int(np.count_nonzero(chosen)),
+
+def select_images(ground_truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTruth:
+    """The ground truth of some images, in the order of the file. The row counts stay those of the whole file."""
+    selected = set(image_ids)
+    chosen = [index for index, image_id in enumerate(ground_truth.image_ids) if image_id in selected]
+    return replace(
+        ground_truth,
+        image_ids=tuple(ground_truth.image_ids[index] for index in chosen),
+        image_names=tuple(ground_truth.image_names[index] for index in chosen),
+        image_sizes=ground_truth.image_sizes[chosen],
+        objects=_take_rows(ground_truth.objects, chosen, len(ground_truth.image_ids)),
     )
-    nothing = RowCounts(0, 0)
+
+
+def _take_images(joined: JoinedImages, chosen: Sequence[int]) -> JoinedImages:
+    """The images with these indices, in this order."""
+    batch = joined.batch
+    if list(chosen) == list(range(batch.num_images)):
+        return joined
+    detections = _take_rows(batch.detections, chosen, batch.num_images)
+    gts = _take_rows(batch.ground_truths, chosen, batch.num_images)
     return replace(
         joined,
-        batch=batch,
-        image_ids=joined.image_ids[rank::world_size],
-        image_names=joined.image_names[rank::world_size],
-        image_sizes=None if joined.image_sizes is None else joined.image_sizes[rank::world_size],
-        detections=joined.detections if rank == 0 else nothing,
-        missing_images=joined.missing_images if rank == 0 else 0,
+        batch=DetectionBatch(detections, gts, len(chosen)),
+        image_ids=tuple(joined.image_ids[index] for index in chosen),
+        image_names=tuple(joined.image_names[index] for index in chosen),
+        image_sizes=None if joined.image_sizes is None else joined.image_sizes[list(chosen)],
     )
 
 
-def _renumbered(rows: _R, chosen: np.ndarray) -> _R:
-    """The rows of the selected images, renumbered."""
-    places = np.cumsum(chosen) - 1
-    rows = rows.take(chosen[rows.image])
-    return replace(rows, image=places[rows.image])
+def _take_rows(rows: _R, chosen: Sequence[int], num_images: int) -> _R:
+    """The rows of the images with these indices, image by image."""
+    positions = np.full(num_images, -1)
+    positions[list(chosen)] = np.arange(len(chosen))
+    image = positions[rows.image]
+    order = np.argsort(image, kind="stable")
+    return replace(rows, image=image).take(order[image[order] >= 0])

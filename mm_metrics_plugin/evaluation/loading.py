@@ -1,9 +1,10 @@
-"""Loads detections and ground truth, from files or from memory, into the shard of all images."""
+"""Loads detections and ground truth, from files or from memory, into one shard with all images."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -15,9 +16,8 @@ from mm_metrics_plugin.evaluation.joining import (
     match_image_ids,
     select_images,
 )
-from mm_metrics_plugin.evaluation.process_group import ProcessGroup
-from mm_metrics_plugin.evaluation.report import IN_MEMORY, Progress, input_entry, is_config, is_path, versions
-from mm_metrics_plugin.evaluation.shards import Entry, Shard, make_shard
+from mm_metrics_plugin.evaluation.report import IN_MEMORY, Progress, input_entry, is_path, versions
+from mm_metrics_plugin.evaluation.shards import Entry, ProcessGroup, Shard, make_shard
 from mm_metrics_plugin.exceptions import ResultFileError, listing
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
@@ -35,22 +35,10 @@ from mm_metrics_plugin.settings import DetectionSettings
 
 @dataclass(frozen=True, eq=False)
 class DetectionInput:
-    """The ground truth and the results of a detector, not read yet.
+    """The ground truth and the results of a detector before reading; see :func:`evaluate_detection`."""
 
-    Attributes:
-        ground_truth: COCO annotations (``.json``), a folder of VOC files, an mmdet config (``.py``), or a dict of COCO
-            annotations; None if the results contain the ground truth.
-        results: Result files, which are shards of one test set; or one list of results in memory.
-        classes: Class names in the order of the labels.
-        class_order: Which order the labels follow, ``'annotations'`` or ``'classes'``, where the two differ.
-        image_set: List of the test images of a folder of VOC files.
-        cfg_options: ``KEY=VALUE`` overrides of the config.
-        trust: Read pickles with plain pickle, which runs any code in them.
-        allow_missing: Evaluate images without results as images without detections.
-    """
-
-    ground_truth: Any
-    results: Tuple[Any, ...]
+    ground_truth: Any  # None if the results contain the ground truth
+    results: Tuple[Any, ...]  # files that are shards of one test set, or one list of results in memory
     classes: Optional[Sequence[str]] = None
     class_order: Optional[str] = None
     image_set: Optional[str] = None
@@ -63,8 +51,13 @@ class DetectionInput:
         """Whether the results contain the ground truth."""
         return self.ground_truth is None
 
+    @property
+    def is_config(self) -> bool:
+        """Whether the ground truth is the test data set of an OpenMMLab config."""
+        return is_path(self.ground_truth) and str(self.ground_truth).endswith(".py")
+
     def read_results(self, source: Any, on_progress: Optional[Callable[[float], None]] = None) -> DetectionResults:
-        """Read one result file, or take what is in memory."""
+        """Read one result file, or results in memory."""
         if is_path(source):
             return read_results(source, trust=self.trust, on_progress=on_progress)
         return results_from_content(source, IN_MEMORY)
@@ -72,7 +65,7 @@ class DetectionInput:
     def read_ground_truth(self, progress: Progress) -> GroundTruth:
         """Read the ground truth from a file, a folder, or the test data set of a config."""
         source = self.ground_truth
-        if is_config(source):
+        if self.is_config:
             if self.image_set is not None:
                 raise ResultFileError(f"--image-set: the test set of {source} lists its images itself")
             return read_test_set(
@@ -86,6 +79,8 @@ class DetectionInput:
             raise ResultFileError("--cfg-options: the ground truth is not a config")
         if not is_path(source):
             return ground_truth_from_coco(source, IN_MEMORY, classes=self.classes, class_order=self.class_order)
+        if str(source).lower().endswith((".pkl", ".pickle")):
+            raise ResultFileError(f"{Path(source).name}: is a result file; GROUND_TRUTH comes first, then RESULTS")
         return read_ground_truth(source, classes=self.classes, class_order=self.class_order, image_set=self.image_set)
 
     def ground_truth_entry(self) -> Dict[str, Any]:
@@ -94,8 +89,8 @@ class DetectionInput:
         return {**input_entry(self.ground_truth), **image_set}
 
     def versions(self) -> Dict[str, str]:
-        """Versions of what reads the input."""
-        return versions(*(("mmengine", "mmdet") if is_config(self.ground_truth) else ()))
+        """Versions of the libraries that read the input."""
+        return versions(*(("mmengine", "mmdet") if self.is_config else ()))
 
     def check_in_results(self) -> None:
         """Reject options that need a separate ground truth."""
@@ -133,13 +128,7 @@ def load_shard(
 ) -> Shard:
     """Read, join and match all images, on all processes.
 
-    Args:
-        source: What to read.
-        settings: What to compute.
-        group: The processes that share the work.
-        progress: Receives the steps.
-        worst_images: Keep examples for a page, and this many of the worst images in each order; None: none.
-        partial: Whether the results may cover only some of the images.
+    With ``worst_images``, examples are kept for a page. With ``partial``, results may cover only some of the images.
     """
     shards: List[Shard] = []
     loader, error = None, None
@@ -147,10 +136,10 @@ def load_shard(
         loader = _Loader(source, settings, group, progress, worst_images, partial)
     except Exception as caught:  # raised on every process by the next call
         error = caught
-    infos = group.all_gather(None if loader is None else loader.info(), error)
+    infos = group.all_gather(None if loader is None else (loader.files, loader.num_classes), error)
     try:
         shards = loader.shards(infos)  # type: ignore[union-attr]
-    except Exception as caught:  # likewise
+    except Exception as caught:  # raised on every process by the next call
         error = caught
     return group.merge(shards, error)
 
@@ -191,8 +180,7 @@ def shard_of_batch(
     )
 
 
-@dataclass(frozen=True)
-class _FileInfo:
+class _FileInfo(NamedTuple):
     """What the other processes need to know about a result file."""
 
     source: str
@@ -200,21 +188,12 @@ class _FileInfo:
     image_ids: Tuple[ImageId, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _ReadFile:
-    """A result file that was read, and its ground truth."""
+class _ReadFile(NamedTuple):
+    """A result file and its ground truth."""
 
     entry: Entry
     results: DetectionResults
     ground_truth: GroundTruth
-
-
-@dataclass(frozen=True)
-class _ProcessInfo:
-    """What a process sends to the others: its files, and the number of classes if the classes have no names."""
-
-    files: Tuple[_FileInfo, ...]
-    num_classes: int
 
 
 class _Loader:
@@ -231,7 +210,7 @@ class _Loader:
     ) -> None:
         self.source, self.settings, self.group, self.progress = source, settings, group, progress
         self.worst_images, self.partial = worst_images, partial
-        self.several = len(source.results) > 1
+        self.several = several = len(source.results) > 1
         self.in_results = source.in_results
         self.classes = source.classes
         self.ground_truth_entry: Dict[str, Any] = {}
@@ -244,14 +223,14 @@ class _Loader:
         self.files: List[_FileInfo] = []
         self.matched: List[Shard] = []
         self.waiting: List[_ReadFile] = []
-        self.empty_results: Optional[DetectionResults] = None  # of the same kind, without detections
+        self.empty_results: Optional[DetectionResults] = None  # of the same kind, without images
         self.num_classes = 0
         progress.step("reading the results")
-        for path in progress.track(group.share(source.results) if self.several else source.results):
+        for path in progress.track(source.results[group.rank :: group.world_size] if several else source.results):
             self._read(path)
 
     def _read(self, path: Any) -> None:
-        """Read a file. One of several is matched at once, so that its boxes are in memory no longer than needed."""
+        """Read a file. If there are several, match it at once, so that its boxes can be freed."""
         results = self.source.read_results(path, None if self.several else self.progress.fraction)
         if self.several and results.image_ids is None:
             raise ResultFileError(f"{results.source}: has no image ids, so it cannot be one of several files")
@@ -261,28 +240,24 @@ class _Loader:
         self.files.append(_FileInfo(results.source, results.dialect, results.image_ids or ()))
         self.empty_results = self.empty_results or _without_detections(results)
         file = _ReadFile(input_entry(path), results, ground_truth)
-        names_classes = self.classes is not None or not self.in_results
-        if not names_classes:
+        if self.classes is None and self.in_results:
             self.num_classes = max(self.num_classes, classes_from_labels(results, ground_truth))
-        if self.several and names_classes:
+            self.waiting.append(file)
+        elif self.several:
             self.matched.append(self._match(file))
         else:
             self.waiting.append(file)
 
-    def info(self) -> _ProcessInfo:
-        """What the other processes need to know."""
-        return _ProcessInfo(tuple(self.files), self.num_classes)
-
-    def shards(self, infos: Sequence[_ProcessInfo]) -> List[Shard]:
-        """Join and match the files that are not matched yet."""
+    def shards(self, infos: Sequence[Tuple[List[_FileInfo], int]]) -> List[Shard]:
+        """Join and match the files that are not matched yet, given the files and class numbers of all processes."""
         self.progress.step("joining and matching")
         if self.in_results and self.classes is None and (self.several or self.group.world_size > 1):
-            self.classes = [str(label) for label in range(max(info.num_classes for info in infos))]
+            self.classes = [str(label) for label in range(max(number for _, number in infos))]
         shards = self.matched
         while self.waiting:
             shards.append(self._match(self.waiting.pop(0)))
-        if self.several and not self.in_results and self.group.is_first:
-            remaining = self._remaining([file for info in infos for file in info.files])
+        if self.several and not self.in_results and self.group.rank == 0:
+            remaining = self._remaining([file for files, _ in infos for file in files])
             if remaining is not None:
                 shards.append(self._shard(remaining, [], self.ground_truth, {}))
         return shards
@@ -302,7 +277,7 @@ class _Loader:
         return make_shard(
             joined,
             self.settings,
-            results=[{**one, "joined_by": joined.joined_by} for one in entries],
+            results=[{**result, "joined_by": joined.joined_by} for result in entries],
             ground_truth={
                 **(entry if self.in_results else self.ground_truth_entry),
                 "images": len(ground_truth.image_ids),
@@ -319,12 +294,12 @@ class _Loader:
 
     def _remaining(self, files: Sequence[_FileInfo]) -> Optional[JoinedImages]:
         """The images that no file has results for, if they belong to this report."""
-        seen = {image_id for file in files for image_id in file.image_ids}
-        remaining = [image_id for image_id in self.ground_truth.image_ids if image_id not in seen]
-        names_all = any(file.dialect != "coco" for file in files)
-        if not remaining or (names_all and self.partial):
+        with_results = {image_id for file in files for image_id in file.image_ids}
+        remaining = [image_id for image_id in self.ground_truth.image_ids if image_id not in with_results]
+        lists_all_images = any(file.dialect != "coco" for file in files)
+        if not remaining or (lists_all_images and self.partial):
             return None
-        if names_all and not self.source.allow_missing:
+        if lists_all_images and not self.source.allow_missing:
             raise ResultFileError(
                 f"{files[0].source} and the other files: no results for {listing('image', remaining)} of "
                 f"{self.ground_truth.source} (--allow-missing takes them as without detections)"
@@ -338,7 +313,6 @@ class _Loader:
 
 
 def _without_detections(results: DetectionResults) -> DetectionResults:
-    """Results of the same kind without images."""
     return replace(
         results,
         num_images=0,

@@ -1,17 +1,22 @@
-"""The base class of the reports; provenance of their inputs; progress."""
+"""Base class of the reports, progress, and provenance of the inputs."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import sys
+import warnings
 from collections import Counter
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, TypeVar
 
-from mm_metrics_plugin.exceptions import ResultFileError
+import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.io.files import PathLike
+from mm_metrics_plugin.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,13 +30,10 @@ _BLOCK = 8 << 20  # bytes
 
 
 class Report:
-    """Base of the reports: ``to_dict`` is the content of ``report.json``, everything else is made from the same object.
-
-    ``print(report)`` shows what the command prints, and a notebook shows a table of the key figures.
-    """
+    """Base class of the reports. ``print(report)`` prints what the command prints; notebooks show a compact table."""
 
     def to_dict(self) -> Dict[str, Any]:
-        """The report as plain Python values, as in the JSON file."""
+        """The report as plain Python values, as in ``report.json``."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -114,13 +116,13 @@ class Report:
 
 
 class Progress:
-    """Receives the steps of an evaluation. This one shows nothing."""
+    """Receives the steps of an evaluation. This class ignores them."""
 
     def step(self, description: str) -> None:
         """Start a step."""
 
     def track(self, items: Sequence[_T]) -> Iterable[_T]:
-        """Iterate over the items of the current step, such as images, files or figures."""
+        """Iterate over the items of the current step."""
         return items
 
     def fraction(self, value: float) -> None:
@@ -128,28 +130,16 @@ class Progress:
 
 
 def input_entry(source: Any) -> Dict[str, Any]:
-    """Name and SHA-256 of a file; of a folder, of the names and contents of its XML files in order.
-
-    Args:
-        source: A path; or something in memory, which has no checksum.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "a.json").write_text("{}")
-        ...     input_entry(str(Path(folder, "a.json")))["sha256"][:8]
-        '44136fa3'
-    """
+    """Name and SHA-256 of a file, or of the XML files in a folder; an input in memory has no checksum."""
     if not is_path(source):
         return {"file": IN_MEMORY, "sha256": None}
     path, digest = Path(source), hashlib.sha256()
+    is_folder = path.is_dir()
     try:
-        if path.is_dir():
-            for file in sorted(path.rglob("*.xml")):
+        for file in sorted(path.rglob("*.xml")) if is_folder else [path]:
+            if is_folder:
                 digest.update(str(file.relative_to(path)).encode() + b"\0")
-                _add(file, digest)
-        else:
-            _add(path, digest)
+            _update(digest, file)
     except OSError as error:
         raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
     except ValueError as error:
@@ -159,25 +149,27 @@ def input_entry(source: Any) -> Dict[str, Any]:
     return {"file": path.name, "sha256": digest.hexdigest()}
 
 
+def _update(digest: Any, path: Path) -> None:
+    if path.exists() and not path.is_file():  # a pipe or device need not end
+        raise ResultFileError(f"{path.name}: cannot be read (not a file)")
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(_BLOCK), b""):
+            digest.update(block)
+
+
 def is_path(source: Any) -> bool:
-    """Whether an input is a path, not something in memory."""
-    return isinstance(source, (str, Path)) or hasattr(source, "__fspath__")
+    """Whether an input is a path, not an object in memory."""
+    return isinstance(source, (str, os.PathLike))
 
 
 def keyword_names(function: Callable[..., Any]) -> List[str]:
     """Names of the keyword-only arguments of a function, for messages about unknown options."""
     parameters = signature(function).parameters.values()
-    return [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
 def check_classes(classes: Any) -> None:
-    """Raises a ResultFileError unless class names are None or a sequence of distinct names.
-
-    Example:
-        >>> check_classes("cat,dog")
-        Traceback (most recent call last):
-        mm_metrics_plugin.exceptions.ResultFileError: classes must be a list of names (found 'cat,dog')
-    """
+    """Raises a ResultFileError unless class names are None or a sequence of distinct names."""
     if classes is None:
         return
     if isinstance(classes, (str, bytes)) or not isinstance(classes, Sequence):
@@ -190,43 +182,30 @@ def check_classes(classes: Any) -> None:
         raise ResultFileError(f"classes must be distinct (found {repeated[0]!a} more than once)")
 
 
-def is_config(source: Any) -> bool:
-    """Whether an input is an OpenMMLab config."""
-    return is_path(source) and str(source).endswith(".py")
-
-
-def _add(path: Path, digest: Any) -> None:
-    if path.exists() and not path.is_file():  # a pipe or device need not end
-        raise ResultFileError(f"{path.name}: cannot be read (not a file)")
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(_BLOCK), b""):
-            digest.update(block)
-
-
 def versions(*modules: str) -> Dict[str, str]:
-    """Versions of Python, of this package, and of modules that were used."""
-    import platform
-
-    import numpy
-
-    from mm_metrics_plugin.version import __version__
-
-    found = {
+    """Versions of Python, of this package, and of those of the modules that are imported."""
+    names = [name for name in ("numpy", *modules) if sys.modules.get(name)]
+    return {
         "mm_metrics_plugin": __version__,
         "python": platform.python_version(),
-        "numpy": numpy.__version__,
+        **{name: str(sys.modules[name].__version__) for name in names},
     }
-    found.update({name: str(sys.modules[name].__version__) for name in modules if sys.modules.get(name)})
-    return found
+
+
+def warn_unreached(what: str, score_thr: float, scores: Optional[np.ndarray]) -> None:
+    """Warn that no score reaches the score threshold, and give the highest score if scores are given."""
+    highest = "" if scores is None else f" (the highest score is {scores.max():.4g})"
+    warnings.warn(f"no {what} reaches the score threshold {score_thr:g}{highest}", MetricWarning)
+
+
+def records(columns: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """A table as one dict per row, in plain Python values."""
+    plain = [column if isinstance(column, list) else np.asarray(column).tolist() for column in columns.values()]
+    return [dict(zip(columns, row)) for row in zip(*plain)]
 
 
 def common_folder(names: Sequence[str]) -> str:
-    """The folder that all names but empty ones are in, "" where there is none.
-
-    Example:
-        >>> common_folder(["data/val/a/1.png", "", "data/val/b/1.png"]), common_folder(["1.png"])
-        ('data/val', '')
-    """
+    """The folder that all nonempty names are in, "" if there is none."""
     folders = {os.path.dirname(name) for name in names if name}
     try:
         return os.path.commonpath(folders) if folders and "" not in folders else ""

@@ -1,14 +1,14 @@
-"""Shards: the matched detections of some images, and how shards are merged, saved and read.
+"""Shards: the matched detections of some images; merging, also across processes; saving and reading.
 
-A report is made of one shard, that of all images. A result file, a process, and a state saved with ``--save-state``
-each give a shard, so that they all lead to the same report.
+A report is made from one shard with all images. Each result file, each process and each state saved with
+``--save-state`` gives a shard, so all of them lead to the same report.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
 from mm_metrics_plugin.states.detection_checks import check_detection_state
+from mm_metrics_plugin.states.distributed import all_gather_or_raise, all_reduce_state, launched_processes
 
 KIND = "detection"
 IMAGES_PER_BLOCK = 5000  # of matching, between two updates of the progress bar
@@ -30,66 +31,53 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """The accumulated state of some images, with its provenance.
+    """The accumulated state of some images, with its provenance."""
 
-    Attributes:
-        name: The name in messages.
-        image_ids: The images, in the order of the image keys of the state.
-        image_names: File names as in the ground truth, by id; "" where unknown.
-        detections: Detections read, used and dropped.
-        missing_images: Images without results, evaluated as images without detections.
-        results: Name and SHA-256 of the result files.
-        ground_truths: Name and SHA-256 of the ground truth files, with the number of images, the row counts and the
-            image folders of a config.
-        ground_truth_in_results: Whether the results contain the ground truth.
-        image_sizes: Height and width by id, where known.
-    """
-
-    name: str
+    name: str  # in messages
     classes: Tuple[str, ...]
     settings: DetectionSettings
-    image_ids: Tuple[ImageId, ...]
-    image_names: Mapping[ImageId, str]
+    image_ids: Tuple[ImageId, ...]  # in the order of the image keys of the state
+    image_names: Mapping[ImageId, str]  # file names as in the ground truth; "" if unknown
     detections: RowCounts
-    missing_images: int
-    results: Tuple[Entry, ...]
-    ground_truths: Tuple[Entry, ...]
+    missing_images: int  # images without results, evaluated as images without detections
+    results: Tuple[Entry, ...]  # provenance of the result files
+    ground_truths: Tuple[Entry, ...]  # provenance, number of images, row counts and image folders of the ground truths
     ground_truth_in_results: bool
     versions: Tuple[Entry, ...]
     state: DetectionState
     allow_missing: bool = False
-    image_sizes: Mapping[ImageId, Tuple[int, int]] = field(default_factory=dict)
+    image_sizes: Mapping[ImageId, Tuple[int, int]] = field(default_factory=dict)  # height and width, where known
 
     @property
     def images_elsewhere(self) -> int:
-        """How many images of the ground truth are not in this shard."""
-        return int(sum(one["images"] for one in self.ground_truths)) - len(self.image_ids)
+        """Number of images of the ground truth that are not in this shard."""
+        return sum(int(entry["images"]) for entry in self.ground_truths) - len(self.image_ids)
 
-    def renumbered(self, positions: Sequence[int]) -> Shard:
-        """The shard with other image keys: ``positions`` in the order of ``image_ids``, ascending."""
-        return replace(self, state=self.state.renumbered(np.array(positions, dtype=np.int64)))
+    def renumbered_state(self, positions: Mapping[ImageId, int]) -> DetectionState:
+        """The state with other image keys, in the same order."""
+        return self.state.renumbered(np.array([positions[image_id] for image_id in self.image_ids], dtype=np.int64))
 
     def inputs(self) -> Dict[str, Any]:
-        """Which files were read, as the report names them."""
-        found: Dict[str, Any] = {"results": _one_or_all(self.results)}
+        """The provenance of the report."""
+        inputs: Dict[str, Any] = {"results": _single_or_list(self.results)}
         if not self.ground_truth_in_results:
-            shown = ("file", "sha256", "image_set")
-            found["ground_truth"] = _one_or_all(
-                [{key: one[key] for key in shown if key in one} for one in self.ground_truths]
-            )
-        orders = list(dict.fromkeys(one["class_order"] for one in self.ground_truths if "class_order" in one))
+            keys = ("file", "sha256", "image_set")
+            entries = [{key: entry[key] for key in keys if key in entry} for entry in self.ground_truths]
+            inputs["ground_truth"] = _single_or_list(entries)
+        orders = list(dict.fromkeys(entry["class_order"] for entry in self.ground_truths if "class_order" in entry))
         if orders:
-            found["class_order"] = _one_or_all(orders)
-        return {**found, "allow_missing": self.allow_missing, "versions": _one_or_all(self.versions)}
+            inputs["class_order"] = _single_or_list(orders)
+        return {**inputs, "allow_missing": self.allow_missing, "versions": _single_or_list(self.versions)}
 
     def counts(self) -> Dict[str, Any]:
-        """Images, detections and objects read, used and dropped by reason."""
+        """Images, detections and ground truths read, used and dropped by reason."""
         counted = self.state.counts_by_name
         detections = self.detections.drop("removed by NMS", counted["detections_suppressed"])
         detections = detections.drop(f"score below {self.settings.score_thr:g}", counted["detections_below_threshold"])
-        ground_truths = RowCounts.total(RowCounts(**one["ground_truths"]) for one in self.ground_truths)
-        elsewhere = ground_truths.used - counted["ground_truths"]
-        ground_truths = ground_truths.drop("in an image of another shard", elsewhere)
+        ground_truths = RowCounts.total(RowCounts(**entry["ground_truths"]) for entry in self.ground_truths)
+        ground_truths = ground_truths.drop(
+            "in an image of another shard", ground_truths.used - counted["ground_truths"]
+        )
         images = len(self.image_ids)
         return {
             "images": {"read": images, "used": images, "dropped": {}, "without_results": self.missing_images},
@@ -98,7 +86,7 @@ class Shard:
         }
 
 
-def _one_or_all(entries: Sequence[Any]) -> Any:
+def _single_or_list(entries: Sequence[Any]) -> Any:
     return entries[0] if len(entries) == 1 else list(entries)
 
 
@@ -133,10 +121,10 @@ def make_shard(
     progress: Optional[Progress] = None,
 ) -> Shard:
     """Match joined detections and ground truths."""
-    joined = in_image_order(joined)  # which decides between equal scores, and between equally bad examples
+    joined = in_image_order(joined)  # the order breaks ties of scores and of examples
     sizes = [] if joined.image_sizes is None else joined.image_sizes.tolist()
     return Shard(
-        name=", ".join(one["file"] for one in results),
+        name=", ".join(entry["file"] for entry in results),
         classes=tuple(joined.classes),
         settings=settings,
         image_ids=joined.image_ids,
@@ -157,67 +145,59 @@ def merge_shards(shards: Sequence[Shard]) -> Shard:
     """Merge shards.
 
     Raises:
-        ResultFileError: Shards share an image, or differ in classes, settings or the way boxes are given.
+        ResultFileError: Shards share an image, or differ in classes, settings or the place of the ground truth.
     """
-    image_ids, keyed = renumber(shards)
-    return with_state(keyed, image_ids, merge_all([shard.state for shard in keyed]))
+    positions = image_positions(shards)
+    return with_state(shards, positions, merge_all([shard.renumbered_state(positions) for shard in shards]))
 
 
-def renumber(shards: Sequence[Shard]) -> Tuple[Tuple[ImageId, ...], List[Shard]]:
-    """All image ids in order, and the shards with image keys that are positions in this order."""
-    first = shards[0]
+def image_positions(shards: Sequence[Shard]) -> Dict[ImageId, int]:
+    """The position of each image in the merged shards. Raises a ResultFileError if they cannot be merged."""
     for shard in shards[1:]:
-        _check_alike(first, shard)
+        _check_alike(shards[0], shard)
     shard_of_image: Dict[ImageId, str] = {}
-    twice: List[ImageId] = []
-    names: List[str] = []
+    repeated: List[ImageId] = []
     for shard in shards:
         for image_id in shard.image_ids:
             if image_id in shard_of_image:
-                twice.append(image_id)
-                names = [shard_of_image[image_id], shard.name]
+                repeated.append(image_id)
+                both = f"{shard_of_image[image_id]} and {shard.name}"
             shard_of_image[image_id] = shard.name
-    if twice:
-        json_only = all(str(one["file"]).endswith(".json") for shard in shards for one in shard.results)
-        hint = (
-            "; COCO results do not list images without detections, so each file stands for all images: give all files "
-            "to one call of mm-metrics detection"
-        )
-        raise ResultFileError(
-            f"{names[0]} and {names[1]}: both hold {listing('image', twice)}{hint if json_only else ''}"
-        )
-    ordered = image_order(list(shard_of_image))
-    place = {image_id: at for at, image_id in enumerate(ordered)}
-    return tuple(ordered), [shard.renumbered([place[image_id] for image_id in shard.image_ids]) for shard in shards]
+    if repeated:
+        hint = ""
+        if all(str(entry["file"]).endswith(".json") for shard in shards for entry in shard.results):
+            hint = (
+                "; COCO results do not list images without detections, so each file stands for all images: give all "
+                "files to one call of mm-metrics detection"
+            )
+        raise ResultFileError(f"{both}: both hold {listing('image', repeated)}{hint}")
+    return {image_id: position for position, image_id in enumerate(image_order(list(shard_of_image)))}
 
 
-def with_state(shards: Sequence[Shard], image_ids: Sequence[ImageId], state: DetectionState) -> Shard:
+def with_state(shards: Sequence[Shard], image_ids: Iterable[ImageId], state: DetectionState) -> Shard:
     """A shard with the given images and state, and everything else merged from the shards."""
-    first = shards[0]
-    ground_truths = _distinct([one for shard in shards for one in shard.ground_truths])
+    versions: List[Entry] = []
+    for shard in shards:
+        versions += [entry for entry in shard.versions if entry not in versions]
     return replace(
-        first,
+        shards[0],
         name=", ".join(dict.fromkeys(shard.name for shard in shards)),
         image_ids=tuple(image_ids),
         image_names={image_id: name for shard in shards for image_id, name in shard.image_names.items()},
         image_sizes={image_id: size for shard in shards for image_id, size in shard.image_sizes.items()},
         detections=RowCounts.total(shard.detections for shard in shards),
         missing_images=sum(shard.missing_images for shard in shards),
-        results=tuple(_distinct([one for shard in shards for one in shard.results])),
-        ground_truths=tuple(ground_truths),
-        versions=tuple(_different([one for shard in shards for one in shard.versions])),
+        results=_distinct_files(entry for shard in shards for entry in shard.results),
+        ground_truths=_distinct_files(entry for shard in shards for entry in shard.ground_truths),
+        versions=tuple(versions),
         state=state,
     )
 
 
-def _distinct(entries: Sequence[Entry]) -> List[Entry]:
+def _distinct_files(entries: Iterable[Entry]) -> Tuple[Entry, ...]:
     """Every file once, by name."""
-    found = {(one.get("file", ""), one.get("sha256", "")): one for one in entries}
-    return [found[key] for key in sorted(found)]
-
-
-def _different(entries: Sequence[Entry]) -> List[Entry]:
-    return [one for at, one in enumerate(entries) if one not in entries[:at]]
+    by_name = {(entry.get("file", ""), entry.get("sha256", "")): entry for entry in entries}
+    return tuple(by_name[key] for key in sorted(by_name))
 
 
 def _check_alike(first: Shard, other: Shard) -> None:
@@ -226,16 +206,61 @@ def _check_alike(first: Shard, other: Shard) -> None:
         raise ResultFileError(
             f"{both}: are of different classes ({listing('class', first.classes)}; {listing('class', other.classes)})"
         )
-    for key, mine in _settings(first).items():
-        theirs = _settings(other)[key]
-        if mine != theirs:
-            raise ResultFileError(f"{both}: were made with different settings ('{key}' is {mine!a} and {theirs!a})")
+    settings, others = ({**one.settings.to_dict(), "allow_missing": one.allow_missing} for one in (first, other))
+    for key, value in settings.items():
+        if value != others[key]:
+            raise ResultFileError(
+                f"{both}: were made with different settings ('{key}' is {value!a} and {others[key]!a})"
+            )
     if first.ground_truth_in_results != other.ground_truth_in_results:
         raise ResultFileError(f"{both}: only one of them has results that contain the ground truth")
 
 
-def _settings(shard: Shard) -> Dict[str, Any]:
-    return {**shard.settings.to_dict(), "allow_missing": shard.allow_missing}
+class ProcessGroup:
+    """The processes that torchrun started, or this process alone. torch is imported only if there are several.
+
+    Every process must call the same methods in the same order. An error on one of them is raised on all.
+    """
+
+    def __init__(self, *, distributed: bool) -> None:
+        self.rank, self.world_size = launched_processes() if distributed else (0, 1)
+        if self.world_size > 1:
+            import torch.distributed
+
+            if not torch.distributed.is_initialized():
+                torch.distributed.init_process_group("gloo")
+
+    def all_gather(self, value: Any, error: Optional[Exception] = None) -> List[Any]:
+        """The value of every process, in the order of ranks."""
+        if self.world_size > 1:
+            return all_gather_or_raise(value, error)
+        if error is not None:
+            raise error
+        return [value]
+
+    def merge(self, shards: Sequence[Shard], error: Optional[Exception] = None) -> Shard:
+        """Merge the shards of all processes."""
+        own = None
+        if error is None and shards:
+            try:
+                own = merge_shards(shards)
+            except Exception as caught:  # raised on every process below
+                error = caught
+        headers = self.all_gather(None if own is None else (own.name, header_of(own)), error)
+        if self.world_size == 1:
+            return own  # type: ignore[return-value]
+        others = [shard_of_header(*header) for header in headers if header is not None]
+        positions = image_positions(others)
+        own = own or replace(others[0], image_ids=())  # more processes than files
+        state, _ = all_reduce_state(own.renumbered_state(positions), len(own.image_ids), None)
+        return with_state(others, positions, state)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Leave the process group."""
+        if self.world_size > 1:
+            import torch.distributed
+
+            torch.distributed.destroy_process_group()
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -254,10 +279,10 @@ def header_of(shard: Shard) -> Dict[str, Any]:
         "image_sizes": [shard.image_sizes.get(image_id, (0, 0)) for image_id in shard.image_ids],
         "detections": shard.detections.to_dict(),
         "missing_images": shard.missing_images,
-        "results": [dict(one) for one in shard.results],
-        "ground_truths": [dict(one) for one in shard.ground_truths],
+        "results": list(map(dict, shard.results)),
+        "ground_truths": list(map(dict, shard.ground_truths)),
         "ground_truth_in_results": shard.ground_truth_in_results,
-        "versions": [dict(one) for one in shard.versions],
+        "versions": list(map(dict, shard.versions)),
     }
 
 
@@ -270,7 +295,7 @@ def read_shard(path: str) -> Shard:
     """Read a shard that :func:`save_shard` wrote.
 
     Raises:
-        ResultFileError: The file is damaged, or holds something else.
+        ResultFileError: The file is damaged, or of another kind.
     """
     name = Path(path).name
     header, arrays = read_state(path)
@@ -297,50 +322,48 @@ def read_shard(path: str) -> Shard:
                 raise ValueError(f"the number of detections used must be {counted['detections']}")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, MetricInputError) as error:
         raise ResultFileError(
-            f"{name}: is no state that --save-state wrote ({type(error).__name__}: {error})"
+            f"{name}: is not a state file of --save-state ({type(error).__name__}: {error})"
         ) from None
     return shard
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
-    """Raises a ValueError if a value is of another type than :func:`header_of` writes."""
-    ids = header["image_ids"]
-    kinds = {
-        "classes": all(isinstance(one, str) for one in header["classes"]),
-        "image_ids": all(type(one) in (int, str) for one in ids),
-        "image_names": len(header["image_names"]) == len(ids)
-        and all(isinstance(s, str) for s in header["image_names"]),
+    """Raises a ValueError if a value is not of the type that :func:`header_of` writes."""
+    ids, names, entries = header["image_ids"], header["image_names"], header["ground_truths"]
+    is_valid = {
+        "classes": all(isinstance(name, str) for name in header["classes"]),
+        "image_ids": all(type(image_id) in (int, str) for image_id in ids),
+        "image_names": len(names) == len(ids) and all(isinstance(name, str) for name in names),
         "allow_missing": isinstance(header["allow_missing"], bool),
         "ground_truth_in_results": isinstance(header["ground_truth_in_results"], bool),
         "worst_images": header["worst_images"] is None or type(header["worst_images"]) is int,
-        "detections": _is_tally(header["detections"]),
+        "detections": _are_row_counts(header["detections"]),
         "missing_images": _is_count(header["missing_images"]) and header["missing_images"] <= len(ids),
-        **{name: _is_entries(header[name]) for name in ("results", "versions")},
-        "ground_truths": _is_entries(header["ground_truths"])
-        and all(_is_count(one["images"]) and _is_tally(one["ground_truths"]) for one in header["ground_truths"]),
+        "results": _are_entries(header["results"]),
+        "versions": _are_entries(header["versions"]),
+        "ground_truths": _are_entries(entries)
+        and all(_is_count(entry["images"]) and _are_row_counts(entry["ground_truths"]) for entry in entries),
     }
-    for name, holds in kinds.items():
-        if not holds:
-            raise ValueError(f"{name!a} is not what such a file says")
+    for name, valid in is_valid.items():
+        if not valid:
+            raise ValueError(f"{name!a} has a value that --save-state does not write")
 
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _is_tally(value: Any) -> bool:
-    counts = [value["read"], value["used"], *value["dropped"].values()]
-    return all(map(_is_count, counts)) and value["read"] == value["used"] + sum(value["dropped"].values())
+def _are_row_counts(value: Any) -> bool:
+    counts = [value["used"], *value["dropped"].values()]
+    return all(map(_is_count, [value["read"], *counts])) and value["read"] == sum(counts)
 
 
-def _is_entries(value: Any) -> bool:
-    """Whether a value is a list of entries about files, as :func:`header_of` writes them."""
-    texts = ("file", "class_order", "joined_by")
+def _are_entries(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, dict)
-        and all(isinstance(one.get(key, ""), str) for key in texts)
-        and isinstance(one.get("sha256"), (str, type(None)))
-        for one in value
+        isinstance(entry, dict)
+        and all(isinstance(entry.get(key, ""), str) for key in ("file", "class_order", "joined_by"))
+        and isinstance(entry.get("sha256"), (str, type(None)))
+        for entry in value
     )
 
 
@@ -348,24 +371,23 @@ def shard_of_header(name: str, header: Mapping[str, Any]) -> Shard:
     """A shard with an empty state."""
     if header["kind"] != KIND:
         raise ValueError(f"it is of kind {header['kind']!a}")
-    tally = header["detections"]
-    settings = DetectionSettings.from_dict(header["settings"])
+    settings, image_ids = DetectionSettings.from_dict(header["settings"]), tuple(header["image_ids"])
     return Shard(
         name=name,
-        classes=tuple(map(str, header["classes"])),
+        classes=tuple(header["classes"]),
         settings=settings,
-        image_ids=tuple(header["image_ids"]),
-        image_names=dict(zip(header["image_ids"], map(str, header["image_names"]))),
-        detections=RowCounts(tally["read"], tally["used"], dict(tally["dropped"])),
-        missing_images=int(header["missing_images"]),
+        image_ids=image_ids,
+        image_names=dict(zip(image_ids, header["image_names"])),
+        detections=RowCounts(**header["detections"]),
+        missing_images=header["missing_images"],
         results=tuple(header["results"]),
         ground_truths=tuple(header["ground_truths"]),
-        ground_truth_in_results=bool(header["ground_truth_in_results"]),
+        ground_truth_in_results=header["ground_truth_in_results"],
         versions=tuple(header["versions"]),
         state=empty_state(len(header["classes"]), settings, header["worst_images"]),
-        allow_missing=bool(header["allow_missing"]),
+        allow_missing=header["allow_missing"],
         image_sizes={
             image_id: (int(height), int(width))
-            for image_id, (height, width) in zip(header["image_ids"], header.get("image_sizes", ()))
+            for image_id, (height, width) in zip(image_ids, header.get("image_sizes", ()))
         },
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from mm_metrics_plugin.io.results import text_or_empty
 from mm_metrics_plugin.io.safe_pickle import collector_paused, read_pickle
 
 SINGLE_LABEL, MULTI_LABEL = TASKS = ("single-label", "multi-label")
-ROWS_AT_ONCE = 1024  # checked together, so that the check needs little memory
-SUM_TOLERANCE = 0.01  # of the sum of softmax scores in half precision
+ROWS_AT_ONCE = 1024  # checked at a time, so that the check needs little memory
+SUM_TOLERANCE = 0.01  # for sums of softmax scores in half precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,15 +28,15 @@ class ClassificationResults:
     Args:
         source: Name of the file.
         scores: (samples, classes).
-        predictions: (samples,) the predicted label; the best score where the file has none, and -1
-            where several labels or none were predicted.
+        predictions: (samples,) the predicted label; the label of the best score if the file has none, and -1
+            if several labels or none were predicted.
         labels: (samples,) the true label; None for multi-label results.
-        targets: (samples, classes) int8, 1 where a class is true, 0 where not, -1 where it
-            is to be left out; None for single-label results.
-        names: Path of each sample, "" where unknown.
-        sample_idx: (samples,) number in the data set, -1 where unknown.
+        targets: (samples, classes) int8, 1 if a class is true, 0 if not, -1 if it is ignored; None for single-label
+            results.
+        names: Path of each sample, "" if unknown.
+        sample_idx: (samples,) index in the dataset, -1 if unknown.
         row_counts: Samples read, used and dropped.
-        task_reason: Why the results are taken as single-label or multi-label.
+        task_reason: The reason for the inferred task.
         precision: (samples,) code of the precision in which the scores of each sample were written (see
             ``functional.thresholding``).
     """
@@ -63,14 +63,7 @@ class ClassificationResults:
         return self.labels if self.labels is not None else self.targets  # type: ignore[return-value]
 
     def as_multi_label(self, reason: str) -> ClassificationResults:
-        """The same results as a multi-label task, in which every sample happens to have one true class.
-
-        Example:
-            >>> sample = {"pred_score": np.array([0.2, 0.8]), "gt_label": np.array([1])}
-            >>> results = classification_from_samples([sample], "results.pkl")
-            >>> results.task, results.as_multi_label("another run is").targets
-            ('single-label', array([[0, 1]], dtype=int8))
-        """
+        """The results as a multi-label task in which every sample has one true class."""
         if self.labels is None:
             return self
         targets = np.zeros(self.scores.shape, dtype=np.int8)
@@ -93,24 +86,9 @@ def read_classification(
 
     Args:
         path: The ``.pkl`` file.
-        trust: Read it with plain pickle, which runs whatever is in it. Default False.
+        trust: Read it with plain pickle, which runs any code in it.
         task: ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
         on_progress: Receives the fraction of the file that was read.
-
-    Raises:
-        UnsafePickleError: The pickle asks for something that data never needs.
-        ResultFileError: The file is damaged, or holds no classification results.
-
-    Example:
-        >>> import pickle, tempfile
-        >>> samples = [{"pred_score": np.array([0.2, 0.8]), "pred_label": np.array([1]), "gt_label": np.array([1])},
-        ...            {"pred_score": np.array([0.7, 0.3]), "pred_label": np.array([0]), "gt_label": np.array([1])}]
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "results.pkl")
-        ...     _ = path.write_bytes(pickle.dumps(samples))
-        ...     results = read_classification(path)
-        >>> results.scores.shape, results.predictions, results.labels
-        ((2, 2), array([1, 0]), array([1, 1]))
     """
     path = Path(path)
     with collector_paused():
@@ -124,18 +102,7 @@ def read_classification(
 def classification_from_arrays(
     scores: Any, ground_truth: Any, *, source: str, task: Optional[str] = None
 ) -> ClassificationResults:
-    """Results from arrays.
-
-    Args:
-        scores: (samples, classes).
-        ground_truth: (samples,) labels, or (samples, classes) of 1, 0 and -1, which is ignored.
-        source: The name in messages.
-        task: ``'single-label'`` or ``'multi-label'``; by default that of the shape of ``ground_truth``.
-
-    Example:
-        >>> classification_from_arrays([[0.2, 0.8]], [1], source="arrays").predictions
-        array([1])
-    """
+    """Results from scores (samples, classes) and labels (samples,) or targets (samples, classes) of 1, 0 and -1."""
     true, rows = np.asarray(ground_truth), np.asarray(scores)
     if true.ndim not in (1, 2) or len(true) != len(rows):
         raise ResultFileError(
@@ -143,7 +110,7 @@ def classification_from_arrays(
             f"(found shape {true.shape})"
         )
     field = "gt_label" if true.ndim == 1 else "gt_score"
-    samples = [{"pred_score": row, field: one} for row, one in zip(rows, true)]
+    samples = [{"pred_score": row, field: target} for row, target in zip(rows, true)]
     return classification_from_samples(samples, source, task=task)
 
 
@@ -153,169 +120,157 @@ def classification_from_samples(
     """Stack the samples of a result pickle.
 
     The task is multi-label if any sample has a ``gt_score``, or a number of true or predicted labels other than one.
-    Otherwise it is single-label.
-
-    Args:
-        content: One dict per sample.
-        source: The name in messages.
-        most_bytes: Refuse scores that take more than this, before they are copied.
-        task: ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
-
-    Example:
-        >>> sample = {"pred_score": np.array([0.2, 0.8]), "gt_label": np.array([1])}
-        >>> classification_from_samples([sample], "results.pkl").predictions
-        array([1])
+    Otherwise it is single-label. Scores of more than ``most_bytes`` are refused before they are copied.
     """
-    if not isinstance(content, list) or not content:
-        what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
-        raise ResultFileError(f"{source}: must be a list with one dict per sample (found {what})")
-    for number, sample in enumerate(content):
-        if type(sample) is not dict:
-            raise ResultFileError(f"{source}: sample number {number} must be a dict (found {type(sample).__name__})")
-    if "pred_score" not in content[0]:
-        hint = "; these are detection results" if "pred_instances" in content[0] else ""
-        raise ResultFileError(f"{source}: sample number 0 has no 'pred_score'{hint}")
-
-    rows = [_array(sample.get("pred_score"), number, "pred_score", source) for number, sample in enumerate(content)]
-    classes = len(rows[0])
-    if not classes:
-        raise _error(source, 0, "pred_score", "must hold the score of at least one class", "0 scores")
-    for number, row in enumerate(rows):
-        if row.shape != (classes,) or row.dtype.kind != "f":
-            raise _error(
-                source, number, "pred_score", f"must be {pluralize(classes, 'score')}", f"{row.dtype} {row.shape}"
-            )
-    if most_bytes is not None and sum(written_bytes(row) for row in rows) > most_bytes:
-        raise ResultFileError(f"{source}: holds more scores than a file of this size can")
-    scores = np.asarray(np.concatenate(rows)).reshape(len(rows), classes)
-    for start in range(0, len(scores), ROWS_AT_ONCE):
-        finite = np.isfinite(scores[start : start + ROWS_AT_ONCE])
-        if finite.all():
-            continue
-        place, bad = (int(where[0]) for where in np.nonzero(~finite))
-        found = f"{scores[start + place, bad]} at index {bad}"
-        raise _error(source, start + place, "pred_score", "must be finite", found)
-
-    true = _true_labels(content, classes, source)
-    predicted = None
+    samples = _Samples(content, source)
+    scores, precision = samples.scores(most_bytes)
+    # The true labels are None for samples that have a 'gt_score' instead.
+    scored = [sample.get("gt_score") is not None for sample in content]
+    true = [None if has_score else samples.labels("gt_label", n) for n, has_score in enumerate(scored)]
+    predicted, predictions = None, np.argmax(scores, axis=1)
     if any(sample.get("pred_label") is not None for sample in content):
-        predicted = [_labels(one.get("pred_label"), n, "pred_label", classes, source) for n, one in enumerate(content)]
-    inferred, reason = _infer_task(content, true, predicted, scores)
-    if task is not None:
-        reason = "--task"
-    labels, targets = _ground_truth(content, true, classes, task or inferred, source)
-    if labels is not None:  # which are counted in a confusion matrix
-        check_num_classes(classes, source, most_bytes, labels_only=False)
+        predicted = [samples.labels("pred_label", number) for number in range(len(content))]
+        predictions = np.array([int(row[0]) if len(row) == 1 else -1 for row in predicted], dtype=np.int64)
+    inferred, reason = _infer_task(true, predicted, scores)
+    labels, targets = samples.ground_truth(true, task or inferred)
+    if labels is not None:  # a single-label task has a confusion matrix
+        check_num_classes(samples.num_classes, source, most_bytes, labels_only=False)
     return ClassificationResults(
         source=source,
         scores=scores,
-        predictions=_predictions(predicted, scores),
+        predictions=predictions,
         labels=labels,
         targets=targets,
         names=tuple(text_or_empty(sample.get("img_path")) for sample in content),
-        sample_idx=np.array([_whole(sample.get("sample_idx")) for sample in content], dtype=np.int64),
+        sample_idx=np.array([_index(sample.get("sample_idx")) for sample in content], dtype=np.int64),
         row_counts=RowCounts(len(content), len(content)),
-        task_reason=reason,
-        precision=np.array([score_precision(row) for row in rows], dtype=np.uint8),
+        task_reason=reason if task is None else "--task",
+        precision=precision,
     )
 
 
-def _predictions(predicted: Optional[Sequence[np.ndarray]], scores: np.ndarray) -> np.ndarray:
-    if predicted is None:
-        best: np.ndarray = np.argmax(scores, axis=1)
-        return best
-    return np.array([int(found[0]) if len(found) == 1 else -1 for found in predicted], dtype=np.int64)
-
-
-def _true_labels(content: List[Any], classes: int, source: str) -> List[Optional[np.ndarray]]:
-    """The true labels of each sample; None where it has a ``gt_score`` instead."""
-    return [
-        None if sample.get("gt_score") is not None else _labels(sample.get("gt_label"), n, "gt_label", classes, source)
-        for n, sample in enumerate(content)
-    ]
-
-
 def _infer_task(
-    content: List[Any],
-    true: Sequence[Optional[np.ndarray]],
-    predicted: Optional[Sequence[np.ndarray]],
-    scores: np.ndarray,
+    true: Sequence[Optional[np.ndarray]], predicted: Optional[Sequence[np.ndarray]], scores: np.ndarray
 ) -> Tuple[str, str]:
     """The task, and the evidence for it."""
     for number, labels in enumerate(true):
         if labels is None:
             return MULTI_LABEL, f"sample number {number} has a 'gt_score'"
-    for field, lists in (("true", true), ("predicted", predicted or ())):
-        for number, labels in enumerate(lists):
+    for kind, rows in (("true label", true), ("predicted label", predicted or ())):
+        for number, labels in enumerate(rows):
             if len(labels) != 1:  # type: ignore[arg-type]
-                return MULTI_LABEL, f"sample number {number} has {len(labels)} {field} labels"  # type: ignore[arg-type]
+                return MULTI_LABEL, f"sample number {number} has {pluralize(len(labels), kind)}"  # type: ignore[arg-type]
     reason = "every sample has one true label" + (" and one predicted label" if predicted is not None else "")
     if scores.min() >= 0 and scores.max() <= 1:
         sums = scores.sum(axis=1, dtype=np.float64)
         other = int(np.count_nonzero(np.abs(sums - 1) > SUM_TOLERANCE))
         if other:
-            reason += f", but the scores of {other:,} of {len(sums):,} samples do not sum to 1"
+            reason += f", but the scores of {other:,} of {pluralize(len(sums), 'sample')} do not sum to 1"
     return SINGLE_LABEL, reason
 
 
-def _ground_truth(
-    content: List[Any], true: Sequence[Optional[np.ndarray]], classes: int, task: str, source: str
-) -> Tuple[Optional[np.ndarray], Optional[np.ndarray]]:
-    """The labels of a single-label task, or the targets of a multi-label task."""
-    targets = np.zeros((len(true), classes), dtype=np.int8) if task == MULTI_LABEL else None
-    chosen = np.zeros(len(true), dtype=np.int64)
-    for number, labels in enumerate(true):
-        row, field = None, "gt_label"
-        if labels is None:
-            field = "gt_score"
-            row = _array(content[number][field], number, field, source)
-            if row.shape != (classes,) or not np.isin(row, (-1, 0, 1)).all():
-                raise _error(source, number, field, f"must be {classes} of -1, 0 and 1", f"{row.dtype} {row.shape}")
-            labels = np.flatnonzero(row == 1)
-        if targets is not None:
-            if row is not None:
-                targets[number] = row
+class _Samples:
+    """One dict per sample, whose fields are checked as they are read."""
+
+    def __init__(self, content: Any, source: str) -> None:
+        if not isinstance(content, list) or not content:
+            what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
+            raise ResultFileError(f"{source}: must be a list with one dict per sample (found {what})")
+        for number, sample in enumerate(content):
+            if type(sample) is not dict:
+                found = type(sample).__name__
+                raise ResultFileError(f"{source}: sample number {number} must be a dict (found {found})")
+        if "pred_score" not in content[0]:
+            hint = "; these are detection results" if "pred_instances" in content[0] else ""
+            raise ResultFileError(f"{source}: sample number 0 has no 'pred_score'{hint}")
+        self.content: List[Dict[str, Any]] = content
+        self.source = source
+        self.num_classes = 0
+
+    def scores(self, most_bytes: Optional[int]) -> Tuple[np.ndarray, np.ndarray]:
+        """The scores of all samples, and the code of their precision."""
+        rows = [self._array("pred_score", number) for number in range(len(self.content))]
+        classes = self.num_classes = len(rows[0])
+        if not classes:
+            raise self._error("pred_score", 0, "must hold the score of at least one class", "0 scores")
+        for number, row in enumerate(rows):
+            if row.shape != (classes,) or row.dtype.kind != "f":
+                expected = f"must be {pluralize(classes, 'score')}"
+                raise self._error("pred_score", number, expected, f"{row.dtype} {row.shape}")
+        if most_bytes is not None and sum(written_bytes(row) for row in rows) > most_bytes:
+            raise ResultFileError(f"{self.source}: holds more scores than a file of this size can")
+        scores = np.asarray(np.concatenate(rows)).reshape(len(rows), classes)
+        for start in range(0, len(scores), ROWS_AT_ONCE):
+            block = scores[start : start + ROWS_AT_ONCE]
+            if not np.isfinite(block).all():
+                row, column = np.argwhere(~np.isfinite(block))[0].tolist()
+                found = f"{block[row, column]} at index {column}"
+                raise self._error("pred_score", start + row, "must be finite", found)
+        return scores, np.array([score_precision(row) for row in rows], dtype=np.uint8)
+
+    def labels(self, field: str, number: int) -> np.ndarray:
+        """The labels of one sample."""
+        value, classes = self.content[number].get(field), self.num_classes
+        if (
+            type(value) is np.ndarray
+            and value.shape == (1,)
+            and value.dtype.kind in "iu"
+            and 0 <= value.item() < classes
+        ):
+            return value.astype(np.int64, copy=False)  # the usual case needs no further checks
+        array = self._array(field, number)
+        if array.size == 0:
+            return np.empty(0, dtype=np.int64)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise self._error(field, number, "must be whole numbers", f"{array.dtype} {array.shape}")
+        if array.min() < 0 or array.max() >= classes:
+            wrong = int(array[(array < 0) | (array >= classes)][0])
+            raise self._error(field, number, f"must be between 0 and {classes - 1}", wrong)
+        return array.astype(np.int64)
+
+    def ground_truth(
+        self, true: Sequence[Optional[np.ndarray]], task: str
+    ) -> Tuple[Optional[np.ndarray], Optional[np.ndarray]]:
+        """The labels of a single-label task, or the targets of a multi-label task."""
+        classes = self.num_classes
+        targets = np.zeros((len(true), classes), dtype=np.int8) if task == MULTI_LABEL else None
+        chosen = np.zeros(len(true), dtype=np.int64)
+        for number, labels in enumerate(true):
+            row, field = None, "gt_label"
+            if labels is None:
+                field = "gt_score"
+                row = self._array(field, number)
+                if row.shape != (classes,) or not np.isin(row, (-1, 0, 1)).all():
+                    raise self._error(field, number, f"must be {classes} of -1, 0 and 1", f"{row.dtype} {row.shape}")
+                labels = np.flatnonzero(row == 1)
+            if targets is not None:
+                if row is not None:
+                    targets[number] = row
+                else:
+                    targets[number, labels] = 1
+            elif len(labels) != 1 or (row is not None and (row < 0).any()):
+                found = f"{len(labels)} true and {0 if row is None else int((row < 0).sum())} ignored classes"
+                raise self._error(field, number, "must hold one true class in a single-label task", found)
             else:
-                targets[number, labels] = 1
-        elif len(labels) != 1 or (row is not None and (row < 0).any()):
-            found = f"{len(labels)} true and {0 if row is None else int((row < 0).sum())} ignored classes"
-            raise _error(source, number, field, "must hold one true class in a single-label task", found)
-        else:
-            chosen[number] = labels[0]
-    return (chosen, None) if targets is None else (None, targets)
+                chosen[number] = labels[0]
+        return (chosen, None) if targets is None else (None, targets)
+
+    def _array(self, field: str, number: int) -> np.ndarray:
+        value = self.content[number].get(field)
+        if type(value) is np.ndarray and value.ndim and value.dtype.isnative and value.dtype.kind in "fiu":
+            return value  # the usual case needs no further checks
+        if value is None:
+            raise self._error(field, number, "must be an array", "nothing")
+        array: Optional[np.ndarray] = None
+        with suppress(TypeError, ValueError, RuntimeError, OverflowError):
+            array = np.atleast_1d(to_array(value))
+        if array is None or (array.size and array.dtype.kind not in "fiu"):
+            raise self._error(field, number, "must be an array of numbers", type(value).__name__)
+        return array
+
+    def _error(self, field: str, number: int, expected: str, found: Any) -> ResultFileError:
+        return ResultFileError(f"{self.source}: '{field}' of sample number {number} {expected} (found {found})")
 
 
-def _labels(value: Any, number: int, field: str, classes: int, source: str) -> np.ndarray:
-    if type(value) is np.ndarray and value.shape == (1,) and value.dtype.kind in "iu" and 0 <= value.item() < classes:
-        return value.astype(np.int64, copy=False)  # the usual case needs no further checks
-    array = _array(value, number, field, source)
-    if array.size == 0:
-        return np.empty(0, dtype=np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise _error(source, number, field, "must be whole numbers", f"{array.dtype} {array.shape}")
-    if array.min() < 0 or array.max() >= classes:
-        wrong = int(array[(array < 0) | (array >= classes)][0])
-        raise _error(source, number, field, f"must be between 0 and {classes - 1}", wrong)
-    return array.astype(np.int64)
-
-
-def _array(value: Any, number: int, field: str, source: str) -> np.ndarray:
-    if type(value) is np.ndarray and value.ndim and value.dtype.isnative and value.dtype.kind in "fiu":
-        return value  # the usual case needs no further checks
-    if value is None:
-        raise _error(source, number, field, "must be an array", "nothing")
-    array: Optional[np.ndarray] = None
-    with suppress(TypeError, ValueError, RuntimeError, OverflowError):
-        array = to_array(value)
-        array = array if array.ndim else array.reshape(1)
-    if array is None or (array.size and array.dtype.kind not in "fiu"):
-        raise _error(source, number, field, "must be an array of numbers", type(value).__name__)
-    return array
-
-
-def _whole(value: Any) -> int:
+def _index(value: Any) -> int:
     return int(value) if isinstance(value, (int, np.integer)) and 0 <= int(value) < 1 << 62 else -1
-
-
-def _error(source: str, number: int, field: str, expected: str, found: Any) -> ResultFileError:
-    return ResultFileError(f"{source}: '{field}' of sample number {number} {expected} (found {found})")

@@ -1,6 +1,6 @@
 """The test dataset of a config of an OpenMMLab library.
 
-A config is a program of the user, which mmengine runs, as in every tool of these libraries; never use one from
+A config is a program of the user, which mmengine runs, as in every tool of these libraries; never use a config from
 strangers. mmengine is imported only when a config is read, mmdet and mmpretrain only when they are needed.
 """
 
@@ -19,7 +19,7 @@ from mm_metrics_plugin import register_metrics
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io.class_order import label_names_of_dataset, leaf_datasets
-from mm_metrics_plugin.io.files import PathLike, RowCounts
+from mm_metrics_plugin.io.files import PathLike, RowCounts, check_is_file
 from mm_metrics_plugin.io.ground_truth import (
     SWAPPED,
     GroundTruth,
@@ -65,9 +65,6 @@ def read_test_set(
             ``metainfo.classes`` (or ``classes``) differ.
         options: ``key=value`` settings that override the config, as ``--cfg-options``.
         track: Wraps the image indices to show progress.
-
-    Raises:
-        ResultFileError: The config or its dataset cannot be read.
     """
     path = Path(path)
     config = _read_config(path, options)
@@ -131,12 +128,7 @@ def _complete_from_annotation_files(
     """Add the areas of the annotations, and the objects that mmdet drops because they are thin.
 
     mmdet's ``CocoDataset`` drops annotations whose width or height is below 1 or whose area is 0. pycocotools, and so
-    mmdet's ``CocoMetric``, counts them.
-
-    Args:
-        dataset: The dataset that mmdet built. The parts of a ``ConcatDataset`` are read one by one.
-        image_ids: Id of each image of the dataset.
-        objects: The objects of the dataset, image by image, boxes as corners.
+    mmdet's ``CocoMetric``, counts them. The parts of a ``ConcatDataset`` are completed one by one.
     """
     parts = _parts(dataset)
     ends = np.cumsum([len(part) for part in parts]).tolist() if len(parts) > 1 else [len(image_ids)]
@@ -151,7 +143,7 @@ def _complete_from_annotation_files(
         completed.append(replace(result[0], image=result[0].image + start))
         counts.append(result[1])
     if any(part.area is not None for part in completed):
-        completed = [part if part.area is not None else replace(part, area=_box_area(part)) for part in completed]
+        completed = [replace(part, area=part.areas()) for part in completed]
     return GroundTruths.concatenate(completed), RowCounts.total(counts)
 
 
@@ -210,7 +202,7 @@ def _matched(own: GroundTruths, known: GroundTruths, row_counts: RowCounts) -> T
         areas_of.setdefault(key, []).append(known_area)
     area = np.array([areas_of[key].pop() if areas_of.get(key) else np.nan for key in map(tuple, _table(own).tolist())])
     unknown = np.isnan(area)
-    matched = replace(own, area=np.where(unknown, _box_area(own), area))
+    matched = replace(own, area=np.where(unknown, own.areas(), area))
     if unknown.any():
         warnings.warn(
             f"{int(unknown.sum())} of {len(own)} objects of the test dataset are not in its annotation file; the areas "
@@ -226,25 +218,15 @@ def _table(objects: GroundTruths) -> np.ndarray:
     return np.column_stack([objects.image, objects.labels, objects.crowd, objects.boxes.array])
 
 
-def _box_area(objects: GroundTruths) -> np.ndarray:
-    left, top, right, bottom = objects.boxes.array.T
-    area: np.ndarray = (right - left) * (bottom - top)
-    return area
-
-
 @_silent_stdout()
 def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None) -> Tuple[str, ...]:
     """The class names of the test dataset of an mmpretrain config, which ``options`` override as in --cfg-options."""
     path = Path(path)
     dataset = _build(path, _read_config(path, options), "mmpretrain", lazy=True)
+    if not dataset.metainfo.get("classes"):
+        with _errors_name(path, "its test dataset cannot be built"):
+            dataset.full_init()  # datasets of folders know their classes only after this
     names = dataset.metainfo.get("classes")
-    if not names:
-        # Datasets of folders know their classes only after they are initialized.
-        try:
-            dataset.full_init()
-        except Exception as error:
-            raise _dataset_error(path, error) from error
-        names = dataset.metainfo.get("classes")
     if not names:
         raise ResultFileError(f"{path.name}: its test dataset names no classes (give them with --classes)")
     return tuple(map(str, names))
@@ -252,20 +234,15 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
 
 def _read_config(path: Path, options: Optional[Sequence[str]]) -> Any:
     """The config with its overrides; its custom imports are not imported yet."""
-    if not path.is_file():
-        raise ResultFileError(f"{path.name}: cannot be read (No such file or directory)")
+    check_is_file(path)
     try:
         from mmengine.config import Config
     except ImportError as error:
         raise ResultFileError(f"{path.name}: reading a config needs mmengine ({error})") from error
-    try:
+    with _errors_name(path, "cannot be read as a config"):
         config = Config.fromfile(str(path), import_custom_modules=False)
         if options:
             config.merge_from_dict(_parsed(options))
-    except ResultFileError:
-        raise
-    except Exception as error:
-        raise _config_error(path, error) from error
     return config
 
 
@@ -281,8 +258,8 @@ def _build(
     except ImportError as error:
         instead = "the annotation file as ground truth" if library == "mmdet" else "the class names with --classes"
         raise ResultFileError(f"{path.name}: reading a config needs {library} ({error}); or give {instead}") from error
-    try:
-        register_metrics()  # the user's code may need them from here on
+    with _errors_name(path, "cannot be read as a config"):
+        register_metrics()  # the user's code may need them
         if config.get("custom_imports"):
             import_modules_from_strings(**config["custom_imports"])
         if library == "mmdet":
@@ -290,8 +267,6 @@ def _build(
 
             config = replace_cfg_vals(config)
             update_data_root(config)
-    except Exception as error:
-        raise _config_error(path, error) from error
     settings = config.get("test_dataloader", {}).get("dataset")
     if not settings:
         raise ResultFileError(f"{path.name}: has no test_dataloader.dataset")
@@ -302,21 +277,21 @@ def _build(
     if lazy:
         settings["lazy_init"] = True
     init_default_scope(config.get("default_scope") or library)
-    try:
+    with _errors_name(path, "its test dataset cannot be built"):
         return DATASETS.build(settings)
-    except Exception as error:  # any error gets a message with the name of the config
-        raise _dataset_error(path, error) from error
 
 
-def _config_error(path: Path, error: Exception) -> ResultFileError:
-    """The error of a config, which is a program and can raise anything."""
-    # mmengine 0.10 reads the base configs of other libraries with it.
-    hint = "; pip install 'setuptools<81'" if "pkg_resources" in str(error) else ""
-    return ResultFileError(f"{path.name}: cannot be read as a config ({type(error).__name__}: {error}){hint}")
-
-
-def _dataset_error(path: Path, error: Exception) -> ResultFileError:
-    return ResultFileError(f"{path.name}: its test dataset cannot be built ({type(error).__name__}: {error})")
+@contextmanager
+def _errors_name(path: Path, problem: str) -> Iterator[None]:
+    """Turn any error of a config, which is a program, into one that names the config."""
+    try:
+        yield
+    except ResultFileError:
+        raise
+    except Exception as error:
+        # mmengine 0.10 imports pkg_resources for the base configs of other libraries.
+        hint = "; pip install 'setuptools<81'" if "pkg_resources" in str(error) else ""
+        raise ResultFileError(f"{path.name}: {problem} ({type(error).__name__}: {error}){hint}") from error
 
 
 def _parsed(options: Sequence[str]) -> Dict[str, Any]:

@@ -63,7 +63,7 @@ def read_content(path: PathLike) -> Content:
 
 
 def release(content: Content, start: int, end: int) -> int:
-    """Release the memory of a part that is no longer needed, in whole pages, and return where the rest begins."""
+    """Release the memory of a part that is no longer needed, in whole pages, and return the start of the rest."""
     if isinstance(content, bytes):
         return start
     end -= end % mmap.PAGESIZE
@@ -72,7 +72,7 @@ def release(content: Content, start: int, end: int) -> int:
 
 
 def trim_memory() -> None:
-    """Return the memory of freed small objects to the system. Does nothing where the C library is not glibc.
+    """Return the memory of freed small objects to the system. Does nothing if the C library is not glibc.
 
     The scores of 50,000 samples are 50,000 objects. Without this call, the process keeps their memory.
     """
@@ -120,13 +120,7 @@ def memory_limit(file_size: int, base: int = BASE_BYTES) -> int:
 def check_num_classes(num_classes: int, source: str, file_size: Optional[int], *, labels_only: bool) -> None:
     """Refuse a number of classes whose confusion matrix would take far more memory than the file explains.
 
-    The limit of any file is 2,047 classes if only labels determine their number, else 23,169.
-
-    Args:
-        num_classes: Number of classes.
-        source: Name of the file in the message.
-        file_size: In bytes. None: the content does not come from a file, and nothing is refused.
-        labels_only: Whether the number is the largest label plus one.
+    Any file may have 2,047 classes, or 23,169 if their number is not just the largest label plus one (``labels_only``).
     """
     if file_size is None:
         return

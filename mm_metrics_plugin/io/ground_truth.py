@@ -84,9 +84,6 @@ def read_ground_truth(
             ``'annotations'``, and results with labels are refused if the orders differ.
         image_set: For VOC folders: the list of the test set, one image id per line, such as
             ``ImageSets/Main/test.txt``. Only these images are read, in this order. By default all files of the folder.
-
-    Raises:
-        ResultFileError: The file is damaged, of another kind, or has no such class.
     """
     if isinstance(classes, str):
         raise ResultFileError(f"'classes' must be a list of names (found {classes!r})")
@@ -107,14 +104,7 @@ def read_ground_truth(
 def ground_truth_from_coco(
     content: Any, source: str, *, classes: Optional[Sequence[str]] = None, class_order: Optional[str] = None
 ) -> GroundTruth:
-    """Ground truth from a dict of COCO annotations.
-
-    Args:
-        content: A dict with the lists ``images``, ``annotations`` and ``categories``.
-        source: Its name in messages.
-        classes: As in :func:`read_ground_truth`.
-        class_order: As in :func:`read_ground_truth`.
-    """
+    """Ground truth from a dict of COCO annotations; ``source`` is its name in messages."""
     for part in ("images", "annotations", "categories"):
         if not isinstance(content, dict) or not isinstance(content.get(part), list):
             raise ResultFileError(
@@ -193,7 +183,7 @@ def ground_truth_from_coco(
 
 def _kind_of(content: Any) -> str:
     if isinstance(content, list):
-        return "a list, as in COCO results"
+        return "a list, as in COCO results; GROUND_TRUTH comes first"
     if isinstance(content, dict):
         return ", ".join(sorted(map(str, content))[:6]) or "nothing"
     return f"a {type(content).__name__}"
@@ -254,14 +244,7 @@ def check_same_ground_truth(first: GroundTruth, second: GroundTruth) -> None:
     """Raise an error if two ground truths differ in an image that both contain.
 
     The order of images, and of the objects of an image, does not matter. Images in only one of them are
-    checked when results are joined.
-
-    Args:
-        first: Ground truth in the results of the first run.
-        second: Ground truth in the results of another run.
-
-    Raises:
-        ResultFileError: They differ. The message names the first such image, in the order of ``first``.
+    checked when results are joined. The message names the first image that differs, in the order of ``first``.
     """
     rows, other_rows = _rows_by_image(first), _rows_by_image(second)
     for image_id in first.image_ids:

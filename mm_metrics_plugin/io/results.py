@@ -38,8 +38,8 @@ class DetectionResults:
         detections: ``image`` counts images in the order of the file. Labels are class indices; in
             ``coco`` files, positions in ``category_ids``.
         row_counts: Detections read, used and dropped.
-        image_names: Path of each image, "" where unknown.
-        image_sizes: (images, 2) height and width, 0 where unknown.
+        image_names: Path of each image, "" if unknown.
+        image_sizes: (images, 2) height and width, 0 if unknown.
         category_ids: The category ids of a ``coco`` file.
         num_classes: Number of classes, if the file has it.
         ground_truth: The ground truth in the file, if it has one.
@@ -71,10 +71,6 @@ def read_results(
         path: The file.
         trust: Read a pickle with plain pickle, which runs any code in it.
         on_progress: Receives the fraction of a pickle that was read.
-
-    Raises:
-        UnsafePickleError: The pickle asks for something that data never needs.
-        ResultFileError: The file is damaged or has no detections.
     """
     path = Path(path)
     kind = path.suffix.lower()
@@ -98,10 +94,7 @@ def results_from_content(content: Any, source: str) -> DetectionResults:
 def results_from_images(content: Any, source: str, *, file_size: Optional[int] = None) -> DetectionResults:
     """Flatten the content of a result pickle, which has one entry per image.
 
-    Args:
-        content: The entries.
-        source: Name of the file in messages.
-        file_size: Refuse more boxes than a file of this size can hold, before they are copied.
+    More boxes than a file of ``file_size`` bytes can hold are refused before they are copied.
     """
     if not isinstance(content, list) or not content:
         what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
@@ -320,7 +313,8 @@ def _read_mmdet_2(content: List[Any], source: str, file_size: Optional[int]) -> 
 
 def _read_coco(content: Any, source: str) -> DetectionResults:
     if not isinstance(content, list):
-        hint = "; this is an annotation file" if isinstance(content, dict) and "annotations" in content else ""
+        is_ground_truth = isinstance(content, dict) and "annotations" in content
+        hint = "; this is an annotation file, and GROUND_TRUTH comes first" if is_ground_truth else ""
         raise ResultFileError(
             f"{source}: COCO results are a list of detections (found a {type(content).__name__}{hint})"
         )

@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Writes files completely or not at all; JSON and CSV text."""
 
 from __future__ import annotations
 
@@ -19,23 +19,13 @@ import numpy as np
 
 
 def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
-    """Write several files, text as UTF-8.
+    """Write several files, given by path, with text as UTF-8. Missing folders are created.
 
-    All are written under temporary names first, so no file is written in part, and none is replaced if one cannot be
-    written. An interrupt waits until all are renamed. If one cannot be renamed, those before it are replaced already.
-
-    Args:
-        contents: By path. Missing folders are made.
+    All are written under temporary names first, so no file is written partially, and none is replaced if one cannot be
+    written. An interrupt waits until all are renamed. If one cannot be renamed, the files before it are replaced.
 
     Raises:
-        OSError: One cannot be written; the error names it.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_all({f"{folder}/a.md": "# Report", f"{folder}/b.bin": b"abc"})
-        ...     sorted(os.listdir(folder))
-        ['a.md', 'b.bin']
+        OSError: A file cannot be written; the error names it.
     """
     with ready_to_write(contents):
         pass
@@ -43,19 +33,8 @@ def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
 
 @contextmanager
 def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Iterator[None]:
-    """As :func:`write_all`, but the files get their names when the block ends, and are removed if it fails.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     try:
-        ...         with ready_to_write({f"{folder}/a.md": "# Report"}):
-        ...             raise RuntimeError("the others have not agreed")
-        ...     except RuntimeError:
-        ...         os.listdir(folder)
-        []
-    """
-    # All names are chosen before the first file is made, so an interrupt at any moment finds what to remove.
+    """Like :func:`write_all`, but the files are renamed when the block ends, and removed if it raises an error."""
+    # All names are chosen before the first file is created, so an interrupt at any time can remove them.
     temporary = {path: str(Path(path).with_name(f".{Path(path).name}-{secrets.token_hex(8)}")) for path in contents}
     try:
         for path, content in contents.items():
@@ -75,17 +54,17 @@ def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Ite
 
 def _write(path: str, temporary: str, data: Union[bytes, memoryview]) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    if os.path.isdir(path):  # found out before the first file is replaced
+    if os.path.isdir(path):  # checked before any file is replaced
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     with open(temporary, "xb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())  # else a crash could leave the new name on an empty file
+        os.fsync(file.fileno())  # otherwise a crash could leave an empty file under the new name
 
 
 @contextmanager
 def _errors_name(path: str, temporary: str) -> Iterator[None]:
-    """Errors of the temporary file name the file to be written."""
+    """Put the path of the file in place of the temporary one in errors."""
     try:
         yield
     except OSError as error:
@@ -96,7 +75,7 @@ def _errors_name(path: str, temporary: str) -> Iterator[None]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the end. Only the main thread gets it, and only that thread can make it wait."""
+    """Delay Ctrl-C until the end. Only the main thread receives it, and only that thread can delay it."""
     handler: Any = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
@@ -116,7 +95,7 @@ def to_json(value: Any, *, compact: bool = False) -> str:
 
     Args:
         value: Dicts, lists, text, numbers, and NumPy arrays and numbers.
-        compact: Without line breaks and spaces, for programs. Default False.
+        compact: Without line breaks and spaces, for programs.
 
     Example:
         >>> print(to_json({"recall": np.array([0.5, np.nan]), "tp": np.int64(3)}))
@@ -131,20 +110,20 @@ def to_json(value: Any, *, compact: bool = False) -> str:
 
 
 def _indented(value: Any, indent: str) -> Iterator[str]:
-    """JSON text with one entry per line. Lists of numbers and text stay on one line, which is fast and short."""
+    """JSON text with one entry per line, but lists of numbers and text on one line."""
     inner = indent + "  "
     if isinstance(value, dict) and value:
         opening = "{\n"
-        for key, one in value.items():
+        for key, item in value.items():
             yield f"{opening}{inner}{json.dumps(key, ensure_ascii=False)}: "
-            yield from _indented(one, inner)
+            yield from _indented(item, inner)
             opening = ",\n"
         yield f"\n{indent}}}"
     elif isinstance(value, (list, tuple)) and not _CONTAINERS.isdisjoint(map(type, value)):
         opening = "[\n"
-        for one in value:
+        for item in value:
             yield f"{opening}{inner}"
-            yield from _indented(one, inner)
+            yield from _indented(item, inner)
             opening = ",\n"
         yield f"\n{indent}]"
     else:
@@ -152,7 +131,7 @@ def _indented(value: Any, indent: str) -> Iterator[str]:
 
 
 _CONTAINERS = {dict, list, tuple}
-_AS_THEY_ARE = {int, str, bool, type(None)}
+_PLAIN_TYPES = {int, str, bool, type(None)}
 
 
 def _plain(value: Any) -> Any:
@@ -161,9 +140,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return value if _AS_THEY_ARE.issuperset(map(type, value)) else [_plain(one) for one in value]
+        return value if _PLAIN_TYPES.issuperset(map(type, value)) else [_plain(item) for item in value]
     return value
 
 
@@ -172,20 +151,17 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
     A spreadsheet runs a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, also after a tab or a line
     break. Text that begins with one of these characters (or with the full-width form of the first four) gets an
-    apostrophe in front. Numbers stay numbers, negative ones too.
+    apostrophe in front. Negative numbers are unchanged.
 
     Example:
-        >>> to_csv(["class", "recall"], [["cat, small", 0.1], ["dog", float("nan")]])
-        'class,recall\n"cat, small",0.1\ndog,\n'
         >>> to_csv(["class", "difference"], [["=1+1", -0.5]])
         "class,difference\n'=1+1,-0.5\n"
     """
     lines: List[str] = []
-    # With this end of line, cells that hold either of its characters are quoted. Otherwise a carriage return in a name
-    # would begin a new cell.
+    # With this line end, cells that contain a carriage return are quoted. Otherwise they would be split.
     writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
-    writer.writerow([_csv_cell(one) for one in header])
-    writer.writerows([_csv_cell(one) for one in _plain(list(row))] for row in rows)
+    writer.writerow([_csv_cell(cell) for cell in header])
+    writer.writerows([_csv_cell(cell) for cell in _plain(list(row))] for row in rows)
     return "".join(f"{line[:-2]}\n" for line in lines)
 
 

@@ -38,8 +38,7 @@ from mm_metrics_plugin.render.tables import (
 from mm_metrics_plugin.settings import DetectionSettings
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.detection import DetectionReport
-    from mm_metrics_plugin.evaluation.detection_analysis import DetectionAnalysis
+    from mm_metrics_plugin.evaluation.detection import DetectionAnalysis, DetectionReport
     from mm_metrics_plugin.functional.classification.confusion_matrix import ConfusionResult
     from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport
     from mm_metrics_plugin.render.outputs import TextOptions

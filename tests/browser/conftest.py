@@ -7,64 +7,50 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE = 300  # seconds after which what a test waits for will never come, however busy the machine is
-
-
-class Opened:
-    """A page that was opened from disk, and everything it said or asked for."""
-
-    def __init__(self, page):
-        self.page = page
-        self.requests, self.said, self.dialogs = [], [], []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
-
-    def check(self):
-        """Nothing was asked for outside, nothing complained about, nothing popped up."""
-        assert [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))] == []
-        assert self.said == []
-        assert self.dialogs == []
-
-
-@contextlib.contextmanager
-def opening(browser, path, *, width=1280, height=900, **options):
-    """Opens a file with the network cut; what it asked for or complained about is checked at the end."""
-    # Without smooth scrolling, which would move the page under the mouse.
-    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce", **options)
-    context.set_default_timeout(1000 * PATIENCE)
-    try:
-        context.set_offline(True)
-        one = Opened(context.new_page())
-        one.page.goto(Path(path).resolve().as_uri(), wait_until="load")
-        one.page.wait_for_selector("main[aria-busy=false]")
-        yield one
-        one.check()
-    finally:
-        context.close()
+TIMEOUT = 300  # seconds; a busy machine is slow
 
 
 @pytest.fixture
 def opened(browser):
-    """A function that opens a file for one test."""
+    """A function that opens a file without a network. The page must load nothing from outside and print no message."""
+    requests, messages = [], []
     with contextlib.ExitStack() as stack:
-        yield lambda path, **options: stack.enter_context(opening(browser, path, **options)).page
+
+        def open_page(path, *, width=1280, height=900, **options):
+            # Without smooth scrolling, which would move the page under the mouse.
+            size = {"width": width, "height": height}
+            context = browser.new_context(viewport=size, reduced_motion="reduce", **options)
+            stack.callback(context.close)
+            context.set_default_timeout(1000 * TIMEOUT)
+            context.set_offline(True)
+            page = context.new_page()
+            page.on("request", lambda request: requests.append(request.url))
+            page.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
+            page.on("pageerror", lambda error: messages.append(f"error: {error}"))
+            page.on("dialog", lambda dialog: (messages.append(dialog.message), dialog.dismiss()))
+            page.goto(Path(path).resolve().as_uri(), wait_until="load")
+            page.wait_for_selector("main[aria-busy=false]")
+            return page
+
+        yield open_page
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert messages == []
 
 
 def chart(page, name):
-    """Scrolls to a chart and waits until it is drawn and answers to a click."""
+    """Scrolls to a chart and waits until it responds to clicks."""
     page.locator(f"#{name}").scroll_into_view_if_needed()
     page.wait_for_selector(f"#{name}[aria-busy=false]")
 
 
-def until(page, function, argument=None):
-    """Waits for a function of the page to be true. Playwright's own would need a page that allows eval."""
-    for _ in range(PATIENCE * 50):
-        if page.evaluate(function, argument):
-            return
-        page.wait_for_timeout(20)
-    raise AssertionError(f"never true: {function}")
+def traces(page, name, *keys):
+    """The given attributes of each trace of a chart, as lists."""
+    chart(page, name)
+    return page.evaluate(
+        """([id, keys]) => document.getElementById(id).data
+            .map((trace) => keys.map((key) => trace[key] && [...trace[key]]))""",
+        [name, keys],
+    )
 
 
 def value(page, selector):
@@ -73,36 +59,24 @@ def value(page, selector):
     return float(text) if text else None
 
 
-def class_rows(page, *, visible_only=False):
-    """The table of classes: one dict per row, in the order of the page."""
-    rows = page.evaluate(
-        """() => [...document.querySelectorAll("#class-table tbody tr")].map((row) => ({
-            name: row.cells[0].textContent, hidden: row.hidden,
+def rows_by_column(page, table):
+    """One dict per visible row of a table, by column; ``name`` is the text of the first cell."""
+    return page.evaluate(
+        """(table) => [...document.querySelectorAll(`#${table} tbody tr`)].filter((row) => !row.hidden).map((row) => ({
+            name: row.cells[0].firstChild.textContent.trim(),
             ...Object.fromEntries([...row.querySelectorAll("[data-column]")]
-                .map(({dataset}) => [dataset.column, dataset.value === "" ? null : Number(dataset.value)]))}))"""
+                .map(({dataset}) => [dataset.column, dataset.value === "" ? null : Number(dataset.value)]))}))""",
+        table,
     )
-    return [row for row in rows if not (visible_only and row["hidden"])]
 
 
-def table_rows(page, selector):
+def table_rows(page, table):
     """The visible rows of a table: for every cell its full value, else its text."""
     return page.evaluate(
-        """(selector) => [...document.querySelectorAll(selector + " tbody tr")].filter((row) => !row.hidden)
+        """(table) => [...document.querySelectorAll(`#${table} tbody tr`)].filter((row) => !row.hidden)
             .map((row) => [...row.cells].map((cell) => cell.dataset.value ?? cell.textContent))""",
-        selector,
+        table,
     )
-
-
-def check_sorting(page, table, column, values):
-    """Sorts by a column with the mouse, then with a key, and compares ``values()`` with both orders."""
-    header = page.locator(f"{table} thead [data-column={column}]")
-    for act, order in (
-        (lambda button: button.click(), "descending"),
-        (lambda button: button.press("Enter"), "ascending"),
-    ):
-        act(header.locator("button"))
-        assert header.get_attribute("aria-sort") == order
-        assert values() == sorted(values(), reverse=order == "descending")
 
 
 def click_cell(page, row, column):
@@ -117,7 +91,7 @@ def click_cell(page, row, column):
         [row, column],
     )
     page.mouse.move(*where)
-    # A click selects the cell that the chart knows to be under the mouse, which it finds out some time after the move.
+    # A click selects the cell that the chart knows to be under the mouse, some time after the move.
     page.wait_for_function(
         """([row, column]) => (document.getElementById("matrix")._hoverdata || [])
             .some((point) => point.y === row && point.x === column)""",
@@ -125,6 +99,7 @@ def click_cell(page, row, column):
     )
     page.mouse.click(*where)
     page.wait_for_selector(f'#cell[data-cell="{row},{column}"]')
+    return table_rows(page, "cell-table")
 
 
 def open_cell(page, row, column):
@@ -133,4 +108,4 @@ def open_cell(page, row, column):
     page.select_option("#cell-column", str(column))
     page.locator("#cell-open").press("Enter")
     assert page.evaluate("document.activeElement.id") == "cell"
-    return table_rows(page, "#cell-table")
+    return table_rows(page, "cell-table")

@@ -1,4 +1,4 @@
-"""Where arguments may stand on the command line, and what is said of those that cannot be placed."""
+"""Order and meaning of arguments, class names, flags and settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.cli import main, make_parser
+from mm_metrics_plugin.cli import make_parser
 from mm_metrics_plugin.cli.arguments import class_names, given_options
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection import pairs
@@ -32,13 +32,13 @@ def parsed(*arguments):
     ],
 )
 @pytest.mark.parametrize("subcommand", ["detection", "compare"])
-def test_positional_arguments_stand_anywhere(subcommand, arguments):
+def test_positional_arguments_may_be_anywhere(subcommand, arguments):
     found = parsed(subcommand, *arguments)
     assert (found.ground_truth, found.results, found.out_dir) == ("t.json", ["a.pkl", "b.pkl"], "report/")
     assert (found.ci, found.classes) == (0.95, "x,y")
 
 
-def test_every_subcommand_takes_the_folder_after_an_option():
+def test_out_dir_may_follow_options():
     assert parsed("classification", "r.pkl", "--ci", "0.9", "report/").out_dir == "report/"
     assert parsed("classification", "--out", "report/", "r.pkl").out_dir == "report/"
     found = parsed("merge", "a.npz", "--quiet", "b.npz", "report/")
@@ -46,7 +46,7 @@ def test_every_subcommand_takes_the_folder_after_an_option():
 
 
 @pytest.mark.parametrize("option", ["--cfg-options", "--cfg-opt"])
-def test_settings_of_a_config_end_where_no_pair_follows(option):
+def test_cfg_options_end_at_the_first_argument_that_is_no_pair(option):
     found = parsed("detection", "c.py", "r.pkl", option, "a=1", "b.c=[1, 2]", "report/", "--html")
     assert (found.cfg_options, found.out_dir, found.html) == (["a=1", "b.c=[1, 2]"], "report/", True)
 
@@ -64,11 +64,8 @@ def test_settings_of_a_config_end_where_no_pair_follows(option):
         (["detection", "t.json", "r.pkl", "--no-such-option"], "unrecognized arguments: --no-such-option"),
     ],
 )
-def test_arguments_that_cannot_be_placed(arguments, words, capsys):
-    with pytest.raises(SystemExit) as left:
-        parsed(*arguments)
-    out, said = capsys.readouterr()
-    assert left.value.code == 2 and out == "" and said.count("\n") == 1 and words in said
+def test_arguments_that_do_not_fit(arguments, words, capsys):
+    assert words in files.error_of(capsys, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -89,22 +86,20 @@ def test_class_names_separated_by_blanks_are_explained(arguments, classes, tmp_p
     files.write_json(tmp_path / "rows.json", [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5}])
     files.write_pickle(tmp_path / "old.pkl", [[np.zeros((0, 5), np.float32)] * 4] * 5)
     files.write_pickle(tmp_path / "samples.pkl", files.samples(9))
-    assert main([*arguments, "--classes", *classes]) == 2
-    said = capsys.readouterr().err
     hint = f"--classes was read as class 'cat', and '{classes[1]}' as OUT_DIR: separate class names by commas"
-    assert hint in said and said.count("\n") == 1 and not (tmp_path / classes[1]).exists()
+    assert hint in files.error_of(capsys, *arguments, "--classes", *classes)
+    assert not (tmp_path / classes[1]).exists()
 
 
-def test_other_messages_say_nothing_about_class_names(tmp_path, capsys):
-    truth, results = map(str, files.pair(tmp_path, images=5))
-    assert main(["detection", truth, str(tmp_path / "missing.pkl"), "--classes", "cat", "report"]) == 2
+def test_other_errors_have_no_hint_about_class_names(tmp_path, capsys):
+    truth, results = files.pair(tmp_path, images=5)
     path = tmp_path / "classes.txt"
     path.write_text("cat\n", encoding="utf-8")
-    assert main(["detection", truth, results, "--classes", str(path)]) == 2
-    assert "was read as" not in capsys.readouterr().err
+    for arguments in ([tmp_path / "missing.pkl", "report", "--classes", "cat"], [results, "--classes", path]):
+        assert "was read as" not in files.error_of(capsys, "detection", truth, *arguments)
 
 
-def test_class_names_are_one_value_or_a_file(tmp_path):
+def test_class_names_are_a_list_or_a_file(tmp_path):
     path = tmp_path / "classes.txt"
     path.write_text("traffic light\na, b\n\n", encoding="utf-8")
     assert class_names(str(path)) == ["traffic light", "a, b"]
@@ -112,13 +107,6 @@ def test_class_names_are_one_value_or_a_file(tmp_path):
     assert class_names("x" * 5000) == ["x" * 5000]
     with pytest.raises(ResultFileError, match=r"missing\.txt does not exist"):
         class_names("missing.txt")
-
-
-def test_the_report_is_written_wherever_the_folder_stands(tmp_path):
-    truth, results = files.pair(tmp_path, images=5)
-    for name, place in (("a", ["--quiet", str(tmp_path / "a")]), ("b", ["--out", str(tmp_path / "b"), "--quiet"])):
-        assert main(["detection", str(truth), str(results), "--matrix-only", *place]) == 0
-        assert (tmp_path / name / "report.json").exists()
 
 
 @pytest.mark.parametrize("way", ["link", "link on the way", "file on the way"])
@@ -130,30 +118,22 @@ def test_a_folder_that_cannot_be_made_is_named(way, tmp_path, capsys):
     else:
         place.write_text("a file")
     out = place if way == "link" else place / "inner"
-    assert main(["detection", str(truth), str(results), str(out)]) == 2
-    said = capsys.readouterr().err
-    assert "OUT_DIR must be a folder" in said and str(out) in said and said.count("\n") == 1
-    assert ("nowhere', which does not exist" if way.startswith("link") else "found a file") in said
+    error = files.error_of(capsys, "detection", truth, results, out)
+    assert "OUT_DIR must be a folder" in error and str(out) in error
+    assert ("nowhere', which does not exist" if way.startswith("link") else "found a file") in error
 
 
-@pytest.mark.parametrize("subcommand", ["classification", "compare"])
-def test_samples_of_no_classes_are_refused_in_one_sentence(subcommand, tmp_path, capsys):
-    import numpy as np
-
+def test_results_without_classes_are_refused(tmp_path, capsys):
     nothing = {"pred_score": np.zeros(0, np.float32), "pred_label": np.zeros(0, int), "gt_label": np.zeros(0, int)}
-    path = str(files.write_pickle(tmp_path / "r.pkl", [nothing] * 3))
-    assert main([subcommand, *(["-", path] if subcommand == "compare" else []), path]) == 2
-    said = capsys.readouterr().err
-    assert "'pred_score' of sample number 0 must hold the score of at least one class (found 0 scores)" in said
-
-
-def test_annotations_of_no_classes_are_refused_in_one_sentence(tmp_path, capsys):
+    path = files.write_pickle(tmp_path / "r.pkl", [nothing] * 3)
+    message = "'pred_score' of sample number 0 must hold the score of at least one class (found 0 scores)"
+    for arguments in (["classification", path], ["compare", "-", path, path]):
+        assert message in files.error_of(capsys, *arguments)
     made = files.problem(3)
     nothing = made._replace(**{name: getattr(made, name)[:0] for name in made._fields[2:]})
     truth = files.write_json(tmp_path / "t.json", files.truth_of(nothing, ()))
-    results = files.write_pickle(tmp_path / "r.pkl", files.results_of(made))
-    assert main(["detection", str(truth), str(results)]) == 2
-    assert "t.json: 'categories' must list at least one class (found an empty list)" in capsys.readouterr().err
+    message = "t.json: 'categories' must list at least one class (found an empty list)"
+    assert message in files.error_of(capsys, "detection", truth, path)
 
 
 @pytest.mark.parametrize("subcommand", ["detection", "compare"])
@@ -180,7 +160,7 @@ def flags_of(subcommand):
 
 
 def test_every_setting_has_the_flag_of_its_name():
-    flags, names = flags_of("detection"), {one.name for one in fields(DetectionSettings)}
+    flags, names = flags_of("detection"), {field.name for field in fields(DetectionSettings)}
     assert names - set(flags) == WITHOUT_FLAG
     for name in names & set(flags):
         assert flags[name][0] == f"--{name.replace('_', '-')}"
@@ -211,7 +191,7 @@ def settings_of(*options):
 
 
 def test_every_flag_sets_the_field_of_its_name():
-    assert set(GIVEN) == {one.name for one in fields(DetectionSettings)} - WITHOUT_FLAG
+    assert set(GIVEN) == {field.name for field in fields(DetectionSettings)} - WITHOUT_FLAG
     assert settings_of() == DetectionSettings()  # the same defaults
     for name, (text, value) in GIVEN.items():
         words = [f"--{name.replace('_', '-')}"] + ([] if text is None else [text])
@@ -221,7 +201,7 @@ def test_every_flag_sets_the_field_of_its_name():
 
 
 @pytest.mark.parametrize("subcommand", ["detection", "compare"])
-def test_an_image_with_too_many_overlapping_pairs_ends_in_one_line(subcommand, tmp_path, capsys, monkeypatch):
+def test_an_image_with_too_many_overlapping_pairs_is_refused(subcommand, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(pairs, "MAX_PAIRS", 30)
     image, places = np.repeat(np.arange(3), 6), np.arange(18) * 20.0
     places[12:] = 0  # the boxes of the third image, whose id is 3, lie on each other
@@ -234,16 +214,14 @@ def test_an_image_with_too_many_overlapping_pairs_ends_in_one_line(subcommand, t
         scores=np.full(18, 0.9, dtype=np.float32),
     )
     truth = files.write_json(tmp_path / "t.json", files.truth_of(made))
-    results = str(files.write_pickle(tmp_path / "r.pkl", files.results_of(made)))
-    assert main([subcommand, str(truth), *([results] * (2 if subcommand == "compare" else 1))]) == 2
-    out, said = capsys.readouterr()
-    assert out == "" and said.count("\n") == 1 and "image 3 has more than 30 pairs" in said and "nms_iou_thr" in said
+    results = files.write_pickle(tmp_path / "r.pkl", files.results_of(made))
+    error = files.error_of(capsys, subcommand, truth, *([results] * (2 if subcommand == "compare" else 1)))
+    assert "image 3 has more than 30 pairs" in error and "nms_iou_thr" in error
 
 
 @pytest.mark.parametrize("words", [("",), ("--out", "")])
 def test_an_empty_folder_name_is_refused(words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = files.write_pickle(tmp_path / "r.pkl", files.samples(10))
-    with pytest.raises(SystemExit):
-        main(["classification", str(path), *words])
-    assert "OUT_DIR" in capsys.readouterr().err and list(tmp_path.iterdir()) == [path]
+    assert "OUT_DIR" in files.error_of(capsys, "classification", path, *words)
+    assert list(tmp_path.iterdir()) == [path]

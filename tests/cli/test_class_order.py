@@ -1,13 +1,10 @@
-"""A label has one class, whatever the form of the ground truth, and reports say which order of classes they use."""
+"""The order of classes: from annotation files, configs and --classes, as mmdet numbers labels, and in reports."""
 
 from __future__ import annotations
-
-import json
 
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.cli import main
 from tests.helpers import result_files as files
 
 pytestmark = pytest.mark.usefixtures("shown_warnings")
@@ -26,7 +23,7 @@ def box(label):
 
 
 def annotations(names=FILE_ORDER):
-    """One object of each class in each of two images, each class in a place of its own."""
+    """One object of each class in each of two images, each class at its own place."""
     place = {name: FILE_ORDER.index(name) for name in names}
     rows = [(image, at) for image in (8, 5) for at in range(len(names))]
     return {
@@ -47,7 +44,7 @@ def annotations(names=FILE_ORDER):
 
 
 def results(order, missed="emu"):
-    """A detector whose labels follow ``order``, and which never sees one class."""
+    """A detector whose labels follow ``order``, and which misses one class."""
     found = [name for name in order if name != missed and name in FILE_ORDER]
     boxes = np.array([box(FILE_ORDER.index(name)) for name in found])
     boxes[:, 2:] += boxes[:, :2]
@@ -74,39 +71,35 @@ def config(folder, classes, ann_file="truth.json", name="config.py"):
 
 
 def report_of(*arguments, subcommand="detection"):
-    return json.loads(files.printed(subcommand, *arguments, "--format", "json"))
+    return files.report_of(subcommand, *arguments)
 
 
 def recalls(report):
     return {row["name"]: row["recall"] for row in report["protocols"]["coco"]["per_class"]}
 
 
-def refused(capsys, *arguments, subcommand="detection"):
-    assert main([subcommand, *map(str, arguments)]) == 2
-    out, said = capsys.readouterr()
-    assert out == "" and said.count("\n") == 1
-    return said
+def error_of(capsys, *arguments, subcommand="detection"):
+    return files.error_of(capsys, subcommand, *arguments)
 
 
 RIGHT = {"dog": 1.0, "cat": 1.0, "emu": 0.0}
 
 
-def test_config_and_annotation_file_name_classes_alike(folder, capsys):
-    """In mmdet labels follow the file's order; the config's order only changes what it calls them."""
+def test_config_and_annotation_file_give_the_same_classes(folder, capsys):
+    """In mmdet, labels follow the order of the file; the config only names them."""
     alone = report_of(folder / "truth.json", folder / "results.pkl")
     assert recalls(alone) == RIGHT and alone["inputs"]["class_order"] == "annotations"
     capsys.readouterr()
     same = report_of(config(folder, FILE_ORDER), folder / "results.pkl")
     assert capsys.readouterr().err.count("warning") == 0
     other = report_of(config(folder, ("emu", "dog", "cat")), folder / "results.pkl")
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     assert recalls(same) == recalls(other) == RIGHT
     assert other["classes"] == list(FILE_ORDER) and other["inputs"]["class_order"] == "annotations"
-    assert "'dog', 'cat', 'emu'" in said and "'emu', 'dog', 'cat'" in said and "label 0 is 'dog' or 'emu'" in said
+    assert "'dog', 'cat', 'emu'" in error and "'emu', 'dog', 'cat'" in error and "label 0 is 'dog' or 'emu'" in error
 
 
 def test_labels_are_those_of_mmdet(folder):
-    """By the annotations of the built data set: the name of each of its labels is the name that we report."""
     from mmdet.datasets import CocoDataset
 
     from mm_metrics_plugin.io.dataset_config import read_test_set
@@ -130,14 +123,14 @@ def test_labels_are_those_of_mmdet(folder):
 
 @pytest.mark.parametrize("truth", ["truth.json", "config.py"])
 @pytest.mark.parametrize("subcommand", ["detection", "compare"])
-def test_given_classes_in_another_order_are_a_question(folder, capsys, truth, subcommand):
+def test_classes_in_another_order_need_class_order(folder, capsys, truth, subcommand):
     config(folder, FILE_ORDER)
     order = ("cat", "emu", "dog")
     runs = [folder / "results.pkl"] if subcommand == "detection" else [folder / "results.pkl"] * 2
     given = [folder / truth, *runs, "--classes", ",".join(order)]
-    said = refused(capsys, *given, subcommand=subcommand)
-    assert "results.pkl" in said and "'dog', 'cat', 'emu'" in said and "'cat', 'emu', 'dog'" in said
-    assert "--class-order annotations" in said and "--class-order classes" in said
+    error = error_of(capsys, *given, subcommand=subcommand)
+    assert "results.pkl" in error and "'dog', 'cat', 'emu'" in error and "'cat', 'emu', 'dog'" in error
+    assert "--class-order annotations" in error and "--class-order classes" in error
 
     own = files.write_pickle(folder / "own.pkl", results(order))
     for answer, run, classes in (
@@ -155,7 +148,7 @@ def test_given_classes_in_another_order_are_a_question(folder, capsys, truth, su
             assert {row["class_name"]: row["first"] for row in rows} == RIGHT
 
 
-def test_category_ids_leave_no_question(folder):
+def test_category_ids_need_no_class_order(folder):
     rows = [
         {"image_id": image, "category_id": 10 * at + 7, "bbox": box(at), "score": 0.9}
         for image in (5, 8)
@@ -167,28 +160,28 @@ def test_category_ids_leave_no_question(folder):
 
 
 def test_an_annotation_file_that_lacks_classes_of_the_model(folder, capsys):
-    """Mmdet numbers the classes that are left from 0 on, so the labels of the model no longer fit."""
+    """Mmdet numbers the remaining classes from 0, unlike the labels of the model."""
     model = ("ant", "cat", "dog", "emu")
     path = config(folder, model)
     own = files.write_pickle(folder / "own.pkl", results(model))
-    said = refused(capsys, path, own)
-    assert "label 0 is 'dog' or 'ant'" in said and "--class-order classes" in said
+    error = error_of(capsys, path, own)
+    assert "label 0 is 'dog' or 'ant'" in error and "--class-order classes" in error
     report = report_of(path, own, "--class-order", "classes")
     assert {name: value for name, value in recalls(report).items() if name != "ant"} == RIGHT
     assert report["classes"] == list(model)
     assert recalls(report_of(path, folder / "results.pkl", "--class-order", "annotations")) == RIGHT
 
-    assert "has no class 'ant'" in refused(capsys, folder / "truth.json", own, "--classes", ",".join(model))
+    assert "has no class 'ant'" in error_of(capsys, folder / "truth.json", own, "--classes", ",".join(model))
     report = report_of(folder / "truth.json", own, "--classes", ",".join(model), "--class-order", "classes")
     assert {name: value for name, value in recalls(report).items() if name != "ant"} == RIGHT
-    # Classes behind those of the file change no label.
+    # Classes after those of the file change no label.
     assert recalls(report_of(config(folder, (*FILE_ORDER, "yak")), folder / "results.pkl"))["dog"] == 1.0
 
 
-def test_given_classes_that_number_labels_otherwise_than_the_config(folder, capsys):
+def test_classes_that_number_labels_unlike_the_config(folder, capsys):
     path = config(folder, FILE_ORDER)
-    said = refused(capsys, path, folder / "results.pkl", "--classes", "cat,emu")
-    assert "label 0 is 'dog' or 'cat'" in said and "--class-order" in said
+    error = error_of(capsys, path, folder / "results.pkl", "--classes", "cat,emu")
+    assert "label 0 is 'dog' or 'cat'" in error and "--class-order" in error
     own = files.write_pickle(folder / "own.pkl", results(("cat", "emu")))
     assert recalls(report_of(path, own, "--classes", "cat,emu", "--class-order", "classes")) == {"cat": 1.0, "emu": 0.0}
 
@@ -209,33 +202,8 @@ def test_annotation_files_of_one_test_set_must_agree(folder, capsys):
     path.write_text(
         f"default_scope = 'mmdet'\ntest_dataloader = dict(dataset=dict(type='ConcatDataset', datasets=[{parts}]))\n"
     )
-    said = refused(capsys, path, folder / "results.pkl")
-    assert "truth.json lists 'dog', 'cat', 'emu' and other.json lists 'cat', 'dog', 'emu'" in said
-
-
-def test_states_of_different_class_orders_do_not_merge(folder, capsys):
-    content = results(FILE_ORDER)
-    for at, order in enumerate(("annotations", "classes")):
-        files.write_pickle(folder / f"{at}.pkl", content[at : at + 1])
-        options = ("--classes", "cat,emu,dog", "--class-order", order, "--save-state", folder / f"{at}.npz", "--quiet")
-        files.printed("detection", folder / "truth.json", folder / f"{at}.pkl", *options)
-    assert "different classes" in refused(capsys, folder / "0.npz", folder / "1.npz", subcommand="merge")
-    options = ("--save-state", folder / "1.npz", "--quiet")
-    files.printed("detection", folder / "truth.json", folder / "1.pkl", *options)
-    merged = report_of(folder / "0.npz", folder / "1.npz", subcommand="merge")
-    assert merged["inputs"]["class_order"] == "annotations" and recalls(merged) == RIGHT
-
-
-def test_the_text_names_the_order(folder):
-    printed = files.printed("detection", folder / "truth.json", folder / "results.pkl")
-    assert "class order: labels follow the categories of the annotation file" in printed
-    inside = [
-        {**image, "gt_instances": {key: image["pred_instances"][key] for key in ("bboxes", "labels")}}
-        for image in results(FILE_ORDER)
-    ]
-    path = files.write_pickle(folder / "inside.pkl", inside)
-    assert "classes are label numbers" in files.printed("detection", "-", path)
-    assert report_of("-", path, "--classes", "a,b,c")["inputs"]["class_order"] == "classes"
+    error = error_of(capsys, path, folder / "results.pkl")
+    assert "truth.json lists 'dog', 'cat', 'emu' and other.json lists 'cat', 'dog', 'emu'" in error
 
 
 @pytest.mark.parametrize(
@@ -252,7 +220,7 @@ def test_the_text_names_the_order(folder):
 def test_options_that_do_not_fit(folder, capsys, monkeypatch, arguments, message):
     config(folder, FILE_ORDER)
     monkeypatch.chdir(folder)
-    assert message in refused(capsys, *arguments)
+    assert message in error_of(capsys, *arguments)
 
 
 def test_classifier_names_in_two_orders(tmp_path, capsys):
@@ -263,9 +231,9 @@ def test_classifier_names_in_two_orders(tmp_path, capsys):
         "default_scope = 'mmpretrain'\ntest_dataloader = dict(dataset=dict(type='CustomDataset', "
         f"data_root={str(tmp_path)!r}, metainfo=dict(classes=('cat', 'dog', 'bird')), pipeline=[]))\n"
     )
-    assert main(["classification", str(samples), "--config", str(path), "--classes", "dog,cat,bird"]) == 2
-    said = capsys.readouterr().err
-    assert "'cat', 'dog', 'bird'" in said and "'dog', 'cat', 'bird'" in said
+    options = ("--config", path, "--classes", "dog,cat,bird")
+    error = error_of(capsys, samples, *options, subcommand="classification")
+    assert "'cat', 'dog', 'bird'" in error and "'dog', 'cat', 'bird'" in error
     report = report_of(samples, "--classes", "dog,cat,bird", subcommand="classification")
     assert report["inputs"]["class_order"] == "classes"
     assert report_of(samples, subcommand="classification")["inputs"]["class_order"] == "labels"

@@ -1,4 +1,4 @@
-"""``mm-metrics classification``, beside scikit-learn and the metrics that count in training."""
+"""``mm-metrics classification``, compared with scikit-learn and the metrics of training."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from sklearn.metrics import (
 )
 
 from mm_metrics_plugin import MultiLabelAUC, MultiLabelPRF
-from mm_metrics_plugin.cli import main
 from tests.helpers import result_files as files
-from tests.helpers.result_files import command, succeeded
+from tests.helpers.result_files import ROOT, command, report_of, succeeded
 
 pytestmark = pytest.mark.usefixtures("shown_warnings")
 
@@ -33,8 +32,8 @@ NAMES = ("cat", "dog", "cow")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("classification")
     path = files.write_pickle(folder / "results.pkl", files.samples())
-    done = command("classification", path, "out", "--classes", ",".join(NAMES), cwd=folder)
-    return folder, succeeded(done), json.loads((folder / "out" / "report.json").read_text())
+    text = files.printed("classification", path, folder / "out", "--classes", ",".join(NAMES), "--ci", "0.9")
+    return folder, text, json.loads((folder / "out" / "report.json").read_text())
 
 
 def test_numbers_are_those_of_scikit_learn(written):
@@ -60,7 +59,7 @@ def test_top_k_and_average_precision_are_those_of_scikit_learn(tmp_path):
     labels = np.array([one["gt_label"][0] for one in content])
     scores = np.stack([one["pred_score"] for one in content])
     path = files.write_pickle(tmp_path / "results.pkl", content)
-    report = json.loads(files.printed("classification", path, "--format", "json"))
+    report = report_of("classification", path)
     for key, k in (("accuracy", 1), ("accuracy_top5", 5)):
         assert report[key] == pytest.approx(top_k_accuracy_score(labels, scores, k=k))
     expected = [average_precision_score(labels == label, scores[:, label]) for label in range(9)]
@@ -68,58 +67,28 @@ def test_top_k_and_average_precision_are_those_of_scikit_learn(tmp_path):
     assert report["mAP"] == pytest.approx(np.mean(expected))
     text = files.printed("classification", path)
     assert "top-5 accuracy" in text and "mAP" in text
-    few = json.loads(files.printed("classification", write_samples(tmp_path), "--format", "json"))
-    assert "accuracy_top5" not in few  # of 3 classes
-
-
-def write_samples(folder):
-    return files.write_pickle(folder / "few.pkl", files.samples())
+    few = files.write_pickle(tmp_path / "few.pkl", files.samples())
+    assert "accuracy_top5" not in report_of("classification", few)  # 3 classes
 
 
 def test_accuracy_has_a_confidence_interval(tmp_path):
     path = files.write_pickle(tmp_path / "results.pkl", files.samples(400))
-    found = json.loads(files.printed("classification", path, "--ci", "0.95", "--format", "json"))
+    found = report_of("classification", path, "--ci", "0.95")
     one = found["intervals"]["overall"]["accuracy"]
     assert one["value"] == found["accuracy"] and one["low"] < found["accuracy"] < one["high"]
-    # statsmodels' and everybody's Wilson interval, but for the t quantile
-    share, number, z = found["accuracy"], 400, 1.96
-    middle = (share + z * z / (2 * number)) / (1 + z * z / number)
-    half = z / (1 + z * z / number) * np.sqrt(share * (1 - share) / number + z * z / (4 * number**2))
-    assert [one["low"], one["high"]] == pytest.approx([middle - half, middle + half], abs=1e-3)
-    several = json.loads(
-        files.printed("classification", path, "--ci", "0.95", "--task", "multi-label", "--format", "json")
-    )
+    # Wilson's interval, except for the t quantile.
+    p, n, z = found["accuracy"], 400, 1.96
+    center = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n**2))
+    assert [one["low"], one["high"]] == pytest.approx([center - half, center + half], abs=1e-3)
+    several = report_of("classification", path, "--ci", "0.95", "--task", "multi-label")
     assert several["intervals"]["overall"]["accuracy"]["value"] == pytest.approx(several["accuracy"])
     text = files.printed("classification", path, "--ci", "0.95")
     assert re.search(r"accuracy +\d\.\d+ +\[", text)
 
 
-def test_the_table_per_class_has_the_intervals(tmp_path):
-    path = files.write_pickle(tmp_path / "results.pkl", files.samples(200))
-    files.printed("classification", path, tmp_path / "out", "--ci", "0.9")
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
-    with open(tmp_path / "out" / "per_class.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert "auc" in report["intervals"]["per_class"]
-    for name, figures in report["intervals"]["per_class"].items():
-        for end in ("low", "high"):
-            assert [float(row[f"{name}_{end}"]) for row in rows] == figures[end]
-
-
-def test_every_column_of_a_table_has_a_name_of_its_own(tmp_path):
-    path = files.write_pickle(tmp_path / "results.pkl", files.samples())
-    for line in files.printed("classification", path, "--ci", "0.95", "--format", "md").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("| class"):
-            assert len(set(cells)) == len(cells), line
-
-
-def tensors(content):
-    return [{key: torch.as_tensor(value) for key, value in one.items()} for one in content]
-
-
 def evaluated(metric, content):
-    metric.process(None, tensors(content))
+    metric.process(None, [{key: torch.as_tensor(value) for key, value in sample.items()} for sample in content])
     return metric.evaluate(len(content))
 
 
@@ -130,11 +99,14 @@ def test_files_and_text(written):
     with open(folder / "out" / "per_class.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["auc"]) for row in rows] == [row["auc"] for row in report["per_class"]]
+    for name in ("recall", "auc"):
+        for end in ("low", "high"):
+            assert [float(row[f"{name}_{end}"]) for row in rows] == report["intervals"]["per_class"][name][end]
     assert "accuracy" in text and f"{report['auc']:.4f}" in text and " → " in text
     assert report["counts"]["samples"] == {"read": 60, "used": 60, "dropped": {}}
 
 
-def test_several_classes_a_sample(tmp_path):
+def test_multi_label_reports_equal_the_metrics_of_training(tmp_path):
     random = np.random.default_rng(0)
     content = []
     for _ in range(50):
@@ -142,7 +114,7 @@ def test_several_classes_a_sample(tmp_path):
         score = np.clip(truth * 0.3 + random.random(4), 0, 1).astype(np.float32)
         content.append({"pred_score": score, "gt_score": truth.astype(np.float32)})
     path = files.write_pickle(tmp_path / "results.pkl", content)
-    report = json.loads(files.printed("classification", path, tmp_path / "out", "--format", "json"))
+    report = report_of("classification", path, tmp_path / "out")
     log = evaluated(MultiLabelPRF(prefix="multi-label"), content)
     log.update(evaluated(MultiLabelAUC(), content))
     keys = ("accuracy", "auc", "precision", "recall")
@@ -163,10 +135,10 @@ def one_true_class(predicted, seed=0):
 
 
 @pytest.mark.parametrize("number", [0, 2])
-def test_the_number_of_predicted_labels_tells_the_task(tmp_path, number):
+def test_the_task_is_inferred_from_the_predicted_labels(tmp_path, number):
     content = one_true_class(lambda n: [0, 1][:number] if n == 7 else [0])
     path = files.write_pickle(tmp_path / "results.pkl", content)
-    report = json.loads(files.printed("classification", path, "--format", "json"))
+    report = report_of("classification", path)
     assert report["settings"]["task"] == "multi-label" and report["settings"]["score_thr"] == 0.5
     assert report["settings"]["task_reason"] == f"sample number 7 has {number} predicted labels"
     targets = np.eye(3)[[n % 3 for n in range(40)]]
@@ -178,17 +150,22 @@ def test_the_number_of_predicted_labels_tells_the_task(tmp_path, number):
 
 def test_the_task_can_be_given(tmp_path, capsys):
     path = files.write_pickle(tmp_path / "results.pkl", one_true_class(lambda n: [0, 1]))
-    report = json.loads(files.printed("classification", path, "--format", "json", "--task", "single-label"))
+    report = report_of("classification", path, "--task", "single-label")
     assert report["settings"]["task"] == "single-label" and report["confusion_matrix"] is not None
     assert report["settings"]["score_thr"] is None
     plain = files.write_pickle(tmp_path / "plain.pkl", one_true_class(lambda n: [0]))
-    report = json.loads(files.printed("classification", plain, "--format", "json", "--task", "multi-label"))
+    report = report_of("classification", plain, "--task", "multi-label")
     assert report["settings"]["task"] == "multi-label" and report["confusion_matrix"] is None
     several = [{**one, "gt_label": np.array([0, 2])} for one in one_true_class(lambda n: [0])]
-    path = str(files.write_pickle(tmp_path / "several.pkl", several))
-    assert main(["classification", path, "--task", "single-label"]) == 2
-    said = capsys.readouterr().err
-    assert "'gt_label' of sample number 0 must hold one true class in a single-label task (found 2 true" in said
+    path = files.write_pickle(tmp_path / "several.pkl", several)
+    message = "'gt_label' of sample number 0 must hold one true class in a single-label task (found 2 true"
+    assert message in files.error_of(capsys, "classification", path, "--task", "single-label")
+
+
+def test_a_score_threshold_above_every_score_is_a_warning(tmp_path, capsys):
+    path = files.write_pickle(tmp_path / "results.pkl", one_true_class(lambda n: [0, 1]))
+    assert report_of("classification", path, "--score-thr", "30")["recall"] == 0
+    assert "no score reaches the score threshold 30 (the highest score is 0.99" in capsys.readouterr().err
 
 
 def test_the_pages_name_task_and_threshold(tmp_path):
@@ -201,31 +178,28 @@ def test_the_pages_name_task_and_threshold(tmp_path):
         assert re.search(r"task\s*</\w+>\s*<\w+[^>]*>\s*multi-label\s*<", page)
 
 
-def test_names_from_a_config(tmp_path):
+def test_names_from_a_config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     path = files.write_pickle(tmp_path / "results.pkl", files.samples())
     dataset = f"dict(type='CustomDataset', data_root='nowhere', metainfo=dict(classes={NAMES!r}), pipeline=[])"
     (tmp_path / "config.py").write_text(f"default_scope = 'mmpretrain'\ntest_dataloader = dict(dataset={dataset})\n")
-    done = command("classification", path, "--config", "config.py", "--format", "json", cwd=tmp_path)
-    report = json.loads(succeeded(done))
+    report = report_of("classification", path, "--config", "config.py")
     assert report["classes"] == list(NAMES) and report["inputs"]["config"]["file"] == "config.py"
-    # A folder names its classes by its folders.
+    # CustomDataset names the classes by folders.
     for name in NAMES:
         (tmp_path / "data" / name).mkdir(parents=True)
         (tmp_path / "data" / name / "a.png").write_bytes(b"")
     dataset = "dict(type='CustomDataset', data_root='data', pipeline=[])"
     (tmp_path / "folders.py").write_text(f"default_scope = 'mmpretrain'\ntest_dataloader = dict(dataset={dataset})\n")
-    done = command("classification", path, "--config", "folders.py", "--format", "json", cwd=tmp_path)
-    assert json.loads(succeeded(done))["classes"] == sorted(NAMES)
+    assert report_of("classification", path, "--config", "folders.py")["classes"] == sorted(NAMES)
 
 
 @pytest.mark.parametrize(
     ("options", "word"), [(["--cfg-options", "a=1"], "--cfg-options"), (["--config", "x.py"], "x.py")]
 )
-def test_bad_options(options, word, tmp_path, capsys):
-    path = str(files.write_pickle(tmp_path / "results.pkl", files.samples()))
-    assert main(["classification", path, *options]) == 2
-    out, said = capsys.readouterr()
-    assert out == "" and said.count("\n") == 1 and word in said
+def test_invalid_options(options, word, tmp_path, capsys):
+    path = files.write_pickle(tmp_path / "results.pkl", files.samples())
+    assert word in files.error_of(capsys, "classification", path, *options)
 
 
 def test_names_are_numbers_by_default_and_no_torch_is_imported(tmp_path):
@@ -237,4 +211,7 @@ from mm_metrics_command import main
 assert main() == 0
 assert not {"torch", "mmengine", "matplotlib"} & set(sys.modules)
 """
-    assert json.loads(succeeded(command(cwd=tmp_path, script=("-c", code))))["classes"] == ["0", "1", "2"]
+    text = succeeded(command(cwd=tmp_path, script=("-c", code)))
+    assert json.loads(text)["classes"] == ["0", "1", "2"]
+    script = (ROOT / "tools" / "classification_report.py",)
+    assert succeeded(command("results.pkl", "--format", "json", cwd=tmp_path, script=script)) == text

@@ -9,54 +9,45 @@ import os
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.cli import main
+from mm_metrics_plugin import evaluate_detection
 from tests.helpers import result_files as files
 from tests.helpers.result_files import CLASSES, command, pair, succeeded
 
 pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 
-def constant(name):
-    raise AssertionError(f"{name} is no JSON")
-
-
-def strict(text):
-    return json.loads(text, parse_constant=constant)
+OPTIONS = [word for name in ("coco", "mmdet", "agnostic") for word in ("--matching", name)]
+OPTIONS += ["--ci", "0.9", "--resamples", "20"]
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """A folder with the files of a report under all three protocols, and what was printed."""
+    """The folder of a report with all three protocols, its report.json, and the message on stderr."""
     folder = tmp_path_factory.mktemp("report")
-    options = [word for name in ("coco", "mmdet", "agnostic") for word in ("--matching", name)]
-    done = command("detection", *pair(folder), "out", *options, cwd=folder)
-    return folder, succeeded(done), done.stderr
+    done = command("detection", *pair(folder), "out", *OPTIONS, cwd=folder)
+    succeeded(done)
+    return folder, json.loads((folder / "out" / "report.json").read_text()), done.stderr
 
 
-def test_every_file_is_there_and_nothing_else(written):
-    folder, _, said = written
-    expected = [
-        "confidence_curves.png",
-        "confusion_matrix.csv",
-        "confusion_matrix.png",
-        "confusion_matrix_agnostic.png",
+def test_all_files_are_written_and_named(written):
+    folder, _, error = written
+    assert sorted(os.listdir(folder / "out")) == [
+        *("confidence_curves.png", "confusion_matrix.csv", "confusion_matrix.png", "confusion_matrix_agnostic.png"),
+        *("confusion_matrix_mmdet.png", "curves.csv", "per_class.csv", "pr_curves.png", "report.json", "report.md"),
     ]
-    expected += ["confusion_matrix_mmdet.png", "curves.csv", "per_class.csv", "pr_curves.png"]
-    expected += ["report.json", "report.md"]
-    assert sorted(os.listdir(folder / "out")) == expected
-    assert said.count("\n") == 1 and "report.json" in said
+    assert error.count("\n") == 1 and "report.json" in error
 
 
-def test_the_sums_balance(written):
-    report = strict((written[0] / "out" / "report.json").read_text())
-    for tally in report["counts"].values():
-        assert tally["read"] == tally["used"] + sum(tally["dropped"].values())
-    used, there = report["counts"]["detections"]["used"], report["counts"]["ground_truths"]["used"]
+def test_counts_add_up(written):
+    _, report, _ = written
+    for counts in report["counts"].values():
+        assert counts["read"] == counts["used"] + sum(counts["dropped"].values())
+    used, gts = report["counts"]["detections"]["used"], report["counts"]["ground_truths"]["used"]
     assert report["counts"]["detections"]["dropped"]["score below 0.3"] > 0
     for name, protocol in report["protocols"].items():
         matrix, counts = np.array(protocol["confusion_matrix"]), protocol["counts"]
         assert counts["detections"] + counts["detections_ignored"] == used
-        assert counts["ground_truths"] + counts["ground_truths_ignored"] == there
+        assert counts["ground_truths"] + counts["ground_truths_ignored"] == gts
         assert matrix[:-1].sum() == counts["ground_truths"] + counts["ground_truths_counted_again"]
         assert matrix[:, :-1].sum() == counts["detections"] + counts["detections_counted_again"]
         assert sum(row["ground_truths"] for row in protocol["per_class"]) == counts["ground_truths"]
@@ -68,7 +59,7 @@ def test_the_sums_balance(written):
 
 
 def test_the_schema(written):
-    report = strict((written[0] / "out" / "report.json").read_text())
+    _, report, _ = written
     assert list(report)[:6] == ["schema_version", "classes", "settings", "inputs", "counts", "protocols"]
     assert report["schema_version"] == 3 and report["classes"] == list(CLASSES)
     assert (
@@ -83,44 +74,37 @@ def test_the_schema(written):
         assert [list(row) for row in protocol["per_class"]] == [row_keys] * len(CLASSES)
 
 
-def test_tables_agree_with_the_json(written):
-    report = strict((written[0] / "out" / "report.json").read_text())
-    with open(written[0] / "out" / "per_class.csv", newline="") as file:
+def test_csv_files_equal_the_json(written):
+    folder, report, _ = written
+    with open(folder / "out" / "per_class.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     for protocol, content in report["protocols"].items():
-        mine = [row for row in rows if row["protocol"] == protocol]
-        for found, expected in zip(mine, content["per_class"]):
-            assert found["name"] == expected["name"] and int(found["tp"]) == expected["tp"]
-            assert float(found["f1"]) == expected["f1"]  # to the last digit
-    with open(written[0] / "out" / "confusion_matrix.csv", newline="") as file:
+        for row, expected in zip((row for row in rows if row["protocol"] == protocol), content["per_class"]):
+            assert row["name"] == expected["name"] and int(row["tp"]) == expected["tp"]
+            assert float(row["f1"]) == expected["f1"]  # to the last digit
+    coco = [row for row in rows if row["protocol"] == "coco"]
+    assert [float(row["AP"]) for row in coco] == [row["AP"] for row in report["average_precision"]["per_class"]]
+    for name in ("recall", "AP_50"):
+        for end in ("low", "high"):
+            column = [float(row[f"{name}_{end}"]) if row[f"{name}_{end}"] else None for row in coco]
+            assert column == report["intervals"]["per_class"][name][end]
+    assert {row[key] for row in rows if row["protocol"] == "mmdet" for key in ("AP", "AP_low")} == {""}
+    with open(folder / "out" / "confusion_matrix.csv", newline="") as file:
         header, *body = csv.reader(file)
     assert header == ["protocol", "ground_truth \\ prediction", *CLASSES, "background"]
     matrix = [list(map(int, row[2:])) for row in body if row[0] == "mmdet"]
     assert matrix == report["protocols"]["mmdet"]["confusion_matrix"]
 
 
-def test_formats_print_what_the_files_hold(written, tmp_path):
+def test_formats_print_the_files(written):
     folder, _, _ = written
-    out = folder / "out"
-    options = [word for name in ("coco", "mmdet", "agnostic") for word in ("--matching", name)]
     for name, file in (("json", "report.json"), ("csv", "per_class.csv"), ("md", "report.md")):
-        done = command("detection", folder / "truth.json", folder / "results.pkl", *options, "--format", name, cwd="/")
-        assert succeeded(done) == (out / file).read_text() and done.stderr == ""
-
-
-def test_quiet_prints_nothing(written, tmp_path):
-    folder, _, _ = written
-    done = command("detection", folder / "truth.json", folder / "results.pkl", tmp_path / "a" / "b", "--quiet", cwd="/")
-    assert (succeeded(done), done.stderr) == ("", "")
-    names = os.listdir(tmp_path / "a" / "b")
-    assert sorted(names) == [
-        *("confidence_curves.png", "confusion_matrix.csv", "confusion_matrix.png"),
-        *("curves.csv", "per_class.csv", "pr_curves.png", "report.json", "report.md"),
-    ]
+        text = files.printed("detection", folder / "truth.json", folder / "results.pkl", *OPTIONS, "--format", name)
+        assert text == (folder / "out" / file).read_text()
 
 
 @pytest.mark.parametrize(("options", "imported"), [([], []), (["--ci", "0.95"], ["scipy"])])
-def test_torch_and_scipy_are_imported_only_where_needed(options, imported, written):
+def test_torch_and_scipy_are_imported_only_if_needed(options, imported, written):
     code = f"""
 import sys
 sys.argv = ["mm-metrics", "detection", "truth.json", "results.pkl", "--quiet", *{options}]
@@ -132,15 +116,15 @@ print([name for name in ("torch", "mmengine", "mmdet", "matplotlib", "scipy", "s
 
 
 def report_of(*arguments):
-    return strict(files.printed("detection", *arguments, "--format", "json"))
+    return files.report_of("detection", *arguments)
 
 
 def matrices(report):
-    return {name: one["confusion_matrix"] for name, one in report["protocols"].items()}
+    return {name: protocol["confusion_matrix"] for name, protocol in report["protocols"].items()}
 
 
-def test_every_source_of_truth_and_every_dialect_says_the_same(tmp_path):
-    """One problem in whole pixels as COCO, VOC and truth inside; as mmdet 3, mmdet 2 and COCO results."""
+def test_all_formats_of_ground_truth_and_results_give_the_same_report(tmp_path):
+    """Boxes in whole pixels; ground truth as COCO, VOC and in the results; results of mmdet 3, mmdet 2 and COCO."""
     made = files.problem(12)
     whole = made._replace(
         boxes=np.round(made.boxes),
@@ -178,14 +162,8 @@ def test_every_source_of_truth_and_every_dialect_says_the_same(tmp_path):
     suppressed = matrices(report_of(truth, results, *nms))
     assert suppressed != matrices(expected) and matrices(report_of(truth, coco, *nms)) == suppressed
 
-    # Truth inside, with crowds apart, as mmyolo writes it.
-    inside = []
-    for number, image in enumerate(content):
-        parts = {}
-        for key, crowd in (("gt_instances", False), ("ignored_instances", True)):
-            here = (whole.gt_image == number) & (whole.gt_crowd == crowd)
-            parts[key] = {"bboxes": whole.gt_boxes[here], "labels": whole.gt_labels[here]}
-        inside.append({**image, **parts})
+    # Ground truth in the results.
+    inside = files.with_ground_truth(whole, content)
     within = files.write_pickle(tmp_path / "inside.pkl", inside)
     found = report_of("-", within, "--classes", "cat,dog,traffic light,a|b")
     assert matrices(found) == matrices(expected) and found["classes"] == list(CLASSES)
@@ -210,75 +188,36 @@ def test_every_source_of_truth_and_every_dialect_says_the_same(tmp_path):
     assert matrices(found) == matrices(expected) and found["classes"] == list(CLASSES)
 
 
-def test_undefined_is_null_and_left_out_of_the_means(tmp_path):
-    """A class nobody drew and nobody found."""
+def test_undefined_values_are_null_and_left_out_of_the_means(tmp_path):
+    """A class without ground truths and detections."""
     made = files.problem(10)
     truth = files.write_json(tmp_path / "truth.json", files.truth_of(made, (*CLASSES, "unicorn")))
     results = files.write_pickle(tmp_path / "results.pkl", files.results_of(made))
     report = report_of(truth, results)
     for protocol in report["protocols"].values():
         unicorn = protocol["per_class"][-1]
-        assert (unicorn["precision"], unicorn["recall"], unicorn["f1"], unicorn["ground_truths"]) == (
-            None,
-            None,
-            None,
-            0,
-        )
+        assert [unicorn[key] for key in ("precision", "recall", "f1", "ground_truths")] == [None, None, None, 0]
         defined = [row["precision"] for row in protocol["per_class"][:-1]]
         assert protocol["precision"] == pytest.approx(np.mean(defined))
         assert protocol["classes_averaged"]["precision"] == len(CLASSES)
     assert "precision is over 4 of 5 classes" in files.printed("detection", truth, results)
 
 
-def test_missing_images_name_the_option_that_allows_them(tmp_path, capsys):
+def test_masks_are_counted_in_all_formats(tmp_path):
+    """That they are not evaluated is tested with comparisons."""
     made = files.problem(8)
-    truth = files.write_json(tmp_path / "truth.json", files.truth_of(made))
-    content = files.results_of(made)
-    runs = [files.write_pickle(tmp_path / f"{name}.pkl", content[a:b]) for name, a, b in (("a", 0, 3), ("b", 3, 6))]
-    for given in (runs[:1], runs):
-        assert main(["detection", str(truth), *map(str, given)]) == 2
-        assert "--allow-missing" in capsys.readouterr().err
-
-
-def test_the_table_per_class_has_average_precision_and_intervals(tmp_path):
-    truth, results = pair(tmp_path)
-    files.printed("detection", truth, results, tmp_path / "out", "--ci", "0.9", "--resamples", "20")
-    report = strict((tmp_path / "out" / "report.json").read_text())
-    with open(tmp_path / "out" / "per_class.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    coco = [row for row in rows if row["protocol"] == "coco"]
-    assert [float(row["AP"]) for row in coco] == [one["AP"] for one in report["average_precision"]["per_class"]]
-    for name in ("recall", "AP_50"):
-        for end in ("low", "high"):
-            found = [float(row[f"{name}_{end}"]) if row[f"{name}_{end}"] else None for row in coco]
-            assert found == report["intervals"]["per_class"][name][end]
-    assert {row[key] for row in rows if row["protocol"] == "mmdet" for key in ("AP", "AP_low")} == {""}
-
-
-def test_masks_that_are_not_evaluated_are_counted(tmp_path):
-    made = files.problem(8)
-    truth = files.write_json(tmp_path / "truth.json", files.truth_of(made))
     content = files.results_of(made)
     for image in content[:3]:
         image["pred_instances"]["masks"] = [{"size": [4, 4], "counts": "04"}] * len(image["pred_instances"]["scores"])
-    number = sum(len(image["pred_instances"]["scores"]) for image in content[:3])
-    path = files.write_pickle(tmp_path / "masks.pkl", content)
-    assert f"masks: not evaluated ({number} detections)" in files.printed("detection", truth, path)
-    assert report_of(truth, path)["inputs"]["results"]["masks"] == number
-    rows = [
-        {"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5},
-        {"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5, "segmentation": {"counts": "04"}},
-    ]
-    path = files.write_json(tmp_path / "rows.json", rows)
-    assert "masks: not evaluated (1 detection)" in files.printed("detection", truth, path)
-    boxes = [[np.full((2 + at % 2, 5), 0.5, np.float32) for _ in range(4)] for at in range(8)]
-    old = [(one, [[]] * 4) if at % 2 else one for at, one in enumerate(boxes)]
-    path = files.write_pickle(tmp_path / "old.pkl", old)
-    assert "masks: not evaluated (48 detections)" in files.printed("detection", truth, path)
-    assert "masks" not in files.printed("detection", *pair(tmp_path))
+    row = {"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5}
+    boxes = [[np.full((2 + n % 2, 5), 0.5, np.float32) for _ in range(4)] for n in range(8)]
+    old = [(image, [[]] * 4) if n % 2 else image for n, image in enumerate(boxes)]
+    expected = sum(len(image["pred_instances"]["scores"]) for image in content[:3])
+    for results, number in ((content, expected), ([row, {**row, "segmentation": {"counts": "04"}}], 1), (old, 48)):
+        assert evaluate_detection(files.truth_of(made), results).inputs["results"]["masks"] == number
 
 
-def test_allow_missing_says_so(tmp_path):
+def test_allow_missing_evaluates_images_without_results_as_empty(tmp_path):
     made = files.problem(8)
     truth = files.write_json(tmp_path / "truth.json", files.truth_of(made))
     content = files.results_of(made)
@@ -292,46 +231,15 @@ def test_allow_missing_says_so(tmp_path):
     assert "2 images without results" in " ".join(found["remarks"])
 
 
-def test_choosing_classes_drops_the_others(tmp_path):
-    made = files.problem(10)
-    truth = files.write_json(tmp_path / "truth.json", files.truth_of(made))
-    rows = [
-        {"image_id": 1, "category_id": label + 1, "bbox": [0, 0, 10, 10], "score": 0.9} for label in range(len(CLASSES))
-    ]
-    report = report_of(truth, files.write_json(tmp_path / "r.json", rows), "--classes", "dog,traffic light")
-    assert report["classes"] == ["dog", "traffic light"]
-    assert report["counts"]["detections"] == {"read": 4, "used": 2, "dropped": {"class not chosen": 2}}
-    assert report["counts"]["ground_truths"]["dropped"]["class not chosen"] > 0
-
-
-def test_thresholds_are_those_of_the_tool(tmp_path):
+def test_score_iou_and_nms_thresholds(tmp_path):
     truth, results = pair(tmp_path)
-    loose, strict_ = (report_of(truth, results, "--score-thr", thr) for thr in ("0.1", "0.6"))
-    used = [one["counts"]["detections"]["used"] for one in (loose, strict_)]
+    low, high = (report_of(truth, results, "--score-thr", thr) for thr in ("0.1", "0.6"))
+    used = [report["counts"]["detections"]["used"] for report in (low, high)]
     scores = files.problem().scores
     assert used == [int((scores >= np.float32(thr)).sum()) for thr in (0.1, 0.6)]
-    tight = report_of(truth, results, "--tp-iou-thr", "0.9")
-    assert tight["protocols"]["coco"]["recall_micro"] < loose["protocols"]["coco"]["recall_micro"]
-    # 0 is a threshold like any other, though mmdet's tool takes it for none: no two of a class may overlap.
-    apart = report_of(truth, results, "--nms-iou-thr", "0")
-    assert apart["counts"]["detections"]["dropped"]["removed by NMS"] > 0
-    assert apart["settings"]["nms_iou_thr"] == 0
-
-
-def test_names_cannot_command_the_terminal(tmp_path):
-    made = files.problem(5)
-    truth = files.write_json(tmp_path / "truth.json", files.truth_of(made, ("\x1b[2Jcat", "[red]dog", "x\ny", "é中")))
-    results = files.write_pickle(tmp_path / "results.pkl", files.results_of(made))
-    text = files.printed("detection", truth, results, tmp_path / "out")
-    assert "\x1b" not in text and "\\x1b[2Jcat" in text and "[red]dog" in text and "é中" in text
-    assert "\x1b" not in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-
-
-def test_the_bundled_results(tmp_path):
-    done = command("detection", files.DEMO / "annotations.json", files.DEMO / "results.pkl", tmp_path / "out", cwd="/")
-    text = succeeded(done)
-    report = strict((tmp_path / "out" / "report.json").read_text())
-    assert report["counts"]["images"]["read"] >= 200
-    assert all(row["tp"] > 0 for row in report["protocols"]["coco"]["per_class"])
-    assert "frame → ring: 10" in text and "===Averaging all classes===" not in text
-    assert sum(path.stat().st_size for path in files.DEMO.iterdir()) <= 2_000_000
+    strict = report_of(truth, results, "--tp-iou-thr", "0.9")
+    assert strict["protocols"]["coco"]["recall_micro"] < low["protocols"]["coco"]["recall_micro"]
+    # 0 is a valid threshold, unlike in mmdet's tool: no two detections of a class may overlap.
+    suppressed = report_of(truth, results, "--nms-iou-thr", "0")
+    assert suppressed["counts"]["detections"]["dropped"]["removed by NMS"] > 0
+    assert suppressed["settings"]["nms_iou_thr"] == 0

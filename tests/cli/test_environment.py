@@ -1,4 +1,4 @@
-"""``python -m mm_metrics_plugin`` in the real environment, and in the same one with libraries hidden or replaced."""
+"""The environment check, with all libraries and with some of them hidden or replaced."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from mm_metrics_plugin.cli import environment
 from mm_metrics_plugin.cli.environment import CHECKS, LIBRARIES
-from tests.helpers.result_files import ROOT, command
+from tests.helpers.result_files import ROOT, command, refused, succeeded
 
 pytestmark = pytest.mark.usefixtures("shown_warnings")
 
-# Loaded by every Python before anything else: these modules are not found.
+# Every Python process imports this first.
 HIDE = """
 from importlib.machinery import PathFinder
 find = PathFinder.find_spec
@@ -21,7 +21,7 @@ PathFinder.find_spec = lambda name, *rest: None if name in {names!r} else find(n
 
 
 def check(folder, hidden=(), files=()):
-    """Runs the check where some modules are hidden and others are shadowed by the files given."""
+    """Run the check without the hidden modules and with the files before all other modules."""
     (folder / "sitecustomize.py").write_text(HIDE.format(names=list(hidden)))
     for name, text in dict(files).items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -29,7 +29,7 @@ def check(folder, hidden=(), files=()):
     done = command(cwd=folder, script=("-m", "mm_metrics_plugin"), env={"PYTHONPATH": str(folder)})
     assert done.returncode in (0, 1) and done.stderr == "" and "Traceback" not in done.stdout, done.stderr
     lines = re.findall(r"^(ok|absent|wrong) +(.+?): (.+)\n(?: +-> (.+)\n)?", done.stdout, re.MULTILINE)
-    found = {subject: (status, said, fix) for status, subject, said, fix in lines}
+    found = {subject: (status, detail, fix) for status, subject, detail, fix in lines}
     assert list(found) == [subject for subject, *_ in CHECKS]
     assert done.returncode == any(status == "wrong" for status, _, _ in found.values())
     return done.stdout, found
@@ -61,9 +61,20 @@ def test_reports_work_without_torch(tmp_path):
     assert {found[f"metrics in {name}"][0] for name in ("mmengine", "mmdet", "mmpretrain", "mmseg")} == {"absent"}
 
 
-def test_without_numpy_the_command_is_wrong(tmp_path):
+def test_without_numpy_and_pkg_resources(tmp_path):
     _, found = check(tmp_path, ["numpy", "torch"])
     assert found["the mm-metrics command"] == ("wrong", "numpy is not installed", "pip install 'numpy>=1.20'")
+    _, found = check(tmp_path, ["pkg_resources"])  # as with setuptools >= 81
+    for name in ("mmengine", "mmdet", "mmpretrain"):
+        assert found[f"metrics in {name}"][0] == "wrong"
+        assert found[f"metrics in {name}"][2] == "pip install 'setuptools<81'"
+
+
+def test_help_and_unknown_arguments(tmp_path):
+    for module in ("mm_metrics_plugin", "mm_metrics_command.check"):
+        text = succeeded(command("--help", cwd=tmp_path, script=("-m", module)))
+        assert "mm-metrics --help" in text and "numpy" not in text
+    assert "unrecognized arguments: x" in refused(command("x", cwd=tmp_path, script=("-m", "mm_metrics_command.check")))
 
 
 def test_minimum_versions_are_those_of_the_requirements():
@@ -75,5 +86,5 @@ def test_minimum_versions_are_those_of_the_requirements():
 
 def test_old_versions_are_wrong():
     found = environment.findings({**dict.fromkeys(LIBRARIES), "mmdet": "2.28.2"})
-    (old,) = [one for one in found if one.subject == "metrics in mmdet"]
-    assert old.status == "wrong" and old.said.startswith("mmdet 2.28.2 is older than 3.0") and "mmdet>=3.0" in old.fix
+    (old,) = [finding for finding in found if finding.subject == "metrics in mmdet"]
+    assert old.status == "wrong" and old.detail.startswith("mmdet 2.28.2 is older than 3.0") and "mmdet>=3.0" in old.fix

@@ -1,8 +1,7 @@
-"""Closed streams, encodings that lack characters, --quiet, threads, and environment variables of launchers."""
+"""Closed streams, encodings that lack characters, --quiet, warnings, and environment variables of launchers."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -13,10 +12,10 @@ import warnings
 
 import pytest
 
-from mm_metrics_plugin.cli import main, streams
+from mm_metrics_plugin.cli import classification, main, streams
 from mm_metrics_plugin.states.distributed import launched_processes
 from tests.helpers import result_files as files
-from tests.helpers.result_files import command, refused, succeeded
+from tests.helpers.result_files import command, error_of, succeeded
 
 pytestmark = pytest.mark.usefixtures("shown_warnings")
 
@@ -39,33 +38,36 @@ class Stream(io.TextIOWrapper):
     def __init__(self, encoding):
         super().__init__(io.BytesIO(), encoding=encoding, newline="")
 
-    def content(self):
-        self.flush()
-        return self.buffer.getvalue().decode(self.encoding)
-
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1", "cp1252", "utf-16", "gbk"])
-def test_json_is_json_in_every_encoding(encoding, folder, monkeypatch):
+def test_json_is_valid_in_every_encoding(encoding, folder, monkeypatch):
     stream = Stream(encoding)
     monkeypatch.setattr(sys, "stdout", stream)
     paths = [str(folder / "truth.json"), str(folder / "results.pkl")]
     assert main(["detection", *paths, "--format", "json", "--matrix-only"]) == 0
-    assert json.loads(stream.content())["classes"] == list(NAMES)
-    # Readers of JSON detect UTF-8, UTF-16 and UTF-32; in any other encoding it is ASCII.
+    # JSON readers detect UTF-8, UTF-16 and UTF-32; other encodings get ASCII.
     assert json.loads(stream.buffer.getvalue())["classes"] == list(NAMES)
 
 
-@pytest.mark.parametrize("form", ["text", "csv", "md"])
+@pytest.mark.parametrize("kind", ["text", "csv", "md"])
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_characters_that_the_encoding_lacks_are_written_out(encoding, form, folder, monkeypatch):
+def test_characters_that_the_encoding_lacks_are_escaped(encoding, kind, folder, monkeypatch):
     stream = Stream(encoding)
     monkeypatch.setattr(sys, "stdout", stream)
     paths = [str(folder / "truth.json"), str(folder / "results.pkl")]
-    assert main(["detection", *paths, "--format", form]) == 0
-    text = stream.content().replace("\\\\", "\\")
-    assert (
-        "\\u4e2d\\u6587" in text and "\\U0001f600" in text and ("caf\\xe9" if encoding == "ascii" else "café") in text
-    )
+    assert main(["detection", *paths, "--format", kind]) == 0
+    stream.flush()
+    text = stream.buffer.getvalue().decode(encoding).replace("\\\\", "\\")
+    assert "\\u4e2d\\u6587" in text and "\\U0001f600" in text
+    assert ("caf\\xe9" if encoding == "ascii" else "café") in text
+
+
+def test_lone_surrogates_are_json_escapes(monkeypatch):
+    stream = Stream("utf-8")
+    monkeypatch.setattr(sys, "stdout", stream)
+    names = {"name": "é\U0001f600\udce9"}
+    streams.write_output(json.dumps(names, ensure_ascii=False), kind="json")
+    assert json.loads(stream.buffer.getvalue()) == names
 
 
 CLOSED = {"stdout": ">&-", "stderr": "2>&-", "both": ">&- 2>&-", "all": "<&- >&- 2>&-"}
@@ -83,35 +85,31 @@ def test_closed_streams_are_no_error(closed, folder, tmp_path):
     assert (tmp_path / "out" / "report.json").exists()
 
 
-def test_quiet_prints_no_warnings(folder):
-    options = ("--trust", "--quiet")
-    done = command("detection", "truth.json", "results.pkl", *options, cwd=folder)
-    assert (succeeded(done), done.stderr) == ("", "")
-    assert "nowhere.pkl" in refused(command("detection", "truth.json", "nowhere.pkl", "--quiet", cwd=folder))
+def test_quiet_prints_errors_only(folder, tmp_path, capsys):
+    paths = ["detection", folder / "truth.json", folder / "results.pkl", tmp_path / "a" / "b"]
+    assert files.printed(*paths, "--trust", "--quiet") == capsys.readouterr().err == ""
+    assert (tmp_path / "a" / "b" / "report.json").exists()
+    assert "nowhere.pkl" in error_of(capsys, "detection", folder / "truth.json", "nowhere.pkl", "--quiet")
 
 
 @pytest.mark.parametrize(
     "environment", [{"RANK": "1"}, {"RANK": "1", "WORLD_SIZE": "2"}, {"RANK": "x", "WORLD_SIZE": "y"}]
 )
-def test_variables_left_over_from_a_launcher_silence_nothing(environment, folder, monkeypatch, capsys):
+def test_an_incomplete_launcher_environment_is_ignored(environment, folder, monkeypatch, capsys):
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert launched_processes() == (0, 1)
-    assert main(["detection", str(folder / "truth.json"), "nowhere.pkl"]) == 2
-    assert "nowhere.pkl: cannot be read" in capsys.readouterr().err
-    assert main(["classification", str(folder / "samples.pkl")]) == 0
-    assert "accuracy" in capsys.readouterr().out
+    assert "nowhere.pkl: cannot be read" in error_of(capsys, "detection", folder / "truth.json", "nowhere.pkl")
+    assert "accuracy" in files.printed("classification", folder / "samples.pkl")
 
 
 @pytest.mark.parametrize("subcommand", ["classification", "compare", "merge"])
-def test_one_process_makes_the_reports_that_are_not_divided(subcommand, folder, tmp_path):
-    """Under torchrun; the processes write to one folder, so the first alone may."""
+def test_only_the_first_process_makes_reports_other_than_detection(subcommand, folder, tmp_path):
     words = {"classification": ["samples.pkl"], "compare": ["-", "samples.pkl", "samples.pkl"], "merge": ["a.npz"]}
     if subcommand == "merge":
-        paths = [str(folder / "truth.json"), str(folder / "results.pkl")]
-        assert main(["detection", *paths, "--quiet", "--save-state", str(folder / "a.npz")]) == 0
+        files.printed("detection", folder / "truth.json", folder / "results.pkl", "--save-state", folder / "a.npz")
     for rank in (0, 1):
         env = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
         out = tmp_path / str(rank)
@@ -120,76 +118,51 @@ def test_one_process_makes_the_reports_that_are_not_divided(subcommand, folder, 
         assert rank == 0 or done.stderr == ""
 
 
-def test_several_threads_leave_warnings_as_they_were(folder, monkeypatch):
-    """The first to begin is the last to end; warnings of a thread that runs no command are shown as before."""
-    arguments = ["detection", str(folder / "truth.json"), str(folder / "results.pkl"), "--matrix-only", "--trust"]
+def test_missing_glyphs_are_reported_once(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("mm_metrics_plugin.render.figures.confusion_matrix.CJK_FONTS", ())
+    truth = files.write_json(tmp_path / "truth.json", files.truth_of(files.problem(6), ("名前", "クラス", "三", "四")))
+    files.printed("detection", truth, folder / "results.pkl", tmp_path / "out", "--matching", "coco")
+    error = capsys.readouterr().err
+    assert "Glyph" not in error
+    assert error.count("mm-metrics: warning") == error.count(f"warning: {streams.MISSING_GLYPHS}") == 1
+
+
+def test_threads_leave_warnings_as_they_were(folder, monkeypatch):
+    """The first thread to begin would be the first to end, and the second would restore what it found."""
     before, filters = warnings.showwarning, list(warnings.filters)
-    first_inside, second_done = threading.Event(), threading.Event()
-    from mm_metrics_plugin.cli import detection
+    first_inside, second_inside = threading.Event(), threading.Event()
+    run = classification.run
 
-    run = detection.run
-
-    def held(parsed):
-        if vars(parsed).get("seed") == 1:
+    def run_in_thread(parsed):
+        if first_inside.is_set():
+            second_inside.set()
+        else:
             first_inside.set()
-            assert second_done.wait(600)
+            second_inside.wait(0.5)  # in vain: the second thread waits for this one
         run(parsed)
 
-    monkeypatch.setattr(detection, "run", held)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-        first = threading.Thread(target=main, args=([*arguments, "--seed", "1"],))
-        first.start()
+    monkeypatch.setattr(classification, "run", run_in_thread)
+    arguments = ["classification", str(folder / "samples.pkl"), "--quiet"]
+    threads = [threading.Thread(target=main, args=(arguments,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
         assert first_inside.wait(600)
-        shown = []
-        monkeypatch.setattr(streams, "_before", lambda message, *rest, **more: shown.append(message))
-        warnings.warn("of the thread that runs no command")
-        assert main(arguments) == 0
-        monkeypatch.undo()
-        second_done.set()
-        first.join()
-    assert "mm-metrics: warning: results.pkl" in said.getvalue()
-    assert [str(one) for one in shown] == ["of the thread that runs no command"]
-    assert "runs no command" not in said.getvalue()
+    for thread in threads:
+        thread.join()
+    assert second_inside.is_set()
     assert warnings.showwarning is before and list(warnings.filters) == filters
 
 
-def test_warnings_of_other_libraries_are_not_repeated(folder, tmp_path, capsys, monkeypatch):
-    """Matplotlib warns of every character and figure; the command says once that its font lacks some."""
-    monkeypatch.setattr("mm_metrics_plugin.render.figures.confusion_matrix.CJK_FONTS", ())
-    classes = "名前,クラス,三,四"
-    paths = [str(folder / "truth.json"), str(folder / "results.pkl"), str(tmp_path / "out")]
-    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
-    for category, name in zip(truth["categories"], classes.split(",")):
-        category["name"] = name
-    paths[0] = str(files.write_json(tmp_path / "truth.json", truth))
-    assert main(["detection", *paths, "--matching", "coco", "--matching", "mmdet"]) == 0
-    said = capsys.readouterr().err
-    assert "Glyph" not in said and said.count("mm-metrics: warning") == said.count(f"warning: {streams.FONT}") == 1
-
-
-def test_the_way_warnings_are_shown_is_put_back(folder):
-    before = warnings.showwarning
-    threads = [
-        threading.Thread(target=main, args=(["classification", str(folder / "samples.pkl"), "--quiet"],))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert warnings.showwarning is before
-
-
 def test_each_call_shows_its_warnings_again(folder, capsys):
-    arguments = ["detection", str(folder / "truth.json"), str(folder / "results.pkl"), "--trust", "--matrix-only"]
+    before, filters = warnings.showwarning, list(warnings.filters)
     for _ in range(2):
-        assert main(arguments) == 0
+        files.printed("detection", folder / "truth.json", folder / "results.pkl", "--trust", "--matrix-only")
         assert capsys.readouterr().err.count("warning: results.pkl") == 1
+    assert warnings.showwarning is before and list(warnings.filters) == filters
 
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
-def test_warnings_of_other_libraries_are_not_the_command_s_own(folder, monkeypatch, capsys, quiet):
-    """They are shown as Python shows them, or not at all with --quiet."""
+def test_warnings_of_other_libraries_are_shown_by_python_or_hidden(folder, monkeypatch, capsys, quiet):
     from mm_metrics_plugin.cli import detection
 
     run = detection.run
@@ -204,22 +177,14 @@ def test_warnings_of_other_libraries_are_not_the_command_s_own(folder, monkeypat
     monkeypatch.setattr(warnings, "showwarning", lambda message, *rest, **more: shown.append(str(message)))
     arguments = ["detection", str(folder / "truth.json"), str(folder / "results.pkl"), "--trust", "--matrix-only"]
     assert main([*arguments, *quiet]) == 0
-    told = capsys.readouterr().err
-    assert "another library" not in told and "go away" not in told
+    error = capsys.readouterr().err
+    assert "another library" not in error and "go away" not in error
     assert shown == ([] if quiet else ["of another library", "will go away"])
-    assert ("mm-metrics: warning: results.pkl" in told) is not bool(quiet)
-
-
-def test_error_handlers_only_help_encoding():
-    for name in ("mm_metrics_plugin.json_escapes", "mm_metrics_plugin.similar"):
-        with pytest.raises(UnicodeDecodeError):
-            b"\xff".decode("utf-8", name)
-    text = json.dumps({"name": "é\U0001f600\udce9"}, ensure_ascii=False)
-    assert json.loads(text.encode("ascii", "mm_metrics_plugin.json_escapes")) == {"name": "é\U0001f600\udce9"}
+    assert ("mm-metrics: warning: results.pkl" in error) is not bool(quiet)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-@pytest.mark.parametrize("words", [("mm_metrics_command", "--help"), ("mm_metrics_plugin",)])
+@pytest.mark.parametrize("words", [("mm_metrics_command", "--help"), ("mm_metrics_plugin", "-h")])
 def test_a_full_device_is_one_line_and_exit_code_2(words):
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", *words], stdout=full, stderr=subprocess.PIPE, text=True)

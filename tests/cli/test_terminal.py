@@ -1,4 +1,4 @@
-"""What is different where somebody looks at a terminal, or at one that knows little."""
+"""Output on a terminal: progress bar, control characters, ASCII, --show without a display."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ import sys, threading
 import rich.progress
 from mm_metrics_command import load
 main = load("mm_metrics_plugin.cli").main
-from mm_metrics_plugin.cli import progress
+from mm_metrics_plugin.cli import output
 from mm_metrics_plugin.io import results
-progress.AFTER = {after}
+output.AFTER = {after}
 read, start, shown = results.read_results, rich.progress.Progress.start, threading.Event()
 def started(self):
     start(self)
@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
 
 
 def on_terminal(folder, code):
-    """Runs code with a terminal for stderr; gives stdout and what the terminal showed."""
+    """Run code with a terminal as stderr; return stdout and what the terminal showed."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
@@ -63,7 +63,7 @@ def on_terminal(folder, code):
                 if not part:
                     return
                 shown.append(part)
-        except OSError:  # Linux ends a terminal nobody writes to any more this way
+        except OSError:  # end of a terminal on Linux
             return
 
     listener = threading.Thread(target=listen)
@@ -75,19 +75,19 @@ def on_terminal(folder, code):
     return out, b"".join(shown).decode()
 
 
-def test_a_bar_is_shown_for_what_takes_long(folder):
+def test_a_progress_bar_is_shown_for_slow_steps(folder):
     out, shown = on_terminal(folder, SLOW.format(after=0.05, wait=600, more=""))
     assert "reading the results" in shown and out.startswith("protocol,")
 
 
-@pytest.mark.parametrize(("after", "more"), [(3600, ""), (0.05, '"--quiet"')], ids=["quick", "quiet"])
-def test_no_bar_is_shown_for_what_is_quick_or_quiet(folder, after, more):
+@pytest.mark.parametrize(("after", "more"), [(3600, ""), (0.05, '"--quiet"')], ids=["fast", "quiet"])
+def test_no_progress_bar_is_shown_for_fast_or_quiet_commands(folder, after, more):
     out, shown = on_terminal(folder, SLOW.format(after=after, wait=0.5, more=more))
     assert shown == "" and out.startswith("protocol,") == (not more)
 
 
 class Terminal(io.StringIO):
-    """A standard output that somebody looks at."""
+    """A standard output that is a terminal."""
 
     encoding = "utf-8"
 
@@ -98,7 +98,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("kind", ["text", "csv", "json", "md"])
 @pytest.mark.parametrize("subcommand", ["detection", "classification", "compare"])
 def test_no_name_moves_the_cursor(tmp_path, monkeypatch, subcommand, kind):
-    names = ["cat\x1b[2J", "\x9b2J", "\u202edog", "=1+1"]
+    names = ["cat\x1b[2J", "\x9b2J", "\u202e[red]dog", "=1+1"]
     made = files.problem(images=8)
     files.write_json(tmp_path / "truth.json", files.truth_of(made, names))
     files.write_pickle(tmp_path / "results\x9b.pkl", files.results_of(made))
@@ -117,20 +117,22 @@ def test_no_name_moves_the_cursor(tmp_path, monkeypatch, subcommand, kind):
     assert "\x1b[2J" not in shown and "\x9b" not in shown and "\u202e" not in shown
     if kind != "text":  # which has colors of its own
         assert shown.replace("\n", "").isprintable()
+    else:
+        assert subcommand == "compare" or "[red]dog" in shown  # not as markup of rich
     if kind == "json":
         assert json.loads(shown)["classes"] == names
     if kind == "csv":
         assert "'=1+1" in shown
 
 
-def test_no_bar_is_shown_where_nobody_looks(folder):
+def test_no_progress_bar_is_shown_without_a_terminal(folder):
     done = command(cwd=folder, script=("-c", SLOW.format(after=0.05, wait=0.5, more="")))
     assert succeeded(done).startswith("protocol,") and done.stderr == ""
 
 
-def test_an_output_that_knows_only_ascii(folder):
-    options = ("--verbose",), {"PYTHONIOENCODING": "ascii"}
-    text = succeeded(command("detection", "truth.json", "results.pkl", *options[0], cwd=folder, env=options[1]))
+def test_ascii_output(folder):
+    env = {"PYTHONIOENCODING": "ascii"}
+    text = succeeded(command("detection", "truth.json", "results.pkl", "--verbose", cwd=folder, env=env))
     assert "===Averaging all classes===" in text and " -> " in text and text.isascii() and "\\u" not in text
 
 

@@ -15,9 +15,7 @@ LABELS = np.array([0, 1])
 RUN = (SCORES, LABELS)
 
 
-@pytest.mark.parametrize(
-    "option", ["matching", "iou_thrs", "area_edges", "operating_point", "resamples", "matrix_only"]
-)
+@pytest.mark.parametrize("option", ["matching", "operating_point", "resamples"])
 def test_comparison_has_no_options_without_effect(option):
     with pytest.raises(TypeError, match=f"'{option}' is not an option"):
         compare_runs(None, [RUN, RUN], **{option: "coco"})
@@ -26,6 +24,7 @@ def test_comparison_has_no_options_without_effect(option):
 @pytest.mark.parametrize(
     ("call", "option", "nearest"),
     [
+        (lambda **options: evaluate_detection(ANNOTATIONS, RESULTS, **options), "score_threshold", "score_thr"),
         (lambda **options: evaluate_detection(ANNOTATIONS, RESULTS, **options), "clases", "classes"),
         (lambda **options: evaluate_detection(ANNOTATIONS, RESULTS, **options), "alow_missing", "allow_missing"),
         (lambda **options: evaluate_classification(RUN, **options), "at_specifity", "at_specificity"),
@@ -53,6 +52,8 @@ def test_internal_fields_are_no_options():
         (lambda: compare_runs(ANNOTATIONS, [RESULTS, None]), "run number 1 .*NoneType"),
         (lambda: compare_runs(None, [RUN, RUN], names=["a"]), r"names .*2 distinct.*\['a'\]"),
         (lambda: compare_runs(None, [RUN, RUN], names=["a", "a"]), "names .*2 distinct"),
+        (lambda: compare_runs(ANNOTATIONS, [RESULTS, RESULTS], task="multi-label"), "--task: is for classifiers"),
+        (lambda: evaluate_detection(ANNOTATIONS), "results must be a path.*NoneType"),
         (lambda: evaluate_detection(ANNOTATIONS, 5), "results .*int"),
         (lambda: evaluate_detection(ANNOTATIONS, iter([])), "results .*list_iterator"),
         (lambda: evaluate_detection(ANNOTATIONS, RESULTS, save_state="x"), "save_state .*'x'"),

@@ -1,8 +1,6 @@
-"""Equal scores are ordered by one rule everywhere: image id, then position of the image, then of the detection."""
+"""Equal scores are ordered by image id, then position of the image, then position of the detection."""
 
 from __future__ import annotations
-
-import json
 
 import numpy as np
 import pytest
@@ -37,24 +35,24 @@ NAMES = [
 
 
 def tied(seed, ids):
-    """A sample per id, of which many detections have the same score, with the ground truth inside."""
+    """One sample per id with its ground truth; many detections have the same score."""
     random = np.random.default_rng(seed)
     content = []
     for image_id in ids:
         boxes = np.array([[20, 20, 60, 60], [100, 20, 140, 60], [20, 100, 60, 140]], dtype=np.float32)
-        there = random.integers(1, 4)
-        found = random.integers(0, 4)
+        num_gts = random.integers(1, 4)
+        num_dets = random.integers(0, 4)
         content.append(
             {
                 "img_id": image_id,
                 "img_path": f"{image_id}.jpg",
                 "ori_shape": (200, 200),
                 "pred_instances": {
-                    "bboxes": boxes[random.permutation(3)[:found]],
-                    "scores": random.choice([0.5, 0.7], found).astype(np.float32),
-                    "labels": random.integers(0, 2, found),
+                    "bboxes": boxes[random.permutation(3)[:num_dets]],
+                    "scores": random.choice([0.5, 0.7], num_dets).astype(np.float32),
+                    "labels": random.integers(0, 2, num_dets),
                 },
-                "gt_instances": {"bboxes": boxes[:there], "labels": random.integers(0, 2, there)},
+                "gt_instances": {"bboxes": boxes[:num_gts], "labels": random.integers(0, 2, num_gts)},
             }
         )
     return content
@@ -73,7 +71,7 @@ def truth_of(content):
 
 
 def by_pycocotools(content, tmp_path, ids):
-    """With numbers in place of the ids, in the order that ids have."""
+    """mAP_50 with numbers instead of ids, in the same order."""
     numbered = [dict(one, img_id=number) for number, one in zip(ids, content)]
     rows = []
     for one in numbered:
@@ -118,7 +116,7 @@ IDS = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", IDS)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_metric_the_commands_and_merged_shards_order_equal_scores_alike(tmp_path, kind, seed):
+def test_metric_command_and_merged_shards_order_equal_scores_alike(tmp_path, kind, seed):
     ids = np.random.default_rng(seed).permutation(np.array(IDS[kind], dtype=object)).tolist()
     content = tied(seed, ids)
     place = {one: at for at, one in enumerate(sorted(ids, key=lambda one: (isinstance(one, str), one)))}
@@ -126,33 +124,28 @@ def test_the_metric_the_commands_and_merged_shards_order_equal_scores_alike(tmp_
     one = on_metric(content, 1)[0]
     assert one[0] == pytest.approx(expected, abs=1e-12)
     assert on_metric(content, 3) == [one] * 3
-    turned = on_metric(content[::-1], 1)[0]
-    assert turned == one
+    assert on_metric(content[::-1], 1)[0] == one
 
-    # The ground truth in a file, whose images have another order, and inside the results.
-    truth = truth_of(content[::2] + content[1::2])
-    truth = files.write_json(tmp_path / "truth.json", truth)
+    # The ground truth in a file with another order of images, and in the results.
+    truth = files.write_json(tmp_path / "truth.json", truth_of(content[::2] + content[1::2]))
     bare = [{key: value for key, value in sample.items() if key != "gt_instances"} for sample in content]
     whole = files.write_pickle(tmp_path / "whole.pkl", content)
     shards = [files.write_pickle(tmp_path / f"{at}.pkl", bare[at::3][::-1]) for at in range(3)]
     named = ("--classes", ",".join(CLASSES))
-    reports = [
-        files.printed("detection", "-", whole, *named, "--format", "json"),
-        files.printed("detection", truth, *shards, "--format", "json"),
-    ]
+    reports = [files.report_of("detection", "-", whole, *named), files.report_of("detection", truth, *shards)]
     states = [tmp_path / f"{at}.npz" for at in range(3)]
     for shard, state in zip(shards, states):
         files.printed("detection", truth, shard, "--save-state", state, "--quiet")
-    reports.append(files.printed("merge", *reversed(states), "--format", "json"))
-    found = [json.loads(report)["average_precision"]["mAP_50"] for report in reports]
+    reports.append(files.report_of("merge", *reversed(states)))
+    found = [report["average_precision"]["mAP_50"] for report in reports]
     for arguments in (("-", whole, whole, *named), (truth, whole, whole)):
-        compared = json.loads(files.printed("compare", *arguments, "--permutations", "50", "--format", "json"))
+        compared = files.report_of("compare", *arguments, "--permutations", "50")
         found += [row["first"] for row in compared["comparisons"][0]["overall"] if row["metric"] == "mAP_50"]
     assert found == pytest.approx([one[0]] * 5, abs=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_images_of_the_same_text_or_without_an_id_stay_apart_by_position():
+def test_images_with_equal_or_no_ids_are_ordered_by_position():
     content = tied(5, ["b", "a", "b", None, None, 7, 7, "a"] * 5)
     found = on_metric(content, 1)[0]
     assert on_metric(content, 3) == [found] * 3

@@ -1,4 +1,4 @@
-"""The disk is full, the folder is read-only, or somebody presses Ctrl-C: a named error, and no half of anything."""
+"""A full disk, a read-only folder and Ctrl-C: one line that names the error, and no incomplete files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import pty
 import resource
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import pytest
 
 from tests.helpers import result_files as files
 
-LARGEST = 2048  # bytes; every report has a file that is larger
+MAX_FILE_SIZE = 2048  # bytes; every report has a larger file
 COMMANDS = {
     "detection": ["detection", "truth.json", "results.pkl", "OUT"],
     "classification": ["classification", "classified.pkl", "OUT"],
@@ -54,7 +53,7 @@ def folder(tmp_path_factory):
 
 
 def run(arguments, folder, out, script=("-m", "mm_metrics_command"), **options):
-    """The command, with a TMPDIR of its own that must be empty in the end."""
+    """Run the command with its own TMPDIR, which must be empty in the end."""
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
     line = [sys.executable, *script, *(word.replace("OUT", str(out)) for word in arguments)]
@@ -65,46 +64,24 @@ def run(arguments, folder, out, script=("-m", "mm_metrics_command"), **options):
 
 
 def small_files():
-    """Files of this process end at a few bytes, as on a disk that is full: each has room for a part of itself."""
+    """In a child: files cannot grow beyond a few bytes, as on a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST, LARGEST))
-
-
-def mounted(place, options):
-    return (
-        shutil.which("mount") is not None
-        and os.geteuid() == 0
-        and subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True).returncode
-        == 0
-    )
-
-
-@pytest.fixture
-def full(tmp_path):
-    """A folder on a disk too small for a report, and what else the command needs so that it is one."""
-    if mounted(tmp_path, "size=8k"):
-        yield tmp_path, {}
-        subprocess.run(["umount", str(tmp_path)], check=True)
-    else:
-        yield tmp_path, {"preexec_fn": small_files}
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_SIZE, MAX_FILE_SIZE))
 
 
 @pytest.fixture
 def read_only(tmp_path):
-    """A folder in which nobody can make a file; root, whom no permission stops, needs a disk that is read-only."""
-    if os.geteuid():
+    """A folder in which no file can be made, not even by root."""
+    if os.geteuid() == 0:
+        yield Path("/sys")
+    else:
         tmp_path.chmod(0o555)
         yield tmp_path
         tmp_path.chmod(0o755)
-    elif mounted(tmp_path, "ro"):
-        yield tmp_path
-        subprocess.run(["umount", str(tmp_path)], check=True)
-    else:
-        yield Path("/sys")
 
 
 def refused(done, names, reasons):
-    """One line that names a file and why, and nothing printed."""
+    """The command prints one line that names a file and the reason."""
     assert done.returncode == 2 and done.stdout == "", done
     assert done.stderr.count("\n") == 1 and any(os.strerror(reason) in done.stderr for reason in reasons), done.stderr
     assert any(f": {name}: " in done.stderr for name in names), done.stderr
@@ -121,15 +98,9 @@ def targets(out):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_full_disk(name, folder, full):
-    place, options = full
-    refused(run(COMMANDS[name], folder, place, **options), targets(place)[1:], FULL)
-    assert os.listdir(place) == []
-
-
-def test_a_file_that_is_cut_off_leaves_the_old_report_alone(folder, tmp_path):
+def test_a_full_disk_leaves_the_old_report(name, folder, tmp_path):
     (tmp_path / "report.md").write_text("old")
-    refused(run(COMMANDS["detection"], folder, tmp_path, preexec_fn=small_files), targets(tmp_path)[1:], FULL)
+    refused(run(COMMANDS[name], folder, tmp_path, preexec_fn=small_files), targets(tmp_path)[1:], FULL)
     assert os.listdir(tmp_path) == ["report.md"] and (tmp_path / "report.md").read_text() == "old"
 
 
@@ -141,7 +112,7 @@ def test_a_read_only_folder(name, folder, read_only):
 
 
 @pytest.mark.parametrize("words", [["--format", "csv"], []], ids=["short", "long"])
-def test_an_output_that_is_full(words, folder):
+def test_a_full_standard_output(words, folder):
     line = [sys.executable, "-m", "mm_metrics_command", "detection", "truth.json", "results.pkl", *words]
     with open("/dev/full", "w") as output:
         done = subprocess.run(line, cwd=folder, stdout=output, stderr=subprocess.PIPE, text=True)
@@ -149,11 +120,10 @@ def test_an_output_that_is_full(words, folder):
     assert (done.returncode, done.stderr) == (2, expected)
 
 
-def test_the_files_of_a_metric_on_a_full_disk(folder, full):
-    place, options = full
-    done = run(["OUT"], folder, place, script=("-W", "ignore", "-c", METRIC), **options)
-    assert done.stderr.split()[-2:] in [[str(reason), f"{place}/latest.{end}"] for reason in FULL for end in ENDINGS]
-    assert os.listdir(place) == []
+def test_the_files_of_a_metric_on_a_full_disk(folder, tmp_path):
+    done = run(["OUT"], folder, tmp_path, script=("-W", "ignore", "-c", METRIC), preexec_fn=small_files)
+    assert done.stderr.split()[-2:] in [[str(code), f"{tmp_path}/latest.{end}"] for code in FULL for end in ENDINGS]
+    assert os.listdir(tmp_path) == []
 
 
 ENDINGS = ("json", "per_class.csv", "confusion_matrix.csv")
@@ -166,15 +136,15 @@ def test_the_files_of_a_metric_in_a_read_only_folder(folder, read_only):
 
 # --- Ctrl-C ---
 
-# Counts the calls of Python functions in each step of the command, or stops in one of them until it is interrupted.
+# Counts the function calls in each step of the command, or waits in one of them for an interrupt.
 STEPS = """
 import json, sys, time
 from mm_metrics_command import load
 main = load("mm_metrics_plugin.cli").main
-from mm_metrics_plugin.cli import progress
+from mm_metrics_plugin.evaluation.report import Progress
 wanted, number, note, *arguments = sys.argv[1:]
 calls = {}
-step = progress.Steps.step
+step = Progress.step
 
 def watched(self, description):
     sys.setprofile(None)
@@ -188,7 +158,7 @@ def watched(self, description):
             time.sleep(600)
     sys.setprofile(profile)
 
-progress.Steps.step = watched
+Progress.step = watched
 code = main(arguments)
 sys.setprofile(None)
 if not wanted:
@@ -215,14 +185,14 @@ def calls(folder):
     return json.loads((folder / "calls.json").read_text())
 
 
-def heed_ctrl_c():
-    """In a child: SIGINT ends it, whatever the shell that started the tests does with SIGINT."""
+def enable_sigint():
+    """In a child: SIGINT ends it, also if the shell that started the tests ignores SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def on_the_terminal(number):
-    """In a child: the terminal is its own, so that Ctrl-C there reaches it."""
-    heed_ctrl_c()
+    """In a child: make the terminal its controlling terminal, which sends it Ctrl-C."""
+    enable_sigint()
     fcntl.ioctl(number, termios.TIOCSCTTY, 0)
 
 
@@ -239,14 +209,14 @@ def test_interrupted(step, share, calls, folder, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heed_ctrl_c,
+        preexec_fn=enable_sigint,
     )
     while not note.exists() and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    printed, said = process.communicate()
-    assert note.exists(), "the command was over before the moment came"
-    assert (process.returncode, printed, said) == (130, "", "")
+    printed, error = process.communicate()
+    assert note.exists(), "the command ended before the interrupt"
+    assert (process.returncode, printed, error) == (130, "", "")
     assert os.listdir(tmp_path / "tmp") == []
     left = set(os.listdir(out)) if out.exists() else set()
     whole = set(os.listdir(folder / "out"))
@@ -258,11 +228,11 @@ def test_interrupted(step, share, calls, folder, tmp_path):
         else:  # the pixels of a figure may differ between processes
             assert (out / name).read_bytes().endswith(files.PNG_END), name
     assert numbers <= left if step == "drawing" else left in (set(), numbers)
-    assert not left or (step, share) in MOMENTS[-2:]  # when the numbers may be there
+    assert not left or (step, share) in MOMENTS[-2:]
 
 
 def test_ctrl_c_on_a_terminal(folder, tmp_path):
-    """The real key in a real terminal, while the bar says what the command is at: this report would take hours."""
+    """Ctrl-C in a terminal with a progress bar, during a report that would take hours."""
     ours, theirs = pty.openpty()
     line = [sys.executable, "-m", "mm_metrics_command", "detection", "truth.json", "results.pkl", str(tmp_path)]
     process = subprocess.Popen(
@@ -284,7 +254,7 @@ def test_ctrl_c_on_a_terminal(folder, tmp_path):
     try:
         while part := os.read(ours, 4096):
             shown += part
-    except OSError:  # Linux ends a terminal nobody writes to any more this way
+    except OSError:  # end of a terminal on Linux
         pass
     printed, _ = process.communicate()
     os.close(ours)

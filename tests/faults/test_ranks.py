@@ -1,12 +1,8 @@
-"""One of several processes goes wrong.
+"""One of several processes fails: no process hangs, returns a wrong number or leaves incomplete files.
 
-What is promised:
-
-- Whoever is left ends with an error, at the latest at the group's timeout.
-- ``evaluate`` returns on no process unless every process came to the end of it, so nobody reports a number while
-  another is lost. Only a process that dies later, when everybody has the number, takes none of theirs away.
-- A number that is returned is that of one process, and so are the files of ``outfile_prefix``, which are there if the
-  first process has the number and not otherwise.
+- The other processes end with an error, at the latest at the timeout of the process group.
+- ``evaluate`` returns a number on no process before all processes have it. A process that fails later changes nothing.
+- A returned number is that of one process. The files of ``outfile_prefix`` exist if the first process returns a number.
 - No temporary file is left, unless the first process, which writes the files, is killed.
 """
 
@@ -22,7 +18,7 @@ from mm_metrics_plugin.testing import PRELOAD
 from tests.helpers.process_group import KILLED, Fault, evaluator, left_over, run, samples
 
 PRELOAD.append("tests.helpers.process_group")
-LONGEST_DELAY = 0.03  # seconds a process; the evaluation takes about as long
+MAX_DELAY = 0.03  # seconds per process, about the duration of the evaluation
 KINDS = ("classification", "detection")
 
 
@@ -41,7 +37,7 @@ def alone(tmp_path_factory):
 
 
 def check(endings, kind, fault, folder, alone):
-    """Holds what became of the ranks against the promise."""
+    """Check the result of every rank, and the files."""
     numbers, files = alone(kind)
     late = fault.place == "after"
     for rank, ending in endings.items():
@@ -58,7 +54,7 @@ def check(endings, kind, fault, folder, alone):
 
 
 def check_files(folder, files, writer_killed=False):
-    """These files are left, complete, and no others but temporary files of a killed process."""
+    """Exactly these files are left, except for temporary files of a killed process."""
     left = [name for name in left_over(folder) if not (writer_killed and name.startswith("work/.latest"))]
     assert {name: (folder / name).read_bytes() for name in left} == {
         f"work/{name}": content for name, content in files.items()
@@ -101,13 +97,13 @@ def test_fault(world_size, kind, fault, tmp_path, alone):
 @pytest.mark.parametrize("world_size", [2, 4])
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_in_each_step_of_the_reduction(world_size, kind, tmp_path, alone):
-    """Every collective of an evaluation is tried, the first to the last, until none is left to be struck in."""
+    """Kill a process in each collective call of an evaluation, from the first to the last."""
     for number in itertools.count(1):
         fault = Fault("kill", (number % 2) * (world_size - 1), "collective", number)
         folder = tmp_path / str(number)
         folder.mkdir()
         endings = run(world_size, kind, fault, folder)
-        if endings[fault.rank].exit_code == 0:  # there were fewer
+        if endings[fault.rank].exit_code == 0:  # there are fewer calls
             break
         check(endings, kind, fault, folder, alone)
     assert number - 1 >= 3 * 2 + 1  # three exchanges, each of sizes and contents, and the arrays before the last
@@ -116,25 +112,25 @@ def test_killed_in_each_step_of_the_reduction(world_size, kind, tmp_path, alone)
 
 @pytest.mark.parametrize("runs", [6, pytest.param(50, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(runs, tmp_path, alone):
-    """From outside, whatever the rank is doing. Rank 0 only where it writes no files, which could be cut off too."""
+    """Kill any rank from outside; rank 0 only if it writes no files, which would be incomplete."""
     draw = random.Random(runs)
     killed = lost = 0
     for number in range(runs):
         world_size, kind = (2, 4)[number % 2], KINDS[number // 2 % 2]
-        victim, delay = draw.randrange(kind == "detection", world_size), draw.uniform(0, LONGEST_DELAY * world_size)
+        victim, delay = draw.randrange(kind == "detection", world_size), draw.uniform(0, MAX_DELAY * world_size)
         folder = tmp_path / str(number)
         folder.mkdir()
         endings = run(world_size, kind, Fault("kill", victim), folder, delay=delay)
         codes = [one.exit_code for one in endings.values()]
         print(f"{number}: {kind}, rank {victim} of {world_size} after {delay:.3f} s: {codes}")
         numbers, files = alone(kind)
-        assert endings[victim].exit_code in (KILLED, 0)  # 0: it was quicker
+        assert endings[victim].exit_code in (KILLED, 0)  # 0: it ended before
         failed = any(ending.error is not None for ending in endings.values())
         assert endings[victim].exit_code == KILLED or not failed
         for rank, ending in endings.items():
             assert ending.numbers in (None, numbers)
             assert rank == victim or (ending.numbers is None) != (ending.error is None)
-        # The files are there if the first process, which is not struck where there are any, has the number.
+        # The files exist if the first process has the number.
         check_files(folder, files if endings[0].numbers is not None else {})
         killed += endings[victim].exit_code == KILLED
         lost += failed

@@ -32,5 +32,5 @@ def test_every_group_has_its_worst(most):
     rows, limit = worst_first(group, badness, np.arange(400), per_group=7, most=most)
     assert len(rows) <= max(most, 25) and 1 <= limit <= 7
     for number in range(25):
-        mine = sorted(np.flatnonzero(group == number), key=lambda row: (-badness[row], row))
-        assert rows[group[rows] == number].tolist() == mine[:limit]
+        own = sorted(np.flatnonzero(group == number), key=lambda row: (-badness[row], row))
+        assert rows[group[rows] == number].tolist() == own[:limit]

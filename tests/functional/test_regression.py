@@ -1,4 +1,4 @@
-"""Errors against scikit-learn, math.fsum and rational arithmetic."""
+"""Regression errors beside math.fsum and rational arithmetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import mean_absolute_percentage_error, r2_score
 
 from mm_metrics_plugin.functional.regression import regression_error
 
@@ -21,18 +20,18 @@ values = st.just(0.0) | st.floats(1e-100, 1e6) | st.floats(-1e6, -1e-100)
 @settings(max_examples=60, deadline=None)
 def test_equals_fsum(pairs):
     predicted, target = np.array(pairs).T
-    found = regression_error(predicted, target)
+    actual = regression_error(predicted, target)
     errors = predicted - target
-    assert found.mse == pytest.approx(math.fsum(errors**2) / len(errors), rel=1e-15)
-    assert found.mae == pytest.approx(math.fsum(np.abs(errors)) / len(errors), rel=1e-15)
-    assert found.max_error == np.abs(errors).max()
+    assert actual.mse == pytest.approx(math.fsum(errors**2) / len(errors), rel=1e-15)
+    assert actual.mae == pytest.approx(math.fsum(np.abs(errors)) / len(errors), rel=1e-15)
+    assert actual.max_error == np.abs(errors).max()
     exact = [Fraction(value) for value in target]
     spread = sum((value - sum(exact) / len(exact)) ** 2 for value in exact)
     if spread:
         residual = sum(Fraction(float(error**2)) for error in errors)
-        assert found.r2 == pytest.approx(float(1 - residual / spread), rel=1e-14, abs=1e-14)
+        assert actual.r2 == pytest.approx(float(1 - residual / spread), rel=1e-14, abs=1e-14)
     else:
-        assert math.isnan(found.r2)
+        assert math.isnan(actual.r2)
 
 
 def test_a_mean_of_1e8_costs_no_digit():
@@ -40,49 +39,28 @@ def test_a_mean_of_1e8_costs_no_digit():
     generator = np.random.default_rng(0)
     target = 1e8 + generator.normal(0, 1e-3, 10_000)
     predicted = target + generator.normal(0, 1e-4, 10_000)
-    found = regression_error(predicted, target)
+    actual = regression_error(predicted, target)
     mean = math.fsum(target) / target.size
     residual = math.fsum((predicted - target) ** 2)
     # Differences from the (rounded) mean are exact here; the second sum takes the mean's own rounding out again.
     spread = math.fsum((target - mean) ** 2) - math.fsum(target - mean) ** 2 / target.size
-    assert found.r2 == pytest.approx(1 - residual / spread, rel=1e-12)
-    assert found.mse == pytest.approx(residual / target.size, rel=1e-15)
+    assert actual.r2 == pytest.approx(1 - residual / spread, rel=1e-12)
+    assert actual.mse == pytest.approx(residual / target.size, rel=1e-15)
     naive = (target**2).sum() - target.sum() ** 2 / target.size
     assert not math.isclose(naive, spread, rel_tol=0.1)
 
 
-def test_percentage_errors():
-    predicted, target = np.array([1.0, 2.0, 5.0]), np.array([2.0, 0.0, 4.0])
-    skipped = regression_error(predicted, target)
-    assert skipped.percentage_error == pytest.approx((0.5 + 0.25) / 2)
-    assert skipped.zero_targets == 1
-    eps = np.finfo(np.float64).eps
-    floored = regression_error(predicted, target, percentage_floor=eps)
-    assert floored.percentage_error == pytest.approx(mean_absolute_percentage_error(target, predicted))
-    assert floored.zero_targets == 0
-    assert math.isnan(regression_error(np.ones(2), np.zeros(2)).percentage_error)
-
-
 def test_a_percentage_that_overflows_is_infinite():
-    found = regression_error(np.array([1e100, 1.0]), np.array([1e-300, 1.0]))
-    assert found.percentage_error == math.inf
-    assert found.mae == 5e99
+    actual = regression_error(np.array([1e100, 1.0]), np.array([1e-300, 1.0]))
+    assert actual.percentage_error == math.inf
+    assert actual.mae == 5e99
 
 
 def test_undefined():
     constant = regression_error(np.array([1.0, 2.0]), np.array([3.0, 3.0]))
     assert math.isnan(constant.r2)
     assert constant.mae == 1.5
+    assert math.isnan(regression_error(np.ones(2), np.zeros(2)).percentage_error)
     nothing = regression_error(np.zeros(0), np.zeros(0))
     assert nothing.count == 0
     assert all(math.isnan(getattr(nothing, name)) for name in ("mse", "rmse", "mae", "percentage_error", "r2"))
-
-
-def test_any_shape_and_inputs_unchanged():
-    generator = np.random.default_rng(1)
-    predicted, target = generator.normal(size=(2, 3, 4, 5)).astype(np.float32)
-    before = predicted.copy(), target.copy()
-    found = regression_error(predicted, target)
-    assert found.r2 == pytest.approx(r2_score(target.ravel().astype(float), predicted.ravel().astype(float)), rel=1e-12)
-    np.testing.assert_array_equal((predicted, target), before)
-    assert found.to_dict()["count"] == 60

@@ -13,7 +13,7 @@ from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, preci
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, hard_decisions, reach, round_thresholds
-from tests.helpers.coco_problems import match_table
+from tests.helpers.detection_problems import match_table
 
 DTYPES = [getattr(torch, name) for name in PRECISIONS]
 
@@ -21,9 +21,9 @@ DTYPES = [getattr(torch, name) for name in PRECISIONS]
 # float32 first: torch converts a double to bfloat16 by way of float32, which would round twice.
 @given(st.floats(width=32))
 def test_rounding_is_that_of_torch(value):
-    found = round_thresholds(value)
+    actual = round_thresholds(value)
     expected = [float(torch.tensor(value, dtype=torch.float32).to(dtype)) for dtype in DTYPES]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_every_way_of_counting_agrees_with_torch(rows, data):
 
     # One image per detection, so that each true positive has its own object.
     image, boxes = np.arange(len(rows)), np.tile([0.0, 0.0, 10.0, 10.0], (len(rows), 1))
-    found = Detections(image, boxes, scores, np.zeros(len(rows)), precision=precision)
-    there = GroundTruths(image[right], boxes[right], np.zeros(sum(right)))
-    batch = DetectionBatch(found, there, len(rows))
+    detections = Detections(image, boxes, scores, np.zeros(len(rows)), precision=precision)
+    ground_truths = GroundTruths(image[right], boxes[right], np.zeros(sum(right)))
+    batch = DetectionBatch(detections, ground_truths, len(rows))
     table = match_table(batch, 1)
     assert [int(part[0]) for part in per_image_counts(table, score_thr=threshold).totals()[:2]] == counts
     many = threshold_sweep(precision_recall_curves(table, num_points=5), also=[threshold])

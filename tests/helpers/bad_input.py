@@ -1,4 +1,4 @@
-"""Invalid inputs of metrics and commands, and their messages."""
+"""Invalid inputs of metrics and commands, and what they answer."""
 
 from __future__ import annotations
 
@@ -28,27 +28,26 @@ from mm_metrics_plugin import (
 )
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.testing import evaluate
-from tests.helpers import invalid_input
 from tests.helpers import result_files as files
 
-PROBLEM = files.problem(3)
-TRUTH, RESULTS, SAMPLES = files.truth_of(PROBLEM), files.results_of(PROBLEM), files.samples(4)
+MADE = files.problem(3)
+TRUTH, RESULTS, SAMPLES = files.truth_of(MADE), files.results_of(MADE), files.samples(4)
 NAN, INF = float("nan"), float("inf")
 
 
 def image(**fields):
-    """An image with one ground truth, whose fields have the prefix ``gt_`` here, and its detection."""
+    """One image with a detection on its object; fields of the ground truth have the prefix ``gt_``."""
     boxes = torch.tensor([[0.0, 0, 10, 10]])
-    prediction = dict(bboxes=boxes, scores=torch.tensor([0.9]), labels=torch.tensor([0]))
-    target = dict(bboxes=boxes, labels=torch.tensor([0]))
-    sample = dict(img_id=7, img_path="cat.jpg", pred_instances=prediction, gt_instances=target)
+    detections = dict(bboxes=boxes, scores=torch.tensor([0.9]), labels=torch.tensor([0]))
+    ground_truths = dict(bboxes=boxes, labels=torch.tensor([0]))
+    sample = dict(img_id=7, img_path="cat.jpg", pred_instances=detections, gt_instances=ground_truths)
     for name, value in fields.items():
         if name in sample:
             sample[name] = value
         elif name.startswith("gt_"):
-            target[name[3:]] = value
+            ground_truths[name[3:]] = value
         else:
-            prediction[name] = value
+            detections[name] = value
     return sample
 
 
@@ -57,7 +56,11 @@ def scored(score=(0.2, 0.8), label=1, **fields):
 
 
 def without(sample, field):
-    invalid_input.without(field)(sample)
+    *path, last = field.split(".")
+    inner = sample
+    for name in path:
+        inner = inner[name]
+    del inner[last]
     return sample
 
 
@@ -75,56 +78,56 @@ def detector(*samples):
 
 
 def classifier(*samples):
-    """The message of all single-label metrics."""
+    """All single-label metrics have the same message."""
     metrics = (SingleLabelAUC, SingleLabelPRF, SingleLabelKS, RecallAtK, CalibrationError)
-    return lambda _: one_of({message_of(metric(), [scored(), *samples]) for metric in metrics})
+    return lambda _: only({message_of(metric(), [scored(), *samples]) for metric in metrics})
 
 
 def fields(*values):
-    """The message of all metrics of a field."""
+    """All metrics of a field have the same message."""
 
     def run(_):
         samples = [dict(x=value, y=1.0) for value in values]
         regression = RegressionError(prediction_field="x", target_field="y")
         metrics = (FieldMean(field="x"), FieldSum(field="x"), regression)
-        return one_of({message_of(metric, samples) for metric in metrics})
+        return only({message_of(metric, samples) for metric in metrics})
 
     return run
 
 
-def one_of(messages):
+def only(messages):
     assert len(messages) == 1, messages
     return messages.pop()
 
 
 def command(*arguments):
-    """Exit code, stdout and stderr (with the warnings)."""
-    with warnings.catch_warnings(), redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as stderr:
+    """Exit code, stdout and stderr, where warnings are."""
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
         warnings.simplefilter("default", MetricWarning)
         code = main(list(map(str, arguments)))
-    return code, out.getvalue(), stderr.getvalue()
+    return code, out.getvalue(), err.getvalue()
 
 
 def refused(*arguments):
-    """The one line of a command that fails."""
-    code, out, stderr = command(*arguments)
-    assert (code, out, stderr.count("\n")) == (2, "", 1), stderr
-    return stderr.strip().split(": ", 1)[1]
+    """The message of a command that fails."""
+    code, out, err = command(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    return err.strip().split(": ", 1)[1]
 
 
 def reported(*arguments):
-    """The report of a command without warnings."""
-    code, out, stderr = command(*arguments, "--format", "json")
-    assert (code, stderr) == (0, ""), stderr
+    """The report of a command that succeeds without warnings."""
+    code, out, err = command(*arguments, "--format", "json")
+    assert (code, err) == (0, ""), err
     return json.loads(out)
 
 
 def detection_files(folder, truth=None, results=None):
-    """An annotation file and results, changed by functions."""
+    """Annotations and results, changed by functions."""
     both = [copy.deepcopy(TRUTH), copy.deepcopy(RESULTS)]
-    for index, change in enumerate((truth, results)):
+    for place, change in enumerate((truth, results)):
         if change is not None:
-            both[index] = change(both[index])
+            both[place] = change(both[place])
     return files.write_json(folder / "truth.json", both[0]), files.write_pickle(folder / "results.pkl", both[1])
 
 
@@ -141,7 +144,7 @@ def classification(change, *options):
 
 
 def changed(**fields):
-    """Results with fields of the first image changed by functions."""
+    """Results with functions applied to fields of the first image."""
 
     def change(results):
         first = results[0]["pred_instances"]
@@ -195,10 +198,10 @@ def voc(name, text, *options):
 
 def other_ground_truth(folder):
     def run(boxes):
-        prediction = {"bboxes": np.float32([[0, 0, 9, 9]]), "scores": np.float32([0.9]), "labels": np.array([0])}
+        found = {"bboxes": np.float32([[0, 0, 9, 9]]), "scores": np.float32([0.9]), "labels": np.array([0])}
         return [
-            {"img_id": image, "pred_instances": prediction, "gt_instances": {"bboxes": box, "labels": np.array([0])}}
-            for image, box in enumerate(boxes, start=1)
+            {"img_id": at, "pred_instances": found, "gt_instances": {"bboxes": box, "labels": np.array([0])}}
+            for at, box in enumerate(boxes, start=1)
         ]
 
     box = np.float32([[0, 0, 9, 9]])

@@ -1,7 +1,4 @@
-"""Checks of invariances, which raise AssertionError with the expected and the actual value.
-
-``tests/properties/test_checks.py`` has an example that fails for each of them.
-"""
+"""Checks of invariances, which raise AssertionError with the expected and the actual value."""
 
 from __future__ import annotations
 
@@ -219,7 +216,7 @@ def check_same_figures(values, expected, what, *, tolerance=0.0):
 
 
 def permuted_figures(figures, permutation):
-    """The results of :func:`tests.helpers.figures.figures` if class c is ``permutation[c]``."""
+    """Metrics of :mod:`tests.helpers.detection_metrics` after class c is renamed to ``permutation[c]``."""
     back = np.argsort(permutation)
     with_background = np.append(back, len(back))
     result = {}

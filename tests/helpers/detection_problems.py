@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib.util
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
+from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 
 
 def random_batch(seed, *, crowds=True, odd_boxes=True, ties=True):
@@ -44,6 +48,26 @@ def random_batch(seed, *, crowds=True, odd_boxes=True, ties=True):
         crowd = random.random(len(gt_boxes)) < (0.25 if crowds else 0)
         images.append((boxes.astype(np.float32), scores.astype(np.float32), labels, gt_boxes, gt_labels, crowd))
     return _batch_of(images), num_classes
+
+
+def problems(number):
+    """Random batches with and without annotated areas, and settings at which overlaps and scores tie."""
+    for seed in range(number):
+        batch, num_classes = random_batch(seed)
+        iou_thr, score_thr = [0.3, 0.5, 0.55, 0.75, 1.0][seed % 5], [0.0, 0.4, 0.6, 1.0][seed % 4]
+        settings = DetectionSettings(iou_thr=iou_thr, score_thr=score_thr, matching=MATCHING_RULES)
+        yield seed, with_areas(batch, seed) if seed % 2 else batch, num_classes, settings
+
+
+def with_areas(batch, seed):
+    """The batch with annotated areas of masks, some on a boundary between area ranges, and some thin boxes."""
+    random, gts = np.random.default_rng(seed), batch.ground_truths
+    area = gts.areas() * random.uniform(0.4, 1, len(gts))
+    area[random.random(len(gts)) < 0.1] = 32.0**2
+    boxes = gts.boxes.array.astype(np.float64)
+    thin = random.random(len(gts)) < 0.1  # less than a pixel wide
+    boxes[thin, 2] = boxes[thin, 0] + random.uniform(0.05, 0.9, thin.sum())
+    return replace(batch, ground_truths=replace(gts, geometry=Boxes(boxes), area=area))
 
 
 def _batch_of(images):
@@ -159,7 +183,7 @@ def coco_eval(batch, num_classes, *, min_score=None, evaluator=COCOeval, api=COC
     area = xywh[:, 2] * xywh[:, 3] if gts.area is None else gts.area
     columns = (gts.image, gts.labels, xywh, gts.crowd.astype(int), area)
     names = ("image_id", "category_id", "bbox", "iscrowd", "area")
-    truth = {
+    target = {
         "images": [{"id": index} for index in range(batch.num_images)],
         "categories": [{"id": index, "name": str(index)} for index in range(num_classes)],
         "annotations": [
@@ -175,11 +199,11 @@ def coco_eval(batch, num_classes, *, min_score=None, evaluator=COCOeval, api=COC
     ]
     with contextlib.redirect_stdout(io.StringIO()):
         gt = api()
-        gt.dataset = truth
+        gt.dataset = target
         gt.createIndex()
         dt = gt.loadRes(predictions) if predictions else api()
         if not predictions:
-            dt.dataset = {**truth, "annotations": []}
+            dt.dataset = {**target, "annotations": []}
             dt.createIndex()
         return evaluator(gt, dt, "bbox")
 
@@ -208,3 +232,29 @@ def coco_summary(batch, num_classes):
 def empty_batch(num_images=1):
     """Images without anything."""
     return DetectionBatch(Detections.empty(), GroundTruths.empty(), num_images)
+
+
+def match_table(batch, num_classes, **settings):
+    """The match table of a batch, without details."""
+    return match_images(batch, DetectionSettings(**settings), num_classes=num_classes, table="scores").table
+
+
+def counts_at(batch, num_classes, score_thr, iou_thr=0.5):
+    """TP, FP and FN of each class from the confusion matrix, after a new matching at a score threshold."""
+    settings = DetectionSettings(score_thr=float(score_thr), iou_thr=iou_thr)
+    matrix = match_images(batch, settings, num_classes=num_classes, table="none").rules["coco"].matrix
+    tp = matrix.diagonal()[:-1]
+    return tp, matrix[:, :-1].sum(axis=0) - tp, matrix[:-1].sum(axis=1) - tp
+
+
+def rows_as_given(table, batch):
+    """The rows of each detection of a table with details, and of its ground truth or -1, in a batch sorted by image."""
+    first = np.searchsorted(batch.detections.image, np.arange(batch.num_images))[table.image]
+    first_gt = np.searchsorted(batch.ground_truths.image, np.arange(batch.num_images))[table.image]
+    gt_index = table.details.gt_index
+    return first + table.details.det_index, np.where(gt_index < 0, -1, first_gt + gt_index)
+
+
+def members_of(members, rule):
+    """The members of the cells of one confusion matrix."""
+    return members.take(np.flatnonzero(members.rule == MATCHING_RULES.index(rule)))

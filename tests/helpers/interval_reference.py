@@ -63,15 +63,15 @@ def shrunken(values, sizes):
 
 def variance_of_sum(parts, classes):
     """Parts: by class, a ratio, the variance of its value and a slope."""
-    images = max(len(one.residuals) for part in parts for one, _, _ in part.values())
+    images = max(len(ratio.residuals) for part in parts for ratio, _, _ in part.values())
     shared, constant, own, df = np.zeros(images), np.zeros(classes), np.zeros(classes), np.ones(classes)
     for part in parts:
-        for label, (one, variance, slope) in part.items():
+        for label, (ratio, variance, slope) in part.items():
             error = slope * math.sqrt(variance)
             own[label] += error
-            df[label] = max(df[label], one.df)
-            if one.spread > 0:
-                shared += np.array(one.residuals) * error / one.spread
+            df[label] = max(df[label], ratio.df)
+            if ratio.spread > 0:
+                shared += np.array(ratio.residuals) * error / ratio.spread
             else:
                 constant[label] += error
     total = (shared**2).sum() + (constant**2).sum()
@@ -80,44 +80,44 @@ def variance_of_sum(parts, classes):
 
 def _class_ratios(successes, trials):
     """Ratios of the classes that have any, their shrunken values and variances."""
-    found = {c: Ratio(successes[:, c], trials[:, c]) for c in range(trials.shape[1]) if trials[:, c].any()}
-    values = shrunken([one.value for one in found.values()], [one.size for one in found.values()])
-    return found, {c: (v, v * (1 - v) / one.size) for (c, one), v in zip(found.items(), values)}
+    ratios = {c: Ratio(successes[:, c], trials[:, c]) for c in range(trials.shape[1]) if trials[:, c].any()}
+    values = shrunken([ratio.value for ratio in ratios.values()], [ratio.size for ratio in ratios.values()])
+    return ratios, {c: (v, v * (1 - v) / ratio.size) for (c, ratio), v in zip(ratios.items(), values)}
 
 
 def mean_interval(successes, trials, level):
-    found, near = _class_ratios(successes, trials)
-    weight = 1 / len(found)
-    total, df = variance_of_sum([{c: (one, near[c][1], weight) for c, one in found.items()}], trials.shape[1])
+    ratios, near = _class_ratios(successes, trials)
+    weight = 1 / len(ratios)
+    total, df = variance_of_sum([{c: (ratio, near[c][1], weight) for c, ratio in ratios.items()}], trials.shape[1])
     share = np.mean([value for value, _ in near.values()])
-    return wilson(np.mean([one.value for one in found.values()]), share * (1 - share) / total, df, level)
+    return wilson(np.mean([ratio.value for ratio in ratios.values()]), share * (1 - share) / total, df, level)
 
 
 def mean_f1_interval(tp, fp, fn, level):
-    found, near = _class_ratios(tp, tp + fp + fn)
-    weight, part, bias = 1 / len(found), {}, 0.0
-    for c, one in found.items():
+    ratios, near = _class_ratios(tp, tp + fp + fn)
+    weight, part, bias = 1 / len(ratios), {}, 0.0
+    for c, ratio in ratios.items():
         share, variance = near[c]
-        up, down = min(1 / max(one.size, 1), 1 - share), min(1 / max(one.size, 1), share)
+        up, down = min(1 / max(ratio.size, 1), 1 - share), min(1 / max(ratio.size, 1), share)
         rise, fall = f1_of(share + up) - f1_of(share), f1_of(share) - f1_of(share - down)
         bias += weight * (up * fall - down * rise) / (up + down) * variance / (up * down)
-        part[c] = (one, variance, weight * 2 / (1 + share) ** 2)
+        part[c] = (ratio, variance, weight * 2 / (1 + share) ** 2)
     total, df = variance_of_sum([part], tp.shape[1])
     value, share = (
-        np.mean([f1_of(v) for v in vs]) for vs in ([o.value for o in found.values()], [v for v, _ in near.values()])
+        np.mean([f1_of(v) for v in vs]) for vs in ([o.value for o in ratios.values()], [v for v, _ in near.values()])
     )
     return wilson(value, share * (1 - share) / total, df, level, center=value + bias)
 
 
 def f1_of_means_interval(tp, fp, fn, level):
     parts = [_class_ratios(tp, trials) for trials in (tp + fp, tp + fn)]
-    p, r = (np.mean([one.value for one in found.values()]) for found, _ in parts)
+    p, r = (np.mean([ratio.value for ratio in ratios.values()]) for ratios, _ in parts)
     value = 2 * p * r / (p + r) if p + r else 0.0
     p, r = (np.mean([v for v, _ in near.values()]) for _, near in parts)
     slopes = 2 * r * r / (p + r) ** 2, 2 * p * p / (p + r) ** 2
     weighted = [
-        {c: (one, near[c][1], slope / len(found)) for c, one in found.items()}
-        for (found, near), slope in zip(parts, slopes)
+        {c: (ratio, near[c][1], slope / len(ratios)) for c, ratio in ratios.items()}
+        for (ratios, near), slope in zip(parts, slopes)
     ]
     total, df = variance_of_sum(weighted, tp.shape[1])
     share = 2 * p * r / (p + r)

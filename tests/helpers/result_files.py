@@ -1,4 +1,4 @@
-"""Small result files and annotations, and the command run on them in a process of its own."""
+"""Small result files and annotations, and the command run on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLASSES = ("cat", "dog", "traffic light", "a|b")
 
 
 def command(*arguments, cwd, script=("-m", "mm_metrics_command"), env=None):
-    """Runs the command as a user does; ``cwd`` is never the repository."""
+    """Run the command in its own process; ``cwd`` is never the repository."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     return subprocess.run(
         [sys.executable, *map(str, script), *map(str, arguments)],
@@ -36,10 +36,27 @@ def command(*arguments, cwd, script=("-m", "mm_metrics_command"), env=None):
 
 
 def printed(*arguments):
-    """What the command prints, run in this process: for tests of many runs."""
+    """What the command prints, run in this process."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert main(list(map(str, arguments))) == 0
     return out.getvalue()
+
+
+def report_of(*arguments):
+    """The content of report.json, by the command in this process."""
+    return json.loads(printed(*arguments, "--format", "json"))
+
+
+def error_of(capsys, *arguments):
+    """The one line on stderr of a command that ends with exit code 2, run in this process."""
+    capsys.readouterr()
+    try:
+        code = main(list(map(str, arguments)))
+    except SystemExit as error:
+        code = error.code
+    out, line = capsys.readouterr()
+    assert code == 2 and out == "" and line.startswith("mm-metrics") and line.count("\n") == 1, (code, out, line)
+    return line
 
 
 def succeeded(done):
@@ -57,7 +74,7 @@ def refused(done):
 
 
 def coco_evaluation(path, rows):
-    """Pycocotools' evaluation of COCO results, with undefined figures as NaN in ``stats``."""
+    """The evaluation of COCO results by pycocotools, with undefined values as NaN in ``stats``."""
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
@@ -76,16 +93,16 @@ def problem(images=40, seed=0):
 
 
 def results_of(problem):
-    """One dict an image, as mmdet writes them, ids from 1."""
+    """One dict per image, as mmdet writes them; ids from 1."""
     content = []
     for number in range(problem.num_images):
         rows = problem.image == number
-        found = {
+        instances = {
             "bboxes": problem.boxes[rows],
             "scores": problem.scores[rows],
             "labels": problem.labels[rows],
         }
-        content.append({"img_id": number + 1, "img_path": f"{number}.jpg", "pred_instances": found})
+        content.append({"img_id": number + 1, "img_path": f"{number}.jpg", "pred_instances": instances})
     return content
 
 
@@ -112,6 +129,18 @@ def truth_of(problem, classes=CLASSES):
     }
 
 
+def with_ground_truth(problem, results):
+    """Results that contain the ground truth, as mmyolo writes them: crowds are ignored instances."""
+    content = []
+    for number, image in enumerate(results):
+        instances = {}
+        for key, crowd in (("gt_instances", False), ("ignored_instances", True)):
+            rows = (problem.gt_image == number) & (problem.gt_crowd == crowd)
+            instances[key] = {"bboxes": problem.gt_boxes[rows], "labels": problem.gt_labels[rows]}
+        content.append({**image, **instances})
+    return content
+
+
 def write_pickle(path, content):
     path.write_bytes(pickle.dumps(content, protocol=2))
     return path
@@ -123,13 +152,13 @@ def write_json(path, content):
 
 
 def pair(folder, **options):
-    """Annotations and results of a problem, as files."""
+    """The files of annotations and results."""
     made = problem(**options)
     return write_json(folder / "truth.json", truth_of(made)), write_pickle(folder / "results.pkl", results_of(made))
 
 
 def samples(number=60, classes=3, seed=0):
-    """What mmpretrain writes."""
+    """One dict per sample, as mmpretrain writes them."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, classes, number)
     scores = random.random((number, classes)).astype(np.float32)

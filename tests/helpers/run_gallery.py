@@ -1,6 +1,6 @@
-"""Builds the configs of the gallery, or trains them: ``python -m tests.helpers.run_gallery CONFIG ...``.
+"""Build the configs of the gallery: ``python -m tests.helpers.run_gallery CONFIG ...``.
 
-A config with ``+`` before its name is trained. Prints one line of JSON a config.
+A config with ``+`` before its name is also trained. Prints one line of JSON per config.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"
 
 
 def metrics_of(runner):
-    """The metrics of the validation, those inside MultiTasksMetric too."""
+    """The metrics of the validation, including those of MultiTasksMetric."""
     for metric in runner.val_loop.evaluator.metrics:
         yield metric
         for task in getattr(metric, "_metrics", {}).values():
@@ -28,10 +28,10 @@ def metrics_of(runner):
 def main(name: str) -> None:
     config = Config.fromfile(str(CONFIGS / name.lstrip("+")))
     config.work_dir = f"work_dirs/{Path(name.lstrip('+')).stem}"
-    if name.startswith("+mmpretrain"):  # one epoch shows as much
+    if name.startswith("+mmpretrain"):  # one epoch is enough
         config.train_cfg.max_epochs = 1
     runner = Runner.from_cfg(config)
-    found = dict(
+    summary = dict(
         config=name.lstrip("+"),
         train=len(runner.build_train_loop(config.train_cfg).dataloader.dataset),
         val=len(runner.val_loop.dataloader.dataset),
@@ -42,12 +42,14 @@ def main(name: str) -> None:
     if name.startswith("+"):
         runner.train()
         hub = runner.message_hub
-        found["scalars"] = {key[4:]: hub.get_scalar(key).current() for key in hub.log_scalars if key.startswith("val/")}
-        found["epochs"] = runner.epoch
-        found["kept"] = sorted(path.name for path in Path(config.work_dir).glob("best_*"))
-    print("\ngallery: " + json.dumps(found), flush=True)
+        summary["scalars"] = {
+            key[4:]: hub.get_scalar(key).current() for key in hub.log_scalars if key.startswith("val/")
+        }
+        summary["epochs"] = runner.epoch
+        summary["kept"] = sorted(path.name for path in Path(config.work_dir).glob("best_*"))
+    print("\ngallery: " + json.dumps(summary), flush=True)
 
 
 if __name__ == "__main__":
-    for each in sys.argv[1:]:
-        main(each)
+    for argument in sys.argv[1:]:
+        main(argument)

@@ -1,4 +1,4 @@
-"""Every strategy of the property tests: samples of any metric, ways of feeding them, scores, detection problems."""
+"""Strategies of the property tests: samples of any metric, batches and ranks, scores, detection problems."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ MOST_RANKS = 8
 
 
 class Roll:
-    """Small numbers out of one string of bytes: a draw of Hypothesis takes its time, whatever its size.
-
-    All zeros, to which Hypothesis shrinks, is the plainest case.
-    """
+    """Small numbers from one string of bytes, because each draw of Hypothesis is slow; all zeros is the simplest."""
 
     def __init__(self, drawn):
         self._drawn, self._used = drawn, 0
@@ -37,16 +34,16 @@ class Roll:
         return np.frombuffer(self._drawn[self._used - number : self._used], dtype=np.uint8).astype(np.int64)
 
     def table(self, *shape):
-        """The next bytes, in rows and columns."""
+        """The next bytes as an array of this shape."""
         return self.some(int(np.prod(shape))).reshape(shape)
 
     def below(self, limit):
-        """A number from 0 up to the limit."""
+        """An integer from 0 to ``limit - 1``."""
         self._used += 1
         return self._drawn[self._used - 1] % limit
 
     def one_of(self, choices):
-        """One of the choices; the first is the plainest."""
+        """One of the choices, the simplest first."""
         return choices[self.below(len(choices))]
 
     def order(self, number):
@@ -58,7 +55,7 @@ LEAST_EXAMPLES = 200
 
 
 def shared_by(number):
-    """Settings for tests that share the examples there are to be, if there are many."""
+    """Settings that divide the number of examples among several tests."""
     return settings(max_examples=max(settings.default.max_examples // number, LEAST_EXAMPLES))
 
 
@@ -68,38 +65,32 @@ rolls = st.binary(min_size=_LONGEST, max_size=_LONGEST).map(Roll)
 
 # --- samples of any metric --------------------------------------------------------------------------------------------
 
-# What the properties do not depend on, made small: bins then hold several scores, and nothing waits for draws.
-_SMALLER = {"num_thresholds": 32, "resamples": 3}
-
 
 def small_metric(case):
-    """The case's metric, as cheap as it can be made without changing what it does."""
+    """The metric of a case with few bins and resamples, which the properties do not depend on."""
     metric = case.metric()
-    for name, value in _SMALLER.items():
+    for name, value in {"num_thresholds": 32, "resamples": 3}.items():
         if getattr(metric, name, None) is not None:
             setattr(metric, name, value)
     return metric
 
 
 def read_only(tensor):
-    """The tensor as an array that nobody may write to."""
+    """The tensor as a read-only array."""
     array = tensor.numpy().copy()
     array.setflags(write=False)
     return array
 
 
 def samples_of(roll, case, *, rows_differ=False):
-    """Samples of a case: none, one, few; all alike, or alike in one field; in any form the case allows.
+    """Samples of a case: none, one or few; equal or equal in one field; of any dtype the case allows.
 
-    Args:
-        roll: What decides.
-        case: Whose samples.
-        rows_differ: No two classes of a sample have equal scores.
+    With ``rows_differ``, no two classes of a sample have equal scores.
     """
-    count = min(roll.below(MOST_SAMPLES + 1), roll.below(MOST_SAMPLES + 1))  # mostly few, which is quicker
+    count = min(roll.below(MOST_SAMPLES + 1), roll.below(MOST_SAMPLES + 1))  # mostly few, which is faster
     seed, form = roll.below(DRAWS), roll.one_of(case.dtypes)
     indices = roll.some(count) % SAMPLES_DRAWN
-    if count and roll.below(2):  # some again and again, others not at all: whole classes may be missing
+    if count and roll.below(2):  # with repetition, so classes may be missing
         indices = indices[indices % count]
     odd = roll.some(count) % len(_ODD)
     samples = [
@@ -108,17 +99,16 @@ def samples_of(roll, case, *, rows_differ=False):
     ]
     if not samples:
         return samples
-    alike = roll.one_of([None, *samples[0]])
-    if alike is not None:  # one class only, ties everywhere, the same objects in every image
-        samples = [_with_field_of(sample, samples[0], alike) for sample in samples]
+    equal_field = roll.one_of([None, *samples[0]])
+    if equal_field is not None:  # one class only, ties everywhere, or the same objects in every image
+        samples = [_with_field_of(sample, samples[0], equal_field) for sample in samples]
     for index, sample in enumerate(samples):
         if "img_id" in sample:
             sample["img_id"] = index
     return samples if form == "numpy" else _map_tensors(samples, torch.clone)  # arrays are read-only
 
 
-# The samples are drawn from these many datasets of so many samples: making new ones takes longer than the checks.
-DRAWS, SAMPLES_DRAWN = 128, 16
+DRAWS, SAMPLES_DRAWN = 128, 16  # datasets and their samples, cached because new ones take longer than the checks
 
 
 @lru_cache(maxsize=None)
@@ -128,7 +118,7 @@ def _drawn(make, seed):
 
 @lru_cache(maxsize=None)
 def _sample(make, seed, index, form, *, odd, rows_differ):
-    """One of them in a form, made once."""
+    """One sample of a dataset in a form (dtype or ``numpy``)."""
     sample = _drawn(make, seed)[index]
     if "gt_instances" in sample:
         sample = _ODD[odd](sample)
@@ -182,34 +172,24 @@ def _with_distinct_scores(sample, seed):
     return {**sample, "pred_score": torch.tensor(scores, dtype=sample["pred_score"].dtype)}
 
 
-# --- ways of feeding samples ------------------------------------------------------------------------------------------
+# --- batches and ranks ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Feeding:
-    """A way through the samples.
-
-    Attributes:
-        order: In which they come.
-        cuts: Where batches end; twice the same place is an empty batch.
-        world_size: How many ranks there are.
-        owners: The rank of each sample, if ``sharding`` is ``'any'``.
-        batch_size: Of every rank, where they are dealt.
-        sharding: ``'padded'`` or ``'uneven'`` (dealt with and without padding) or ``'any'`` (by ``owners``).
-        ends: Where the first and the second of three parts end.
-    """
+    """The order of samples, and their batches and ranks."""
 
     order: np.ndarray
-    cuts: List[int]
+    cuts: List[int]  # ends of batches; equal ends are an empty batch
     world_size: int
-    owners: List[int]
-    batch_size: int
-    sharding: str
-    ends: List[int]
+    owners: List[int]  # rank of each sample, if ``sharding`` is ``'any'``
+    batch_size: int  # of every rank
+    sharding: str  # ``'padded'``, ``'uneven'`` (without padding) or ``'any'``
+    ends: List[int]  # ends of the first and the second of three parts
 
 
 def feeding_of(roll, count, *, padded=False):
-    """A way through so many samples; ``padded``: only such that all ranks have as many."""
+    """A feeding of ``count`` samples; with ``padded``, all ranks have equally many."""
     world_size = roll.below(MOST_RANKS) + 1
     return Feeding(
         order=roll.order(count),
@@ -232,19 +212,15 @@ def cut_at(samples, cuts):
 
 @dataclass(frozen=True)
 class ScoreMap:
-    """A strictly growing map of the scores of a dataset, exact in their precision.
+    """A strictly increasing map of the scores of a dataset, exact in their precision."""
 
-    Attributes:
-        kind: ``'scaled'`` by a power of two; ``'ranks'``, whole numbers; ``'negative'``, whole numbers below 0;
-            ``'neighbors'``, floats with no other between them.
-        exponent: Of the power of two.
-    """
-
-    kind: str
-    exponent: int
+    kind: (
+        str  # ``'scaled'`` by a power of two, ``'ranks'``, ``'negative'`` integers or adjacent floats (``'neighbors'``)
+    )
+    exponent: int  # of the power of two
 
     def __call__(self, values, known):
-        """The images of ``values``, all of which are among ``known``: the distinct scores, ascending."""
+        """The mapped ``values``; ``known`` are the distinct scores, ascending."""
         if self.kind == "scaled":
             return values * values.dtype.type(2.0**self.exponent)
         places = np.searchsorted(known, values)
@@ -257,7 +233,7 @@ class ScoreMap:
 
 
 def score_map_of(roll):
-    """One of them."""
+    """A random map."""
     return ScoreMap(roll.one_of(["ranks", "scaled", "negative", "neighbors"]), roll.one_of([1, -1, 2, -2, 3, -3]))
 
 
@@ -269,15 +245,14 @@ class ScoredLabels:
     labels: np.ndarray
 
 
-def scored_labels_of(roll, *, several=None):
-    """Few or many samples of one to four classes, scores that tie or stand close together, classes without samples."""
+def scored_labels_of(roll, *, several):
+    """1 to 24 samples of 1 to 4 classes, with ties, adjacent scores and classes without samples."""
     count, classes = roll.below(24) + 1, roll.below(4) + 1
     dtype = roll.one_of([np.float16, np.float32, np.float64])
     places = roll.table(count, classes)
-    # The places are 0, 1, tenths, and steps from 0.5 and from 0 that end up in the same bin or not.
     grids = [places % 11 / 10, 0.5 + places / 2**11, places / 255, np.where(places % 2, places / 2**22, 1.0)]
     scores = roll.one_of(grids).astype(dtype)
-    if roll.below(2) if several is None else several:
+    if several:
         return ScoredLabels(scores, (roll.table(count, classes) % 3).astype(np.int8) - 1)
     return ScoredLabels(scores, roll.some(count) % classes)
 
@@ -287,7 +262,7 @@ def scored_labels_of(roll, *, several=None):
 
 @dataclass(frozen=True)
 class DetectionProblem:
-    """Detections and ground truths of a few images, and how many classes there are."""
+    """Detections and ground truths of a few images, and the number of classes."""
 
     batch: DetectionBatch
     num_classes: int
@@ -301,10 +276,7 @@ class DetectionProblem:
 def detection_problem_of(roll, *, distinct=False, least_images=0):
     """Boxes on a coarse grid, most detections near a ground truth: ties, crowds, empty images, boxes without area.
 
-    Args:
-        roll: What decides.
-        distinct: No two detections have the same score.
-        least_images: How many images there are at least.
+    With ``distinct``, no two detections have the same score.
     """
     num_images, num_classes = least_images + roll.below(4 - least_images), roll.below(3) + 1
     gt_rows = roll.table(roll.below(7) if num_images else 0, 7)
@@ -319,7 +291,7 @@ def detection_problem_of(roll, *, distinct=False, least_images=0):
     )
     image, labels, boxes = rows[:, 0] % max(num_images, 1), rows[:, 5] % num_classes, _boxes(rows).astype(coordinates)
     if len(gts):
-        # Three of four are a ground truth with its right and lower edges moved, three of four of these of its class.
+        # 3/4 are a ground truth with its right and lower edges moved, 3/4 of these with its class.
         target = rows[:, 1] % len(gts)
         near = rows[:, 0] % 4 > 0
         image = np.where(near, gts.image[target], image)
@@ -335,13 +307,13 @@ def detection_problem_of(roll, *, distinct=False, least_images=0):
 
 
 def _boxes(rows):
-    """Sides of 0 to 20 pixels; those of 0 make boxes without area."""
+    """Boxes with sides of 0 to 20 pixels."""
     corner, sides = rows[:, 1:3] % 4 * 3, rows[:, 3:5] % 6 * 4
     return np.concatenate([corner, corner + sides], axis=1)
 
 
 def order_of(roll, rows, *, within_images):
-    """Another order of rows: any, or one that keeps those of each image as they stand."""
+    """A permutation of rows, with or without changing the order within images."""
     order = roll.order(len(rows))
     if within_images:
         return order

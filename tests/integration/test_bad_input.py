@@ -1,4 +1,4 @@
-"""Invalid inputs of metrics and commands. The pages of the documentation list the messages."""
+"""Metrics and commands refuse invalid input and name it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.helpers.bad_input import (
     without,
 )
 
-# The input, a function that returns the message, and what the message contains: sample or image, field, actual value.
+# Input, a function that returns the message, and parts of the message: sample or image, field, value.
 METRICS = [
     ("a NaN score", detector(image(scores=torch.tensor([NAN]))), "'scores'; sample 1 (cat.jpg); found nan"),
     ("an infinite box", detector(image(bboxes=torch.tensor([[0, 0, INF, 9]]))), "'boxes'; sample 1; found inf"),
@@ -80,7 +80,7 @@ METRICS = [
         detector(image(scores=torch.empty(1, device="meta"))),
         "'pred_instances.scores'; sample 1; found shape (1,); meta",
     ),
-    # mmengine's Evaluator iterates over the keys of a batch in one dict.
+    # mmengine's Evaluator takes the keys of a batch in one dict for samples.
     ("a dict of a batch", classifier("pred_score"), "sample 1; dict; found the text 'pred_score'"),
 ]
 COMMANDS = [
@@ -150,7 +150,7 @@ COMMANDS = [
     ("an unknown class", class_list("cat,unicorn"), "truth.json; 'unicorn'; 'cat', 'dog', 'traffic light', 'a|b'"),
     ("an empty list", detection(results=lambda _: []), "results.pkl; found an empty list"),
     ("an empty list", classification(lambda _: []), "results.pkl; found an empty list"),
-    ("a repeated class name", class_list("cat,cat"), "--classes; 'cat'; 2"),
+    ("a repeated class name", class_list("cat,cat"), "classes must be distinct; 'cat'"),
     ("a repeated image id", detection(results=lambda results: [*results, results[0]]), "results.pkl; image 1"),
     (
         "a repeated image id in the ground truth",

@@ -1,4 +1,4 @@
-"""Every dialect of result files comes out in one layout, and what is wrong with a file is said with its place."""
+"""Every dialect of result files is read into one layout, and messages name the image and field."""
 
 import json
 import pickle
@@ -49,12 +49,12 @@ def write(tmp_path, content, name="results.pkl"):
 
 
 def check_detections(results):
-    found = results.detections
+    detections = results.detections
     assert results.num_images == 3
-    assert found.image.tolist() == [0] * 3 + [2] * 5
-    assert found.labels.tolist() == [0, 1, 2, 0, 1, 2, 3, 0]
-    np.testing.assert_array_equal(found.boxes.array, np.concatenate([boxes(3, 0), boxes(5, 2)]))
-    assert found.boxes.array.dtype == found.scores.dtype == np.float32
+    assert detections.image.tolist() == [0] * 3 + [2] * 5
+    assert detections.labels.tolist() == [0, 1, 2, 0, 1, 2, 3, 0]
+    np.testing.assert_array_equal(detections.boxes.array, np.concatenate([boxes(3, 0), boxes(5, 2)]))
+    assert detections.boxes.array.dtype == detections.scores.dtype == np.float32
     assert results.row_counts.to_dict() == {"read": 8, "used": 8, "dropped": {}}
 
 
@@ -69,7 +69,7 @@ def test_mmdet_3(tmp_path):
 
 
 @pytest.mark.parametrize("masks", [False, True])
-def test_what_mmdet_itself_dumps(tmp_path, masks):
+def test_results_of_dump_det_results(tmp_path, masks):
     """The same detections, sent through the metric that ``tools/test.py --out`` adds."""
     path = tmp_path / "results.pkl"
     dump = DumpDetResults(out_file_path=str(path))
@@ -93,14 +93,14 @@ def test_trusted_tensors_read_the_same(tmp_path):
         check_detections(read_results(write(tmp_path, images()), trust=True))
 
 
-def test_mmyolo_with_truth_inside(tmp_path):
-    def there(number, count):
+def test_mmyolo_with_ground_truth(tmp_path):
+    def ground_truths(number, count):
         return {"bboxes": torch.from_numpy(boxes(count + 1, 9 + number)), "labels": torch.arange(count + 1)}
 
     def ignored(number, count):
-        return there(number, 0) if number == 2 else {}
+        return ground_truths(number, 0) if number == 2 else {}
 
-    truth = read_results(write(tmp_path, images(gt_instances=there, ignored_instances=ignored))).ground_truth
+    truth = read_results(write(tmp_path, images(gt_instances=ground_truths, ignored_instances=ignored))).ground_truth
     assert truth.image_ids == (100, 101, 102)
     assert truth.objects.image.tolist() == [0] * 4 + [1] + [2] * 6 + [2]
     assert truth.objects.crowd.tolist() == [False] * 11 + [True]
@@ -115,13 +115,13 @@ def test_empty_ground_truth_is_none(tmp_path):
 
 
 def test_openimages_instances(tmp_path):
-    def there(number, count):
+    def ground_truths(number, count):
         return [
             {"bbox": [1.0, 2.0, 3.0 + n, 4.0], "bbox_label": n, "ignore_flag": n == 1, "is_group_of": n == 2}
             for n in range(count)
         ]
 
-    objects = read_results(write(tmp_path, images(instances=there))).ground_truth.objects
+    objects = read_results(write(tmp_path, images(instances=ground_truths))).ground_truth.objects
     assert objects.image.tolist() == [0, 0, 0, 2, 2, 2, 2, 2]
     assert objects.labels.tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
     assert objects.crowd.tolist() == [False, True, True, False, True, True, False, False]
@@ -173,33 +173,26 @@ def changed(key, value, number=2):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "a list with one entry per image .found an empty list"),
         ({}, "found a dict"),
         ([3], r"image number 0 must be a dict .* \(found int\)"),
         ([*images(), 3], r"image number 3 must be a dict \(found int\)"),
         ([{"pred_score": np.ones(2)}], "no 'pred_instances'; these are classification results"),
-        (changed("img_id", None), "'img_id' of image number 2 must be a whole number or text .found None"),
         (changed("img_id", 1.5), r"'img_id' of image number 2 .*found 1\.5"),
         (changed("pred_instances", KeyError), r"'pred_instances' of image 102 must be a dict \(found nothing\)"),
         (changed("pred_instances.bboxes", KeyError), "'pred_instances.bboxes' of image 102 must be an array .found"),
-        (changed("pred_instances.scores", KeyError), "'pred_instances.scores' of image 102 must be an array"),
         (changed("pred_instances.scores", torch.ones(4)), r"scores' of image 102 must have shape \(5,\) \(found"),
-        (changed("pred_instances.scores", torch.ones(5, 1)), r"scores' of image 102 must have shape \(5,\)"),
         (changed("pred_instances.bboxes", torch.ones(5, 3)), r"must have shape \(5, 4\) \(found \(5, 3\)\)"),
         (changed("pred_instances.bboxes", torch.ones(5, 5)), r"image 102 .*rotated boxes are not supported .*\(5, 5\)"),
         (changed("pred_instances.bboxes", torch.ones(5, 8)), r"image 102 .*rotated boxes are not supported .*\(5, 8\)"),
         (changed("pred_instances.bboxes", torch.tensor(3.0)), "bboxes' of image 102 must be an array"),
         (changed("pred_instances.labels", torch.ones(5)), r"labels' of image 102 must be whole numbers \(found"),
         (changed("pred_instances.scores", np.array(["a"] * 5)), "scores' of image 102 must be numbers"),
-        (
-            [[np.ones((2, 5), "f4")], [np.ones((2, 5), "f4")] * 2],
-            "image number 1 must be a list of 1 array,",
-        ),
+        ([[np.ones((2, 5), "f4")], [np.ones((2, 5), "f4")] * 2], "image number 1 must be a list of 1 array,"),
         ([[np.ones((2, 6), "f4")]], "class 0 of image number 0 .*rotated"),
         ([[np.ones((2, 5), "f4"), [1]]], "class 1 of image number 0 must be an array"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path, content, message):
+def test_invalid_results_are_refused(tmp_path, content, message):
     with pytest.raises(ResultFileError, match=message) as raised:
         read_results(write(tmp_path, content))
     assert str(raised.value).startswith("results.pkl: ")
@@ -211,16 +204,14 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, content, message):
         ({"annotations": []}, "found a dict; this is an annotation file"),
         ([1], "detection number 0 must be an object .found int"),
         ([{"image_id": 1}], "detection number 0 has no 'category_id'"),
-        ([{"image_id": 1, "category_id": 1, "score": 1}], "detection number 0 has no 'bbox'"),
         ([{"image_id": 1, "category_id": 1, "score": 1, "bbox": [1, 2, 3]}], r"'bbox' of .* 4 finite numbers .found"),
-        ([{"image_id": 1, "category_id": 1, "score": None, "bbox": [1, 2, 3, 4]}], "'score' of .* a finite number"),
         ([{"image_id": 1, "category_id": 1, "score": float("nan"), "bbox": [1, 2, 3, 4]}], "'score' of .*found nan"),
         ([{"image_id": 1, "category_id": 1, "score": True, "bbox": [1, 2, 3, 4]}], "'score' of .*found True"),
         ([{"image_id": 1, "category_id": 1, "score": 10**400, "bbox": [1, 2, 3, 4]}], r"found 1000.*\.\.\."),
         ([{"image_id": [1], "category_id": 1, "score": 1, "bbox": [1, 2, 3, 4]}], "'image_id' of .*whole number or"),
     ],
 )
-def test_what_is_wrong_with_coco_results(tmp_path, content, message):
+def test_invalid_coco_results_are_refused(tmp_path, content, message):
     with pytest.raises(ResultFileError, match=message):
         read_results(write(tmp_path, content, "results.json"))
 
@@ -230,9 +221,6 @@ def test_files_of_another_kind(tmp_path):
         ("a.json", b"\x80\x02N.", "is a pickle by its first byte"),
         ("b.json", b"[1,", "is not JSON"),
         ("c.json", b"\xff\xfe\xfa", "is not JSON"),
-        ("d.json", b"[" * 200_000, "nested too deeply"),
-        ("e.pkl", b"[]", "looks like JSON"),
-        ("f.pkl", b"PK\x03\x04abc", "zip archive"),
         ("g.txt", b"", r"\.pkl, \.pickle or \.json"),
     ):
         (tmp_path / name).write_bytes(data)
@@ -242,25 +230,21 @@ def test_files_of_another_kind(tmp_path):
         read_results(tmp_path / "nothing.json")
 
 
-def test_one_array_named_a_million_times_is_not_copied(tmp_path):
+def test_more_boxes_than_the_file_can_hold_are_not_copied(tmp_path):
     shared = {key: value.numpy() for key, value in instances(1000).items()}
-    content = [{"img_id": number, "pred_instances": shared} for number in range(2000)]
-    path = write(tmp_path, content)
-    assert path.stat().st_size < 200_000
-    with pytest.raises(ResultFileError, match="it unfolds to far more data than the file holds"):
-        read_results(path)
-    # A length without values takes no memory until its rows are counted.
+    content = [{"img_id": number, "pred_instances": shared} for number in range(50)]
+    with pytest.raises(ResultFileError, match="50,000 boxes are more than a file of this size can hold"):
+        read_results(write(tmp_path, content))
+    assert len(results_from_images(content[:3], "here").detections) == 3000
+    # An array of this shape takes no memory.
     empty = {"bboxes": np.empty((1 << 40, 0), np.float32), "scores": np.empty(0), "labels": np.empty(0, int)}
     with pytest.raises(ResultFileError, match=r"must have shape \(1099511627776, 4\)"):
         read_results(write(tmp_path, [{"img_id": 1, "pred_instances": empty}]))
-    with pytest.raises(ResultFileError, match="50,000 boxes are more than a file of this size can hold"):
-        read_results(write(tmp_path, content[:50]))
-    assert len(results_from_images(content[:3], "here").detections) == 3000
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_many_small_arrays_are_no_reason_to_refuse_a_file(tmp_path, protocol):
-    """Of mmdet 2.x, most classes of most images: an object of many bytes for few in the file."""
+def test_many_small_arrays_are_read(tmp_path, protocol):
+    """Mmdet 2.x writes an empty array for most classes of most images."""
     images = [[np.zeros((0, 5), np.float32) for _ in range(80)] for _ in range(1000)]
     images[7][3] = np.float32([[0, 0, 9, 9, 0.5]])
     path = tmp_path / "results.pkl"

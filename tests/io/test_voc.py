@@ -1,4 +1,4 @@
-"""A folder of VOC files: what it defines, what it does not, and results without image ids."""
+"""Folders of VOC annotations: class names, the list of the test set, results without image ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mm_metrics_plugin.io.ground_truth import read_ground_truth
 from tests.helpers import result_files as files
 
 CLASSES = ("ant", "bee", "cat")
-TEST_SET = ("000007", "000002", "000005")  # as ImageSets/Main/test.txt lists it: not in the order of the alphabet
+TEST_SET = ("000007", "000002", "000005")  # not sorted
 
 
 def voc_object(name, edges):
@@ -33,7 +33,7 @@ def write(folder, name, *objects):
 
 @pytest.fixture
 def root(tmp_path):
-    """No "bee" in any image; each image has one "cat", in a place of its own."""
+    """One "cat" per image, each at another position, and no "bee"."""
     folder = tmp_path / "Annotations"
     folder.mkdir()
     for number, name in enumerate(TEST_SET):
@@ -72,36 +72,41 @@ def recalls(*arguments):
 
 def refused(capsys, *arguments):
     assert main(["detection", *map(str, arguments)]) == 2
-    out, said = capsys.readouterr()
-    assert out == "" and said.count("\n") == 1
-    return said
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    return err
 
 
 def test_the_classes_of_a_folder_are_never_guessed(root, tmp_path, capsys):
-    """Of the model's three classes one is not in the folder: the sorted names would make "cat" label 0."""
+    """One of the model's three classes is not in the folder, so sorted names would give "cat" another label."""
     results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
-    said = refused(capsys, root, results)
-    assert "--classes" in said and "class 'cat'" in said
+    err = refused(capsys, root, results)
+    assert "--classes" in err and "class 'cat'" in err
     found, report = recalls(root, results, "--classes", ",".join(CLASSES))
     assert found == {"ant": 0, "bee": 0, "cat": 3} and report["inputs"]["class_order"] == "classes"
     with pytest.raises(ResultFileError, match="VOC annotations do not define the label"):
         read_ground_truth(root)
 
 
-def test_a_config_defines_the_classes(root, tmp_path, capsys):
-    import mmdet  # noqa: F401  # the config names its data set
+@pytest.fixture
+def config(root, tmp_path):
+    import mmdet  # noqa: F401  # the config names its dataset
 
-    results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
-    config = tmp_path / "config.py"
-    config.write_text(
+    path, image_set = tmp_path / "config.py", root / "ImageSets" / "Main" / "test.txt"
+    path.write_text(
         "print('not for the report')\ndefault_scope = 'mmdet'\ntest_dataloader = dict(dataset=dict(type='XMLDataset', "
-        f"ann_file={str(root / 'ImageSets' / 'Main' / 'test.txt')!r}, data_prefix=dict(sub_data_root={str(root)!r}), "
+        f"ann_file={str(image_set)!r}, data_prefix=dict(sub_data_root={str(root)!r}), "
         f"metainfo=dict(classes={CLASSES!r}), test_mode=True, pipeline=[]))\n"
     )
+    return path
+
+
+def test_a_config_defines_the_classes(config, root, tmp_path, capsys):
+    results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
     found, report = recalls(config, results)
     assert found == {"ant": 0, "bee": 0, "cat": 3} and report["inputs"]["class_order"] == "metainfo"
-    said = refused(capsys, config, results, "--classes", "cat,bee,ant")
-    assert "config.py lists 'ant', 'bee', 'cat' and --classes lists 'cat', 'bee', 'ant'" in said
+    err = refused(capsys, config, results, "--classes", "cat,bee,ant")
+    assert "config.py lists 'ant', 'bee', 'cat' and --classes lists 'cat', 'bee', 'ant'" in err
     assert "have no order of classes" in refused(capsys, config, results, "--class-order", "annotations")
     assert "have no order of classes" in refused(capsys, root, results, "--class-order", "annotations")
     found, _ = recalls(config, results, "--classes", "bee,ant,cat", "--class-order", "classes")
@@ -111,41 +116,27 @@ def test_a_config_defines_the_classes(root, tmp_path, capsys):
     assert recalls(config, old)[0] == found
 
 
-def test_swapped_corners_are_left_out_and_counted(root, tmp_path):
-    import mmdet  # noqa: F401  # the config names its data set
-
-    good = (50, 50, 80, 80)
+def test_boxes_with_swapped_corners_are_dropped_and_counted(config, root, tmp_path):
+    good, thin = (50, 50, 80, 80), (50, 50, 50, 80)  # the second is one column of pixels in VOC
     bad = [(80, 50, 50, 80), (50, 80, 80, 50), (80, 80, 50, 50)]
-    thin = (50, 50, 50, 80)  # one column of pixels in VOC's terms
-    write(root / "Annotations", TEST_SET[0], *(voc_object("ant", one) for one in (good, *bad, thin)))
+    write(root / "Annotations", TEST_SET[0], *(voc_object("ant", box) for box in (good, *bad, thin)))
     truth = read_ground_truth(root, classes=CLASSES)
     assert truth.row_counts.to_dict() == {"read": 7, "used": 4, "dropped": {"corners swapped": 3}}
-    assert (truth.objects.boxes.array[:, 2:] >= truth.objects.boxes.array[:, :2]).all()
     results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
-    report = recalls(root, results, "--classes", ",".join(CLASSES))[1]
-    assert report["counts"]["ground_truths"] == truth.row_counts.to_dict()
-    # The same where the ground truth comes with the results, and from a data set that mmdet built.
-    inside = [
-        {**image, "gt_instances": {"bboxes": np.array([one], np.float32), "labels": np.array([0])}}
-        for image, one in zip(mmdet_3(label=0), [good, bad[0], thin])
-    ]
-    path = files.write_pickle(tmp_path / "inside.pkl", inside)
-    report = json.loads(files.printed("detection", "-", path, "--format", "json"))
-    assert report["counts"]["ground_truths"] == {"read": 3, "used": 2, "dropped": {"corners swapped": 1}}
-    config = tmp_path / "config.py"
-    config.write_text(
-        "default_scope = 'mmdet'\ntest_dataloader = dict(dataset=dict(type='XMLDataset', "
-        f"ann_file={str(root / 'ImageSets' / 'Main' / 'test.txt')!r}, data_prefix=dict(sub_data_root={str(root)!r}), "
-        f"metainfo=dict(classes={CLASSES!r}), test_mode=True, pipeline=[]))\n"
-    )
     assert recalls(config, results)[1]["counts"]["ground_truths"] == truth.row_counts.to_dict()
+    inside = [
+        {**image, "gt_instances": {"bboxes": np.array([box], np.float32), "labels": np.array([0])}}
+        for image, box in zip(mmdet_3(label=0), [good, bad[0], thin])
+    ]
+    report = recalls("-", files.write_pickle(tmp_path / "inside.pkl", inside), "--classes", "ant")[1]
+    assert report["counts"]["ground_truths"] == {"read": 3, "used": 2, "dropped": {"corners swapped": 1}}
 
 
 def test_results_without_image_ids_need_the_list_of_the_test_set(root, tmp_path, capsys):
     results = files.write_pickle(tmp_path / "old.pkl", mmdet_2(label=2))
     classes = ("--classes", ",".join(CLASSES))
-    said = refused(capsys, root, results, *classes)
-    assert "old.pkl: has no image ids" in said and "--image-set" in said
+    err = refused(capsys, root, results, *classes)
+    assert "old.pkl: has no image ids" in err and "--image-set" in err
     image_set = root / "ImageSets" / "Main" / "test.txt"
     found, report = recalls(root, results, *classes, "--image-set", image_set)
     assert found["cat"] == 3
@@ -153,7 +144,7 @@ def test_results_without_image_ids_need_the_list_of_the_test_set(root, tmp_path,
     assert report["inputs"]["ground_truth"]["image_set"]["file"] == "test.txt"
     printed = files.printed("detection", root, results, *classes, "--image-set", image_set)
     assert "old.pkl has no image ids: its entries are joined by position" in printed
-    # The order is that of the list, and nothing else: sorted, every box lies elsewhere.
+    # Images are in the order of the list. In sorted order, every box is elsewhere.
     image_set.write_text("\n".join(sorted(TEST_SET)))
     assert recalls(root, results, *classes, "--image-set", image_set)[0]["cat"] < 3
     image_set.write_text("\n".join(TEST_SET[:2]))
@@ -177,33 +168,3 @@ def test_the_list_of_the_test_set_chooses_the_images(root, tmp_path, capsys):
     ):
         image_set.write_bytes(text if isinstance(text, bytes) else text.encode())
         assert message in refused(capsys, root, results, *classes, "--image-set", image_set)
-
-
-def test_mmdet_2_results_follow_the_order_of_the_annotation_file(tmp_path, capsys):
-    """As pycocotools lists the images for mmdet 2.x: neither by id nor by file name."""
-    from pycocotools.coco import COCO
-
-    ids = (9, 2, 5)
-    content = {
-        "images": [{"id": one, "file_name": f"{-one}.jpg", "height": 100, "width": 200} for one in ids],
-        "categories": [{"id": at + 1, "name": name} for at, name in enumerate(CLASSES)],
-        "annotations": [
-            {
-                "id": at + 1,
-                "image_id": one,
-                "category_id": 3,
-                "bbox": [10 * at, 10, 30, 30],
-                "area": 900,
-                "iscrowd": 0,
-            }
-            for at, one in enumerate(ids)
-        ],
-    }
-    truth = files.write_json(tmp_path / "truth.json", content)
-    tested = COCO(str(truth)).getImgIds()
-    results = files.write_pickle(tmp_path / "old.pkl", mmdet_2(2, order=[ids.index(one) for one in tested]))
-    capsys.readouterr()
-    found, report = recalls(truth, results)
-    assert found["cat"] == 3 and report["inputs"]["results"]["joined_by"] == "position"
-    fewer = files.write_pickle(tmp_path / "fewer.pkl", mmdet_2(2)[:2])
-    assert "each of the 3 images of truth.json (found 2)" in refused(capsys, truth, fewer)

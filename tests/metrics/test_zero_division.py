@@ -8,7 +8,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import precision_recall_fscore_support
 
 from mm_metrics_plugin import (
     DetectionPRF,
@@ -94,20 +93,6 @@ def test_detections_of_one_class_only(tmp_path):
     assert json.loads((tmp_path / "latest.json").read_text())["precision"] == 0.25
     assert evaluated(DetectionPRF(zero_division=1), samples)[0]["det/precision"] == 1.0
     assert np.isnan(evaluated(DetectionPRF(zero_division=0), [image([], [])])[0]["det/f1"])
-
-
-@pytest.mark.parametrize("zero_division", [0, 1])
-@pytest.mark.parametrize("average", ["macro", "weighted", "micro"])
-def test_zero_division_of_scikit_learn(zero_division, average):
-    generator = np.random.default_rng(3)
-    suffix = "" if average == "macro" else f"_{average}"
-    options = dict(average=average, zero_division=zero_division)
-    for _ in range(20):
-        labels, predicted = generator.integers(0, 3, 8), generator.integers(0, 4, 8)
-        values, _ = evaluated(SingleLabelPRF(**options), classified(predicted, labels))
-        expected = precision_recall_fscore_support(labels, predicted, labels=range(4), **options)
-        keys = [f"single-label-prf/{key}{suffix}" for key in ("precision", "recall", "f1")]
-        assert [values[key] for key in keys] == pytest.approx(expected[:3], abs=1e-12)
 
 
 MAPS = label_maps(np.random.default_rng(0), 3, num_classes=3)

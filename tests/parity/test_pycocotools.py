@@ -14,8 +14,15 @@ from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.settings import COCO_IOU_THRS
-from tests.helpers.coco_problems import match_table
-from tests.helpers.detection_problems import accumulated, coco_summary, dense_batch, empty_batch, random_batch
+from tests.helpers.detection_problems import (
+    accumulated,
+    coco_summary,
+    dense_batch,
+    empty_batch,
+    match_table,
+    random_batch,
+    with_areas,
+)
 
 
 def repeated(batch, weights):
@@ -28,14 +35,6 @@ def undefined_as_nan(values):
     return np.where(np.asarray(values) == -1, np.nan, values)
 
 
-def with_areas(batch, seed):
-    """Annotated areas as COCO's: of masks, smaller than the boxes; some on a boundary between area ranges."""
-    random, gts = np.random.default_rng(seed), batch.ground_truths
-    area = gts.areas() * random.uniform(0.4, 1, len(gts))
-    area[random.random(len(gts)) < 0.1] = 32.0**2
-    return replace(batch, ground_truths=replace(gts, area=area))
-
-
 @pytest.mark.parametrize("block", [None, 3])
 def test_all_twelve_numbers_equal_pycocotools(block, monkeypatch):
     if block:
@@ -46,13 +45,13 @@ def test_all_twelve_numbers_equal_pycocotools(block, monkeypatch):
         if seed % 2:
             batch = with_areas(batch, seed)
         stats, evaluated = coco_summary(batch, num_classes)
-        found = average_precision(match_table(batch, num_classes))
-        numbers = list(found.to_dict().values())
+        actual = average_precision(match_table(batch, num_classes))
+        numbers = list(actual.to_dict().values())
         np.testing.assert_allclose(numbers, undefined_as_nan(stats), rtol=0, atol=1e-10, err_msg=f"seed {seed}")
         precision = undefined_as_nan(evaluated["precision"])[..., -1].mean(axis=1)  # (T, K, A)
-        np.testing.assert_allclose(found.ap, precision.transpose(2, 0, 1), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(actual.ap, precision.transpose(2, 0, 1), rtol=0, atol=1e-12)
         recall = undefined_as_nan(evaluated["recall"])  # (T, K, A, M)
-        np.testing.assert_allclose(found.recall, recall.transpose(2, 3, 0, 1), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(actual.recall, recall.transpose(2, 3, 0, 1), rtol=0, atol=1e-12)
         undefined += np.isnan(numbers).any()
         between += 0 < numbers[0] < 1
     assert undefined > 10 and between > (10 if block else 40)
@@ -64,9 +63,9 @@ def precision_at_levels(curves):
     result = np.zeros((len(curves.iou_thrs), 101, len(num_gts)))
     for out, counts in zip(result, curves.hit_counts()):
         for label in np.unique(counts.label):
-            mine = counts.label == label
-            highest = np.maximum.accumulate((counts.tp / counts.tp_and_fp)[mine][::-1])[::-1]
-            out[:, label] = np.append(highest, 0)[np.searchsorted(counts.tp[mine] / num_gts[label], levels)]
+            own = counts.label == label
+            highest = np.maximum.accumulate((counts.tp / counts.tp_and_fp)[own][::-1])[::-1]
+            out[:, label] = np.append(highest, 0)[np.searchsorted(counts.tp[own] / num_gts[label], levels)]
     return np.where(num_gts > 0, result, np.nan)
 
 
@@ -98,8 +97,8 @@ def test_thousands_of_detections_on_one_crowd_equal_pycocotools():
     detections = Detections(np.zeros(3000), boxes, random.random(3000), np.zeros(3000))
     ground_truths = GroundTruths([0, 0], [[0, 0, 1000, 1000], boxes[0]], [0, 0], crowd=[True, False])
     batch = DetectionBatch(detections, ground_truths, 1)
-    found = list(average_precision(match_table(batch, 1)).to_dict().values())
-    np.testing.assert_allclose(found, undefined_as_nan(coco_summary(batch, 1)[0]), rtol=0, atol=1e-10)
+    actual = list(average_precision(match_table(batch, 1)).to_dict().values())
+    np.testing.assert_allclose(actual, undefined_as_nan(coco_summary(batch, 1)[0]), rtol=0, atol=1e-10)
 
 
 def test_boxes_by_width_decide_as_the_annotation_file_does():
@@ -122,39 +121,20 @@ def test_boxes_by_width_decide_as_the_annotation_file_does():
     assert moved  # so the format does matter
 
 
-def test_thin_objects_and_annotated_areas_are_counted_as_in_pycocotools():
-    """Ground truths thinner than a pixel count, and an annotated area decides the range."""
-    random = np.random.default_rng(0)
-    for seed in range(10):
-        batch, num_classes = random_batch(seed, odd_boxes=False)
-        dets, gts = batch.detections, batch.ground_truths
-        boxes = gts.boxes.array.astype(np.float64)
-        thin = random.random(len(boxes)) < 0.5
-        boxes[thin, 2] = boxes[thin, 0] + random.uniform(0.05, 0.9, thin.sum())
-        gts = replace(gts, geometry=Boxes(boxes), area=random.choice([0.3, 900.0, 5000.0, 20000.0], len(boxes)))
-        if len(boxes) and len(dets):
-            near = random.integers(0, len(boxes), len(dets))
-            dets = replace(dets, geometry=Boxes(boxes[near]), image=gts.image[near])
-        problem = DetectionBatch(dets, gts, batch.num_images)
-        precision = undefined_as_nan(accumulated(problem, num_classes)["precision"])[..., -1].mean(axis=1)
-        found = average_precision(match_table(problem, num_classes)).ap
-        np.testing.assert_allclose(found, precision.transpose(2, 0, 1), rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("max_dets", [1, 7, 100, 1000])
 def test_matching_all_and_limiting_by_rank_is_pycocotools_with_max_dets(max_dets):
     """The limit comes after matching; pycocotools applies it before."""
     for seed in range(3):
         batch, num_classes = dense_batch(seed)
-        theirs = accumulated(batch, num_classes, maxDets=[max_dets])
-        precision, recall = (undefined_as_nan(theirs[key])[..., -1] for key in ("precision", "recall"))
+        expected = accumulated(batch, num_classes, maxDets=[max_dets])
+        precision, recall = (undefined_as_nan(expected[key])[..., -1] for key in ("precision", "recall"))
         table = match_table(batch, num_classes)
         assert len(table.score) == len(batch.detections) and table.most_detections > 100
-        found = average_precision(table, max_dets=max_dets)
-        np.testing.assert_allclose(found.ap, precision.mean(axis=1).transpose(2, 0, 1), rtol=0, atol=1e-12)
-        np.testing.assert_allclose(found.recall[:, -1], recall.transpose(2, 0, 1), rtol=0, atol=1e-12)
+        actual = average_precision(table, max_dets=max_dets)
+        np.testing.assert_allclose(actual.ap, precision.mean(axis=1).transpose(2, 0, 1), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(actual.recall[:, -1], recall.transpose(2, 0, 1), rtol=0, atol=1e-12)
         sizes = results_by_size(table, max_dets=max_dets)
-        np.testing.assert_allclose(sizes.average_precision, found.ap.mean(axis=1), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(sizes.average_precision, actual.ap.mean(axis=1), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -170,9 +150,9 @@ def test_weights_count_images_several_times(seed):
     draws = APCurves(table, "all", 100).average_precision(weights)
     for draw, column in enumerate(weights.T):
         expected = average_precision(match_table(repeated(batch, column), num_classes))
-        found = average_precision(table, weights=column)
+        actual = average_precision(table, weights=column)
         for name in ("ap", "recall", "num_gts"):
-            np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-12)
+            np.testing.assert_allclose(getattr(actual, name), getattr(expected, name), rtol=0, atol=1e-12)
         np.testing.assert_allclose(draws[..., draw], expected.ap[0], rtol=0, atol=1e-12)
 
 
@@ -195,7 +175,7 @@ def test_some_iou_thresholds_equal_those_of_all():
 def test_classes_in_several_chunks_equal_one_chunk(monkeypatch):
     from mm_metrics_plugin.functional.detection import average_precision as module
 
-    batch, num_classes = next(found for found in map(random_batch, range(20)) if found[1] == 3)
+    batch, num_classes = next(actual for actual in map(random_batch, range(20)) if actual[1] == 3)
     weights = np.random.default_rng(0).integers(0, 3, (batch.num_images, 7))
     curves = APCurves(match_table(batch, num_classes), "all", 100)
     expected = curves.average_precision(weights)
@@ -203,22 +183,16 @@ def test_classes_in_several_chunks_equal_one_chunk(monkeypatch):
     np.testing.assert_array_equal(curves.average_precision(weights), expected)
 
 
-def test_recall_at_a_level_counts_as_in_pycocotools():
-    # 7/100 is below the seventh level as a float, 29/100 is not: both must fall as they do there.
-    for hits in (7, 14, 28, 29, 55, 57, 58):
-        image = np.arange(100)
-        boxes = np.tile([0.0, 0.0, 10.0, 10.0], (100, 1))
-        batch = DetectionBatch.from_images(
-            boxes=[[box] if index < hits else [] for index, box in enumerate(boxes)],
-            scores=[[1 - index / 200] if index < hits else [] for index in image],
-            labels=[[0] if index < hits else [] for index in image],
-            gt_boxes=boxes[:, None],
-            gt_labels=np.zeros((100, 1), dtype=int),
-        )
-        theirs = accumulated(batch, 1)["precision"][0, :, 0, 0, -1].mean()
-        curves = APCurves(match_table(batch, 1), "all", 100)
-        for weights in (None, np.ones((100, 1))):
-            assert curves.average_precision(weights)[0, 0, 0] == pytest.approx(theirs, abs=1e-14)
+@pytest.mark.parametrize("hits", [7, 14, 28, 29, 55, 57, 58])
+def test_recall_at_a_level_counts_as_in_pycocotools(hits):
+    """7/100 is below the seventh level as a float, 29/100 is not."""
+    image, boxes, zeros = np.arange(100), np.tile([0.0, 0.0, 10.0, 10.0], (100, 1)), np.zeros(100, dtype=int)
+    detections = Detections(image, boxes, 1 - image / 200, zeros).take(slice(hits))
+    batch = DetectionBatch(detections, GroundTruths(image, boxes, zeros), 100)
+    expected = accumulated(batch, 1)["precision"][0, :, 0, 0, -1].mean()
+    curves = APCurves(match_table(batch, 1), "all", 100)
+    for weights in (None, np.ones((100, 1))):
+        assert curves.average_precision(weights)[0, 0, 0] == pytest.approx(expected, abs=1e-14)
 
 
 def test_an_unknown_threshold_is_refused():
@@ -232,9 +206,9 @@ def test_results_by_size_are_those_of_pycocotools(seed):
     batch, num_classes = random_batch(seed, odd_boxes=False)
     report = results_by_size(match_table(batch, num_classes), score_thr=0.0)
     evaluation = accumulated(batch, num_classes)
-    theirs = undefined_as_nan(evaluation["precision"][..., -1])  # thresholds, levels, classes, sizes
-    assert np.allclose(report.average_precision, theirs.mean(axis=(0, 1)).T, rtol=0, atol=1e-12, equal_nan=True)
-    assert np.allclose(report.average_precision_50, theirs[0].mean(axis=0).T, rtol=0, atol=1e-12, equal_nan=True)
+    expected = undefined_as_nan(evaluation["precision"][..., -1])  # thresholds, levels, classes, sizes
+    assert np.allclose(report.average_precision, expected.mean(axis=(0, 1)).T, rtol=0, atol=1e-12, equal_nan=True)
+    assert np.allclose(report.average_precision_50, expected[0].mean(axis=0).T, rtol=0, atol=1e-12, equal_nan=True)
     recall = evaluation["recall"][0, :, :, -1].T
     defined = report.ground_truths > 0
     assert np.array_equal(np.where(defined, report.tp / np.maximum(report.ground_truths, 1), -1), recall)
@@ -255,10 +229,10 @@ def test_own_edges_split_the_ground_truths():
 
 
 def test_no_ground_truths_are_undefined_and_no_detections_are_zero():
-    found = average_precision(match_table(empty_batch(), 2))
-    assert np.isnan(list(found.to_dict().values())).all() and found.num_gts.tolist() == [[0, 0]] * 4
+    actual = average_precision(match_table(empty_batch(), 2))
+    assert np.isnan(list(actual.to_dict().values())).all() and actual.num_gts.tolist() == [[0, 0]] * 4
     batch = DetectionBatch(Detections.empty(), GroundTruths([0], [[0, 0, 50, 50]], [1]), 1)
-    found = average_precision(match_table(batch, 2))
-    assert found.to_dict()["mAP"] == 0 and str(found).startswith("mAP ") and "AR_l@100" in str(found)
-    np.testing.assert_array_equal(found.per_class, [np.nan, 0])
-    np.testing.assert_array_equal(found.at_iou(0.42), [np.nan, np.nan])
+    actual = average_precision(match_table(batch, 2))
+    assert actual.to_dict()["mAP"] == 0 and str(actual).startswith("mAP ") and "AR_l@100" in str(actual)
+    np.testing.assert_array_equal(actual.per_class, [np.nan, 0])
+    np.testing.assert_array_equal(actual.at_iou(0.42), [np.nan, np.nan])

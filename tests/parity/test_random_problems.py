@@ -1,4 +1,4 @@
-"""Random problems through the metrics and the commands, beside pycocotools, scikit-learn and mmpretrain.
+"""Random problems through the metrics and the commands, beside pycocotools and scikit-learn.
 
 Classes have hostile names, images many objects or none, samples different dtypes, and processes uneven shares.
 """
@@ -11,10 +11,9 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from mmpretrain.evaluation import SingleLabelMetric
 from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 
-from mm_metrics_plugin import DetectionPRF, MultiLabelPRF, SingleLabelPRF
+from mm_metrics_plugin import DetectionPRF
 from tests.helpers import result_files as files
 from tests.helpers.ranks import on_ranks
 
@@ -35,7 +34,7 @@ def shares_of(random, samples, world_size):
 
 
 def evaluate(build, samples, names, random):
-    """What a metric says on one process; it must be what three processes with uneven shares say."""
+    """The values of a metric on one process, which must equal those of three processes with uneven shares."""
     shares = shares_of(random, samples, 3)
 
     def run(share, size):
@@ -46,8 +45,8 @@ def evaluate(build, samples, names, random):
         return metric.evaluate(size)
 
     whole = run(samples, len(samples))
-    for found in on_ranks(3, lambda rank: run(shares[rank], 0)):
-        np.testing.assert_equal(found, whole)
+    for actual in on_ranks(3, lambda rank: run(shares[rank], 0)):
+        np.testing.assert_equal(actual, whole)
     return whole
 
 
@@ -63,82 +62,89 @@ def detector(seed):
     dense = seed % 4 == 3
     annotations, results = [], []
     for image_id in images:
-        there, found = random.integers(0, 150 if dense else 9, 2)
-        corner = random.integers(0, 120, (there, 2))
-        size = random.choice([0.5, 3, 8, 20, 40, 110], (there, 2)) + random.integers(0, 3, (there, 2))
-        labels = random.integers(0, 1 if dense else len(names), there)
-        for row in range(there):
+        num_gts, num_dets = random.integers(0, 150 if dense else 9, 2)
+        corner = random.integers(0, 120, (num_gts, 2))
+        size = random.choice([0.5, 3, 8, 20, 40, 110], (num_gts, 2)) + random.integers(0, 3, (num_gts, 2))
+        labels = random.integers(0, 1 if dense else len(names), num_gts)
+        for row in range(num_gts):
             area = float(size[row].prod() * random.choice([0.5, 1.0]))
             box = [*map(float, corner[row]), *map(float, size[row])]
             own = {"id": len(annotations) + 1, "image_id": image_id, "category_id": int(numbers[labels[row]])}
             annotations.append({**own, "bbox": box, "area": area, "iscrowd": int(random.random() < 0.1)})
-        near = random.integers(0, max(there, 1), found)
-        start = corner[near] + random.integers(-2, 3, (found, 2)) if there else random.integers(0, 50, (found, 2))
-        extent = size[near] if there else random.integers(1, 30, (found, 2))
-        same = random.random(found) < 0.7
-        decided = np.where(same, labels[near] if there else 0, random.integers(0, len(names), found))
+        near = random.integers(0, max(num_gts, 1), num_dets)
+        start = (
+            corner[near] + random.integers(-2, 3, (num_dets, 2)) if num_gts else random.integers(0, 50, (num_dets, 2))
+        )
+        extent = size[near] if num_gts else random.integers(1, 30, (num_dets, 2))
+        same = random.random(num_dets) < 0.7
+        decided = np.where(same, labels[near] if num_gts else 0, random.integers(0, len(names), num_dets))
         boxes = np.concatenate([start, start + extent], axis=1).astype(np.float32)
-        scores = (random.integers(0, 17, found) / 16).astype(np.float32)
+        scores = (random.integers(0, 17, num_dets) / 16).astype(np.float32)
         instances = {"bboxes": boxes, "scores": scores, "labels": decided}
         results.append({"img_id": image_id, "img_path": f"{image_id}.jpg", "pred_instances": instances})
-    truth = {
+    ground_truth = {
         "images": [{"id": one, "file_name": f"{one}.jpg", "height": 300, "width": 300} for one in images],
         "categories": [{"id": int(number), "name": name} for number, name in zip(numbers, names)],
         "annotations": annotations,
     }
-    return truth, results, names, random
+    return ground_truth, results, names, random
 
 
-def coco_rows(truth, results):
+def coco_rows(ground_truth, results):
     rows = []
-    for one in results:
-        found = one["pred_instances"]
-        for box, score, label in zip(found["bboxes"].astype(float), found["scores"], found["labels"]):
-            number = truth["categories"][label]["id"]
+    for image in results:
+        instances = image["pred_instances"]
+        for box, score, label in zip(instances["bboxes"].astype(float), instances["scores"], instances["labels"]):
+            number = ground_truth["categories"][label]["id"]
             box = [box[0], box[1], box[2] - box[0], box[3] - box[1]]
-            rows.append({"image_id": one["img_id"], "category_id": number, "bbox": box, "score": float(score)})
+            rows.append({"image_id": image["img_id"], "category_id": number, "bbox": box, "score": float(score)})
     return rows
 
 
-def samples_of(truth, results, random):
+def samples_of(ground_truth, results, random):
     """What mmdet's dataset and model pass on, every sample in dtypes of its own."""
-    label_of = {one["id"]: label for label, one in enumerate(truth["categories"])}
+    label_of = {image["id"]: label for label, image in enumerate(ground_truth["categories"])}
     samples = []
-    for one in results:
-        mine = [row for row in truth["annotations"] if row["image_id"] == one["img_id"]]
+    for image in results:
+        own = [row for row in ground_truth["annotations"] if row["image_id"] == image["img_id"]]
         parts = []
         for crowd in (0, 1):
-            rows = [row for row in mine if row["iscrowd"] == crowd]
+            rows = [row for row in own if row["iscrowd"] == crowd]
             boxes = np.array([row["bbox"] for row in rows]).reshape(-1, 4)
             boxes[:, 2:] += boxes[:, :2]
             labels = [label_of[row["category_id"]] for row in rows]
             parts.append({"bboxes": torch.tensor(boxes), "labels": torch.tensor(labels, dtype=torch.int64)})
-        found = one["pred_instances"]
+        instances = image["pred_instances"]
         dtype = [torch.float16, torch.float32, torch.float64][random.integers(0, 3)]
         integer = [torch.uint8, torch.int32, torch.int64][random.integers(0, 3)]
-        found = {
-            "bboxes": torch.tensor(found["bboxes"]).to(dtype),
-            "scores": torch.tensor(found["scores"]).to([torch.bfloat16, dtype][random.integers(0, 2)]),
-            "labels": torch.tensor(found["labels"]).to(integer),
+        instances = {
+            "bboxes": torch.tensor(instances["bboxes"]).to(dtype),
+            "scores": torch.tensor(instances["scores"]).to([torch.bfloat16, dtype][random.integers(0, 2)]),
+            "labels": torch.tensor(instances["labels"]).to(integer),
         }
         samples.append(
-            {"img_id": one["img_id"], "pred_instances": found, "gt_instances": parts[0], "ignored_instances": parts[1]}
+            {
+                "img_id": image["img_id"],
+                "pred_instances": instances,
+                "gt_instances": parts[0],
+                "ignored_instances": parts[1],
+            }
         )
     return samples
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_detectors(tmp_path, seed):
-    truth, results, names, random = detector(seed)
-    rows = coco_rows(truth, results)
+    ground_truth, results, names, random = detector(seed)
+    rows = coco_rows(ground_truth, results)
     assert rows, "pycocotools reads no empty results"
-    path = files.write_json(tmp_path / "truth.json", truth)
+    path = files.write_json(tmp_path / "truth.json", ground_truth)
     expected = files.coco_evaluation(path, rows).stats
     pickled, listed = files.write_pickle(tmp_path / "a.pkl", results), files.write_json(tmp_path / "b.json", rows)
     for given in (pickled, listed):
         report = json.loads(files.printed("detection", path, given, "--format", "json"))
-        found = [report["average_precision"][key] for key in TWELVE]
-        np.testing.assert_allclose(np.array(found, dtype=float), expected, rtol=0, atol=1e-10)
+        actual = [report["average_precision"][key] for key in TWELVE]
+        np.testing.assert_allclose(np.array(actual, dtype=float), expected, rtol=0, atol=1e-10)
         assert report["classes"] == [row["name"] for row in report["average_precision"]["per_class"]] == names
         assert [row["name"] for row in report["protocols"]["coco"]["per_class"]] == names
     compared = json.loads(files.printed("compare", path, pickled, listed, "--permutations", "20", "--format", "json"))
@@ -146,14 +152,14 @@ def test_detectors(tmp_path, seed):
     for key, value in zip(TWELVE[:3], expected):
         given = [compared[key][run] for run in ("first", "second")]
         np.testing.assert_allclose(np.array(given, dtype=float), value, rtol=0, atol=1e-10)
-    found = evaluate(
-        lambda: DetectionPRF(ap=True, classwise=True), samples_of(truth, results, random), tuple(names), random
+    actual = evaluate(
+        lambda: DetectionPRF(ap=True, classwise=True), samples_of(ground_truth, results, random), tuple(names), random
     )
-    np.testing.assert_allclose([found[f"det/{key}"] for key in TWELVE[:3]], expected[:3], rtol=0, atol=1e-10)
+    np.testing.assert_allclose([actual[f"det/{key}"] for key in TWELVE[:3]], expected[:3], rtol=0, atol=1e-10)
     per_class = report["protocols"]["coco"]["per_class"]
     for row, name in zip(per_class, names):
         for key in ("tp", "fp", "fn"):
-            assert found[f"det/{key}/{name}"] == row[key]
+            assert actual[f"det/{key}/{name}"] == row[key]
 
 
 # --- classifiers ------------------------------------------------------------------------------------------------------
@@ -182,7 +188,7 @@ def classifier(seed, several):
                 for at, (score, row) in enumerate(zip(scores, true))
             ]
         )
-    return contents, true, names_of(random, classes), random
+    return contents, true, random
 
 
 def decisions_of(content, several):
@@ -194,7 +200,7 @@ def decisions_of(content, several):
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_classifiers(tmp_path, seed, several):
-    contents, true, _, random = classifier(seed, several)
+    contents, true, random = classifier(seed, several)
     order = random.permutation(len(true))
     paths = [
         files.write_pickle(tmp_path / "a.pkl", contents[0]),
@@ -219,39 +225,9 @@ def test_classifiers(tmp_path, seed, several):
             expected = np.array([*means, np.nanmean(areas)])
         report = json.loads(files.printed("classification", path, "--format", "json", *options))
         keys = ("precision", "recall", "f1", "auc")
-        for found in ([report[key] for key in keys], [compared[key][run] for key in keys]):
-            np.testing.assert_allclose(np.array(found, dtype=float), expected, rtol=0, atol=1e-12)
+        for actual in ([report[key] for key in keys], [compared[key][run] for key in keys]):
+            np.testing.assert_allclose(np.array(actual, dtype=float), expected, rtol=0, atol=1e-12)
         given = {"precision": rates[0], "recall": rates[1], "f1": rates[2], "auc": areas}
         for key, values in given.items():
             table = np.array([row[key] for row in report["per_class"]], dtype=float)
             np.testing.assert_allclose(table, values, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("seed", range(8))
-def test_classification_metrics(seed, several):
-    """Samples of different dtypes, on uneven processes, beside scikit-learn and mmpretrain."""
-    contents, true, names, random = classifier(seed, several)
-    samples = [
-        {
-            "pred_score": torch.from_numpy(one["pred_score"]),
-            "gt_label": torch.tensor(one["gt_label"]).to([torch.uint8, torch.int64][random.integers(0, 2)]),
-        }
-        for one in contents[0]
-    ]
-    build = MultiLabelPRF if several else SingleLabelPRF
-    options = {"thr": 0.5} if several else {}
-    found = evaluate(lambda: build(classwise=True, zero_division=0.0, **options), samples, tuple(names), random)
-    prefix = build.default_prefix
-    decided = decisions_of(contents[0], several)
-    rates = precision_recall_fscore_support(true, decided, average=None, zero_division=0)[:3]
-    for key, values in zip(("precision", "recall", "f1"), rates):
-        each = [found[f"{prefix}/{key}/{name}"] for name in names]
-        np.testing.assert_allclose(each, values, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(found[f"{prefix}/{key}"], values.mean(), rtol=0, atol=1e-12)
-    if not several:
-        theirs = SingleLabelMetric.calculate(
-            torch.tensor(decided.argmax(axis=1)), torch.tensor(true.argmax(axis=1)), num_classes=len(names)
-        )
-        ours = [100 * found[f"{prefix}/{key}"] for key in ("precision", "recall", "f1")]
-        np.testing.assert_allclose(ours, [float(value) for value in theirs[:3]], rtol=0, atol=1e-4)

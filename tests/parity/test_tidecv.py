@@ -31,38 +31,41 @@ def errors_of(batch, num_classes, *, absent="skip", **options):
 
 
 def tide(batch, max_dets=100, **options):
-    """The package's run on a batch."""
-    truth, found = tidecv.Data("truth", max_dets=max_dets), tidecv.Data("found", max_dets=max_dets)
+    """The result of ``tidecv`` on a batch."""
+    ground_truths, detections = (
+        tidecv.Data("ground truth", max_dets=max_dets),
+        tidecv.Data("detections", max_dets=max_dets),
+    )
     for image in range(batch.num_images):
-        truth.add_image(image, str(image))
+        ground_truths.add_image(image, str(image))
     dets, gts = batch.detections, batch.ground_truths
     columns = (gts.image, gts.labels, gts.crowd, gts.boxes.to_format("xywh"))
     for image, label, crowd, box in zip(*(column.tolist() for column in columns)):
-        (truth.add_ignore_region if crowd else truth.add_ground_truth)(image, label, box=box)
+        (ground_truths.add_ignore_region if crowd else ground_truths.add_ground_truth)(image, label, box=box)
     columns = (dets.image, dets.labels, dets.scores, dets.boxes.to_format("xywh"))
     for image, label, score, box in zip(*(column.tolist() for column in columns)):
-        found.add_detection(image, label, score, box=box)
-    return tidecv.TIDE(**options).evaluate(truth, found, mode=tidecv.TIDE.BOX)
+        detections.add_detection(image, label, score, box=box)
+    return tidecv.TIDE(**options).evaluate(ground_truths, detections, mode=tidecv.TIDE.BOX)
 
 
-def check(ours, theirs):
-    assert ours.average_precision == pytest.approx(theirs.ap / 100, abs=1e-9)
-    counts, dap, special = theirs.count_errors(), theirs.fix_main_errors(), theirs.fix_special_errors()
+def check(actual, expected):
+    assert actual.average_precision == pytest.approx(expected.ap / 100, abs=1e-9)
+    counts, dap, special = expected.count_errors(), expected.fix_main_errors(), expected.fix_special_errors()
     for name, error in THEIRS.items():
-        assert ours.totals[name] == counts[error], name
-        assert ours.dap[name] == pytest.approx(dap[error] / 100, abs=1e-9), name
-    assert ours.dap_false_positives == pytest.approx(special[FalsePositiveError] / 100, abs=1e-9)
-    assert ours.dap_false_negatives == pytest.approx(special[FalseNegativeError] / 100, abs=1e-9)
+        assert actual.totals[name] == counts[error], name
+        assert actual.dap[name] == pytest.approx(dap[error] / 100, abs=1e-9), name
+    assert actual.dap_false_positives == pytest.approx(special[FalsePositiveError] / 100, abs=1e-9)
+    assert actual.dap_false_negatives == pytest.approx(special[FalseNegativeError] / 100, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_counts_and_dap_equal_tidecv(seed):
     batch = everywhere(seed)
     iou_thr, background = [(0.5, 0.1), (0.75, 0.1), (0.6, 0.3)][seed % 3]
-    theirs = tide(batch, pos_threshold=iou_thr, background_threshold=background)
-    ours = errors_of(batch, 3, iou_thr=iou_thr, background_iou_thr=background)
-    assert sum(ours.totals.values()) > 50
-    check(ours, theirs)
+    expected = tide(batch, pos_threshold=iou_thr, background_threshold=background)
+    actual = errors_of(batch, 3, iou_thr=iou_thr, background_iou_thr=background)
+    assert sum(actual.totals.values()) > 50
+    check(actual, expected)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -71,12 +74,12 @@ def test_ties_crowds_and_absent_classes_equal_tidecv(seed):
     batch = DetectionBatch(
         batch.detections.take(~batch.detections.boxes.is_empty()), batch.ground_truths, batch.num_images
     )
-    ours = errors_of(batch, num_classes, absent="zero")
+    actual = errors_of(batch, num_classes, absent="zero")
     if len(batch.detections):
-        check(ours, tide(batch))
+        check(actual, tide(batch))
     else:  # the package divides by the number of classes it has seen detections of
         missed = int((~batch.ground_truths.crowd).sum())
-        assert ours.totals == {**dict.fromkeys(ERROR_TYPES, 0), "missed": missed}
+        assert actual.totals == {**dict.fromkeys(ERROR_TYPES, 0), "missed": missed}
 
 
 @pytest.mark.parametrize("max_dets", [None, 100])
@@ -89,25 +92,25 @@ def test_hundreds_of_detections_per_image_equal_tidecv(max_dets):
     order = np.lexsort((-dets.scores, dets.image))
     rank[order] = np.arange(len(order)) - np.searchsorted(dets.image, dets.image[order])
     best = DetectionBatch(dets.take(rank < (max_dets or 10**6)), batch.ground_truths, batch.num_images)
-    ours = errors_of(best, num_classes)
-    check(ours, tide(batch, max_dets=max_dets or 10**6))
-    assert ours.detections == (len(dets) if max_dets is None else max_dets * batch.num_images)
+    actual = errors_of(best, num_classes)
+    check(actual, tide(batch, max_dets=max_dets or 10**6))
+    assert actual.detections == (len(dets) if max_dets is None else max_dets * batch.num_images)
 
 
 def test_dap_per_class_averages_to_dap():
-    ours = errors_of(everywhere(1), 3)
+    actual = errors_of(everywhere(1), 3)
     for name in ("classification", "localization", "duplicate", "background", "both"):
-        assert ours.dap[name] == pytest.approx(ours.dap_per_class[name].mean(), abs=1e-12)
-    assert ours.dap["localization"] > 0
-    assert all(len(count) == 3 for count in ours.counts.values())
-    assert set(ours.to_dict()["dap"]) == set(ERROR_TYPES)
+        assert actual.dap[name] == pytest.approx(actual.dap_per_class[name].mean(), abs=1e-12)
+    assert actual.dap["localization"] > 0
+    assert all(len(count) == 3 for count in actual.counts.values())
+    assert set(actual.to_dict()["dap"]) == set(ERROR_TYPES)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_without_ties_and_crowds_tide_counts_the_false_positives_of_the_matrix(seed):
     batch, num_classes = dense_batch(seed, ties=False, crowds=False)
-    found = match_images(batch, DetectionSettings(score_thr=-1), num_classes=num_classes)
-    matrix, errors = found.rules["coco"].matrix, tide_errors(found.table)
+    actual = match_images(batch, DetectionSettings(score_thr=-1), num_classes=num_classes)
+    matrix, errors = actual.rules["coco"].matrix, tide_errors(actual.table)
     fp = matrix[:, :-1].sum(axis=0) - matrix.diagonal()[:-1]
     np.testing.assert_array_equal(sum(errors.counts[name] for name in ERROR_TYPES if name != "missed"), fp)
 

@@ -22,10 +22,13 @@ from mm_metrics_plugin.render.detection import curve_csv
 from mm_metrics_plugin.settings import MATCHING_RULES, ClassificationSettings
 from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState
 from tests.helpers.checks import check_agreement, check_rates, numbers
-from tests.helpers.coco_problems import match_table
+from tests.helpers.detection_problems import match_table
 from tests.helpers.strategies import detection_problem_of, rolls, scored_labels_of
 
-pytestmark = pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning"),
+    pytest.mark.filterwarnings("ignore:no detection reaches:mm_metrics_plugin.exceptions.MetricWarning"),
+]
 
 
 def detection_report(problem, threshold):
@@ -64,15 +67,15 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
     samples, names = samples_of_images(problem), written["classes"]
     matches = match_table(problem.batch, problem.num_classes)
     for protocol in MATCHING_RULES:
-        said = written["protocols"][protocol]
-        table = table_of(said)
+        reported = written["protocols"][protocol]
+        table = table_of(reported)
         # The table against the matrix it stands beside, both as they are in the file.
-        matrix = np.array(said["confusion_matrix"])
+        matrix = np.array(reported["confusion_matrix"])
         tp = matrix.diagonal()[:-1]
         fp, fn = matrix.sum(axis=0)[:-1] - tp, matrix.sum(axis=1)[:-1] - tp
         rates, means = rates_from_counts(tp, fp, fn)
         check_agreement({**rates, "tp": tp, "fp": fp, "fn": fn}, table, "table and matrix")
-        check_agreement(means, said, "means and matrix")
+        check_agreement(means, reported, "means and matrix")
         # The log.
         metric = DetectionPRF(
             num_classes=len(names), score_thr=threshold, matching=protocol, classwise=True, ap=protocol == "coco"
@@ -82,7 +85,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
         check_rates(log)
         logged = {key: np.array([log[f"det/{key}/{name}"] for name in names]) for key in (*rates, "tp", "fp", "fn")}
         check_agreement(logged, table, "log and table")
-        check_agreement({key: log[f"det/{key}"] for key in means}, said, "log and report")
+        check_agreement({key: log[f"det/{key}"] for key in means}, reported, "log and report")
         if protocol != "coco":
             continue
         check_agreement(
@@ -133,9 +136,9 @@ def classification_report(problem, result, accuracy):
 
 def logged(metric, samples, names):
     metric.dataset_meta = {"classes": names}
-    found = numbers(metric, [samples], len(samples))
-    check_rates(found)
-    return {key.split("/", 1)[1]: value for key, value in found.items()}
+    actual = numbers(metric, [samples], len(samples))
+    check_rates(actual)
+    return {key.split("/", 1)[1]: value for key, value in actual.items()}
 
 
 def by_class(log, keys, names):
@@ -177,16 +180,16 @@ def test_classification_matrix_table_curve_report_and_log_agree(roll):
 @given(rolls)
 def test_several_labels_table_curve_and_log_agree(roll):
     problem, threshold = scored_labels_of(roll, several=True), roll.one_of([0.25, 0.5])
-    scores, truth = problem.scores, problem.labels
-    counts = BinaryCountState().update(scores >= scores.dtype.type(threshold), truth)
+    scores, target = problem.scores, problem.labels
+    counts = BinaryCountState().update(scores >= scores.dtype.type(threshold), target)
     result = stat_scores_report(counts.tp, counts.fp, counts.fn, counts.tn)
     names = [f"class {index}" for index in range(scores.shape[1])]
-    samples = [dict(pred_score=torch.tensor(row), gt_score=own) for row, own in zip(scores, truth)]
+    samples = [dict(pred_score=torch.tensor(row), gt_score=own) for row, own in zip(scores, target)]
     log = logged(MultiLabelPRF(thr=threshold, classwise=True, counts=True), samples, names)
     columns = classification_report(problem, result, log["accuracy"]).columns
     table = {key: np.asarray(columns[key], dtype=float) for key in ("precision", "recall", "f1", "tp", "fp", "fn")}
     check_agreement(by_class(log, table, names), table, "log and table")
-    for index, curve in enumerate(roc_curves([scores], truth).per_class):
+    for index, curve in enumerate(roc_curves([scores], target).per_class):
         kept = np.flatnonzero(curve.thresholds >= curve.thresholds.dtype.type(scores.dtype.type(threshold)))
         points = (curve.tp[kept[-1]], curve.fp[kept[-1]]) if len(kept) else (0, 0)
         assert points == (counts.tp[index], counts.fp[index])

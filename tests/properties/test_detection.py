@@ -15,17 +15,15 @@ from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES, tide_errors
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
-from mm_metrics_plugin.states.base import merge_all
-from mm_metrics_plugin.states.detection import DetectionState
+from mm_metrics_plugin.settings import DetectionSettings
 from tests.helpers.checks import (
     check_confusion,
     check_inputs_kept,
     check_same_figures,
     permuted_figures,
 )
-from tests.helpers.coco_problems import match_table
-from tests.helpers.figures import SCORE_THRESHOLD, counted, figures, ranked
+from tests.helpers.detection_metrics import SCORE_THRESHOLD, all_metrics, ranking_metrics, threshold_counts
+from tests.helpers.detection_problems import match_table
 from tests.helpers.strategies import DetectionProblem, detection_problem_of, order_of, rolls, score_map_of
 
 
@@ -57,16 +55,16 @@ def moved(roll, problem, *, any_order):
 def test_rows_of_images_may_be_mixed_and_classes_permuted(roll):
     problem = detection_problem_of(roll)
     other, names = moved(roll, problem, any_order=False)
-    expected = permuted_figures(figures(problem), names)
-    check_same_figures(figures(other), expected, "rows mixed, classes permuted", tolerance=1e-12)
+    expected = permuted_figures(all_metrics(problem), names)
+    check_same_figures(all_metrics(other), expected, "rows mixed, classes permuted", tolerance=1e-12)
 
 
 @given(rolls)
 def test_order_of_images_and_detections_does_not_matter(roll):
     problem = detection_problem_of(roll, distinct=True)
     other, names = moved(roll, problem, any_order=True)
-    expected = permuted_figures(figures(problem), names)
-    check_same_figures(figures(other), expected, "in another order", tolerance=1e-12)
+    expected = permuted_figures(all_metrics(problem), names)
+    check_same_figures(all_metrics(other), expected, "in another order", tolerance=1e-12)
 
 
 @given(rolls)
@@ -78,61 +76,35 @@ def test_monotonic_score_maps_do_not_change_ranks(roll):
     mapped = problem.with_rows(
         detections=replace(detections, scores=score_map(detections.scores, known), precision=None)
     )
-    check_same_figures(ranked(mapped), ranked(problem), f"scores {score_map.kind}", tolerance=0)
+    check_same_figures(ranking_metrics(mapped), ranking_metrics(problem), f"scores {score_map.kind}", tolerance=0)
     cut = float(score_map(np.array([threshold]), known)[0])
-    expected = counted(problem)
-    check_same_figures(counted(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
-
-
-@given(rolls)
-def test_counts_of_parts_add_up(roll):
-    """Images have nothing to do with each other, so any parts of the dataset add up, whatever their order."""
-    problem = detection_problem_of(roll)
-    batch = problem.batch
-    cuts = sorted(roll.some(roll.below(4)) % (batch.num_images + 1))
-    parts = [batch.images(start, stop) for start, stop in zip([0, *cuts], [*cuts, batch.num_images])]
-    states, first = [], 0
-    totals = {}
-    for part in parts:
-        for name, value in counted(DetectionProblem(part, problem.num_classes)).items():
-            totals[name] = totals.get(name, 0) + value
-        keys = np.arange(first, first + part.num_images)
-        states.append(DetectionState(problem.num_classes, DetectionSettings(), table="scores").update(part, keys))
-        first += part.num_images
-    check_same_figures(totals, counted(problem), "parts added up")
-    merged = merge_all([states[place] for place in roll.order(len(states))])
-    if batch.num_images:
-        columns = [
-            {name: value for name, value in vars(table).items() if isinstance(value, np.ndarray)}
-            for table in (merged.table(), match_table(batch, problem.num_classes))
-        ]
-        check_same_figures(*columns, "matches merged")
-        assert merged.table().num_images == batch.num_images
+    expected = threshold_counts(problem)
+    check_same_figures(threshold_counts(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
 
 
 @given(rolls)
 def test_comparison_is_antisymmetric(roll):
     problem = detection_problem_of(roll, least_images=1)
-    found = problem.batch.detections
-    fewer = problem.with_rows(detections=found.take(np.flatnonzero(roll.some(len(found)) % 3)))
+    actual = problem.batch.detections
+    fewer = problem.with_rows(detections=actual.take(np.flatnonzero(roll.some(len(actual)) % 3)))
     one, other = (match_table(run.batch, problem.num_classes) for run in (problem, fewer))
     pairs_of_runs = ((one, other), (other, one), (one, one))
-    there, back, same = (paired_permutation_test(*pair, permutations=5) for pair in pairs_of_runs)
+    ground_truths, back, same = (paired_permutation_test(*pair, permutations=5) for pair in pairs_of_runs)
     for kind in ("overall", "per_class"):
-        for name, difference in getattr(there, kind).items():
+        for name, difference in getattr(ground_truths, kind).items():
             turned = getattr(back, kind)[name]
             pairs = [(turned.first, difference.second), (turned.second, difference.first)]
             pairs += [(turned.low, -difference.high), (turned.high, -difference.low)]
             pairs += [(turned.difference, -difference.difference)]
-            for mine, theirs in pairs:
-                np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12, err_msg=name)
+            for own, expected in pairs:
+                np.testing.assert_allclose(own, expected, rtol=0, atol=1e-12, err_msg=name)
             nothing = getattr(same, kind)[name]
             np.testing.assert_allclose(np.nan_to_num(nothing.difference), 0, rtol=0, atol=1e-12, err_msg=name)
             assert (np.isnan(nothing.p_value) | (np.asarray(nothing.p_value) == 1)).all()
     counts = [per_image_counts(run, score_thr=SCORE_THRESHOLD) for run in (one, other)]
-    said, turned = disagreements(*counts), disagreements(*counts[::-1])
-    assert said.counts == {"better": turned.counts["worse"], "worse": turned.counts["better"]}
-    assert set(said.image) == set(turned.image)
+    reported, turned = disagreements(*counts), disagreements(*counts[::-1])
+    assert reported.counts == {"better": turned.counts["worse"], "worse": turned.counts["better"]}
+    assert set(reported.image) == set(turned.image)
 
 
 @given(rolls)
@@ -144,7 +116,7 @@ def test_arrays_are_left_as_they_are(roll):
     def everything(image, boxes, scores, labels, gt_image, gt_boxes, gt_labels, crowd):
         detections = Detections(image, boxes, scores, labels)
         ground_truths = GroundTruths(gt_image, gt_boxes, gt_labels, crowd=crowd)
-        figures(DetectionProblem(DetectionBatch(detections, ground_truths, batch.num_images), problem.num_classes))
+        all_metrics(DetectionProblem(DetectionBatch(detections, ground_truths, batch.num_images), problem.num_classes))
         box_iou(gt_boxes, gt_boxes[::-1])
 
     arrays = (dets.image, dets.boxes.array, dets.scores, dets.labels)
@@ -156,18 +128,18 @@ def test_everything_is_counted_once(roll):
     problem = detection_problem_of(roll)
     dets, gts = problem.batch.detections, problem.batch.ground_truths
     settings = DetectionSettings(matching=("coco", "agnostic"))
-    found = match_images(problem.batch, settings, num_classes=problem.num_classes)
-    outcome = found.table.details.outcome
-    for rule, counts in found.rules.items():
+    actual = match_images(problem.batch, settings, num_classes=problem.num_classes)
+    outcome = actual.table.details.outcome
+    for rule, counts in actual.rules.items():
         tp = counts.matrix.diagonal()[:-1]
         if rule == "coco":
-            tp = np.bincount(found.table.label[outcome == TP], minlength=problem.num_classes)
-            used = np.bincount(found.table.label[outcome < IGNORED], minlength=problem.num_classes)
+            tp = np.bincount(actual.table.label[outcome == TP], minlength=problem.num_classes)
+            used = np.bincount(actual.table.label[outcome < IGNORED], minlength=problem.num_classes)
             np.testing.assert_array_equal(counts.detections, used)
-            assert found.counts.detections_below_threshold == np.count_nonzero(outcome == BELOW_THRESHOLD)
+            assert actual.counts.detections_below_threshold == np.count_nonzero(outcome == BELOW_THRESHOLD)
         objects = np.bincount(gts.labels[~gts.crowd], minlength=problem.num_classes)
         check_confusion(counts.matrix, ground_truths=objects, detections=counts.detections, tp=tp)
-        dropped = found.counts.detections_below_threshold + counts.detections_ignored
+        dropped = actual.counts.detections_below_threshold + counts.detections_ignored
         assert counts.detections.sum() + dropped == len(dets)
         assert counts.ground_truths.sum() + counts.ground_truths_ignored == len(gts)
         members = found_pairs(problem, rule)
@@ -176,10 +148,10 @@ def test_everything_is_counted_once(roll):
 
 def found_pairs(problem, rule):
     """Image and position of the matched ground truths."""
-    found = match_images(
+    actual = match_images(
         problem.batch, DetectionSettings(matching=(rule,)), num_classes=problem.num_classes, worst_images=0
     )
-    members = found.examples.members
+    members = actual.examples.members
     matched = members.take(np.flatnonzero((members.det_index >= 0) & (members.background_type < 0)))
     return list(zip(matched.image.tolist(), matched.gt_index.tolist()))
 
@@ -199,41 +171,6 @@ def test_every_error_has_one_type(roll):
         assert not errors.dap[name] < 0
 
 
-def perfect(problem):
-    """One detection on every ground truth that is no crowd and has an area, and no other ground truths."""
-    gts = problem.batch.ground_truths
-    gts = gts.take(~gts.crowd & ~gts.boxes.is_empty())
-    scores = 0.5 + np.arange(len(gts)) / 32
-    return problem.with_rows(detections=Detections(gts.image, gts.boxes, scores, gts.labels), ground_truths=gts)
-
-
-@given(rolls)
-def test_perfect_detections_are_1_and_misplaced_ones_0(roll):
-    problem = perfect(detection_problem_of(roll))
-    present = np.unique(problem.batch.ground_truths.labels)
-    detections = problem.batch.detections
-    places = np.column_stack([detections.image, detections.boxes.array])
-    apart = len(np.unique(places, axis=0)) == len(places)
-    beside = problem.with_rows(detections=replace(detections, geometry=Boxes(detections.boxes.array + 1000)))
-    for given_problem, value in ((problem, 1.0), (beside, 0.0)):
-        found = ranked(given_problem)
-        levels = found["class/AP"][:, 0]  # of all areas
-        np.testing.assert_allclose(levels[present], value, rtol=0, atol=1e-12)
-        assert np.isnan(np.delete(levels, present, axis=0)).all()
-        np.testing.assert_allclose(found["class/errors AP"][present], value, rtol=0, atol=1e-12)
-        wrong = sum(found[f"class/{name}"].sum() for name in ERROR_TYPES)
-        assert wrong == (0 if value else 2 * len(detections))
-        matrices = counted(given_problem)
-        for protocol in MATCHING_RULES:
-            matrix = matrices[f"matrix/{protocol}"]
-            if value == 0:
-                assert matrix.trace() == 0
-            elif protocol == "coco" or (protocol == "agnostic" and apart):
-                assert matrix.trace() == matrix.sum()
-            else:  # agnostic cannot tell classes apart where boxes coincide, and mmdet counts every pair
-                assert matrix[-1].sum() == matrix[:, -1].sum() == 0
-
-
 @given(rolls)
 def test_ties_are_broken_by_image_and_row(roll):
     """The written rule: score descending, then image order, then detection order. Told apart by it, nothing changes."""
@@ -243,7 +180,7 @@ def test_ties_are_broken_by_image_and_row(roll):
     distinct = np.empty(len(order))
     distinct[order] = np.arange(len(order), 0, -1) * step
     told_apart = problem.with_rows(detections=replace(detections, scores=distinct, precision=None))
-    left, right = ranked(problem), ranked(told_apart)
+    left, right = ranking_metrics(problem), ranking_metrics(told_apart)
     # A threshold cannot part equal scores: what is best may differ, and so may where mended errors come among equals.
     settled = ("class/AP", "class/recall", "class/curve AP", *(f"class/{name}" for name in ERROR_TYPES))
     check_same_figures({n: right[n] for n in settled}, {n: left[n] for n in settled}, "told apart", tolerance=0)

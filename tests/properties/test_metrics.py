@@ -86,8 +86,8 @@ def num_classes(case):
     known = len(case.classes or ()) or getattr(metric, "num_classes", None)
     if known:
         return known
-    truth = sample.get("gt_score", sample.get("gt_label"))
-    return len(sample["pred_score"]) if truth is not None and not truth.is_floating_point() else 0
+    target = sample.get("gt_score", sample.get("gt_label"))
+    return len(sample["pred_score"]) if target is not None and not target.is_floating_point() else 0
 
 
 @over([case for case in CASES if num_classes(case)])

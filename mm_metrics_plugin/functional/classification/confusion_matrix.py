@@ -254,6 +254,12 @@ def row_shares(matrix: np.ndarray) -> np.ndarray:
     return shares
 
 
+def most_confused_classes(matrix: np.ndarray, *, most: int) -> np.ndarray:
+    """Indices of the classes with the most confusions, as row or as column; ties go to the earlier class."""
+    confusions = matrix.sum(axis=0) + matrix.sum(axis=1) - 2 * matrix.diagonal()
+    return np.sort(np.argsort(-confusions, kind="stable")[:most])
+
+
 def top_confusions(matrix: np.ndarray, classes: Sequence[str], *, most: int = MAX_CONFUSIONS) -> tuple[Confusion, ...]:
     """The largest cells off the diagonal; ties in the order of rows and columns."""
     rows, columns = np.nonzero(matrix)

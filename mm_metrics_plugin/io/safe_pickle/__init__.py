@@ -43,10 +43,6 @@ def read_pickle(path: PathLike, *, trust: bool = False, on_progress: Optional[Ca
         path: The file.
         trust: Use :func:`pickle.load` instead, which runs any code in the file.
         on_progress: Receives the fraction of the file that was read.
-
-    Raises:
-        UnsafePickleError: The file asks for something that data never needs.
-        ResultFileError: The file is damaged, truncated, or not a pickle.
     """
     data, name = read_content(path), Path(path).name
     return _load_with_pickle(data, name) if trust else loads(data, name, on_progress=on_progress)

@@ -71,14 +71,14 @@ def run(machine: Machine, at: int = 0) -> Tuple[Any, int]:
                     raise Damaged("the pickle stops inside an open mark")
                 return value, at + 1
             at = handlers[code](machine, at + 1)
-    except ResultFileError as error:  # of a pickle inside this one
+    except ResultFileError as error:  # of a nested pickle
         raise type(error)(f"{error} (inside the value before byte {at} of the file)") from None
     except Forbidden as error:
         raise UnsafePickleError(
             f"{machine.source}: {error}, at byte {at}; result data never needs it, and nothing in the file was run"
         ) from None
     except (Damaged, IndexError, struct.error, TypeError, ValueError, OverflowError) as error:
-        # The stack of a truncated pickle never runs out of values, so an IndexError at the end is one of the data.
+        # The stack of a truncated pickle never runs out of values, so an IndexError at the end comes from the data.
         if isinstance(error, struct.error) or (isinstance(error, IndexError) and at >= len(data) - 1):
             error = Truncated("the pickle does not end")
         reason = str(error) if isinstance(error, Damaged) else f"the pickle is damaged ({error})"
@@ -105,15 +105,21 @@ def _frame(machine: Machine, at: int) -> int:
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-def _constant(name: str, value: Any) -> None:
+def _constant(name: str, make: Callable[[], Any], cost: int = 0) -> None:
     @opcode(name)
     def handler(machine: Machine, at: int) -> int:
-        machine.stack.append(value)
+        machine.charge(cost)
+        machine.stack.append(make())
         return at
 
 
-for _name, _value in (("NONE", None), ("NEWTRUE", True), ("NEWFALSE", False), ("EMPTY_TUPLE", ())):
-    _constant(_name, _value)
+_constant("NONE", lambda: None)
+_constant("NEWTRUE", lambda: True)
+_constant("NEWFALSE", lambda: False)
+_constant("EMPTY_TUPLE", tuple)
+_constant("EMPTY_LIST", list, CONTAINER_COST)
+_constant("EMPTY_DICT", {}.copy, CONTAINER_COST)  # dict() allocates a table on Python 3.8
+_constant("EMPTY_SET", set, SET_COST)
 
 
 def _push(machine: Machine, value: Any) -> None:
@@ -219,19 +225,6 @@ def _short_tuple(name: str, length: int) -> None:
 
 for _length in (1, 2, 3):
     _short_tuple(f"TUPLE{_length}", _length)
-
-
-def _empty(name: str, make: Callable[[], Any], cost: int) -> None:
-    @opcode(name)
-    def handler(machine: Machine, at: int) -> int:
-        machine.charge(cost)
-        machine.stack.append(make())
-        return at
-
-
-_empty("EMPTY_LIST", list, CONTAINER_COST)
-_empty("EMPTY_DICT", {}.copy, CONTAINER_COST)  # dict() allocates a table on Python 3.8
-_empty("EMPTY_SET", set, SET_COST)
 
 
 def _from_mark(name: str, make: Callable[[List[Any]], Any]) -> None:

@@ -120,9 +120,10 @@ def _array(machine: Machine, content: Any, dtype: Any, shape: Any, order: Any) -
     if count * dtype.itemsize != len(content):
         raise Damaged(wrong_size("an array", count, dtype, len(content)))
     machine.charge(ARRAY_COST + DIMENSION_COST * len(shape) + len(content))
-    code_points = np.dtype("u4").newbyteorder(dtype.byteorder)
-    if dtype.kind == "U" and content and np.frombuffer(content, code_points).max() > 0x10FFFF:
-        raise Damaged("an array of text has an invalid character")
+    if dtype.kind == "U" and content:
+        code_points = np.frombuffer(content, np.dtype("u4").newbyteorder(dtype.byteorder))
+        if code_points.max() > 0x10FFFF:
+            raise Damaged("an array of text has an invalid character")
     return np.ndarray(shape, dtype, content or None, order=order)
 
 

@@ -26,8 +26,9 @@ def check_dimensions(name: str, values: Any) -> Tuple[int, ...]:
     """Check a shape, size or stride."""
     if type(values) is not tuple or len(values) > MOST_DIMENSIONS:
         raise Damaged(f"the {name} of an array is not a tuple of at most {MOST_DIMENSIONS} numbers")
-    if any(type(value) is not int or value < 0 for value in values):
-        raise Damaged(f"the {name} of an array has values other than whole numbers")
+    for value in values:
+        if type(value) is not int or value < 0:
+            raise Damaged(f"the {name} of an array has values other than whole numbers")
     return values
 
 
@@ -116,7 +117,7 @@ def _storage_header(machine: Machine, content: bytes) -> Tuple[_Kind, int, int]:
 
     def persistent(identity: Any) -> Any:
         if type(identity) is not tuple or len(identity) != 6 or identity[0] != "storage" or identity[5] is not None:
-            raise Damaged("the persistent id is not that of a storage")
+            raise Damaged("the persistent id does not name a storage")
         claims.append(identity)
         return identity
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, List, Seque
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.detection import confused_block
-from mm_metrics_plugin.functional.classification.confusion_matrix import row_shares
+from mm_metrics_plugin.functional.classification.confusion_matrix import most_confused_classes, row_shares
 from mm_metrics_plugin.render.tables import short_names
 
 if TYPE_CHECKING:
@@ -65,7 +64,8 @@ def confusion_figure(matrix: np.ndarray, labels: Sequence[str], *, title: str, c
     check_color_theme(color_theme)
     if len(labels) > MAX_DRAWN:
         title = f"{title}: the {BLOCK_DRAWN} most confused of {len(labels):,} classes"
-        chosen, matrix, shares = confused_block(matrix, most=BLOCK_DRAWN)
+        chosen = most_confused_classes(matrix, most=BLOCK_DRAWN)
+        shares, matrix = row_shares(matrix[chosen])[:, chosen], matrix[np.ix_(chosen, chosen)]
         labels = [labels[index] for index in chosen]
     else:
         shares = row_shares(matrix)

@@ -20,7 +20,7 @@ from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, printab
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, PairwiseComparison
-    from mm_metrics_plugin.evaluation.run_sets import RunSet
+    from mm_metrics_plugin.evaluation.runs import Runs
     from mm_metrics_plugin.render.outputs import PageOptions
 
 PER_CLASS = ("AP", "AP_50", "auc", "f1", "precision", "recall")
@@ -58,7 +58,7 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
     return render_page("comparison.html", report, data=data, **context)
 
 
-def _thumbnails(report: ComparisonReport, runs: RunSet, options: PageOptions) -> Tuple[Dict[str, str], List[str]]:
+def _thumbnails(report: ComparisonReport, runs: Runs, options: PageOptions) -> Tuple[Dict[str, str], List[str]]:
     """``data:`` URIs of images on which the runs disagree, by index, and remarks on those that are not shown."""
     if not options.gallery or (options.images is None and not (runs.kind == "detection" and runs.image_folders)):
         return {}, []
@@ -78,7 +78,7 @@ def _thumbnails(report: ComparisonReport, runs: RunSet, options: PageOptions) ->
     return {str(image): thumbnail.uri for image, thumbnail in thumbnails.items()}, remarks
 
 
-def _image_names(runs: RunSet) -> List[str]:
+def _image_names(runs: Runs) -> List[str]:
     """Names of the images: the file without the common folder, else the index."""
     unit = "sample" if runs.kind == "classification" else "image"
     files = iter(without_common_folder([name for name in runs.image_names if isinstance(name, str)]))

@@ -1,16 +1,11 @@
-"""Confusion matrices against scikit-learn, and the published numbers."""
+"""Confusion matrices: published numbers, conventions of other libraries, large counts, invalid input."""
 
 from __future__ import annotations
 
 import json
-import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
-from sklearn import metrics as sklearn
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import fbeta_of_rates as f_score
@@ -59,68 +54,13 @@ def test_paddlerec_and_mmpretrain_on_their_own_example():
     six += [paddle.micro.precision, paddle.micro.recall, paddle.micro.f_score]
     assert six == pytest.approx([0.875, 0.75, 0.807692, 0.75, 0.75, 0.75], abs=5e-7)
     mmpretrain = confusion_matrix_report(matrix, zero_division=0).macro
-    found = [mmpretrain.precision, mmpretrain.recall, mmpretrain.f_score]
-    assert found == pytest.approx([0.625, 0.75, 0.666667], abs=5e-7)
-
-
-matrices = st.integers(2, 5).flatmap(lambda n: arrays(np.int64, (n, n), elements=st.integers(0, 6)))
-
-
-@settings(max_examples=30, deadline=None)
-@given(matrices, st.sampled_from([0.5, 1.0, 2.0]))
-def test_equals_scikit_learn(matrix, beta):
-    pytest.importorskip("sklearn", minversion="1.3")  # older ones know no zero_division=nan
-    if not matrix.sum():
-        return
-    labels = np.arange(len(matrix))
-    cells = matrix.reshape(-1)
-    truth, predicted = np.repeat(labels, len(labels)).repeat(cells), np.tile(labels, len(labels)).repeat(cells)
-    report = confusion_matrix_report(matrix, beta=beta)
-    np.testing.assert_array_equal(report.support, np.bincount(truth, minlength=len(labels)))
-    np.testing.assert_array_equal(report.predicted, np.bincount(predicted, minlength=len(labels)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for empty in (np.nan, 0, 1):
-            options = dict(labels=labels, beta=beta, zero_division=empty)
-            ours = confusion_matrix_report(matrix, beta=beta, zero_division=empty)
-            for average, rates in ((None, ours.per_class), ("macro", ours.macro), ("weighted", ours.weighted)):
-                theirs = sklearn.precision_recall_fscore_support(truth, predicted, average=average, **options)
-                found = np.array([rates.precision, rates.recall, rates.f_score])
-                theirs = np.array(theirs[:3], dtype=float)
-                if average == "weighted":  # with no weight on a defined class scikit-learn says 0, we say undefined
-                    found[np.isnan(found) & (theirs == 0)] = 0
-                np.testing.assert_allclose(found, theirs, atol=1e-12)
-        assert report.accuracy == pytest.approx(sklearn.accuracy_score(truth, predicted), abs=1e-12)
-        balanced = sklearn.balanced_accuracy_score(truth, predicted)
-        assert report.balanced_accuracy == pytest.approx(balanced, abs=1e-12)
-        used = (matrix.sum(axis=1) > 0, matrix.sum(axis=0) > 0)
-        assert np.isnan(report.mcc) == (min(map(np.count_nonzero, used)) == 1)
-        if not np.isnan(report.mcc):
-            assert report.mcc == pytest.approx(sklearn.matthews_corrcoef(truth, predicted), abs=1e-12)
-        for ours, weights in (
-            (report.kappa, None),
-            (report.kappa_linear, "linear"),
-            (report.kappa_quadratic, "quadratic"),
-        ):
-            assert np.isnan(ours) == (np.count_nonzero(matrix) == np.count_nonzero(matrix.diagonal()) == 1)
-            if not np.isnan(ours):
-                theirs = sklearn.cohen_kappa_score(truth, predicted, labels=labels, weights=weights)
-                assert ours == pytest.approx(theirs, abs=1e-12)
+    actual = [mmpretrain.precision, mmpretrain.recall, mmpretrain.f_score]
+    assert actual == pytest.approx([0.625, 0.75, 0.666667], abs=5e-7)
 
 
 def test_f_score_of_undefined_rates_is_undefined():
     assert f_score(0.0, 0.0) == f_score(0.0, 0.5) == f_score(0.5, 0.0) == 0
     assert np.isnan([f_score(0.0, np.nan), f_score(np.nan, 0.0)]).all()
-
-
-def test_samples_without_a_decision_are_fn_but_not_fp():
-    report = confusion_matrix_report(np.array([[2, 0, 1], [1, 3, 1]]))
-    assert (report.tp.tolist(), report.fp.tolist(), report.fn.tolist()) == ([2, 3], [1, 0], [1, 2])
-    assert report.accuracy == 5 / 8
-    assert np.isnan(report.kappa_linear)
-    truth, predicted = [0] * 3 + [1] * 5, [0, 0, 2, 0, 1, 1, 1, 2]
-    assert report.kappa == pytest.approx(sklearn.cohen_kappa_score(truth, predicted), abs=1e-15)
-    assert report.mcc == pytest.approx(sklearn.matthews_corrcoef(truth, predicted), abs=1e-15)
 
 
 def test_counts_of_pixels_do_not_overflow():

@@ -41,9 +41,9 @@ def test_iou_equals_pycocotools_bit_by_bit(crowd):
         first, second = random_boxes(random, 20).astype(np.float32), random_boxes(random, 15)
         expected = mask.iou(*(Boxes(one).to_format("xywh") for one in (first, second)), [int(crowd)] * 15)
         rows, others = all_pairs(20, 15)
-        found = box_iou(first[rows], second[others], crowd=crowd).reshape(20, 15)
-        assert not np.isnan(found).any()
-        np.testing.assert_array_equal(found, expected)
+        actual = box_iou(first[rows], second[others], crowd=crowd).reshape(20, 15)
+        assert not np.isnan(actual).any()
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("block", [None, 7])
@@ -58,28 +58,28 @@ def test_pairs_have_the_overlaps_of_pycocotools_and_mmdet(block, monkeypatch):
         crowd, labels, gt_labels = random.random(15) < 0.3, random.integers(0, 2, 20), random.integers(0, 2, 15)
         detections = Detections(np.zeros(20), first, np.ones(20), labels)
         ground_truths = GroundTruths(np.zeros(15), second, gt_labels, crowd)
-        found = find_pairs(detections, ground_truths, min_overlap=0.25, mmdet=True)
+        actual = find_pairs(detections, ground_truths, min_overlap=0.25, mmdet=True)
         # The overlaps of mmdet know no crowds, so a pair may reach the threshold by one of the two only.
         coco = mask.iou(*(Boxes(one).to_format("xywh") for one in (first, second)), crowd.astype(int).tolist())
         mmdet = bbox_overlaps(first, second)
         kept = (coco >= 0.25) | (mmdet >= np.float32(0.25))
-        for overlap, expected in ((found.overlap, coco), (found.mmdet_overlap, mmdet)):
+        for overlap, expected in ((actual.overlap, coco), (actual.mmdet_overlap, mmdet)):
             table = np.zeros((20, 15))
-            table[found.det, found.gt] = overlap
+            table[actual.det, actual.gt] = overlap
             np.testing.assert_array_equal(table, np.where(kept, expected, 0))
-        assert len(found.det) == kept.sum()
-        assert (np.diff(found.det) >= 0).all() and (np.diff(found.gt)[np.diff(found.det) == 0] > 0).all()
+        assert len(actual.det) == kept.sum()
+        assert (np.diff(actual.det) >= 0).all() and (np.diff(actual.gt)[np.diff(actual.det) == 0] > 0).all()
 
 
 def test_pairs_by_preference_are_in_the_order_of_coco():
     """The highest overlap first, of equal ones the later ground truth, and some ground truths after all others."""
-    found = OverlapPairs(
+    overlapping = OverlapPairs(
         np.array([0, 1, 1, 1, 1, 2, 2]), np.array([3, 0, 1, 2, 3, 0, 1]), np.array([0.5, 0.6, 0.9, 0.6, 0.7, 0.2, 0.2])
     )
-    assert found.by_preference().gt.tolist() == [3, 1, 3, 2, 0, 1, 0]
-    last = found.by_preference(np.array([False, True, False, False]))
-    assert last.gt.tolist() == [3, 3, 2, 0, 1, 0, 1] and last.det.tolist() == found.det.tolist()
-    nothing = found.select(np.zeros(7, dtype=bool))
+    assert overlapping.by_preference().gt.tolist() == [3, 1, 3, 2, 0, 1, 0]
+    last = overlapping.by_preference(np.array([False, True, False, False]))
+    assert last.gt.tolist() == [3, 3, 2, 0, 1, 0, 1] and last.det.tolist() == overlapping.det.tolist()
+    nothing = overlapping.select(np.zeros(7, dtype=bool))
     assert nothing.by_preference().det.tolist() == []
 
 
@@ -139,9 +139,9 @@ def test_nms_equals_mmcv_in_every_group():
             rows = np.flatnonzero(groups == group)
             _, kept = mmcv_nms(torch.from_numpy(boxes[rows]), torch.from_numpy(scores[rows]), iou_thr)
             expected.extend(rows[kept.numpy()].tolist())
-        found = nms(boxes, scores, groups, iou_thr=iou_thr)
-        np.testing.assert_array_equal(found, sorted(expected))
-        removed += number - len(found)
+        actual = nms(boxes, scores, groups, iou_thr=iou_thr)
+        np.testing.assert_array_equal(actual, sorted(expected))
+        removed += number - len(actual)
     assert removed > 1000
 
 

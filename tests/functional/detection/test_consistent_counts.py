@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections
+from mm_metrics_plugin.evaluation.detection import analyze_detections
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import match_images

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.evaluation.detection_analysis import analyze_detections
+from mm_metrics_plugin.evaluation.detection import analyze_detections
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import match_images
@@ -67,10 +67,10 @@ def test_blocks_are_whole_images_in_order():
             assert [start for start, _ in blocks] == [0, *np.cumsum([b.num_images for _, b in blocks])[:-1].tolist()]
             joined = DetectionBatch.concatenate([block for _, block in blocks])
             assert joined.num_images == batch.num_images
-            for mine, theirs in zip(sides(joined), sides(batch)):
-                for name, column in theirs.columns().items():
-                    np.testing.assert_array_equal(mine.columns()[name], column)
-                np.testing.assert_array_equal(mine.boxes.array, theirs.boxes.array)
+            for own, expected in zip(sides(joined), sides(batch)):
+                for name, column in expected.columns().items():
+                    np.testing.assert_array_equal(own.columns()[name], column)
+                np.testing.assert_array_equal(own.boxes.array, expected.boxes.array)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
-from tests.helpers.coco_problems import make_problem, members_of, rows_as_given
-from tests.helpers.detection_problems import random_batch
+from tests.helpers.detection_problems import members_of, problems, random_batch, rows_as_given
 from tests.helpers.reference_matching import overlap
 
 SEEDS = range(60)
@@ -26,7 +25,7 @@ def unlimited(monkeypatch):
     monkeypatch.setattr(examples, "MAX_MEMBERS", 10**9)
 
 
-def found_in(batch, num_classes, worst_images=3, settings=SETTINGS):
+def match(batch, num_classes, worst_images=3, settings=SETTINGS):
     return match_images(batch, settings, num_classes=num_classes, worst_images=worst_images)
 
 
@@ -42,16 +41,16 @@ def rows_of(members, batch):
 def test_every_cell_lists_what_the_matrix_counts(unlimited):
     for seed in SEEDS:
         batch, size = random_batch(seed)
-        dets, gts, found = batch.detections, batch.ground_truths, found_in(*random_batch(seed))
-        for rule, counts in found.rules.items():
-            members = members_of(found.examples.members, rule)
+        dets, gts, matches = batch.detections, batch.ground_truths, match(*random_batch(seed))
+        for rule, counts in matches.rules.items():
+            members = members_of(matches.examples.members, rule)
             assert np.array_equal(np.bincount(members.cell, minlength=counts.matrix.size), counts.matrix.ravel())
-            truth, prediction = np.divmod(members.cell, size + 1)
+            target, prediction = np.divmod(members.cell, size + 1)
             assert np.array_equal(prediction, np.where(members.label < 0, size, members.label))
             # A detection in the background row shows the ground truth that it overlaps most, or none.
             in_background = members.background_type >= 0
-            assert np.array_equal(in_background, truth == size)
-            assert np.array_equal(truth[~in_background], members.gt_label[~in_background])
+            assert np.array_equal(in_background, target == size)
+            assert np.array_equal(target[~in_background], members.gt_label[~in_background])
             for index, name in enumerate(BACKGROUND_TYPES):
                 labels = members.label[members.background_type == index]
                 expected = counts.background_types[index]
@@ -78,7 +77,7 @@ def test_a_false_positive_shows_the_ground_truth_of_the_highest_iou(rule, unlimi
     for seed in range(40):
         batch, size = random_batch(seed)
         dets, gts = batch.detections, batch.ground_truths
-        members = members_of(found_in(batch, size).examples.members, rule)
+        members = members_of(match(batch, size).examples.members, rule)
         members = members.take(np.flatnonzero(members.background_type >= 0))
         for place, (row, best) in enumerate(zip(*rows_of(members, batch))):
             overlaps = {
@@ -99,17 +98,17 @@ def test_a_false_positive_shows_the_ground_truth_of_the_highest_iou(rule, unlimi
 def test_the_worst_come_first_and_only_so_many(unlimited, monkeypatch):
     for seed in SEEDS:
         batch, size = random_batch(seed)
-        whole = found_in(batch, size).examples.members
+        whole = match(batch, size).examples.members
         with monkeypatch.context() as limited:
             limited.setattr(examples, "MAX_PER_CELL", 2)
-            short = found_in(batch, size).examples.members
+            short = match(batch, size).examples.members
         area = batch.ground_truths.areas()
         for rule in MATCHING_RULES:
-            mine, few = members_of(whole, rule), members_of(short, rule)
-            for cell in np.unique(mine.cell):
-                (truth, prediction), members = divmod(int(cell), size + 1), mine.take(mine.cell == cell)
+            own, few = members_of(whole, rule), members_of(short, rule)
+            for cell in np.unique(own.cell):
+                (target, prediction), members = divmod(int(cell), size + 1), own.take(own.cell == cell)
                 _, gt = rows_of(members, batch)
-                worst = area[gt] if prediction == size else members.score * (-1 if truth == prediction else 1)
+                worst = area[gt] if prediction == size else members.score * (-1 if target == prediction else 1)
                 assert (np.diff(worst) <= 0).all()
                 first = few.take(few.cell == cell)
                 for name in ("image", "det_index", "gt_index"):
@@ -119,16 +118,16 @@ def test_the_worst_come_first_and_only_so_many(unlimited, monkeypatch):
 def test_the_worst_images_equal_a_plain_loop():
     for seed in SEEDS:
         batch, size = random_batch(seed)
-        found = found_in(batch, size, worst_images=2)
-        table, worst, boxes = found.table, found.examples.images, found.examples.boxes
+        matches = match(batch, size, worst_images=2)
+        table, worst, boxes = matches.table, matches.examples.images, matches.examples.boxes
         _, gt = rows_as_given(table, batch)
         outcome, crowd = table.details.outcome, batch.ground_truths.crowd
         missed, confidence, kinds = [], [], []
         for image in range(batch.num_images):
-            mine = table.image == image
-            matched = set(gt[mine & (outcome == TP)].tolist())
+            own = table.image == image
+            matched = set(gt[own & (outcome == TP)].tolist())
             lost = [at for at in np.flatnonzero((batch.ground_truths.image == image) & ~crowd) if at not in matched]
-            false = mine & (outcome != TP) & (outcome < IGNORED)
+            false = own & (outcome != TP) & (outcome < IGNORED)
             missed.append(len(lost))
             confidence.append(max(table.score[false].tolist(), default=-1.0))
             kinds.append((len(matched), np.count_nonzero(false), len(lost)))
@@ -149,16 +148,14 @@ def test_the_worst_images_equal_a_plain_loop():
 
 def test_examples_of_shards_merge_to_those_of_all_images(monkeypatch):
     monkeypatch.setattr(examples, "MAX_PER_CELL", 2)
-    for seed in range(100):
-        problem = make_problem(seed)
-        batch, size = problem.batch, problem.num_classes
+    for seed, batch, size, settings in problems(100):
 
-        def state_of(part, order, size=size, settings=problem.settings):
+        def state_of(part, order, size=size, settings=settings):
             return DetectionState(size, settings, worst_images=1).update(part, order)
 
         whole = state_of(batch, np.arange(batch.num_images)).examples()
         order = np.random.default_rng(seed).permutation(batch.num_images)
         merged = merge_all([state_of(batch.images(at, at + 1), [at]) for at in order]).examples()
         for name, columns in whole._asdict().items():
-            for column, mine, theirs in zip(columns._fields, getattr(merged, name), columns):
-                assert mine.dtype == theirs.dtype and mine.tobytes() == theirs.tobytes(), (seed, name, column)
+            for column, own, expected in zip(columns._fields, getattr(merged, name), columns):
+                assert own.dtype == expected.dtype and own.tobytes() == expected.tobytes(), (seed, name, column)

@@ -1,4 +1,4 @@
-"""A whole report computes the overlap of a detection and a ground truth once, whatever is asked of it."""
+"""A report with all analyses computes the overlap of a detection and a ground truth once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def rounded(boxes):
 @pytest.fixture
 def computed(monkeypatch):
     """The pairs given to the geometry, as (coordinates of the detection, coordinates of the ground truth)."""
-    found, overlaps = [], Boxes.overlaps
+    pairs, overlaps = [], Boxes.overlaps
 
     def recorded(self, gts, rows, gt_rows, crowd):
-        found.extend(zip(rounded(self.to_format("xyxy")[rows]), rounded(gts.to_format("xyxy")[gt_rows])))
+        pairs.extend(zip(rounded(self.to_format("xyxy")[rows]), rounded(gts.to_format("xyxy")[gt_rows])))
         return overlaps(self, gts, rows, gt_rows, crowd)
 
     monkeypatch.setattr(Boxes, "overlaps", recorded)
-    return found
+    return pairs
 
 
 def overlapping(problem):
@@ -43,33 +43,20 @@ def overlapping(problem):
 
 @pytest.mark.parametrize("options", [(), ("--matching", "coco", "--matching", "agnostic", "--matching", "mmdet")])
 def test_a_report_computes_every_overlap_once(options, computed, tmp_path):
-    truth, results = files.pair(tmp_path)
-    assert (
-        main(
-            [
-                "detection",
-                str(truth),
-                str(results),
-                str(tmp_path / "out"),
-                *EVERYTHING,
-                "--operating-point",
-                "f1",
-                *options,
-            ]
-        )
-        == 0
-    )
+    target, results = files.pair(tmp_path)
+    words = ["detection", str(target), str(results), str(tmp_path / "out"), *EVERYTHING, "--operating-point", "f1"]
+    assert main([*words, *options]) == 0
     assert (tmp_path / "out" / "report.html").exists()
     assert len(computed) == len(set(computed)) > 200
     assert set(computed) == overlapping(files.problem())
 
 
 def test_a_comparison_computes_every_overlap_of_every_run_once(computed, tmp_path):
-    truth, results = files.pair(tmp_path)
+    target, results = files.pair(tmp_path)
     made = files.problem()
     moved = made._replace(boxes=made.boxes + np.float32(0.5))
     others = files.write_pickle(tmp_path / "others.pkl", files.results_of(moved))
     options = (*EVERYTHING, "--permutations", "20")
-    assert main(["compare", str(truth), str(results), str(others), str(tmp_path / "out"), *options]) == 0
+    assert main(["compare", str(target), str(results), str(others), str(tmp_path / "out"), *options]) == 0
     assert len(computed) == len(set(computed)) > 400
     assert set(computed) == overlapping(made) | overlapping(moved)

@@ -9,8 +9,7 @@ import pytest
 
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.settings import OperatingRule
-from tests.helpers.coco_problems import counts_at, match_table
-from tests.helpers.detection_problems import everywhere
+from tests.helpers.detection_problems import counts_at, everywhere, match_table
 
 
 def score_of(rule, tp, fp, fn):
@@ -48,13 +47,13 @@ def test_the_best_threshold_is_the_best_of_all(text, seed):
     pooled = [tuple(int(part.sum()) for part in count) for count in counts]
     assert np.array_equal(points.overall.threshold, float(best_threshold(rule, scores, pooled)), equal_nan=True)
     for label in range(num_classes):
-        mine = [tuple(int(part[label]) for part in count) for count in counts]
-        threshold = float(best_threshold(rule, scores, mine))
+        own = [tuple(int(part[label]) for part in count) for count in counts]
+        threshold = float(best_threshold(rule, scores, own))
         point = points.per_class[label]
         assert np.array_equal(point.threshold, threshold, equal_nan=True)
         if not np.isnan(threshold):
-            there = counts_at(batch, num_classes, threshold)
-            assert (point.tp, point.fp, point.fn) == tuple(part[label] for part in there)
+            ground_truths = counts_at(batch, num_classes, threshold)
+            assert (point.tp, point.fp, point.fn) == tuple(part[label] for part in ground_truths)
 
 
 def test_cross_fitting_evaluates_on_other_images():

@@ -15,10 +15,10 @@ from mm_metrics_plugin.functional.statistics.bootstrap import bootstrap_counts
 PROPORTION, F1_AND_AP, AUC = (0.93, 0.985), (0.925, 0.98), (0.93, 0.985)
 
 
-def check(found, promised, *, least=200):
-    assert found.number >= least, "the setting has too few datasets with an interval"
-    low, high = (end + sign * 3 * np.sqrt(end * (1 - end) / found.number) for end, sign in zip(promised, (-1, 1)))
-    assert low <= found.share <= high, found
+def check(actual, promised, *, least=200):
+    assert actual.number >= least, "the setting has too few datasets with an interval"
+    low, high = (end + sign * 3 * np.sqrt(end * (1 - end) / actual.number) for end, sign in zip(promised, (-1, 1)))
+    assert low <= actual.share <= high, actual
 
 
 @pytest.mark.parametrize("setting", coverage.PROPORTIONS, ids=str)
@@ -31,13 +31,13 @@ def test_proportions_of_one_object_per_image_at_every_share():
     from scipy import stats
 
     for number in (10, 13, 20, 50):
-        found = np.arange(number + 1)
-        order = np.arange(number)[None] < found[:, None]
+        hits = np.arange(number + 1)
+        order = np.arange(number)[None] < hits[:, None]
         counts = coverage.stacked(order.astype(int), np.zeros_like(order, dtype=int), (~order).astype(int))
         recall = bootstrap_counts(counts).per_class["recall"]
         share = np.linspace(0.001, 0.999, 1999)[:, None]
         held = (recall.low <= share) & (share <= recall.high)
-        covered = (stats.binom.pmf(found, number, share) * held).sum(axis=1)
+        covered = (stats.binom.pmf(hits, number, share) * held).sum(axis=1)
         assert covered.min() >= 0.93, number
         assert (recall.high > recall.low).all()
         assert (recall.low <= recall.value).all() and (recall.value <= recall.high).all()
@@ -51,8 +51,8 @@ def test_f1(setting):
 @pytest.mark.parametrize(("kind", "number"), [("even", 5), ("zipf", 10), ("rare", 10), ("rare", 30)])
 @pytest.mark.parametrize("images", [40, 150])
 def test_means_over_classes_some_of_them_rare(kind, number, images):
-    for found in coverage.mean_coverage(coverage.classes(kind, number, images), datasets=250).values():
-        check(found, F1_AND_AP)
+    for actual in coverage.mean_coverage(coverage.classes(kind, number, images), datasets=250).values():
+        check(actual, F1_AND_AP)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_average_precision(kind, number, images):
 
 @pytest.mark.parametrize("setting", coverage.SCORES, ids=str)
 def test_auc(setting):
-    found, delong = coverage.auc_coverage(setting, datasets=1000)
-    check(found, AUC)
+    actual, delong = coverage.auc_coverage(setting, datasets=1000)
+    check(actual, AUC)
     if min(setting.positives, setting.negatives) < 50 and setting.auc > 0.9:
         assert delong.share < 0.9  # what is corrected
 

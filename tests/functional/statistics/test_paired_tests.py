@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,7 +12,7 @@ from mm_metrics_plugin.evaluation.comparison import verdict
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.classification.delong import auc_swaps, delong_test
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
-from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.statistics.paired_tests import (
     changed_images,
     compare_counts,
@@ -20,8 +22,7 @@ from mm_metrics_plugin.functional.statistics.paired_tests import (
 )
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from tests.functional.statistics.test_bootstrap import table_at_50
-from tests.helpers.coco_problems import match_table
-from tests.helpers.detection_problems import everywhere
+from tests.helpers.detection_problems import everywhere, match_table
 
 REJECTED = (0.03, 0.07)
 
@@ -40,38 +41,52 @@ def test_type_i_error_rate_of_equal_classifiers():
 def test_p_value_equals_scipy():
     pytest.importorskip("scipy", minversion="1.9")  # older ones have no permutation test
     random = np.random.default_rng(25)
-    truth = np.zeros(40, dtype=int)
-    found = [np.where(random.random(40) < share, 0, 1) for share in (0.6, 0.8)]
-    runs = [PerImageCounts.from_labels(truth, labels, num_classes=2) for labels in found]
-    ours = compare_counts(*runs, permutations=20000).per_class["recall"]
-    right = [(labels == 0).astype(float) for labels in found]
-    theirs = stats.permutation_test(
+    target = np.zeros(40, dtype=int)
+    result = [np.where(random.random(40) < share, 0, 1) for share in (0.6, 0.8)]
+    runs = [PerImageCounts.from_labels(target, labels, num_classes=2) for labels in result]
+    actual = compare_counts(*runs, permutations=20000).per_class["recall"]
+    right = [(labels == 0).astype(float) for labels in result]
+    expected = stats.permutation_test(
         right, lambda a, b, axis: b.mean(axis=axis) - a.mean(axis=axis), permutation_type="samples",
         n_resamples=20000, vectorized=True, random_state=0,
     )  # fmt: skip
-    assert ours.difference[0] == pytest.approx(theirs.statistic)
-    assert ours.p_unadjusted[0] == pytest.approx(theirs.pvalue, abs=0.01)
+    assert actual.difference[0] == pytest.approx(expected.statistic)
+    assert actual.p_unadjusted[0] == pytest.approx(expected.pvalue, abs=0.01)
 
 
-def test_permutations_equal_swapped_images():
-    """All swaps of a few images, each made anew from boxes."""
-    first, second = (everywhere(seed, num_images=4) for seed in (7, 8))
-    second = DetectionBatch(second.detections, first.ground_truths, 4)
-    tables = [table_at_50(batch, 3) for batch in (first, second)]
-    result = paired_permutation_test(*tables, permutations=4000).overall["mAP_50"]
+def equal_scores(random, num_images=5):
+    """Ground truths, and two runs with one detection per image, all of one score, correct on a random half."""
+    image, boxes, zeros = np.arange(num_images), np.tile([0.0, 0.0, 10.0, 10.0], (num_images, 1)), np.zeros(num_images)
+    for _ in range(2):
+        wrong = random.random(num_images) < 0.5
+        detections = Detections(image, boxes + 50 * wrong[:, None], np.full(num_images, 0.5), zeros)
+        yield DetectionBatch(detections, GroundTruths(image, boxes, zeros), num_images)
 
-    def value(parts):
-        batch = DetectionBatch.concatenate([run.images(image, image + 1) for image, run in enumerate(parts)])
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("ties", [False, True])
+def test_p_value_equals_all_swaps_of_images(seed, ties):
+    """Every arrangement of a few images is matched anew. Equal scores are ranked by image, as in each run."""
+    if ties:
+        first, second = equal_scores(np.random.default_rng(seed))
+    else:
+        first, second = (everywhere(number, num_images=4) for number in (2 * seed, 2 * seed + 1))
+        second = DetectionBatch(second.detections, first.ground_truths, 4)
+    num_images = first.num_images
+
+    def value(runs):
+        batch = DetectionBatch.concatenate([run.images(image, image + 1) for image, run in enumerate(runs)])
         return average_precision(match_table(batch, 3)).to_dict()["mAP_50"]
 
-    apart = []
-    for code in range(16):
-        swap = [bool(code >> image & 1) for image in range(4)]
-        apart.append(
-            value([first if flag else second for flag in swap]) - value([second if flag else first for flag in swap])
+    differences = []
+    for swaps in itertools.product((False, True), repeat=num_images):
+        differences.append(
+            value([first if swap else second for swap in swaps]) - value([second if swap else first for swap in swaps])
         )
-    assert result.difference == pytest.approx(apart[0], abs=1e-12)
-    exact = np.mean(np.abs(apart) >= abs(apart[0]) - 1e-12)
+    result = paired_permutation_test(table_at_50(first, 3), table_at_50(second, 3), permutations=4000)
+    result = result.overall["mAP_50"]
+    assert result.difference == pytest.approx(differences[0], abs=1e-12)
+    exact = np.mean(np.abs(differences) >= abs(differences[0]) - 1e-12)
     assert result.p_unadjusted == pytest.approx(exact, abs=0.03)
 
 
@@ -100,17 +115,17 @@ def test_significant_exactly_if_the_interval_excludes_0(level):
     for seed in range(60):
         random = np.random.default_rng(seed)
         number = int(random.integers(1, 40))
-        truth = random.integers(0, 3, number)
-        decided = [np.where(random.random(number) < share, truth, 0) for share in random.random(2)]
-        scores = [np.round(random.random((number, 3)) + np.eye(3)[truth] * share, 1) for share in random.random(2)]
+        target = random.integers(0, 3, number)
+        decided = [np.where(random.random(number) < share, target, 0) for share in random.random(2)]
+        scores = [np.round(random.random((number, 3)) + np.eye(3)[target] * share, 1) for share in random.random(2)]
         result = compare_counts(
-            *(PerImageCounts.from_labels(truth, labels, num_classes=3) for labels in decided),
-            auc=auc_swaps([scores[0]], [scores[1]], truth),
+            *(PerImageCounts.from_labels(target, labels, num_classes=3) for labels in decided),
+            auc=auc_swaps([scores[0]], [scores[1]], target),
             ci=level,
             permutations=int(random.choice([1, 19, 39, 99, 199])),
             seed=seed,
         )
-        alone = delong_test([scores[0]], [scores[1]], truth, ci=level, permutations=99, seed=seed)
+        alone = delong_test([scores[0]], [scores[1]], target, ci=level, permutations=99, seed=seed)
         rows = []
         for one in (alone.macro, alone.per_class, *result.overall.values(), *result.per_class.values()):
             columns = [np.atleast_1d(part) for part in vars(one).values()]
@@ -125,78 +140,55 @@ def test_significant_exactly_if_the_interval_excludes_0(level):
                 assert np.isnan(p_value) and np.isnan(low)
                 continue
             assert 0 < p_value <= 1
-            found = bool(significant(p_value, ci=level))
-            seen.append(found)
+            is_significant = bool(significant(p_value, ci=level))
+            seen.append(is_significant)
             if np.isnan(low):
                 assert p_value == 1 and abs(difference) < 1e-12
             else:
                 assert -1 <= low <= difference <= high <= 1
-                assert found == (low > 0 or high < 0), (difference, low, high, p_value)
+                assert is_significant == (low > 0 or high < 0), (difference, low, high, p_value)
             assert verdict(difference, p_value, ci=level) in (
-                ("better" if difference > 0 else "worse",) if found else ("not significant", "no difference")
+                ("better" if difference > 0 else "worse",) if is_significant else ("not significant", "no difference")
             )
     assert any(seen) and not all(seen)
 
 
 def test_family_tests_by_hand():
     permuted = np.array([[1.0, 2.0], [-1.0, 4.0], [3.0, -2.0]]) / 10
-    found = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
+    actual = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
     # With the observed ones: |0.1, 0.1, 0.3, 0.3| and |0.2, 0.4, 0.2, 0.1|.
-    assert found.p_unadjusted.tolist() == [0.5, 1.0]
-    assert found.low_unadjusted == pytest.approx([0.3 - 0.1, 0.1 - 0.2])
+    assert actual.p_unadjusted.tolist() == [0.5, 1.0]
+    assert actual.low_unadjusted == pytest.approx([0.3 - 0.1, 0.1 - 0.2])
     scale = np.sqrt(np.array([0.2, 0.25]) / 4)
     largest = np.sort([(np.abs(row) / scale).max() for row in (*permuted, [0.3, 0.1])])[::-1]
     relative = np.array([0.3, 0.1]) / scale
-    assert found.p_value == pytest.approx([(largest >= one - 1e-12).sum() / 4 for one in relative])
-    assert found.high == pytest.approx(np.minimum(np.array([0.3, 0.1]) + np.maximum(largest[2] * scale, [0, 0.1]), 1))
+    assert actual.p_value == pytest.approx([(largest >= one - 1e-12).sum() / 4 for one in relative])
+    assert actual.high == pytest.approx(np.minimum(np.array([0.3, 0.1]) + np.maximum(largest[2] * scale, [0, 0.1]), 1))
     # What is undefined when swapped speaks against a difference, and NaN stays.
     permuted[:, 1] = np.nan
-    found = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
-    assert found.p_value[1] == 1 and (found.low[1], found.high[1]) == (-1, 1)
+    actual = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
+    assert actual.p_value[1] == 1 and (actual.low[1], actual.high[1]) == (-1, 1)
     assert np.isnan(family_tests(np.zeros(1), np.array([np.nan]), permuted[:, :1]).p_value[0])
-
-
-def test_p_value_of_auc_equals_scipy():
-    pytest.importorskip("scipy", minversion="1.9")  # older ones have no permutation test
-    from sklearn.metrics import roc_auc_score
-
-    random = np.random.default_rng(30)
-    labels = random.integers(0, 2, 30)
-    scores = [np.round(random.normal(size=30) + share * labels, 1) for share in (0.5, 1.5)]
-    ranks = [stats.rankdata(part) for part in scores]
-
-    def auc(column):
-        above, below = column[..., labels == 1], column[..., labels == 0]
-        return (np.sign(above[..., :, None] - below[..., None, :]) / 2 + 0.5).mean(axis=(-1, -2))
-
-    theirs = stats.permutation_test(
-        ranks, lambda a, b, axis: auc(b) - auc(a), permutation_type="samples",
-        n_resamples=4000, vectorized=True, random_state=0,
-    )  # fmt: skip
-    assert theirs.statistic == pytest.approx(roc_auc_score(labels, scores[1]) - roc_auc_score(labels, scores[0]))
-    ours = delong_test([scores[0][:, None]], [scores[1][:, None]], labels[:, None], permutations=20000)
-    assert [ours.macro.difference, ours.per_class.difference[0]] == pytest.approx([theirs.statistic] * 2)
-    assert ours.macro.p_value == pytest.approx(theirs.pvalue, abs=0.03)
 
 
 def test_swapped_ranks_equal_changed_signs():
     random = np.random.default_rng(31)
     labels = np.array([0, 0, 1, 1, 1, -1])[:, None]
     scores = [np.round(random.random((6, 1)), 1) for _ in range(2)]
-    found = auc_swaps([scores[0]], [scores[1]], labels)
+    swaps = auc_swaps([scores[0]], [scores[1]], labels)
     kept = labels[:, 0] >= 0
     ranks = [stats.rankdata(part[kept, 0]) for part in scores]
-    truth = labels[kept, 0] == 1
+    target = labels[kept, 0] == 1
 
     def auc(column):
-        return (np.sign(column[truth][:, None] - column[~truth][None]) / 2 + 0.5).mean()
+        return (np.sign(column[target][:, None] - column[~target][None]) / 2 + 0.5).mean()
 
     for code in range(32):
         swap = np.array([code >> at & 1 for at in range(5)], dtype=bool)
         mixed = auc(np.where(swap, ranks[0], ranks[1])) - auc(np.where(swap, ranks[1], ranks[0]))
         sign = np.append(1 - 2 * swap, 1)
-        assert (found.coefficients @ sign)[0] == pytest.approx(mixed, abs=1e-12)
-        assert found.mean @ sign == pytest.approx(mixed, abs=1e-12)
+        assert (swaps.coefficients @ sign)[0] == pytest.approx(mixed, abs=1e-12)
+        assert swaps.mean @ sign == pytest.approx(mixed, abs=1e-12)
 
 
 def test_normal_approximation_of_many_samples():
@@ -213,10 +205,14 @@ def test_normal_approximation_of_many_samples():
 
 
 def test_the_images_that_changed_most_come_first():
-    truth = np.zeros(5, dtype=int)
-    events = [(np.array([0, 1, 1, 3]), np.zeros(4, dtype=int)), (np.array([2]), np.array([0])), (truth[:0], truth[:0])]
+    target = np.zeros(5, dtype=int)
+    events = [
+        (np.array([0, 1, 1, 3]), np.zeros(4, dtype=int)),
+        (np.array([2]), np.array([0])),
+        (target[:0], target[:0]),
+    ]
     first = PerImageCounts.from_events(
-        (truth[:0], truth[:0]), (truth[:0], truth[:0]), events[0], num_images=5, num_classes=1
+        (target[:0], target[:0]), (target[:0], target[:0]), events[0], num_images=5, num_classes=1
     )
     second = PerImageCounts.from_events(*events, num_images=5, num_classes=1)
     changed = changed_images(first, second)

@@ -1,8 +1,9 @@
-"""Areas and thin objects come from the annotation file, whichever way the ground truth is given."""
+"""Ground truth of a config: areas and thin objects come from the annotation file."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +17,9 @@ from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.io import dataset_config as test_sets
+from mm_metrics_plugin.io.dataset_config import read_test_set
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
-from mm_metrics_plugin.io.results import results_from_images
+from mm_metrics_plugin.io.results import results_from_content, results_from_images
 from mm_metrics_plugin.settings import DetectionSettings
 from tests.helpers.result_files import coco_evaluation
 
@@ -32,7 +33,7 @@ test_dataloader = dict(dataset={dataset})
 
 
 def annotations(seed, images=12, thin=True):
-    """Annotations whose areas put them into other ranges than their boxes would; coordinates are exact in binary."""
+    """Annotations whose areas are in other size ranges than their boxes; coordinates are exact in binary."""
     random = np.random.default_rng(seed)
     rows = []
     for number in range(images * 8):
@@ -71,22 +72,11 @@ def detections(content, seed):
     return rows
 
 
-def numbers(truth, rows):
-    labels = {3: 0, 5: 1, 9: 2}
-    images = []
-    for image_id in truth.image_ids:
-        own = [one for one in rows if one["image_id"] == image_id]
-        boxes = np.array([one["bbox"] for one in own], dtype=np.float64).reshape(-1, 4)
-        boxes[:, 2:] += boxes[:, :2]
-        found = {
-            "bboxes": boxes,
-            "scores": np.array([one["score"] for one in own]),
-            "labels": np.array([labels[one["category_id"]] for one in own], dtype=np.int64),
-        }
-        images.append({"img_id": image_id, "pred_instances": found})
-    batch = join(truth, results_from_images(images, "results.pkl")).batch
-    table = match_images(batch, DetectionSettings(), num_classes=len(truth.classes), table="ap").table
-    return list(average_precision(table).to_dict().values())
+def by_image(objects, keep=slice(None)):
+    """Image, label, crowd flag, area and corners of the objects, in the order of the images."""
+    columns = [objects.image, objects.labels, objects.crowd, objects.area, objects.boxes.to_format("xyxy")]
+    rows = np.column_stack(columns)[keep]
+    return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
 def written(folder, content, name="truth.json"):
@@ -99,20 +89,23 @@ def built(folder, file, kind="CocoDataset", dataset="part", classes=CLASSES):
     """The ground truth of a config."""
     path = folder / "config.py"
     path.write_text(CONFIG.format(file=file.as_posix(), kind=kind, dataset=dataset, classes=classes))
-    return test_sets.read_test_set(path)
+    return read_test_set(path)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_ap_is_that_of_pycocotools_whichever_form_the_ground_truth_has(tmp_path, seed):
+def test_ap_equals_pycocotools_for_annotations_and_config(tmp_path, seed):
     content = annotations(seed)
     path = written(tmp_path, content)
     rows = detections(content, seed)
     expected = coco_evaluation(path, rows).stats
     assert np.isfinite(expected).all()
-    forms = {"json": read_ground_truth(path), "config": built(tmp_path, path)}
-    for name, truth in forms.items():
-        np.testing.assert_allclose(numbers(truth, rows), expected, rtol=0, atol=1e-10, err_msg=name)
-        assert truth.row_counts.to_dict() == {"read": 96, "used": 96, "dropped": {}}
+    truth = read_ground_truth(path)
+    batch = join(truth, results_from_content(rows, "results.json")).batch
+    table = match_images(batch, DetectionSettings(), num_classes=len(CLASSES), table="ap").table
+    np.testing.assert_allclose(list(average_precision(table).to_dict().values()), expected, rtol=0, atol=1e-10)
+    config = built(tmp_path, path)
+    np.testing.assert_array_equal(by_image(config.objects), by_image(truth.objects))
+    assert config.row_counts.to_dict() == truth.row_counts.to_dict() == {"read": 96, "used": 96, "dropped": {}}
 
 
 def test_a_selection_of_classes_and_images_is_counted(tmp_path):
@@ -129,9 +122,8 @@ def test_a_selection_of_classes_and_images_is_counted(tmp_path):
             "image not in the test set": int(((labels >= 0) & (whole.objects.image >= 5)).sum()),
         },
     }
-    order = np.flatnonzero(keep)[np.argsort(whole.objects.image[keep], kind="stable")]
-    np.testing.assert_array_equal(selected.objects.area, whole.objects.area[order])
-    np.testing.assert_array_equal(selected.objects.labels, labels[order])
+    expected = by_image(replace(whole.objects, labels=labels), keep)
+    np.testing.assert_array_equal(by_image(selected.objects), expected)
 
 
 def test_each_part_of_a_concatenation_has_its_own_file(tmp_path):
@@ -143,8 +135,7 @@ def test_each_part_of_a_concatenation_has_its_own_file(tmp_path):
     paths = [written(tmp_path, first, "first.json"), written(tmp_path, second, "second.json")]
     other = f"dict(type='ConcatDataset', datasets=[part, dict(part, ann_file={paths[1].as_posix()!r})])"
     both = built(tmp_path, paths[0], dataset=other)
-    alone = [read_ground_truth(path) for path in paths]
-    areas = [one.objects.area[np.argsort(one.objects.image, kind="stable")] for one in alone]
+    areas = [by_image(read_ground_truth(path).objects)[:, 3] for path in paths]
     np.testing.assert_array_equal(both.objects.area, np.concatenate(areas))
     assert both.objects.image.max() == 23
     assert both.row_counts.to_dict() == {"read": 192, "used": 192, "dropped": {}}
@@ -152,7 +143,7 @@ def test_each_part_of_a_concatenation_has_its_own_file(tmp_path):
 
 @pytest.mark.parametrize("folders", [("first/", "second/"), ("same/", "same/")])
 def test_parts_of_a_concatenation_that_share_ids(tmp_path, folders):
-    """Images are told apart by path; where paths repeat too, results cannot be joined."""
+    """Images are identified by path; if paths repeat too, results cannot be joined."""
     paths = [written(tmp_path, annotations(seed), f"{seed}.json") for seed in (1, 2)]
     parts = [
         f"dict(part, ann_file={path.as_posix()!r}, data_prefix=dict(img={folder!r}))"
@@ -165,19 +156,18 @@ def test_parts_of_a_concatenation_that_share_ids(tmp_path, folders):
         return
     both = built(tmp_path, paths[0], dataset=other)
     assert both.image_ids == tuple(f"{folder}{at}.png" for folder in folders for at in range(12))
-    alone = [read_ground_truth(path) for path in paths]
-    areas = [one.objects.area[np.argsort(one.objects.image, kind="stable")] for one in alone]
+    areas = [by_image(read_ground_truth(path).objects)[:, 3] for path in paths]
     np.testing.assert_array_equal(both.objects.area, np.concatenate(areas))
-    found = {"bboxes": np.zeros((0, 4)), "scores": np.zeros(0), "labels": np.zeros(0, int)}
+    empty = {"bboxes": np.zeros((0, 4)), "scores": np.zeros(0), "labels": np.zeros(0, int)}
     names = [(at % 12 + 1, both.image_names[at]) for at in range(24)[::-1]]
-    images = [{"img_id": number, "img_path": name, "pred_instances": found} for number, name in names]
+    images = [{"img_id": number, "img_path": name, "pred_instances": empty} for number, name in names]
     joined = join(both, results_from_images(images, "results.pkl"))
     assert joined.image_ids == both.image_ids and joined.joined_by == "image path"
 
 
 @pytest.fixture
 def dataset_types():
-    """Datasets with rules of their own, registered for one test."""
+    """Datasets with other rules, registered for one test."""
 
     class LargeOnly(CocoDataset):
         def parse_data_info(self, raw_data_info):
@@ -199,13 +189,12 @@ def dataset_types():
         DATASETS.module_dict.pop(kind.__name__)
 
 
-def test_what_a_dataset_leaves_out_by_its_own_rules_stays_out_and_is_counted(tmp_path, dataset_types):
+def test_objects_that_a_dataset_drops_are_counted(tmp_path, dataset_types):
     path = written(tmp_path, annotations(3))
     truth = built(tmp_path, path, kind="LargeOnly")
     whole = read_ground_truth(path)
     keep = (whole.objects.boxes.array[:, 2] > 30) & (whole.objects.area > 0)
-    order = np.flatnonzero(keep)[np.argsort(whole.objects.image[keep], kind="stable")]
-    np.testing.assert_array_equal(truth.objects.area, whole.objects.area[order])
+    np.testing.assert_array_equal(by_image(truth.objects), by_image(whole.objects, keep))
     left_out = int((~keep).sum())
     assert truth.row_counts.to_dict() == {
         "read": 96,
