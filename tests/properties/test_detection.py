@@ -22,8 +22,8 @@ from tests.helpers.checks import (
     check_same_figures,
     permuted_figures,
 )
+from tests.helpers.detection_metrics import SCORE_THRESHOLD, all_metrics, ranking_metrics, threshold_counts
 from tests.helpers.detection_problems import match_table
-from tests.helpers.figures import SCORE_THRESHOLD, counted, figures, ranked
 from tests.helpers.strategies import DetectionProblem, detection_problem_of, order_of, rolls, score_map_of
 
 
@@ -55,16 +55,16 @@ def moved(roll, problem, *, any_order):
 def test_rows_of_images_may_be_mixed_and_classes_permuted(roll):
     problem = detection_problem_of(roll)
     other, names = moved(roll, problem, any_order=False)
-    expected = permuted_figures(figures(problem), names)
-    check_same_figures(figures(other), expected, "rows mixed, classes permuted", tolerance=1e-12)
+    expected = permuted_figures(all_metrics(problem), names)
+    check_same_figures(all_metrics(other), expected, "rows mixed, classes permuted", tolerance=1e-12)
 
 
 @given(rolls)
 def test_order_of_images_and_detections_does_not_matter(roll):
     problem = detection_problem_of(roll, distinct=True)
     other, names = moved(roll, problem, any_order=True)
-    expected = permuted_figures(figures(problem), names)
-    check_same_figures(figures(other), expected, "in another order", tolerance=1e-12)
+    expected = permuted_figures(all_metrics(problem), names)
+    check_same_figures(all_metrics(other), expected, "in another order", tolerance=1e-12)
 
 
 @given(rolls)
@@ -76,10 +76,10 @@ def test_monotonic_score_maps_do_not_change_ranks(roll):
     mapped = problem.with_rows(
         detections=replace(detections, scores=score_map(detections.scores, known), precision=None)
     )
-    check_same_figures(ranked(mapped), ranked(problem), f"scores {score_map.kind}", tolerance=0)
+    check_same_figures(ranking_metrics(mapped), ranking_metrics(problem), f"scores {score_map.kind}", tolerance=0)
     cut = float(score_map(np.array([threshold]), known)[0])
-    expected = counted(problem)
-    check_same_figures(counted(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
+    expected = threshold_counts(problem)
+    check_same_figures(threshold_counts(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
 
 
 @given(rolls)
@@ -116,7 +116,7 @@ def test_arrays_are_left_as_they_are(roll):
     def everything(image, boxes, scores, labels, gt_image, gt_boxes, gt_labels, crowd):
         detections = Detections(image, boxes, scores, labels)
         ground_truths = GroundTruths(gt_image, gt_boxes, gt_labels, crowd=crowd)
-        figures(DetectionProblem(DetectionBatch(detections, ground_truths, batch.num_images), problem.num_classes))
+        all_metrics(DetectionProblem(DetectionBatch(detections, ground_truths, batch.num_images), problem.num_classes))
         box_iou(gt_boxes, gt_boxes[::-1])
 
     arrays = (dets.image, dets.boxes.array, dets.scores, dets.labels)
@@ -180,7 +180,7 @@ def test_ties_are_broken_by_image_and_row(roll):
     distinct = np.empty(len(order))
     distinct[order] = np.arange(len(order), 0, -1) * step
     told_apart = problem.with_rows(detections=replace(detections, scores=distinct, precision=None))
-    left, right = ranked(problem), ranked(told_apart)
+    left, right = ranking_metrics(problem), ranking_metrics(told_apart)
     # A threshold cannot part equal scores: what is best may differ, and so may where mended errors come among equals.
     settled = ("class/AP", "class/recall", "class/curve AP", *(f"class/{name}" for name in ERROR_TYPES))
     check_same_figures({n: right[n] for n in settled}, {n: left[n] for n in settled}, "told apart", tolerance=0)
