@@ -1,4 +1,4 @@
-"""Random problems through the metrics and the commands, beside pycocotools and scikit-learn.
+"""Metrics and commands on random problems, compared with pycocotools and scikit-learn.
 
 Classes have hostile names, images many objects or none, samples different dtypes, and processes uneven shares.
 """
@@ -54,7 +54,7 @@ def evaluate(build, samples, names, random):
 
 
 def detector(seed):
-    """Annotations and results; boxes and scores that float16 holds, so that a dtype changes no value."""
+    """Annotations and results; boxes and scores are exact in float16."""
     random = np.random.default_rng(seed)
     images = random.permutation(10_000)[: random.integers(1, 13)].tolist()
     names = names_of(random, random.integers(1, 5))
@@ -102,7 +102,7 @@ def coco_rows(ground_truth, results):
 
 
 def samples_of(ground_truth, results, random):
-    """What mmdet's dataset and model pass on, every sample in dtypes of its own."""
+    """Samples of mmdet's dataset and model, each with its own dtypes."""
     label_of = {image["id"]: label for label, image in enumerate(ground_truth["categories"])}
     samples = []
     for image in results:
@@ -166,7 +166,7 @@ def test_detectors(tmp_path, seed):
 
 
 def classifier(seed, several):
-    """Scores in one of three dtypes with one digit, so that many tie and reach the threshold exactly."""
+    """Scores in one of three dtypes with one digit, so that many are tied or equal to the threshold."""
     random = np.random.default_rng(seed)
     number, classes = random.integers(2, 60), random.integers(2, 6)
     dtypes = [(np.float16, np.float32, np.float64)[at] for at in random.integers(0, 3, number)]
