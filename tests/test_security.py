@@ -1,4 +1,4 @@
-"""What SECURITY.md promises is tested, by the tests it names."""
+"""The promises of SECURITY.md, and the tests that it names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.helpers import result_files as files
 ROOT = Path(__file__).parent.parent
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
 
-# The command, in a process that writes down whatever it does with a socket.
+# Runs the command in a process that records every use of a socket.
 WATCHED = """
 import sys
 from mm_metrics_command import load
@@ -31,13 +31,10 @@ sys.exit(f"{code} {events}" if code or events else 0)
 """
 
 
-def test_there_are_promises():
+def test_named_tests_exist():
     assert len(NAMED) >= 10
-
-
-@pytest.mark.parametrize(("file", "test"), NAMED, ids=lambda value: value.rsplit("/", 1)[-1])
-def test_a_named_test_is_there(file, test):
-    assert re.search(rf"^def {test}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    for file, test in NAMED:
+        assert re.search(rf"^def {test}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), test
 
 
 def test_the_command_opens_no_connection(tmp_path):
@@ -92,5 +89,5 @@ def test_a_message_cannot_move_the_cursor(tmp_path):
     evil = files.write_json(
         tmp_path / "results.json", [dict(image_id="\x1b[2J\n\u202e", category_id=1, bbox=[0, 0, 1, 1], score=1)]
     )
-    said = files.refused(files.command("detection", truth, evil, cwd=tmp_path))
-    assert "\x1b" not in said and "\u202e" not in said and "image" in said
+    message = files.refused(files.command("detection", truth, evil, cwd=tmp_path))
+    assert "\x1b" not in message and "\u202e" not in message and "image" in message

@@ -36,7 +36,7 @@ class ClassificationResults:
         names: Path of each sample, "" if unknown.
         sample_idx: (samples,) index in the dataset, -1 if unknown.
         row_counts: Samples read, used and dropped.
-        task_reason: Why the results are taken as single-label or multi-label.
+        task_reason: The reason for the inferred task.
         precision: (samples,) code of the precision in which the scores of each sample were written (see
             ``functional.thresholding``).
     """

@@ -1,6 +1,6 @@
 """The test dataset of a config of an OpenMMLab library.
 
-A config is a program of the user, which mmengine runs, as in every tool of these libraries; never use one from
+A config is a program of the user, which mmengine runs, as in every tool of these libraries; never use a config from
 strangers. mmengine is imported only when a config is read, mmdet and mmpretrain only when they are needed.
 """
 

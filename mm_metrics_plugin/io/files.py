@@ -63,7 +63,7 @@ def read_content(path: PathLike) -> Content:
 
 
 def release(content: Content, start: int, end: int) -> int:
-    """Release the memory of a part that is no longer needed, in whole pages, and return where the rest begins."""
+    """Release the memory of a part that is no longer needed, in whole pages, and return the start of the rest."""
     if isinstance(content, bytes):
         return start
     end -= end % mmap.PAGESIZE
@@ -72,7 +72,7 @@ def release(content: Content, start: int, end: int) -> int:
 
 
 def trim_memory() -> None:
-    """Return the memory of freed small objects to the system. Does nothing where the C library is not glibc.
+    """Return the memory of freed small objects to the system. Does nothing if the C library is not glibc.
 
     The scores of 50,000 samples are 50,000 objects. Without this call, the process keeps their memory.
     """

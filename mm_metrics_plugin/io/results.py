@@ -38,8 +38,8 @@ class DetectionResults:
         detections: ``image`` counts images in the order of the file. Labels are class indices; in
             ``coco`` files, positions in ``category_ids``.
         row_counts: Detections read, used and dropped.
-        image_names: Path of each image, "" where unknown.
-        image_sizes: (images, 2) height and width, 0 where unknown.
+        image_names: Path of each image, "" if unknown.
+        image_sizes: (images, 2) height and width, 0 if unknown.
         category_ids: The category ids of a ``coco`` file.
         num_classes: Number of classes, if the file has it.
         ground_truth: The ground truth in the file, if it has one.

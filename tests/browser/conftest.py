@@ -10,45 +10,31 @@ import pytest
 TIMEOUT = 300  # seconds; a busy machine is slow
 
 
-class Opened:
-    """A page that was opened from disk, with its requests, console messages and dialogs."""
-
-    def __init__(self, page):
-        self.page = page
-        self.requests, self.messages = [], []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (self.messages.append(dialog.message), dialog.dismiss()))
-
-    def check(self):
-        """The page loaded nothing from outside, and caused no message, error or dialog."""
-        assert [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))] == []
-        assert self.messages == []
-
-
-@contextlib.contextmanager
-def opening(browser, path, *, width=1280, height=900, **options):
-    """Opens a file without a network, and checks at the end what it requested and printed."""
-    # Without smooth scrolling, which would move the page under the mouse.
-    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce", **options)
-    context.set_default_timeout(1000 * TIMEOUT)
-    try:
-        context.set_offline(True)
-        opened = Opened(context.new_page())
-        opened.page.goto(Path(path).resolve().as_uri(), wait_until="load")
-        opened.page.wait_for_selector("main[aria-busy=false]")
-        yield opened
-        opened.check()
-    finally:
-        context.close()
-
-
 @pytest.fixture
 def opened(browser):
-    """A function that opens a file for one test."""
+    """A function that opens a file without a network. The page must load nothing from outside and print no message."""
+    requests, messages = [], []
     with contextlib.ExitStack() as stack:
-        yield lambda path, **options: stack.enter_context(opening(browser, path, **options)).page
+
+        def open_page(path, *, width=1280, height=900, **options):
+            # Without smooth scrolling, which would move the page under the mouse.
+            size = {"width": width, "height": height}
+            context = browser.new_context(viewport=size, reduced_motion="reduce", **options)
+            stack.callback(context.close)
+            context.set_default_timeout(1000 * TIMEOUT)
+            context.set_offline(True)
+            page = context.new_page()
+            page.on("request", lambda request: requests.append(request.url))
+            page.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
+            page.on("pageerror", lambda error: messages.append(f"error: {error}"))
+            page.on("dialog", lambda dialog: (messages.append(dialog.message), dialog.dismiss()))
+            page.goto(Path(path).resolve().as_uri(), wait_until="load")
+            page.wait_for_selector("main[aria-busy=false]")
+            return page
+
+        yield open_page
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert messages == []
 
 
 def chart(page, name):

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import confusion_matrix
 
 from mm_metrics_plugin.cli import main
-from tests.browser.conftest import chart, click_cell, open_cell, opening, rows_by_column, table_rows, traces, value
+from tests.browser.conftest import chart, click_cell, open_cell, rows_by_column, traces, value
 from tests.helpers import result_files as files
 
 CLASSES = ("<script>alert(1)</script>", 'a "quoted" <b>bold</b> one', "\u202eevil' onload='alert(2)")
@@ -46,16 +46,9 @@ def report(made):
     return made[1]
 
 
-@pytest.fixture(scope="module")
-def shared(browser, made):
-    with opening(browser, made[0]) as opened:
-        yield opened
-
-
 @pytest.fixture
-def page(shared):
-    yield shared.page
-    shared.check()
+def page(opened, made):
+    return opened(made[0])
 
 
 def test_numbers_equal_the_json(page, report):
@@ -161,12 +154,3 @@ def test_multi_label(opened, tmp_path):
         assert [row[0] for row in rows] == [f"sample {sample} of the file" for sample in order[:50]]
     page.select_option("#curve-class", "3")
     assert page.locator("#no-curve").is_visible() and value(page, '#readout [data-column="recall"]') is None
-
-
-def test_many_classes_have_a_list_instead_of_a_matrix(opened, tmp_path):
-    path, report = make(tmp_path, files.samples(500, classes=205))
-    page = opened(path)
-    assert not page.locator("#matrix").is_visible() and page.locator("#class-table tbody tr").count() == 205
-    page.locator("#top-confusions button").first.click()
-    assert len(table_rows(page, "cell-table")) == report["top_confusions"][0]["count"]
-    assert path.stat().st_size < 15_000_000

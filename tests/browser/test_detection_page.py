@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from mm_metrics_plugin.cli import main
-from tests.browser.conftest import chart, click_cell, open_cell, opening, rows_by_column, table_rows, traces, value
+from tests.browser.conftest import chart, click_cell, open_cell, rows_by_column, table_rows, traces, value
 from tests.helpers import result_files as files
 from tests.helpers.result_files import printed
 
@@ -26,9 +26,9 @@ SCORE_THR = 0.37  # between the points of the grid
 COUNTS, RATES = ("ground_truths", "tp", "fp", "fn"), ("precision", "recall", "f1")
 
 
-def make(folder, *options):
-    """Writes the page of truth.json and results.pkl; its path and the content of report.json."""
-    arguments = [folder / "truth.json", folder / "results.pkl", folder / "out", "--quiet", "--html", *options]
+def make(folder, *options, results="results.pkl"):
+    """Writes the page of truth.json and the results; its path and the content of report.json."""
+    arguments = [folder / "truth.json", folder / results, folder / "out", "--quiet", "--html", *options]
     assert main(["detection", *map(str, arguments)]) == 0
     return folder / "out" / "report.html", json.loads((folder / "out" / "report.json").read_text())
 
@@ -64,39 +64,9 @@ def report(made):
     return made[1]
 
 
-@pytest.fixture(scope="module")
-def shared(browser, made):
-    """One opened page for many tests: opening it is most of their time."""
-    with opening(browser, made[0]) as opened:
-        yield opened
-
-
-RESET = """() => {
-    const change = (id, value) => {
-        const element = document.getElementById(id);
-        element.value = value;
-        element.dispatchEvent(new Event("change"));
-    };
-    document.querySelector('[data-search="class-table"]').value = "";
-    document.querySelector('[data-search="class-table"]').dispatchEvent(new Event("input"));
-    for (const id of ["table-protocol", "matrix-protocol"]) change(id, "0");
-    change("curve-class", "");
-    for (const selector of ["#as-reported", "#matrix-view input", "#gallery-order input"]) {
-        document.querySelector(selector).click();
-    }
-    for (const cell of document.querySelectorAll("#class-table [aria-sort]")) cell.removeAttribute("aria-sort");
-    const body = document.querySelector("#class-table tbody");
-    body.append(...[...body.rows].sort((a, b) => a.dataset.row - b.dataset.row));
-    document.activeElement.blur();
-    scrollTo(0, 0);
-}"""
-
-
 @pytest.fixture
-def page(shared):
-    shared.page.evaluate(RESET)
-    yield shared.page
-    shared.check()
+def page(opened, made):
+    return opened(made[0])
 
 
 def slide_to(page, place):
@@ -274,17 +244,15 @@ def test_a_detection_without_a_match_shows_the_object_it_overlaps_most(page):
 
 def test_the_matrix_shows_counts_and_shares(page, report):
     matrix = np.array(report["protocols"]["coco"]["confusion_matrix"])
-    percent = [
-        [f"{100 * share:.1f}\u202f%" for share in shares[matrix > 0]]
-        for shares in (matrix / matrix.sum(1, keepdims=True), matrix / matrix.sum(0))
-    ]
     views = {
-        "counts": [f"{number:,}" for number in matrix[matrix > 0]],
-        "ground_truth": percent[0],
-        "prediction": percent[1],
+        "counts": matrix,
+        "ground_truth": matrix / matrix.sum(1, keepdims=True),
+        "prediction": matrix / matrix.sum(0),
     }
     chart(page, "matrix")
-    for view, texts in views.items():
+    for view, values in views.items():
+        numbers = values[matrix > 0].tolist()
+        texts = [f"{number:,}" if view == "counts" else f"{100 * number:.1f}\u202f%" for number in numbers]
         page.locator(f"#matrix-view input[value={view}]").check(force=True)
         page.wait_for_function(
             """(texts) => [...document.querySelectorAll('#matrix .heatmap-label')].map((label) => label.textContent)
@@ -396,16 +364,8 @@ def test_without_objects_and_detections(opened, tmp_path):
     image = {"id": 1, "file_name": "a.jpg", "height": 9, "width": 9}
     truth = {"images": [image], "annotations": [], "categories": [{"id": 1, "name": "cat"}]}
     files.write_json(tmp_path / "truth.json", truth)
-    files.write_pickle(
-        tmp_path / "results.pkl",
-        [
-            {
-                "img_id": 1,
-                "pred_instances": {"bboxes": np.zeros((0, 4)), "scores": np.zeros(0), "labels": np.zeros(0, int)},
-            }
-        ],
-    )
-    page = opened(make(tmp_path)[0])
+    files.write_json(tmp_path / "results.json", [])
+    page = opened(make(tmp_path, results="results.json")[0])
     assert page.locator("#best").is_hidden() and page.locator('[data-key="mAP"]').inner_text() == "–"
     slide_to(page, 0)
     assert open_cell(page, 0, 0) == [] and value(page, "#cell-summary") == 0

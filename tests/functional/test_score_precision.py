@@ -58,7 +58,7 @@ def test_counts_at_thresholds_equal_torch(rows, data):
     order = np.argsort(-scores, kind="stable")
     ranked = RankedScores(scores[order], np.array(right)[order], precision[order])
     counts = ranked.counts_at(np.array([threshold]))[:, 0].tolist()
-    hits = sum(one and flag for one, flag in zip(expected, right))
+    hits = sum(reached and flag for reached, flag in zip(expected, right))
     assert counts == [hits, sum(expected) - hits]
 
     # One image per detection, so that each TP has its own ground truth.

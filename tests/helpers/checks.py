@@ -220,7 +220,7 @@ def check_same_figures(found, expected, what, *, tolerance=0.0):
 
 
 def permuted_figures(figures, permutation):
-    """What figures become when class c is called ``permutation[c]``: see :func:`tests.helpers.figures.figures`."""
+    """Metrics of :mod:`tests.helpers.detection_metrics` after class c is renamed to ``permutation[c]``."""
     back = np.argsort(permutation)
     with_background = np.append(back, len(back))
     result = {}

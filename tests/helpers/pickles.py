@@ -7,6 +7,7 @@ create a canary file, so that a test can check whether anything ran.
 from __future__ import annotations
 
 import pickle
+import random
 import struct
 from typing import Dict, Iterator, Tuple
 
@@ -103,6 +104,25 @@ UNUSUAL = GOOD.replace(b"longq\x07K\4", b"longq\x07K\7")  # torch writes 4 or 8,
 def unusual(old: bytes, new: bytes) -> bytes:
     assert UNUSUAL.count(old) == 1, old
     return UNUSUAL.replace(old, new)
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """The data with some bytes changed, removed, inserted, repeated or truncated."""
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 8))):
+        at, action = rng.randrange(max(1, len(changed))), rng.random()
+        part = slice(at, at + rng.randrange(1, 9))
+        if action < 0.6:
+            changed[at : at + 1] = bytes([rng.randrange(256)])
+        elif action < 0.7:
+            del changed[part]
+        elif action < 0.8:
+            changed[at:at] = rng.getrandbits(64).to_bytes(8, "little")
+        elif action < 0.97:
+            changed[part] = changed[part] * 3
+        else:
+            del changed[at:]
+    return bytes(changed)
 
 
 # -- hostile pickles -------------------------------------------------------------------------------------------------

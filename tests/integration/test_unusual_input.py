@@ -6,7 +6,6 @@ import json
 import math
 import os
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,14 +13,12 @@ from mm_metrics_plugin import DetectionPRF, SingleLabelAUC, SingleLabelPRF
 from mm_metrics_plugin.testing import assert_same, evaluate
 from tests.helpers import result_files as files
 from tests.helpers.bad_input import (
-    RESULTS,
     TRUTH,
     annotated,
     changed,
     command,
     detection_files,
     image,
-    refused,
     reported,
     scored,
 )
@@ -66,7 +63,7 @@ def test_one_image(tmp_path):
         metric = SingleLabelAUC()
         metric.process(None, [scored()])
         assert math.isnan(metric.evaluate(1)["single-label/auc"])
-    annotations = [one for one in TRUTH["annotations"] if one["image_id"] == 1]
+    annotations = [row for row in TRUTH["annotations"] if row["image_id"] == 1]
     first = {**TRUTH, "images": TRUTH["images"][:1], "annotations": annotations}
     report = reported("detection", *detection_files(tmp_path, lambda _: first, lambda results: results[:1]))
     assert report["counts"]["images"]["used"] == 1
@@ -85,25 +82,6 @@ def test_empty_coco_results(tmp_path):
     rows = report["protocols"]["coco"]["per_class"]
     assert sum(row["fn"] for row in rows) == sum(row["ground_truths"] for row in rows) > 0
     assert all(row["precision"] is None for row in rows)
-
-
-def test_many_detections(tmp_path):
-    count = 10_000
-    boxes, labels = np.tile(np.float32([0, 0, 10, 10]), (count, 1)), np.zeros(count, np.int64)
-    scores = np.linspace(0.4, 0.9, count, dtype=np.float32)
-    crowded = image(**{n: torch.from_numpy(v) for n, v in dict(bboxes=boxes, scores=scores, labels=labels).items()})
-    limit = "AP uses the best 100 of up to 10000 detections per class and image"
-    with pytest.warns(UserWarning, match=limit):
-        values = evaluate(DetectionPRF(num_classes=1, ap=True), [crowded])
-    assert (values["det/tp"], values["det/fp"], values["det/mAP"]) == (1, count - 1, pytest.approx(1))
-    content = {"img_id": 1, "pred_instances": {"bboxes": boxes, "scores": scores, "labels": labels}}
-    annotation = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 10, 10], "area": 100}
-    truth = {**TRUTH, "images": TRUTH["images"][:1], "annotations": [annotation]}
-    paths = detection_files(tmp_path, lambda _: truth, lambda _: [content])
-    code, out, err = command("detection", *paths, "--format", "json")
-    assert code == 0 and err.count("\n") == 1 and limit in err
-    row = json.loads(out)["protocols"]["coco"]["per_class"][0]
-    assert (row["tp"], row["fp"], row["fp_duplicate"]) == (1, count - 1, count - 1)
 
 
 def test_file_name_without_utf8(tmp_path):
@@ -149,18 +127,3 @@ def test_json_with_bom_and_crlf(tmp_path):
     text = json.dumps(TRUTH, indent=1).replace("\n", "\r\n")
     truth.write_bytes(("\ufeff" + text).encode())
     assert reported("detection", truth, results)["protocols"] == expected
-
-
-def test_results_without_ids(tmp_path):
-    truth, results = detection_files(tmp_path)
-    expected = reported("detection", truth, results)
-    lists = []
-    for one in RESULTS:
-        found = one["pred_instances"]
-        rows = np.column_stack([found["bboxes"], found["scores"]]).astype(np.float32)
-        lists.append([rows[found["labels"] == label] for label in range(len(TRUTH["categories"]))])
-    report = reported("detection", truth, files.write_pickle(tmp_path / "old.pkl", lists))
-    assert report["protocols"] == expected["protocols"]
-    assert report["inputs"]["results"]["joined_by"] == "position"
-    few = files.write_pickle(tmp_path / "few.pkl", lists[1:])
-    assert f"each of the {len(lists)} images of truth.json" in refused("detection", truth, few)

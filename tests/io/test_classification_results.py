@@ -102,6 +102,6 @@ def test_the_task_is_inferred_from_all_samples(tmp_path, more, task, reason):
         (samples(pred_label=lambda n: torch.tensor([-n])), "'pred_label' of sample number 1 must be between 0 and 4"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path, content, message):
+def test_invalid_samples_are_refused(tmp_path, content, message):
     with pytest.raises(ResultFileError, match=f"results.pkl: .*{message}"):
         read_classification(write(tmp_path, content))

@@ -72,7 +72,7 @@ def read_pickled(kind, content, path):
 
 
 @pytest.mark.parametrize("kind", PICKLES)
-def test_pickles(kind, tmp_path):
+def test_damaged_contents_of_pickles(kind, tmp_path):
     rng, outcomes = random.Random(kind), Counter()
     read_pickled(kind, PICKLES[kind], tmp_path / "results.pkl")
     for _ in range(400):
@@ -86,7 +86,7 @@ def test_pickles(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["truth", "found"])
-def test_json(kind, tmp_path):
+def test_damaged_contents_of_json(kind, tmp_path):
     rng, outcomes = random.Random(kind), Counter()
     good = {"truth": TRUTH, "found": FOUND}
     for trial in range(400):

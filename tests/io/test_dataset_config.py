@@ -93,7 +93,7 @@ def built(folder, file, kind="CocoDataset", dataset="part", classes=CLASSES):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_ap_is_that_of_pycocotools_for_annotations_and_config(tmp_path, seed):
+def test_ap_equals_pycocotools_for_annotations_and_config(tmp_path, seed):
     content = annotations(seed)
     path = written(tmp_path, content)
     rows = detections(content, seed)

@@ -42,7 +42,7 @@ def check(found, node, path):
         assert type(found) is type(node) and found == node, path
 
 
-def test_every_writer_and_protocol_is_there():
+def test_every_writer_and_protocol_has_a_file():
     found = {NAME.fullmatch(name).groups() for name in FILES}
     writers = [("torch", "1.13"), ("torch", "2.1"), ("torch", "2.13")]
     writers += [("numpy", "1.20"), ("numpy", "1.26"), ("numpy", "2.0"), ("numpy", "2.5")]
@@ -50,7 +50,7 @@ def test_every_writer_and_protocol_is_there():
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_of_another_release_reads_with_equal_values(name):
+def test_files_of_other_releases_are_read_with_equal_values(name):
     kind, release, protocol = NAME.fullmatch(name).groups()
     data = (GOLDEN / name).read_bytes()
     assert data[:2] == b"\x80" + bytes([int(protocol)])

@@ -90,7 +90,7 @@ def test_coco_is_read_as_mmdet_reads_it(tmp_path, classes, capsys):
     assert ("class not chosen" in row_counts["dropped"]) == (classes == ["dog", "zebra"])
 
 
-def test_annotations_of_nothing_listed_are_counted(tmp_path):
+def test_annotations_of_unknown_images_and_categories_are_counted(tmp_path):
     content = coco(annotations=3)
     for row in content["annotations"]:
         row.update(bbox=[1, 1, 5, 5], area=25, ignore=0)
@@ -150,12 +150,12 @@ def test_no_annotations_and_no_images(tmp_path):
         (lambda c: {**c, "categories": [{"id": 1}]}, "category number 0 has no 'name'"),
     ],
 )
-def test_what_is_wrong_with_a_coco_file(tmp_path, change, message):
+def test_invalid_coco_files_are_refused(tmp_path, change, message):
     with pytest.raises(ResultFileError, match=f"instances.json: .*{message}"):
         read_ground_truth(write(tmp_path, change(coco())))
 
 
-def test_a_class_that_is_not_there(tmp_path):
+def test_unknown_classes_are_refused(tmp_path):
     path = write(tmp_path, coco())
     with pytest.raises(
         ResultFileError, match=r"has no class 'horse'; it has 4 classes .'zebra', 'cat', 'dog', 'bird'."
@@ -226,7 +226,7 @@ def test_voc_is_read_as_mmdet_reads_it(tmp_path, classes):
         ("<annotation><object><name>a</name><bndbox><xmin>nan</xmin></bndbox></object></annotation>", "'xmin' must be"),
     ],
 )
-def test_what_is_wrong_with_a_voc_file(tmp_path, text, message):
+def test_invalid_voc_files_are_refused(tmp_path, text, message):
     (tmp_path / "000001.xml").write_text(text)
     with pytest.raises(ResultFileError, match=f"000001.xml: .*{message}"):
         read_ground_truth(tmp_path)

@@ -64,7 +64,7 @@ def reports(files, tmp_path_factory):
     return json.loads(done.stdout)
 
 
-def test_each_is_refused_with_the_place(reports):
+def test_each_is_refused_with_its_offset(reports):
     for name, (outcome, message, _, _) in reports.items():
         assert outcome in ("ResultFileError", "UnsafePickleError"), (name, outcome, message)
         assert " byte " in message, (name, message)
@@ -91,7 +91,7 @@ def test_each_is_refused_with_the_place(reports):
         ("function-as-result", "collections.OrderedDict"),
     ],
 )
-def test_what_asks_to_run_something_is_named(reports, start, forbidden):
+def test_forbidden_names_are_in_the_message(reports, start, forbidden):
     chosen = {name: report for name, report in reports.items() if name.startswith(start)}
     assert len(chosen) >= 6
     for name, (outcome, message, _, _) in chosen.items():
@@ -99,7 +99,7 @@ def test_what_asks_to_run_something_is_named(reports, start, forbidden):
         assert forbidden in message, (name, message)
 
 
-def test_nothing_runs_but_the_opening_of_the_file(reports, canary):
+def test_only_the_file_is_opened(reports, canary):
     for name, (_, _, _, events) in reports.items():
         # One opening may be told twice: by io and, below it, by os.
         assert {event for event, _ in events if event != "builtins.id"} == {"open"}, (name, events)

@@ -77,7 +77,7 @@ READ = {
 
 
 @pytest.mark.parametrize("what", READ)
-def test_the_last_that_is_read(what):
+def test_values_at_the_limits_are_read(what):
     data, expected = READ[what]
     value = loads(data + STOP)
     np.testing.assert_equal(value, expected)
@@ -190,9 +190,9 @@ DAMAGED = {
     ),
     "no storage in a storage": (storage(unusual(ID_PICKLE, b"N.")), "a storage does not hold exactly"),
     "a storage in a list": (storage(unusual(b"tq\4Q.", b"tq\4Q\x85.")), "a storage does not hold exactly"),
-    "a short id": (storage(unusual(b"q\3K\1Nt", b"q\3K\1t")), "the persistent id is not that of a storage"),
-    "another id": (storage(unusual(text("storage"), text("storagf"))), "the persistent id is not that of a"),
-    "a view in an id": (storage(unusual(b"q\3K\1Nt", b"q\3K\1\x88t")), "the persistent id is not that of a"),
+    "a short id": (storage(unusual(b"q\3K\1Nt", b"q\3K\1t")), "the persistent id does not name a storage"),
+    "another id": (storage(unusual(text("storage"), text("storagf"))), "the persistent id does not name"),
+    "a view in an id": (storage(unusual(b"q\3K\1Nt", b"q\3K\1\x88t")), "the persistent id does not name"),
     "no name in an id": (storage(unusual(b"ctorch\nFloatStorage\n", b"N")), "the persistent id of a storage has"),
     "a number for a key": (storage(unusual(text("94410857984480") + b"q\2", b"K\1q\2")), "the persistent id of a"),
     "a number for a device": (storage(unusual(text("cpu"), b"K\1")), "the persistent id of a storage has"),
@@ -252,7 +252,7 @@ FORBIDDEN.update(
 
 
 @pytest.mark.parametrize("what", [*DAMAGED, *FORBIDDEN])
-def test_the_first_that_is_refused(what):
+def test_values_beyond_the_limits_are_refused(what):
     data, message = DAMAGED.get(what) or FORBIDDEN[what]
     with pytest.raises(ResultFileError, match=re.escape(message)) as caught:
         loads(data + STOP)
@@ -262,7 +262,7 @@ def test_the_first_that_is_refused(what):
 def test_the_budget_grows_with_the_file_and_ends():
     machine = Machine(bytes(10), {}, "a file")
     machine.charge((32 << 20) + 24 * 10)
-    with pytest.raises(Damaged, match="far more data than the file holds"):
+    with pytest.raises(Damaged, match="far more data than the file contains"):
         machine.charge(1)
 
 

@@ -69,7 +69,7 @@ def test_mmdet_3(tmp_path):
 
 
 @pytest.mark.parametrize("masks", [False, True])
-def test_what_mmdet_itself_dumps(tmp_path, masks):
+def test_results_of_dump_det_results(tmp_path, masks):
     """The same detections, sent through the metric that ``tools/test.py --out`` adds."""
     path = tmp_path / "results.pkl"
     dump = DumpDetResults(out_file_path=str(path))
@@ -93,7 +93,7 @@ def test_trusted_tensors_read_the_same(tmp_path):
         check_detections(read_results(write(tmp_path, images()), trust=True))
 
 
-def test_mmyolo_with_truth_inside(tmp_path):
+def test_mmyolo_with_ground_truth(tmp_path):
     def ground_truths(number, count):
         return {"bboxes": torch.from_numpy(boxes(count + 1, 9 + number)), "labels": torch.arange(count + 1)}
 
@@ -243,7 +243,7 @@ def test_more_boxes_than_the_file_can_hold_are_not_copied(tmp_path):
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_many_small_arrays_are_no_reason_to_refuse_a_file(tmp_path, protocol):
+def test_many_small_arrays_are_read(tmp_path, protocol):
     """Mmdet 2.x writes an empty array for most classes of most images."""
     images = [[np.zeros((0, 5), np.float32) for _ in range(80)] for _ in range(1000)]
     images[7][3] = np.float32([[0, 0, 9, 9, 0.5]])

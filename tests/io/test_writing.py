@@ -18,7 +18,7 @@ import pytest
 from mm_metrics_plugin.io import writing
 
 
-def test_what_is_written_can_be_read_back(tmp_path):
+def test_json_and_csv_can_be_read_back(tmp_path):
     value = {"f1": float("nan"), "matrix": np.arange(4).reshape(2, 2), "x": [np.float32(0.5), np.inf], 3: ("ü", None)}
     writing.write_all({str(tmp_path / "new" / "folder" / "report.json"): writing.to_json(value)})
     text = (tmp_path / "new" / "folder" / "report.json").read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def test_no_text_in_a_csv_file_is_a_formula(start):
     ]
 
 
-def test_a_file_has_the_mode_of_any_other(tmp_path):
+def test_files_have_the_default_mode(tmp_path):
     (tmp_path / "plain").write_bytes(b"")
     writing.write_all({str(tmp_path / "ours"): "text"})
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode

@@ -169,8 +169,8 @@ def test_agnostic_equals_supervision_where_there_is_one_class():
         dets, gts = batch.detections, batch.ground_truths
         predictions, targets = [], []
         for image in range(batch.num_images):
-            one, gt = dets.images(image, image + 1), gts.images(image, image + 1)
-            predictions.append(np.c_[one.boxes.array, np.zeros(len(one)), one.scores].astype(np.float64))
+            det, gt = dets.images(image, image + 1), gts.images(image, image + 1)
+            predictions.append(np.c_[det.boxes.array, np.zeros(len(det)), det.scores].astype(np.float64))
             targets.append(np.c_[gt.boxes.array, np.zeros(len(gt))])
         below = float(np.nextafter(0.5, 0))
         peer = supervision.ConfusionMatrix.from_tensors(predictions, targets, ["thing"], 0.3 + 1e-6, below)

@@ -114,7 +114,7 @@ def test_xywh_boxes_equal_pycocotools_at_ties():
             DetectionBatch(detections, GroundTruths(image, boxes, zeros), 6)
             for boxes in (Boxes(xywh, "xywh"), Boxes(Boxes(xywh, "xywh").to_format("xyxy")))
         )
-        tables = [match_table(one, 1, iou_thrs=(0.5,)) for one in (given, rounded)]
+        tables = [match_table(problem, 1, iou_thrs=(0.5,)) for problem in (given, rounded)]
         expected = accumulated(given, 1, iouThrs=np.array([0.5]))["precision"][0, :, 0, 0, -1].mean()
         assert average_precision(tables[0]).at_iou(0.5)[0] == pytest.approx(expected, abs=1e-12)
         moved += not np.array_equal(tables[0].matched, tables[1].matched)

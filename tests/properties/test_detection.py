@@ -22,8 +22,8 @@ from tests.helpers.checks import (
     check_same_figures,
     permuted_figures,
 )
+from tests.helpers.detection_metrics import SCORE_THRESHOLD, all_metrics, ranking_metrics, threshold_counts
 from tests.helpers.detection_problems import match_table
-from tests.helpers.figures import SCORE_THRESHOLD, counted, figures, ranked
 from tests.helpers.strategies import DetectionProblem, detection_problem_of, order_of, rolls, score_map_of
 
 
@@ -55,16 +55,16 @@ def moved(roll, problem, *, any_order):
 def test_rows_of_images_may_be_mixed_and_classes_permuted(roll):
     problem = detection_problem_of(roll)
     other, names = moved(roll, problem, any_order=False)
-    expected = permuted_figures(figures(problem), names)
-    check_same_figures(figures(other), expected, "rows mixed, classes permuted", tolerance=1e-12)
+    expected = permuted_figures(all_metrics(problem), names)
+    check_same_figures(all_metrics(other), expected, "rows mixed, classes permuted", tolerance=1e-12)
 
 
 @given(rolls)
 def test_order_of_images_and_detections_does_not_matter(roll):
     problem = detection_problem_of(roll, distinct=True)
     other, names = moved(roll, problem, any_order=True)
-    expected = permuted_figures(figures(problem), names)
-    check_same_figures(figures(other), expected, "in another order", tolerance=1e-12)
+    expected = permuted_figures(all_metrics(problem), names)
+    check_same_figures(all_metrics(other), expected, "in another order", tolerance=1e-12)
 
 
 @given(rolls)
@@ -76,10 +76,10 @@ def test_monotonic_score_maps_do_not_change_ranks(roll):
     mapped = problem.with_rows(
         detections=replace(detections, scores=score_map(detections.scores, known), precision=None)
     )
-    check_same_figures(ranked(mapped), ranked(problem), f"scores {score_map.kind}", tolerance=0)
+    check_same_figures(ranking_metrics(mapped), ranking_metrics(problem), f"scores {score_map.kind}", tolerance=0)
     cut = float(score_map(np.array([threshold]), known)[0])
-    expected = counted(problem)
-    check_same_figures(counted(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
+    expected = threshold_counts(problem)
+    check_same_figures(threshold_counts(mapped, score_threshold=cut), expected, f"scores {score_map.kind}", tolerance=0)
 
 
 @given(rolls)
@@ -87,8 +87,8 @@ def test_comparison_is_antisymmetric(roll):
     problem = detection_problem_of(roll, least_images=1)
     actual = problem.batch.detections
     fewer = problem.with_rows(detections=actual.take(np.flatnonzero(roll.some(len(actual)) % 3)))
-    one, other = (match_table(run.batch, problem.num_classes) for run in (problem, fewer))
-    pairs_of_runs = ((one, other), (other, one), (one, one))
+    first, second = (match_table(run.batch, problem.num_classes) for run in (problem, fewer))
+    pairs_of_runs = ((first, second), (second, first), (first, first))
     ground_truths, back, same = (paired_permutation_test(*pair, permutations=5) for pair in pairs_of_runs)
     for kind in ("overall", "per_class"):
         for name, difference in getattr(ground_truths, kind).items():
@@ -101,7 +101,7 @@ def test_comparison_is_antisymmetric(roll):
             nothing = getattr(same, kind)[name]
             np.testing.assert_allclose(np.nan_to_num(nothing.difference), 0, rtol=0, atol=1e-12, err_msg=name)
             assert (np.isnan(nothing.p_value) | (np.asarray(nothing.p_value) == 1)).all()
-    counts = [per_image_counts(run, score_thr=SCORE_THRESHOLD) for run in (one, other)]
+    counts = [per_image_counts(run, score_thr=SCORE_THRESHOLD) for run in (first, second)]
     reported, turned = disagreements(*counts), disagreements(*counts[::-1])
     assert reported.counts == {"better": turned.counts["worse"], "worse": turned.counts["better"]}
     assert set(reported.image) == set(turned.image)
@@ -116,7 +116,7 @@ def test_inputs_are_not_modified(roll):
     def everything(image, boxes, scores, labels, gt_image, gt_boxes, gt_labels, crowd):
         detections = Detections(image, boxes, scores, labels)
         ground_truths = GroundTruths(gt_image, gt_boxes, gt_labels, crowd=crowd)
-        figures(DetectionProblem(DetectionBatch(detections, ground_truths, batch.num_images), problem.num_classes))
+        all_metrics(DetectionProblem(DetectionBatch(detections, ground_truths, batch.num_images), problem.num_classes))
         box_iou(gt_boxes, gt_boxes[::-1])
 
     arrays = (dets.image, dets.boxes.array, dets.scores, dets.labels)
@@ -180,7 +180,7 @@ def test_ties_are_broken_by_image_and_row(roll):
     distinct = np.empty(len(order))
     distinct[order] = np.arange(len(order), 0, -1) * step
     distinct_scores = problem.with_rows(detections=replace(detections, scores=distinct, precision=None))
-    left, right = ranked(problem), ranked(distinct_scores)
+    left, right = ranking_metrics(problem), ranking_metrics(distinct_scores)
     # A threshold cannot separate equal scores, so the best thresholds and the ranks of fixed errors may differ.
     settled = ("class/AP", "class/recall", "class/curve AP", *(f"class/{name}" for name in ERROR_TYPES))
     check_same_figures({n: right[n] for n in settled}, {n: left[n] for n in settled}, "distinct scores", tolerance=0)

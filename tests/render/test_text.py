@@ -15,9 +15,8 @@ from benchmarks.detection_problem import make_problem
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.render.comparison import interval_text, p_text, points
-from mm_metrics_plugin.render.sections import Section
 from mm_metrics_plugin.render.tables import OVERALL_NAMES
-from mm_metrics_plugin.render.text import WIDTH, to_text
+from mm_metrics_plugin.render.text import WIDTH
 from tests.helpers import result_files as files
 from tests.helpers.result_files import DEMO, ROOT
 
@@ -199,10 +198,3 @@ def test_many_classes_fit_one_screen_with_the_lowest_ap_first(tmp_path):
     lowest = sorted(row["AP"] for row in rows if row["AP"] is not None)[:20]
     shown = re.findall(r"^class \d+ .* (\d\.\d{4})$", text, re.MULTILINE)
     assert [float(value) for value in shown] == [round(value, 4) for value in lowest]
-
-
-def test_markup_is_text():
-    words = ["[bold]a[/bold] x[/y]", "old[lr0.1].pkl [/] \\[x]", "[red]", "[/y]", "x[/y]/r.pkl", "[i]1", "[link=x]"]
-    table = words[2:4], [words[4:6]]
-    text = to_text([Section(words[0], [words[1]], table, means=[[words[6], 2]])])
-    assert all(word in text for word in words)

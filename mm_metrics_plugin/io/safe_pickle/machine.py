@@ -57,7 +57,7 @@ class MemoryBudget:
         """Subtract ``cost`` bytes."""
         self.left -= cost
         if self.left < 0:
-            raise Damaged("it unfolds to far more data than the file holds")
+            raise Damaged("it expands to far more data than the file contains")
 
 
 @dataclass(frozen=True, eq=False)

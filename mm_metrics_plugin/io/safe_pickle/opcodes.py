@@ -71,14 +71,14 @@ def run(machine: Machine, at: int = 0) -> Tuple[Any, int]:
                     raise Damaged("the pickle stops inside an open mark")
                 return value, at + 1
             at = handlers[code](machine, at + 1)
-    except ResultFileError as error:  # of a pickle inside this one
+    except ResultFileError as error:  # of a nested pickle
         raise type(error)(f"{error} (inside the value before byte {at} of the file)") from None
     except Forbidden as error:
         raise UnsafePickleError(
             f"{machine.source}: {error}, at byte {at}; result data never needs it, and nothing in the file was run"
         ) from None
     except (Damaged, IndexError, struct.error, TypeError, ValueError, OverflowError) as error:
-        # The stack of a truncated pickle never runs out of values, so an IndexError at the end is one of the data.
+        # The stack of a truncated pickle never runs out of values, so an IndexError at the end comes from the data.
         if isinstance(error, struct.error) or (isinstance(error, IndexError) and at >= len(data) - 1):
             error = Truncated("the pickle does not end")
         reason = str(error) if isinstance(error, Damaged) else f"the pickle is damaged ({error})"

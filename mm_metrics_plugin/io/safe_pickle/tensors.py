@@ -117,7 +117,7 @@ def _storage_header(machine: Machine, content: bytes) -> Tuple[_Kind, int, int]:
 
     def persistent(identity: Any) -> Any:
         if type(identity) is not tuple or len(identity) != 6 or identity[0] != "storage" or identity[5] is not None:
-            raise Damaged("the persistent id is not that of a storage")
+            raise Damaged("the persistent id does not name a storage")
         claims.append(identity)
         return identity
 

@@ -109,13 +109,21 @@ def exact(value: Any) -> str:
 
 
 def grouped_sections(sections: Sequence[Section]) -> List[Dict[str, Any]]:
-    """Sections, each with those without a heading that follow it."""
+    """The headings, lines and tables of sections, each with the parts without a heading that follow it."""
     groups: List[Dict[str, Any]] = []
     for section in sections:
+        header, rows = section.table or ([], [])
+        columns = [Column(str(at), title, kind="number" if at else "name") for at, title in enumerate(header)]
+        part = {
+            "heading": section.heading,
+            "lines": section.lines,
+            "columns": columns,
+            "rows": [{str(at): value for at, value in enumerate(row)} for row in rows],
+        }
         if section.heading:
-            groups.append({"section": section, "parts": []})
+            groups.append({**part, "parts": []})
         else:
-            groups[-1]["parts"].append(section)
+            groups[-1]["parts"].append(part)
     return groups
 
 

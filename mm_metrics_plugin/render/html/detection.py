@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.functional.detection.examples import Examples, Members, WorstImages
+from mm_metrics_plugin.functional.detection.examples import Examples, Members
 from mm_metrics_plugin.functional.detection.pr_curves import ThresholdSweep, threshold_sweep
 from mm_metrics_plugin.render.detection import (
     ERROR_TYPES,
@@ -26,7 +26,7 @@ from mm_metrics_plugin.render.html import (
     table_rows,
     without_common_folder,
 )
-from mm_metrics_plugin.render.html.thumbnails import Thumbnail, collect_thumbnails
+from mm_metrics_plugin.render.html.thumbnails import collect_thumbnails
 from mm_metrics_plugin.render.tables import FALSE_POSITIVE_TYPES, OVERALL_NAMES
 from mm_metrics_plugin.settings import MATCHING_RULES
 
@@ -41,58 +41,18 @@ SIZE_RATES = ("precision", "recall", "mAP", "mAP_50")
 BOX_CLASSES = ("tp", "fp", "fn")  # CSS classes of the kinds of boxes
 
 
-class Gallery(NamedTuple):
-    """Thumbnails of the worst images."""
-
-    thumbnails: Mapping[int, Thumbnail]  # by index of the image
-    by_missed: Sequence[int]  # images with the most false negatives, the worst first
-    by_score: Sequence[int]  # images with the false positives of the highest score, the worst first
-    remarks: Sequence[str]  # on images that are not shown
-
-
 def detection_page(report: DetectionReport, options: PageOptions) -> str:
     """Render the page of a detection report."""
     shard: Any = report.shard
     examples = shard.state.examples()
     thresholds = None
     if report.analysis is not None:
-        thresholds = threshold_sweep(report.analysis.curves, also=[shard.settings.score_thr])
+        thresholds = threshold_sweep(report.analysis.curves, also=[report.settings.score_thr])
     paths = [shard.image_names[image_id] for image_id in shard.image_ids]
     names = [name or str(image_id) for name, image_id in zip(without_common_folder(paths), shard.image_ids)]
-    folders = [folder for truth in shard.ground_truths for folder in truth.get("image_folders", ())]
-    sizes = [shard.image_sizes.get(image_id, (0, 0)) for image_id in shard.image_ids]
-    gallery = None if examples is None else make_gallery(examples.images, paths, options, folders=folders, sizes=sizes)
     context = _context(report, thresholds)
-    context["gallery"] = None if gallery is None else _gallery_entries(report, examples, gallery, names)
+    context["gallery"] = None if examples is None else _gallery(report, examples, paths, names, options)
     return render_page("detection.html", report, data=_data(report, examples, thresholds, names), **context)
-
-
-def make_gallery(
-    worst: WorstImages,
-    paths: Sequence[str],
-    options: PageOptions,
-    *,
-    folders: Sequence[str] = (),
-    sizes: Sequence[Tuple[int, int]] = (),
-) -> Optional[Gallery]:
-    """Collect thumbnails of the worst images; None without a folder to look in, or if no image is wanted.
-
-    Args:
-        worst: The worst images.
-        paths: File names of all images in the ground truth.
-        options: Options of the page.
-        folders: The image folders of the config.
-        sizes: Height and width of the images, 0 if unknown.
-    """
-    if not options.gallery or (options.images is None and not folders):
-        return None
-    half = options.gallery // 2
-    by_missed = worst.image[worst.most_missed()[: options.gallery - half]].tolist()
-    by_score = worst.image[worst.most_confident()[:half]].tolist()
-    thumbnails, remarks = collect_thumbnails(
-        [*by_missed, *by_score], paths, folder=options.images, dataset_folders=folders, sizes=sizes
-    )
-    return Gallery(thumbnails, by_missed, by_score, remarks)
 
 
 def _data(
@@ -239,38 +199,45 @@ def _sizes(report: DetectionReport) -> Optional[Dict[str, Any]]:
     }
 
 
-def _gallery_entries(
-    report: DetectionReport, examples: Examples, gallery: Gallery, names: Sequence[str]
-) -> Dict[str, Any]:
-    entries = []
-    rank = {"missed": _ranks(gallery.by_missed), "score": _ranks(gallery.by_score)}
-    position = _ranks(examples.images.image.tolist())
-    for image, thumbnail in gallery.thumbnails.items():
-        rows = np.flatnonzero(examples.boxes.image == image)
-        columns = (examples.boxes.kind, np.round(examples.boxes.box, 1), examples.boxes.label, examples.boxes.score)
-        boxes = [
-            {
-                "kind": BOX_CLASSES[kind],
-                "box": box,
-                "text": report.classes[label] + ("" if score != score else f" {score:.2f}"),
-            }
-            for kind, box, label, score in zip(*(column[rows].tolist() for column in columns))
-        ]
-        entries.append(
+def _gallery(
+    report: DetectionReport, examples: Examples, paths: Sequence[str], names: Sequence[str], options: PageOptions
+) -> Optional[Dict[str, Any]]:
+    """The worst images with their boxes; None without a folder to look in, or if no image is wanted."""
+    shard: Any = report.shard
+    folders = [folder for truth in shard.ground_truths for folder in truth.get("image_folders", ())]
+    if not options.gallery or (options.images is None and not folders):
+        return None
+    worst, drawn = examples.images, examples.boxes
+    half = options.gallery // 2
+    orders = {
+        "by_missed": worst.image[worst.most_missed()[: options.gallery - half]].tolist(),
+        "by_score": worst.image[worst.most_confident()[:half]].tolist(),
+    }
+    sizes = [shard.image_sizes.get(image_id, (0, 0)) for image_id in shard.image_ids]
+    thumbnails, remarks = collect_thumbnails(
+        [*orders["by_missed"], *orders["by_score"]], paths, folder=options.images, dataset_folders=folders, sizes=sizes
+    )
+    images = []
+    for image, thumbnail in thumbnails.items():
+        at, rows = np.argmax(worst.image == image), drawn.image == image
+        columns = (drawn.kind, np.round(drawn.box, 1), drawn.label, drawn.score)
+        images.append(
             {
                 "image": image,
                 "name": names[image],
                 "uri": thumbnail.uri,
                 "size": thumbnail.size,
-                "boxes": boxes,
-                "missed": int(examples.images.missed[position[image]]),
-                "score": float(examples.images.confidence[position[image]]),
-                "by_missed": rank["missed"].get(image, ""),
-                "by_score": rank["score"].get(image, ""),
+                "boxes": [
+                    {
+                        "kind": BOX_CLASSES[kind],
+                        "box": box,
+                        "text": report.classes[label] + ("" if score != score else f" {score:.2f}"),
+                    }
+                    for kind, box, label, score in zip(*(column[rows].tolist() for column in columns))
+                ],
+                "missed": int(worst.missed[at]),
+                "score": float(worst.confidence[at]),
+                **{key: order.index(image) if image in order else "" for key, order in orders.items()},
             }
         )
-    return {"images": entries, "remarks": gallery.remarks}
-
-
-def _ranks(images: Sequence[int]) -> Dict[int, int]:
-    return {image: rank for rank, image in enumerate(images)}
+    return {"images": images, "remarks": remarks}

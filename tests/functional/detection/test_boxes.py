@@ -39,7 +39,7 @@ def test_iou_equals_pycocotools_bit_by_bit(crowd):
     random = np.random.default_rng(0)
     for _ in range(50):
         first, second = random_boxes(random, 20).astype(np.float32), random_boxes(random, 15)
-        expected = mask.iou(*(Boxes(one).to_format("xywh") for one in (first, second)), [int(crowd)] * 15)
+        expected = mask.iou(*(Boxes(boxes).to_format("xywh") for boxes in (first, second)), [int(crowd)] * 15)
         rows, others = all_pairs(20, 15)
         actual = box_iou(first[rows], second[others], crowd=crowd).reshape(20, 15)
         assert not np.isnan(actual).any()
@@ -60,7 +60,7 @@ def test_pairs_have_the_overlaps_of_pycocotools_and_mmdet(block, monkeypatch):
         ground_truths = GroundTruths(np.zeros(15), second, gt_labels, crowd)
         actual = find_pairs(detections, ground_truths, min_overlap=0.25, mmdet=True)
         # The overlaps of mmdet know no crowds, so a pair may reach the threshold by one of the two only.
-        coco = mask.iou(*(Boxes(one).to_format("xywh") for one in (first, second)), crowd.astype(int).tolist())
+        coco = mask.iou(*(Boxes(boxes).to_format("xywh") for boxes in (first, second)), crowd.astype(int).tolist())
         mmdet = bbox_overlaps(first, second)
         kept = (coco >= 0.25) | (mmdet >= np.float32(0.25))
         for overlap, expected in ((actual.overlap, coco), (actual.mmdet_overlap, mmdet)):

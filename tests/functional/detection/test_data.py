@@ -113,8 +113,8 @@ def test_settings_of_numpy_scalars_and_lists_are_plain_values():
 
 def test_close_area_edges_have_distinct_names():
     ranges = area_ranges([1_000_000, 1_000_001, 1_000_002])
-    assert [(one.low, one.high) for one in ranges[2:4]] == [(1_000_000, 1_000_001), (1_000_001, 1_000_002)]
-    assert len({one.name for one in ranges}) == len(ranges)
+    assert [(area.low, area.high) for area in ranges[2:4]] == [(1_000_000, 1_000_001), (1_000_001, 1_000_002)]
+    assert len({area.name for area in ranges}) == len(ranges)
 
 
 @pytest.mark.parametrize("edges", [(), (100.0,), (1_000_000.0, 1_000_001.0, 1_000_002.0)])

@@ -76,8 +76,8 @@ def test_cross_fitting_evaluates_on_other_images():
         for label in range(3):
             total[:, label] += [part[label] for part in counts_at(for_judging, 3, chosen[label].threshold)]
     fitted = points.per_class_cross_fitted
-    assert np.array_equal(np.transpose([(one.tp, one.fp, one.fn) for one in fitted]), total)
-    assert [one.tp + one.fn for one in fitted] == [one.tp + one.fn for one in points.per_class]
+    assert np.array_equal(np.transpose([(point.tp, point.fp, point.fn) for point in fitted]), total)
+    assert [point.tp + point.fn for point in fitted] == [point.tp + point.fn for point in points.per_class]
     assert points.overall_cross_fitted.f_score <= points.overall.f_score
 
 
@@ -98,4 +98,4 @@ def test_no_detections():
     batch = type(batch)(batch.detections.take(np.zeros(len(batch.detections), dtype=bool)), batch.ground_truths, 3)
     points = operating_points(match_table(batch, 3), folds=2)
     assert np.isnan(points.overall.threshold) and np.isnan(points.overall.precision)
-    assert points.overall.recall == 0 and [one["tp"] for one in points.to_dict()["per_class"]] == [0, 0, 0]
+    assert points.overall.recall == 0 and [point["tp"] for point in points.to_dict()["per_class"]] == [0, 0, 0]

@@ -102,7 +102,7 @@ def test_family_wise_error_rate_of_equal_runs():
             image, label = (part.reshape(-1) for part in np.indices((60, 6)))
             counts.append(PerImageCounts(60, 6, image, label, np.stack([tp, fp, 2 - tp]).reshape(3, -1)))
         result = compare_counts(*counts, permutations=199, seed=run)
-        overall += any(one.p_value <= 0.05 for one in result.overall.values())
+        overall += any(test.p_value <= 0.05 for test in result.overall.values())
         per_class += bool((result.per_class["f1"].p_value <= 0.05).any())
     assert overall / runs <= REJECTED[1] and per_class / runs <= REJECTED[1]
     assert per_class / runs >= 0.02 and overall / runs >= 0.02  # not conservative
@@ -127,8 +127,8 @@ def test_significant_exactly_if_the_interval_excludes_0(level):
         )
         alone = delong_test([scores[0]], [scores[1]], target, ci=level, permutations=99, seed=seed)
         rows = []
-        for one in (alone.macro, alone.per_class, *result.overall.values(), *result.per_class.values()):
-            columns = [np.atleast_1d(part) for part in vars(one).values()]
+        for test in (alone.macro, alone.per_class, *result.overall.values(), *result.per_class.values()):
+            columns = [np.atleast_1d(part) for part in vars(test).values()]
             _, _, difference, low, high, p_value, low_alone, high_alone, p_alone = columns
             rows += zip(difference, low, high, p_value)
             rows += zip(difference, low_alone, high_alone, p_alone)
@@ -162,7 +162,7 @@ def test_family_tests_equal_hand_computed_values():
     scale = np.sqrt(np.array([0.2, 0.25]) / 4)
     largest = np.sort([(np.abs(row) / scale).max() for row in (*permuted, [0.3, 0.1])])[::-1]
     relative = np.array([0.3, 0.1]) / scale
-    assert actual.p_value == pytest.approx([(largest >= one - 1e-12).sum() / 4 for one in relative])
+    assert actual.p_value == pytest.approx([(largest >= value - 1e-12).sum() / 4 for value in relative])
     assert actual.high == pytest.approx(np.minimum(np.array([0.3, 0.1]) + np.maximum(largest[2] * scale, [0, 0.1]), 1))
     # An undefined permuted difference counts as extreme, and NaN stays NaN.
     permuted[:, 1] = np.nan

@@ -1,4 +1,4 @@
-"""Everything the detection functions say of a problem, as arrays by name.
+"""The results of all detection functions on a problem, as arrays by name.
 
 Names begin with ``matrix/`` (rows and columns are the classes and background), ``class/`` (the first axis is the
 classes) or ``all/``.
@@ -22,8 +22,8 @@ SCORE_THRESHOLD = 0.5
 _AREA_EDGES = (150.0,)
 
 
-def counted(problem, *, score_threshold=SCORE_THRESHOLD):
-    """What every matching rule counts at a score threshold, and the examples shown for it."""
+def threshold_counts(problem, *, score_threshold=SCORE_THRESHOLD):
+    """Counts of every matching rule at a score threshold, and its examples."""
     settings = DetectionSettings(matching=MATCHING_RULES, score_thr=score_threshold)
     size = problem.num_classes + 1
     found = match_images(
@@ -45,13 +45,13 @@ def counted(problem, *, score_threshold=SCORE_THRESHOLD):
     return result
 
 
-def suppressed(problem):
-    """How many detections of each class non-maximum suppression leaves."""
+def kept_by_nms(problem):
+    """The number of detections of each class after NMS."""
     return np.bincount(problem.batch.suppressed(0.5).detections.labels, minlength=problem.num_classes)
 
 
-def ranked(problem):
-    """What depends on nothing but the order of the scores."""
+def ranking_metrics(problem):
+    """Metrics that depend on the order of the scores only."""
     batch, classes = problem.batch, problem.num_classes
     table = match_table(batch, classes, area_edges=_AREA_EDGES)
     precise = average_precision(table)
@@ -68,7 +68,7 @@ def ranked(problem):
         "all/errors AP": np.array([errors.average_precision, *errors.dap.values()]),
         "all/dAP": np.array([errors.dap_false_positives, errors.dap_false_negatives]),
         "class/errors AP": errors.average_precision_per_class,
-        "class/left by nms": suppressed(problem),
+        "class/kept by NMS": kept_by_nms(problem),
     }
     for kind, counts in errors.counts.items():
         result[f"class/{kind}"] = counts
@@ -81,8 +81,8 @@ def ranked(problem):
     return result
 
 
-def at_thresholds(problem):
-    """What depends on where the scores are cut."""
+def threshold_metrics(problem):
+    """Metrics that depend on score thresholds."""
     batch, classes = problem.batch, problem.num_classes
     table = match_table(batch, classes, area_edges=_AREA_EDGES)
     curves = precision_recall_curves(table, num_points=9)
@@ -100,6 +100,6 @@ def at_thresholds(problem):
     }
 
 
-def figures(problem):
-    """All of them."""
-    return {**counted(problem), **ranked(problem), **at_thresholds(problem)}
+def all_metrics(problem):
+    """All metrics of a problem."""
+    return {**threshold_counts(problem), **ranking_metrics(problem), **threshold_metrics(problem)}
