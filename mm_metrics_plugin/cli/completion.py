@@ -45,16 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the script."""
+    """Print the script. The shell completes file names where no option or value fits."""
     from mm_metrics_plugin.cli import make_parser
     from mm_metrics_plugin.cli.streams import write_output
 
-    write_output(completion_script(make_parser(), arguments.shell))
-
-
-def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script for a shell. File names are completed where no option or value fits."""
-    (subcommands,) = (action for action in parser._actions if action.dest == "subcommand")
+    (subcommands,) = (action for action in make_parser()._actions if action.dest == "subcommand")
     choices: Any = subcommands.choices
     values: List[str] = []
     options: List[str] = []
@@ -70,4 +65,4 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     script = _SCRIPT.format(
         subcommands=" ".join([*choices, "--help", "--version"]), values="\n".join(values), options="\n".join(options)
     )
-    return script if shell == "bash" else _ZSH + script
+    write_output(script if arguments.shell == "bash" else _ZSH + script)

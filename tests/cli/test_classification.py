@@ -32,7 +32,7 @@ NAMES = ("cat", "dog", "cow")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("classification")
     path = files.write_pickle(folder / "results.pkl", files.samples())
-    text = files.printed("classification", path, folder / "out", "--classes", ",".join(NAMES))
+    text = files.printed("classification", path, folder / "out", "--classes", ",".join(NAMES), "--ci", "0.9")
     return folder, text, json.loads((folder / "out" / "report.json").read_text())
 
 
@@ -87,18 +87,6 @@ def test_accuracy_has_a_confidence_interval(tmp_path):
     assert re.search(r"accuracy +\d\.\d+ +\[", text)
 
 
-def test_the_table_per_class_has_the_intervals(tmp_path):
-    path = files.write_pickle(tmp_path / "results.pkl", files.samples(200))
-    files.printed("classification", path, tmp_path / "out", "--ci", "0.9")
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
-    with open(tmp_path / "out" / "per_class.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert "auc" in report["intervals"]["per_class"]
-    for name, figures in report["intervals"]["per_class"].items():
-        for end in ("low", "high"):
-            assert [float(row[f"{name}_{end}"]) for row in rows] == figures[end]
-
-
 def evaluated(metric, content):
     metric.process(None, [{key: torch.as_tensor(value) for key, value in sample.items()} for sample in content])
     return metric.evaluate(len(content))
@@ -111,6 +99,9 @@ def test_files_and_text(written):
     with open(folder / "out" / "per_class.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["auc"]) for row in rows] == [row["auc"] for row in report["per_class"]]
+    for name in ("recall", "auc"):
+        for end in ("low", "high"):
+            assert [float(row[f"{name}_{end}"]) for row in rows] == report["intervals"]["per_class"][name][end]
     assert "accuracy" in text and f"{report['auc']:.4f}" in text and " → " in text
     assert report["counts"]["samples"] == {"read": 60, "used": 60, "dropped": {}}
 

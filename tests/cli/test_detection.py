@@ -9,20 +9,22 @@ import os
 import numpy as np
 import pytest
 
+from mm_metrics_plugin import evaluate_detection
 from tests.helpers import result_files as files
 from tests.helpers.result_files import CLASSES, command, pair, succeeded
 
 pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 
-PROTOCOLS = [word for name in ("coco", "mmdet", "agnostic") for word in ("--matching", name)]
+OPTIONS = [word for name in ("coco", "mmdet", "agnostic") for word in ("--matching", name)]
+OPTIONS += ["--ci", "0.9", "--resamples", "20"]
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The folder of a report with all three protocols, its report.json, and the message on stderr."""
     folder = tmp_path_factory.mktemp("report")
-    done = command("detection", *pair(folder), "out", *PROTOCOLS, cwd=folder)
+    done = command("detection", *pair(folder), "out", *OPTIONS, cwd=folder)
     succeeded(done)
     return folder, json.loads((folder / "out" / "report.json").read_text()), done.stderr
 
@@ -80,6 +82,13 @@ def test_csv_files_equal_the_json(written):
         for row, expected in zip((row for row in rows if row["protocol"] == protocol), content["per_class"]):
             assert row["name"] == expected["name"] and int(row["tp"]) == expected["tp"]
             assert float(row["f1"]) == expected["f1"]  # to the last digit
+    coco = [row for row in rows if row["protocol"] == "coco"]
+    assert [float(row["AP"]) for row in coco] == [row["AP"] for row in report["average_precision"]["per_class"]]
+    for name in ("recall", "AP_50"):
+        for end in ("low", "high"):
+            column = [float(row[f"{name}_{end}"]) if row[f"{name}_{end}"] else None for row in coco]
+            assert column == report["intervals"]["per_class"][name][end]
+    assert {row[key] for row in rows if row["protocol"] == "mmdet" for key in ("AP", "AP_low")} == {""}
     with open(folder / "out" / "confusion_matrix.csv", newline="") as file:
         header, *body = csv.reader(file)
     assert header == ["protocol", "ground_truth \\ prediction", *CLASSES, "background"]
@@ -90,7 +99,7 @@ def test_csv_files_equal_the_json(written):
 def test_formats_print_the_files(written):
     folder, _, _ = written
     for name, file in (("json", "report.json"), ("csv", "per_class.csv"), ("md", "report.md")):
-        text = files.printed("detection", folder / "truth.json", folder / "results.pkl", *PROTOCOLS, "--format", name)
+        text = files.printed("detection", folder / "truth.json", folder / "results.pkl", *OPTIONS, "--format", name)
         assert text == (folder / "out" / file).read_text()
 
 
@@ -153,14 +162,8 @@ def test_all_formats_of_ground_truth_and_results_give_the_same_report(tmp_path):
     suppressed = matrices(report_of(truth, results, *nms))
     assert suppressed != matrices(expected) and matrices(report_of(truth, coco, *nms)) == suppressed
 
-    # Truth inside, with crowds apart, as mmyolo writes it.
-    inside = []
-    for number, image in enumerate(content):
-        parts = {}
-        for key, crowd in (("gt_instances", False), ("ignored_instances", True)):
-            here = (whole.gt_image == number) & (whole.gt_crowd == crowd)
-            parts[key] = {"bboxes": whole.gt_boxes[here], "labels": whole.gt_labels[here]}
-        inside.append({**image, **parts})
+    # Ground truth in the results.
+    inside = files.with_ground_truth(whole, content)
     within = files.write_pickle(tmp_path / "inside.pkl", inside)
     found = report_of("-", within, "--classes", "cat,dog,traffic light,a|b")
     assert matrices(found) == matrices(expected) and found["classes"] == list(CLASSES)
@@ -200,42 +203,18 @@ def test_undefined_values_are_null_and_left_out_of_the_means(tmp_path):
     assert "precision is over 4 of 5 classes" in files.printed("detection", truth, results)
 
 
-def test_the_table_per_class_has_average_precision_and_intervals(tmp_path):
-    truth, results = pair(tmp_path)
-    files.printed("detection", truth, results, tmp_path / "out", "--ci", "0.9", "--resamples", "20")
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
-    with open(tmp_path / "out" / "per_class.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    coco = [row for row in rows if row["protocol"] == "coco"]
-    assert [float(row["AP"]) for row in coco] == [row["AP"] for row in report["average_precision"]["per_class"]]
-    for name in ("recall", "AP_50"):
-        for end in ("low", "high"):
-            column = [float(row[f"{name}_{end}"]) if row[f"{name}_{end}"] else None for row in coco]
-            assert column == report["intervals"]["per_class"][name][end]
-    assert {row[key] for row in rows if row["protocol"] == "mmdet" for key in ("AP", "AP_low")} == {""}
-
-
-def test_masks_that_are_not_evaluated_are_counted(tmp_path):
+def test_masks_are_counted_in_all_formats(tmp_path):
+    """That they are not evaluated is tested with comparisons."""
     made = files.problem(8)
-    truth = files.write_json(tmp_path / "truth.json", files.truth_of(made))
     content = files.results_of(made)
     for image in content[:3]:
         image["pred_instances"]["masks"] = [{"size": [4, 4], "counts": "04"}] * len(image["pred_instances"]["scores"])
-    number = sum(len(image["pred_instances"]["scores"]) for image in content[:3])
-    path = files.write_pickle(tmp_path / "masks.pkl", content)
-    assert f"masks: not evaluated ({number} detections)" in files.printed("detection", truth, path)
-    assert report_of(truth, path)["inputs"]["results"]["masks"] == number
-    rows = [
-        {"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5},
-        {"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5, "segmentation": {"counts": "04"}},
-    ]
-    path = files.write_json(tmp_path / "rows.json", rows)
-    assert "masks: not evaluated (1 detection)" in files.printed("detection", truth, path)
-    boxes = [[np.full((2 + at % 2, 5), 0.5, np.float32) for _ in range(4)] for at in range(8)]
-    old = [(one, [[]] * 4) if at % 2 else one for at, one in enumerate(boxes)]
-    path = files.write_pickle(tmp_path / "old.pkl", old)
-    assert "masks: not evaluated (48 detections)" in files.printed("detection", truth, path)
-    assert "masks" not in files.printed("detection", *pair(tmp_path))
+    row = {"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5}
+    boxes = [[np.full((2 + n % 2, 5), 0.5, np.float32) for _ in range(4)] for n in range(8)]
+    old = [(image, [[]] * 4) if n % 2 else image for n, image in enumerate(boxes)]
+    expected = sum(len(image["pred_instances"]["scores"]) for image in content[:3])
+    for results, number in ((content, expected), ([row, {**row, "segmentation": {"counts": "04"}}], 1), (old, 48)):
+        assert evaluate_detection(files.truth_of(made), results).inputs["results"]["masks"] == number
 
 
 def test_allow_missing_evaluates_images_without_results_as_empty(tmp_path):

@@ -129,6 +129,18 @@ def truth_of(problem, classes=CLASSES):
     }
 
 
+def with_ground_truth(problem, results):
+    """Results that contain the ground truth, as mmyolo writes them: crowds are ignored instances."""
+    content = []
+    for number, image in enumerate(results):
+        instances = {}
+        for key, crowd in (("gt_instances", False), ("ignored_instances", True)):
+            rows = (problem.gt_image == number) & (problem.gt_crowd == crowd)
+            instances[key] = {"bboxes": problem.gt_boxes[rows], "labels": problem.gt_labels[rows]}
+        content.append({**image, **instances})
+    return content
+
+
 def write_pickle(path, content):
     path.write_bytes(pickle.dumps(content, protocol=2))
     return path
