@@ -1,4 +1,4 @@
-"""Every config of the gallery says what it shows, loads, builds and, where no other test trains it, trains."""
+"""Every config of the gallery has a header, builds and, unless another test trains it, trains."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRAINED = (
 
 @pytest.fixture(scope="module")
 def gallery(tmp_path_factory):
-    """What came of building or training each config, by its name."""
+    """The result of building or training each config, by its name."""
     folder = tmp_path_factory.mktemp("gallery")
     write_pictures(folder / "data" / "pictures")
     write_shapes(folder / "data" / "shapes")
@@ -41,7 +41,7 @@ def gallery(tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [line[len("gallery: ") :] for line in done.stdout.splitlines() if line.startswith("gallery: ")]
-    return {found["config"]: found for found in map(json.loads, lines)}
+    return {result["config"]: result for result in map(json.loads, lines)}
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -55,24 +55,21 @@ def test_the_header_describes_the_config_and_its_command(path):
         assert (ROOT / f"{module.replace('.', '/')}.py").exists()
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_it_builds(gallery, path):
-    found = gallery[path.name]
-    assert found["ours"] and found["train"] > found["val"] > 0 and found["parameters"] > 1000
-
-
-def test_the_gallery_runs_every_config(gallery):
-    shown = {name for found in gallery.values() for name in found["ours"] + found["hooks"]}
-    assert {"SingleLabelAUC", "MultiLabelAUC", "DetectionPRF", "MeanIoU", "DiceScore", "EarlyStoppingHook"} <= shown
+def test_every_config_builds(gallery):
+    assert sorted(gallery) == [path.name for path in CONFIGS]
+    for name, result in gallery.items():
+        assert result["ours"] and result["train"] > result["val"] > 0 and result["parameters"] > 1000, name
+    used = {name for result in gallery.values() for name in result["ours"] + result["hooks"]}
+    assert {"SingleLabelAUC", "MultiLabelAUC", "DetectionPRF", "MeanIoU", "DiceScore", "EarlyStoppingHook"} <= used
 
 
 def test_training_stops_early_and_keeps_the_best_by_each_key(gallery):
-    found = gallery["digits_early_stopping.py"]
-    assert 4 <= found["epochs"] < 60
-    assert [name.rsplit("_epoch", 1)[0] for name in found["kept"]] == [
+    result = gallery["digits_early_stopping.py"]
+    assert 4 <= result["epochs"] < 60
+    assert [name.rsplit("_epoch", 1)[0] for name in result["kept"]] == [
         f"best_{key}" for key in ("single-label-prf_f1", "single-label_auc", "single-label_nll")
     ]
-    assert found["scalars"]["single-label-prf/f1"] > 0.9
+    assert result["scalars"]["single-label-prf/f1"] > 0.9
 
 
 def test_multi_label_agrees_with_mmpretrain(gallery):
@@ -83,16 +80,16 @@ def test_multi_label_agrees_with_mmpretrain(gallery):
     )
 
 
-def test_tasks_have_keys_of_their_own(gallery):
-    found = gallery["mmpretrain_multi_task.py"]
-    assert 0 < found["scalars"]["largest_single-label/auc"] < 1
-    assert 0 <= found["scalars"]["count_single-label-prf/f1"] < 1
-    assert found["kept"][0].startswith("best_largest_single-label_auc")
+def test_keys_have_the_name_of_the_task(gallery):
+    result = gallery["mmpretrain_multi_task.py"]
+    assert 0 < result["scalars"]["largest_single-label/auc"] < 1
+    assert 0 <= result["scalars"]["count_single-label-prf/f1"] < 1
+    assert result["kept"][0].startswith("best_largest_single-label_auc")
 
 
 def test_overlap_agrees_with_mmseg(gallery):
     scalars = gallery["mmseg_overlap.py"]["scalars"]
     for key in ("mIoU", "aAcc", "mAcc", "mDice"):
         assert round(100 * scalars[f"overlap/{key}"], 2) == pytest.approx(scalars[key], abs=0.0051)
-    # More than the background has been learned, so that there is something to agree about.
+    # The model has learned more than the background, so the values are not trivial.
     assert sum(value > 0.1 for key, value in scalars.items() if key.startswith("overlap/IoU/")) > 1

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "mm_metrics_plugin"
 FRAMEWORKS = {"torch", "mmengine", "mmdet", "mmpretrain", "mmcv", "mmseg"}
 PACKAGES = {"functional", "states", "metrics", "io", "evaluation", "render", "cli"}
 
-# What a package may import of the others. `settings` and `exceptions` are for all.
+# The packages that a package may import. All may import `settings` and `exceptions`.
 ALLOWED = {
     "functional": set(),
     "states": {"functional"},
@@ -25,7 +25,7 @@ ALLOWED = {
 }
 # A report's methods import render, so that evaluation does not depend on it at import.
 RENDERS_INSIDE_METHODS = "evaluation/report.py"
-# Packages whose modules import no framework at all; those not listed import one where they need it, inside a function.
+# Packages that import no framework, not even inside a function.
 WITHOUT_FRAMEWORKS = {"functional", "render"}
 FORBIDDEN = {
     name: {f"mm_metrics_plugin.{other}" for other in PACKAGES - allowed - {name}}
@@ -35,7 +35,7 @@ FORBIDDEN = {
 
 
 def imports(path):
-    """Every module a file imports, wherever in it."""
+    """All modules that a file imports, also inside functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)

@@ -1,4 +1,4 @@
-"""The example of CONTRIBUTING: a metric that a user writes passes every check that ours pass."""
+"""The metric of the tutorial passes every check of the package's metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "own_metric_example.
 
 
 def load_example():
-    """The example as a module that other processes find by the same name."""
+    """The example as a module that other processes import by the same name."""
     name = "own_metric_example"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, EXAMPLE)
@@ -39,7 +39,7 @@ def directions(generator, count):
 
 
 def rotation_error(samples):
-    """SciPy's angle of the rotation that is left after undoing one by the other."""
+    """SciPy's angle of the rotation from the target to the prediction."""
     predicted, target = (
         Rotation.from_euler("z", [[float(sample[field])] for sample in samples], degrees=True)
         for field in ("pred_angle", "gt_angle")

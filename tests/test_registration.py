@@ -1,4 +1,4 @@
-"""Importing the package registers the metrics in every program; only the launcher of the command starts without."""
+"""Importing the package registers the metrics; the launcher of the command starts without torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.result_files import CLASSES, ROOT, command, pair, succeeded
 
-# What the command must not import before it knows that it needs it.
+# Modules that the command imports only if it needs them.
 HEAVY = ("torch", "mmengine", "mmdet", "matplotlib", "scipy", "sklearn", "plotly")
 BUILD = """
 from mmengine.registry import METRICS
@@ -31,10 +31,9 @@ def test_a_module_run_with_m_registers_the_metrics(tmp_path):
     assert done.stdout == "SingleLabelAUC\n", done.stderr
 
 
-@pytest.mark.parametrize("name", ["classification_report.py", "mm-metrics"])
-def test_a_script_of_any_name_registers_the_metrics(tmp_path, name):
-    (tmp_path / name).write_text(REGISTERS)
-    done = run_python(tmp_path / name, cwd=tmp_path)
+def test_a_script_with_the_name_of_the_command_registers_the_metrics(tmp_path):
+    (tmp_path / "mm-metrics").write_text(REGISTERS)
+    done = run_python("mm-metrics", cwd=tmp_path)
     assert done.stdout == "SingleLabelAUC\n", done.stderr
 
 
@@ -71,7 +70,7 @@ def test_the_help_of_the_command_imports_nothing_heavy(tmp_path, program):
     assert not modules & set(HEAVY)
 
 
-def test_metrics_can_be_had_by_name_inside_the_command(tmp_path):
+def test_metrics_are_attributes_of_the_package_inside_the_command(tmp_path):
     code = """
 import sys
 from mm_metrics_command import load
@@ -84,20 +83,20 @@ print('torch' in sys.modules, mm_metrics_plugin.DetectionPRF)
 
 
 CONFIG = """
-custom_imports = dict(imports=['mm_metrics_plugin', 'their_data_set'], allow_failed_imports=False)
+custom_imports = dict(imports=['mm_metrics_plugin', 'user_dataset'], allow_failed_imports=False)
 default_scope = 'mmdet'
 test_dataloader = dict(
-    dataset=dict(type='TheirDataset', ann_file='truth.json', data_prefix=dict(img=''), test_mode=True,
+    dataset=dict(type='UserDataset', ann_file='truth.json', data_prefix=dict(img=''), test_mode=True,
                  metainfo=dict(classes={classes!r}), pipeline=[]))
 """
-DATA_SET = """
+DATASET = """
 from mmdet.datasets import CocoDataset
 from mmdet.registry import DATASETS
 from mmengine.registry import METRICS
 
 
 @DATASETS.register_module()
-class TheirDataset(CocoDataset):
+class UserDataset(CocoDataset):
     metric = METRICS.build(dict(type='DetectionPRF'))
 """
 
@@ -105,7 +104,7 @@ class TheirDataset(CocoDataset):
 def test_a_dataset_built_by_the_command_finds_the_metrics(tmp_path):
     pair(tmp_path)
     (tmp_path / "config.py").write_text(CONFIG.format(classes=CLASSES))
-    (tmp_path / "their_data_set.py").write_text(DATA_SET)
+    (tmp_path / "user_dataset.py").write_text(DATASET)
     done = command("detection", "config.py", "results.pkl", cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
     assert "Most frequent confusions" in succeeded(done)
 

@@ -1,5 +1,4 @@
 """Each check of ``mm_metrics_plugin.testing`` finds a metric with one fault."""
-# ruff: noqa: D101 (the name of a class is its fault)
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ from mm_metrics_plugin.states.base import SUM, Batch, State
 from mm_metrics_plugin.testing import InvalidInput, MetricCase
 
 
-def samples(generator, count):
-    """Integers, so that nothing differs by rounding."""
+def draw(generator, count):
+    """Samples of integers, whose sums are not rounded."""
     return [dict(value=torch.tensor(float(value))) for value in generator.integers(1, 100, count)]
 
 
-def mean(drawn):
-    return {"mean": np.mean([float(sample["value"]) for sample in drawn])}
+def mean(samples):
+    return {"mean": np.mean([float(sample["value"]) for sample in samples])}
 
 
 class Total(State):
@@ -46,8 +45,8 @@ class Mean(StreamingMetric):
     def empty_state(self):
         return Total()
 
-    def read(self, drawn):
-        return Batch(np.array([float(sample["value"]) for sample in drawn]))
+    def read(self, samples):
+        return Batch(np.array([float(sample["value"]) for sample in samples]))
 
     def compute(self, state):
         if state.total is None:
@@ -56,171 +55,137 @@ class Mean(StreamingMetric):
         return {self.key: state.total / state.count}
 
 
-class OffByLittle(Mean):
+class CountsPadding(Mean):
+    """A class of the module, because it is sent to other processes."""
+
+    def _local_state(self, *, drop_last):
+        return super()._local_state(drop_last=False)
+
+
+def faulty(**members):
+    """A subclass of Mean with one fault."""
+    return type("Faulty", (Mean,), members)
+
+
+def value_of(metric, state):
+    return Mean.compute(metric, state)[metric.key]
+
+
+def with_counter(dtype):
+    """A mean whose counter overflows."""
+
     def compute(self, state):
-        return {self.key: super().compute(state)[self.key] + 1e-9}
-
-
-class ByteCount(Mean):
-    counter = np.uint8
-
-    def compute(self, state):
-        found = super().compute(state)
         if state.count is None:
-            return found
+            return Mean.compute(self, state)
         with np.errstate(all="ignore"):
-            return {self.key: float(state.total / np.asarray(state.count).astype(self.counter))}
+            return {self.key: float(state.total / np.asarray(state.count).astype(dtype))}
 
-
-class ShortCount(ByteCount):
-    counter = np.uint16
+    return faulty(compute=compute)
 
 
 class NumPyValues(Mean):
+    """Values that are not plain floats."""
+
     def compute_metrics(self, results):
         return {key: np.float64(value) for key, value in super().compute_metrics(results).items()}
 
 
-class LossKey(Mean):
-    key = "loss"
+def by_batch_size(self, samples):
+    return Batch(Mean.read(self, samples).columns[0] + (len(samples) == 1))
 
 
-class ByBatchSize(Mean):
-    def read(self, drawn):
-        return Batch(super().read(drawn).columns[0] + (len(drawn) == 1))
+def by_position(self, samples):
+    return Batch(Mean.read(self, samples).columns[0] * (self._seen + np.arange(len(samples))))
 
 
-class ByPosition(Mean):
-    def read(self, drawn):
-        return Batch(super().read(drawn).columns[0] * (self._seen + np.arange(len(drawn))))
+def changing_input(self, samples):
+    batch = Mean.read(self, samples)
+    for sample in samples:
+        sample["value"] *= 2
+    return batch
 
 
-class KeepsCounting(Mean):
-    evaluated = 0
-
-    def compute(self, state):
-        self.evaluated += 1
-        return {self.key: super().compute(state)[self.key] + self.evaluated}
+def in_own_dtype(self, samples):
+    return Batch(np.array([sample["value"].numpy() / 3 for sample in samples]))
 
 
-class SharedMemory(Mean):
-    evaluations = []
-
-    def compute(self, state):
-        self.evaluations.append(state.count)
-        return {self.key: super().compute(state)[self.key] + len(self.evaluations)}
+def with_poor_message(self, samples):
+    if any(sample["value"].isnan() for sample in samples):
+        raise MetricInputError("something is wrong")
+    return Mean.read(self, samples)
 
 
-class ChangesInput(Mean):
-    def read(self, drawn):
-        batch = super().read(drawn)
-        for sample in drawn:
-            sample["value"] *= 2
-        return batch
+def counting_evaluations():
+    """A mean that grows with every evaluation, of all metrics of the class."""
+    evaluations = iter(range(1000))
+    return faulty(compute=lambda self, state: {self.key: value_of(self, state) + next(evaluations)})
 
 
-class ReplacesInput(Mean):
-    def read(self, drawn):
-        batch = super().read(drawn)
-        for sample in drawn:
-            sample["value"] = float(sample["value"])
-        return batch
+def keeping_results(self, size):
+    values = StreamingMetric.evaluate(self, size)
+    self.results.append(self.empty_state())
+    return values
 
 
-class KeepsBatches(Mean):
-    def _flush(self):
-        if len(self.results) > 2:
-            super()._flush()
+def counting_empty_batches(self, data_batch, samples):
+    StreamingMetric.process(self, data_batch, samples or [dict(value=torch.tensor(1000.0))])
 
 
-class KeepsResults(Mean):
-    def evaluate(self, size):
-        found = super().evaluate(size)
-        self.results.append(self.empty_state())
-        return found
+def keeping_batches(self):
+    if len(self.results) > 2:
+        StreamingMetric._flush(self)
 
 
-class NoKeys(Mean):
-    def compute(self, state):
-        return {} if state.total is None else super().compute(state)
-
-
-class EmptyIsOne(Mean):
-    def compute(self, state):
-        return {self.key: 1.0} if state.total is None else super().compute(state)
-
-
-class NoWarning(Mean):
-    def warn_no_samples(self, what):
-        pass
-
-
-class CountsEmptyBatches(Mean):
-    def process(self, data_batch, data_samples):
-        super().process(data_batch, data_samples or [dict(value=torch.tensor(1000.0))])
-
-
-class OwnDtype(Mean):
-    def read(self, drawn):
-        return Batch(np.array([sample["value"].numpy() / 3 for sample in drawn]))
-
-
-class PoorMessage(Mean):
-    def read(self, drawn):
-        if any(sample["value"].isnan() for sample in drawn):
-            raise MetricInputError("something is wrong")
-        return super().read(drawn)
-
-
-class MapeKey(Mean):
-    key = "mape"
-
-
-class CountsPadding(Mean):
-    def _local_state(self, *, drop_last):
-        return super()._local_state(drop_last=False)
+def if_empty(result):
+    return faulty(compute=lambda self, state: result if state.total is None else Mean.compute(self, state))
 
 
 NOT_A_NUMBER = InvalidInput("a NaN", lambda sample: sample["value"].fill_(np.nan), ["'value'"])
 
 
 def plain(build=Mean):
-    return MetricCase("plain", build, samples, mean, dtypes=["float32", "float64", "int32"], rules={"mape": "less"})
+    return MetricCase("plain", build, draw, mean, dtypes=["float32", "float64", "int32"], rules={"mape": "less"})
 
 
 def test_a_correct_metric_passes():
     for check in (*testing.LOCAL_CHECKS, testing.check_many):
         check(plain())
-    testing.check_reference(replace(plain(ByteCount), counts=(64, 33)))
-    testing.check_many(replace(plain(ShortCount), many=0))
+    testing.check_reference(replace(plain(with_counter(np.uint8)), counts=(64, 33)))
+    testing.check_many(replace(plain(with_counter(np.uint16)), many=0))
 
 
 @pytest.mark.parametrize(
     "check, build, message",
     [
-        (testing.check_reference, OffByLittle, "plain against its reference, 64 samples: plain/mean"),
-        (testing.check_reference, ByteCount, "plain against its reference, 300 samples: plain/mean"),
-        (testing.check_many, ShortCount, "plain against its reference, 70000 samples: plain/mean"),
+        (
+            testing.check_reference,
+            faulty(compute=lambda self, state: {self.key: value_of(self, state) + 1e-9}),
+            "plain against its reference, 64 samples: plain/mean",
+        ),
+        (testing.check_reference, with_counter(np.uint8), "plain against its reference, 300 samples: plain/mean"),
+        (testing.check_many, with_counter(np.uint16), "plain against its reference, 70000 samples: plain/mean"),
         (testing.check_values, NumPyValues, "plain/mean is a float64, expected a plain float"),
-        (testing.check_values, LossKey, "plain/loss as a mean over a window"),
-        (testing.check_batches, ByBatchSize, "plain in batches of 1: plain/mean"),
-        (testing.check_batches, ByPosition, "plain in another order: plain/mean"),
-        (testing.check_reuse, KeepsCounting, "plain in its second evaluation: plain/mean"),
-        (testing.check_offline, SharedMemory, "plain evaluated offline: plain/mean"),
-        (testing.check_inputs_unchanged, ChangesInput, "plain changed its input"),
-        (testing.check_inputs_unchanged, ReplacesInput, "plain changed its input"),
-        (testing.check_memory, KeepsBatches, "plain keeps 3 results"),
-        (testing.check_memory, KeepsResults, "plain keeps results after the evaluation"),
-        (testing.check_empty, NoKeys, "plain gives no key"),
-        (testing.check_empty, EmptyIsOne, r"plain/mean of an empty dataset is 1\.0"),
-        (testing.check_empty, NoWarning, "does not warn"),
-        (testing.check_single_sample, NumPyValues, "plain/mean of one sample is a float64"),
-        (testing.check_single_sample, CountsEmptyBatches, "plain of one sample after an empty batch: plain/mean"),
-        (testing.check_dtypes, OwnDtype, "plain from float32: plain/mean"),
-        (testing.check_directions, MapeKey, "plain/mape for 'greater', but the rule is 'less'"),
+        (testing.check_values, faulty(key="loss"), "plain/loss as a mean over a window"),
+        (testing.check_batches, faulty(read=by_batch_size), "plain in batches of 1: plain/mean"),
+        (testing.check_batches, faulty(read=by_position), "plain in another order: plain/mean"),
+        (testing.check_reuse, counting_evaluations(), "plain in its second evaluation: plain/mean"),
+        (testing.check_offline, counting_evaluations(), "plain evaluated offline: plain/mean"),
+        (testing.check_inputs_unchanged, faulty(read=changing_input), "plain changed its input"),
+        (testing.check_memory, faulty(_flush=keeping_batches), "plain keeps 3 results"),
+        (testing.check_memory, faulty(evaluate=keeping_results), "plain keeps results after the evaluation"),
+        (testing.check_empty, if_empty({}), "plain gives no key"),
+        (testing.check_empty, if_empty({"mean": 1.0}), r"plain/mean of an empty dataset is 1\.0"),
+        (testing.check_empty, faulty(warn_no_samples=lambda self, what: None), "does not warn"),
+        (testing.check_single_sample, NumPyValues, "plain of one sample: plain/mean is a float64"),
+        (
+            testing.check_single_sample,
+            faulty(process=counting_empty_batches),
+            "plain of one sample after an empty batch",
+        ),
+        (testing.check_dtypes, faulty(read=in_own_dtype), "plain from float32: plain/mean"),
+        (testing.check_directions, faulty(key="mape"), "plain/mape for 'greater', but the rule is 'less'"),
         (testing.check_metric, NumPyValues, "plain/mean is a float64"),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_faults_are_found(check, build, message):
     with pytest.raises(AssertionError, match=message):
@@ -229,11 +194,12 @@ def test_faults_are_found(check, build, message):
 
 def test_a_reference_without_values_is_found():
     with pytest.raises(AssertionError, match="no value"):
-        testing.check_reference(replace(plain(), reference=lambda drawn: {}))
+        testing.check_reference(replace(plain(), reference=lambda samples: {}))
 
 
 @pytest.mark.parametrize(
-    ("build", "message"), [(Mean, "accepts a sample with a NaN"), (PoorMessage, "'sample 5' is not in the message")]
+    ("build", "message"),
+    [(Mean, "accepts a sample with a NaN"), (faulty(read=with_poor_message), "'sample 5' is not in")],
 )
 def test_invalid_input_without_a_good_message_is_found(build, message):
     with pytest.raises(AssertionError, match=message):
@@ -241,20 +207,19 @@ def test_invalid_input_without_a_good_message_is_found(build, message):
 
 
 def test_padding_that_is_counted_on_real_processes_is_found():
-    case = plain(CountsPadding)
     with pytest.raises(AssertionError, match="plain, 3 samples, round_up=True, rank 0 of 2: plain/mean"):
-        testing.check_processes([case], 2, sizes=(3,))
+        testing.check_processes([plain(CountsPadding)], 2, sizes=(3,))
     testing.check_processes([plain()], 2, sizes=(3,))
 
 
 def test_other_keys_and_other_orders_of_keys_are_found():
-    for found in ({"a": 1.0}, {"a": 1.0, "b": 2.0, "c": 3.0}, {"b": 2.0, "a": 1.0}):
+    for values in ({"a": 1.0}, {"a": 1.0, "b": 2.0, "c": 3.0}, {"b": 2.0, "a": 1.0}):
         with pytest.raises(AssertionError, match="differ from"):
-            testing.assert_same(found, {"a": 1.0, "b": 2.0}, 0.0, "keys")
+            testing.assert_same(values, {"a": 1.0, "b": 2.0}, 0.0, "keys")
     testing.assert_same({"a": float("nan")}, {"a": float("nan")}, 0.0, "NaN")
-    for found in (1.0 + 1e-9, float("nan")):
+    for value in (1.0 + 1e-9, float("nan")):
         with pytest.raises(AssertionError, match="values: a is"):
-            testing.assert_same({"a": found}, {"a": 1.0}, 1e-12, "values")
+            testing.assert_same({"a": value}, {"a": 1.0}, 1e-12, "values")
 
 
 def test_an_error_of_a_process_is_raised():
@@ -263,7 +228,7 @@ def test_an_error_of_a_process_is_raised():
 
 
 def test_processes_import_the_modules_of_the_caller(tmp_path):
-    """From a folder elsewhere, where another package of the same name comes first."""
+    """Also in another folder, where another package of the same name comes first."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "__init__.py").write_text("")
     code = """

@@ -1,4 +1,4 @@
-"""The files that GitHub reads are valid, and every job of the workflows runs one target that exists."""
+"""The files of GitHub are valid, and every job of the workflows runs one target that exists."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_files_are_valid(schema):
     assert done.returncode == 0, done.stdout
 
 
-def jobs():
-    """Every job, with the names of its workflow and of itself."""
-    for path in WORKFLOWS:
-        for name, job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].items():
-            yield pytest.param(job, id=f"{path.stem}-{name}")
+JOBS = [
+    pytest.param(job, id=f"{path.stem}-{name}")
+    for path in WORKFLOWS
+    for name, job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].items()
+]
 
 
-@pytest.mark.parametrize("job", list(jobs()))
+@pytest.mark.parametrize("job", JOBS)
 def test_a_job_runs_one_target(job):
     commands = [step["run"] for step in job["steps"] if "run" in step]
     if not commands:  # the job that publishes
@@ -52,14 +52,10 @@ def test_a_job_runs_one_target(job):
     if make:
         assert re.search(rf"^{make.group(1)}:.* ## ", (ROOT / "Makefile").read_text(), re.MULTILINE), command
     else:
-        text = (ROOT / "noxfile.py").read_text()
+        text, matrix = (ROOT / "noxfile.py").read_text(), job["strategy"]["matrix"]
         assert re.search(rf"^@nox.session\(python=PYTHONS\)\ndef {nox.group(1)}\(", text, re.MULTILINE), command
-        assert set(pythons(job)) <= set(known_pythons())
-
-
-def pythons(job):
-    matrix = job["strategy"]["matrix"]
-    return [*matrix["python"], *(entry["python"] for entry in matrix.get("include", ()))]
+        pythons = [*matrix["python"], *(entry["python"] for entry in matrix.get("include", ()))]
+        assert set(pythons) <= set(known_pythons())
 
 
 def known_pythons():

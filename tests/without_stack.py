@@ -1,7 +1,7 @@
 """A pytest plugin for environments without the OpenMMLab stack: tests that import a part of it are skipped.
 
-Elsewhere the same import fails, so that no test is skipped because a package is missing by mistake. On macOS and
-Windows the plugin also skips tests of what only Linux or POSIX has.
+Without the plugin such an import fails, so that no test is skipped because a package is missing by mistake. On macOS
+and Windows the plugin also skips tests that need /proc or POSIX functions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = (str(ROOT / "tests"), str(ROOT / "benchmarks"))  # tests use inputs of the benchmarks
 
 
-class _Absent:
-    """The last finder, asked for modules that are not installed; it skips tests, not imports of the package."""
+class _SkippingFinder:
+    """The last finder, for modules that are not installed: it skips tests that import them."""
 
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in STACK and _importing_file().startswith(TESTS):
@@ -36,12 +36,12 @@ def _importing_file() -> str:
 
 def pytest_configure(config) -> None:
     """Add the finder, and register the markers that pyproject.toml would."""
-    sys.meta_path.append(_Absent())
+    sys.meta_path.append(_SkippingFinder())
     config.addinivalue_line("markers", "slow: takes minutes")
 
 
 def pytest_collection_modifyitems(items) -> None:
-    """Skip tests that use what this system lacks: files that read /proc, and functions that name a missing call."""
+    """Skip tests of files that read /proc and tests that call a missing function."""
     for item in items:
         if not isinstance(item, pytest.Function):
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Callable, ContextManager, Iterator, List, Mapping, NamedTuple, Sequence
 
@@ -25,14 +26,12 @@ from mm_metrics_plugin.states.distributed import all_gather_or_raise, all_reduce
 _PLACEHOLDER = 0
 
 
+@dataclass
 class _Entry:
-    """A state or a batch in ``results``, in the place of the first of its ``samples`` samples."""
+    """A state or a batch in ``results``, in the place of the first of its samples."""
 
-    __slots__ = ("content", "samples")
-
-    def __init__(self, content: Any, samples: int) -> None:
-        self.content = content
-        self.samples = samples
+    content: Any
+    samples: int
 
 
 class FigureSpec(NamedTuple):

@@ -29,7 +29,7 @@ from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
 from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
 from mm_metrics_plugin.metrics.detection_samples import ResizeCheck, read_images, with_image_order
 from mm_metrics_plugin.metrics.prf import REMEDY, zero_division_value
-from mm_metrics_plugin.metrics.runner_log import class_key, class_values, warn
+from mm_metrics_plugin.metrics.runner_log import class_key, class_values, text_table, warn
 from mm_metrics_plugin.metrics.sample_fields import Samples
 from mm_metrics_plugin.render.tables import matrix_rows
 from mm_metrics_plugin.settings import (
@@ -398,10 +398,5 @@ def _label_names(ann_file: str, names: Sequence[str]) -> Sequence[str]:
 
 def _matrix_text(matrix: np.ndarray, names: list[str]) -> str:
     labels = [*names, background_name(names)]
-    width = max(7, *(len(label) + 1 for label in labels), len(str(matrix.max())) + 1)
-    lines = [
-        "confusion matrix (rows ground truth, columns prediction)",
-        " " * width + "".join(f"{label:>{width}}" for label in labels),
-    ]
-    lines += [f"{name:<{width}}" + "".join(f"{value:>{width}}" for value in row) for name, row in zip(labels, matrix)]
-    return "\n".join(lines)
+    rows = [[name, *map(str, row)] for name, row in zip(labels, matrix.tolist())]
+    return "confusion matrix (rows ground truth, columns prediction)\n" + text_table([["", *labels], *rows])

@@ -62,7 +62,7 @@ class _PRFMetric(ScoredMetricBase):
             require_choice("average", choice, AVERAGES)
         require_choice("convention", convention, tuple(CONVENTIONS))
         require(beta > 0, f"beta must be above 0 (found {beta!r})")
-        given, fixed = zero_division_value(zero_division), CONVENTIONS[convention]
+        chosen, fixed = zero_division_value(zero_division), CONVENTIONS[convention]
         require(
             convention == "default" or zero_division == "skip",
             f"zero_division goes with convention='default' (found {zero_division!r} and {convention!r})",
@@ -72,7 +72,7 @@ class _PRFMetric(ScoredMetricBase):
         self.beta = beta
         self.convention = convention
         self.zero_division = zero_division
-        self._zero_division = given if fixed is None else fixed
+        self._zero_division = chosen if fixed is None else fixed
         self.classwise = classwise or not self.averages
         self.counts = counts
 

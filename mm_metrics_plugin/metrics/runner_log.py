@@ -18,7 +18,7 @@ _python_only: ContextVar[bool] = ContextVar("python_only", default=False)
 
 
 def class_key(name: str, class_name: str) -> str:
-    """The key of a value of one class, ``<name>/<class>``. No other key has a slash, and no name has one."""
+    """The key of a value of one class, ``<name>/<class>``. Names and other keys have no slash."""
     return f"{name}/{class_name}"
 
 
@@ -28,32 +28,29 @@ def class_values(name: str, classes: Sequence[str], values: Iterable[Any]) -> di
 
 
 def class_table(metrics: Mapping[str, float]) -> str:
-    """The values per class, one row per class and one column per name; empty if there are none."""
-    rows: dict[str, dict[str, float]] = {}
+    """The values per class, one row per class and one column per name; empty if there are no such values."""
+    rows: dict[str, dict[str, str]] = {}
     for key, value in metrics.items():
         name, slash, class_name = key.partition("/")
         if slash:
-            rows.setdefault(class_name, {})[name] = value
+            is_count = name.split("_")[0] in ("tp", "fp", "tn", "fn")
+            rows.setdefault(class_name, {})[name] = f"{value:.0f}" if is_count else f"{value:.4f}"
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
-    cells = [["class", *names]]
-    cells += [[printable(label), *(_cell(name, row.get(name)) for name in names)] for label, row in rows.items()]
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    lines = [
+    cells = [[printable(label), *(row.get(name, "") for name in names)] for label, row in rows.items()]
+    return text_table([["class", *names], *cells]) if rows else ""
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """The rows as aligned lines; the first column is aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
-        for row in cells
-    ]
-    return "\n".join(lines) if rows else ""
-
-
-def _cell(name: str, value: float | None) -> str:
-    if value is None:
-        return ""
-    is_count = name.split("_")[0] in ("tp", "fp", "tn", "fn")
-    return f"{value:.0f}" if is_count else f"{value:.4f}"
+        for row in rows
+    )
 
 
 def threshold_suffixes(thrs: Sequence[float | None]) -> list[str]:
-    """The suffix of the keys of each threshold, as in mmpretrain; empty if there is only one."""
+    """The suffix of the keys of each threshold, as in mmpretrain; empty for a single threshold."""
     if len(thrs) == 1:
         return [""]
     suffixes = ["_no-thr" if thr is None else f"_thr-{thr:.2f}" for thr in thrs]

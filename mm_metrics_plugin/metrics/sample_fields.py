@@ -149,13 +149,13 @@ def _refusal_of_form(tensor: torch.Tensor) -> tuple[str, str, str] | None:
     if tensor.is_nested:
         return "a dense tensor", "a nested tensor", "give every sample a tensor of its own, as nested.unbind() does"
     if tensor.layout is not torch.strided:
-        return "a dense tensor", f"layout {tensor.layout}", "call .to_dense() before the metric is given the sample"
+        return "a dense tensor", f"layout {tensor.layout}", "call .to_dense() before the evaluation"
     if tensor.is_meta:
         form = f"shape {tuple(tensor.shape)} on the meta device"
         return "a tensor with values", form, "load the model on a real device"
     dtype, plain = f"{tensor.dtype}", "a tensor of plain numbers"
     if tensor.is_quantized:
-        return plain, dtype, "call .dequantize() before the metric is given the sample"
+        return plain, dtype, "call .dequantize() before the evaluation"
     if tensor.dtype not in _DTYPES and not dtype.startswith(_CONVERTED):
         return plain, dtype, "convert it to float32 or int64"
     return None

@@ -353,7 +353,7 @@ class DiceScore(_SegmentationMetric):
             ignored = np.zeros(target.shape, bool) if self.ignore_index is None else target == self.ignore_index
             advice = "" if self.ignore_index is None else f", or be {self.ignore_index} to be ignored"
             _check_unit(target, self.target_field, name, advice, ignored=ignored)
-            if one_channel:  # the scores of the second class; those of the first are the rest to 1
+            if one_channel:  # the scores of the second class; the first has 1 minus these scores
                 scores, target = (
                     np.concatenate([1 - values.astype(np.float64), values]) for values in (scores, target)
                 )
@@ -389,7 +389,7 @@ class DiceScore(_SegmentationMetric):
             precision = FLOAT64
             scores = scores.astype(np.float64)
             scores = expit(scores) if self.activation == "sigmoid" else softmax(scores, axis=0)
-        _check_unit(scores, self.prediction_field, name, "; for logits say activation=...")
+        _check_unit(scores, self.prediction_field, name, "; for logits use activation=...")
         return scores if self.threshold is None else scores > round_thresholds(self.threshold)[precision]
 
 

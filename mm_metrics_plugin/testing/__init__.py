@@ -132,7 +132,7 @@ def check_reference(case: MetricCase) -> None:
 def check_many(case: MetricCase) -> None:
     """The metric agrees with the reference for more samples than 16 bits can count.
 
-    71 samples are repeated. No round number is a multiple of 71, so a metric that stops at one gives another mean.
+    71 samples are repeated. No round number is a multiple of 71, so a metric that ignores all samples after one fails.
     """
     if not case.many:
         return
@@ -154,11 +154,17 @@ def _assert_reference(case: MetricCase, samples: Samples, tolerance: float, *, b
 
 def check_values(case: MetricCase) -> None:
     """Every value is a plain float, and no key contains 'loss' or 'time'."""
-    for key, value in evaluate(case.metric(), case.draw(40)).items():
-        if type(value) is not float:
-            raise AssertionError(f"{case.name}: {key} is a {type(value).__name__}, expected a plain float")
+    values = evaluate(case.metric(), case.draw(40))
+    _assert_floats(values, case.name)
+    for key in values:
         if "loss" in key or "time" in key:
             raise AssertionError(f"{case.name}: mmengine would log {key} as a mean over a window")
+
+
+def _assert_floats(values: Mapping[str, float], what: str) -> None:
+    for key, value in values.items():
+        if type(value) is not float:
+            raise AssertionError(f"{what}: {key} is a {type(value).__name__}, expected a plain float")
 
 
 def check_batches(case: MetricCase) -> None:
@@ -234,8 +240,9 @@ def check_empty(case: MetricCase) -> None:
         actual = metric.evaluate(0)
     if not actual:
         raise AssertionError(f"{case.name} gives no key for an empty dataset")
+    _assert_floats(actual, f"{case.name} of an empty dataset")
     for key, value in actual.items():
-        if type(value) is not float or not (math.isnan(value) or value == 0):
+        if not (math.isnan(value) or value == 0):
             raise AssertionError(f"{case.name}: {key} of an empty dataset is {value!r}, expected NaN or 0")
     announced = any(issubclass(warning.category, UndefinedMetricWarning) for warning in caught)
     if any(map(math.isnan, actual.values())) and not announced:
@@ -243,12 +250,10 @@ def check_empty(case: MetricCase) -> None:
 
 
 def check_single_sample(case: MetricCase) -> None:
-    """One sample gives plain floats, and the same ones after an empty batch."""
+    """One sample gives plain floats, which an empty batch before it does not change."""
     samples = case.draw(1)
     expected = evaluate(case.metric(), samples)
-    for key, value in expected.items():
-        if type(value) is not float:
-            raise AssertionError(f"{case.name}: {key} of one sample is a {type(value).__name__}")
+    _assert_floats(expected, f"{case.name} of one sample")
     metric = case.metric()
     metric.process(None, [])
     assert_same(evaluate(metric, samples), expected, 0.0, f"{case.name} of one sample after an empty batch")

@@ -1,6 +1,6 @@
-"""Cases of the classification metrics besides the AUC of one label.
+"""Cases of the classification metrics besides SingleLabelAUC.
 
-Peers that take seconds to import are imported where they are asked: every process that is started reads this file.
+Libraries that take seconds to import are imported inside functions: every process that is started imports this file.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ from mm_metrics_plugin import (
     SingleLabelKS,
     SingleLabelPRF,
 )
-from mm_metrics_plugin.functional.classification.histograms import bin_edges
-from mm_metrics_plugin.testing import InvalidInput, MetricCase
+from mm_metrics_plugin.testing import MetricCase
 from tests.helpers.cases_single_label import (
     INVALID,
+    INVALID_SCORES,
     NAMES,
     NUM_CLASSES,
     labels_of,
     one_hot,
+    only_predicted_labels,
     scores_of,
     single_label,
-    single_label_decided,
 )
+from tests.helpers.invalid_input import replaced, with_value, without
 
 CLASSES = np.arange(NUM_CLASSES)
+AVERAGES = ("macro", "micro", "weighted")
 
 
-def smooth(generator, count):
-    """Softmax scores that never tie: for references that leave ties undefined."""
+def without_ties(generator, count):
+    """Softmax scores that never tie, for references that leave ties undefined."""
     samples = single_label(generator, count)
     for sample in samples:
         logits = torch.tensor(generator.normal(size=NUM_CLASSES))
@@ -55,24 +57,23 @@ def smooth(generator, count):
     return samples
 
 
-# --- one label --------------------------------------------------------------------------------------------------------
+# --- single-label -----------------------------------------------------------------------------------------------------
 
 
-def rates(truth, decided, *, names=NAMES):
-    """Precision, recall and F1 of scikit-learn, whose rule for classes without a value is then ours."""
-    options = dict(labels=CLASSES, zero_division=np.nan)
-    values = {}
-    for average, ending in (("macro", ""), ("micro", "_micro"), ("weighted", "_weighted")):
-        found = precision_recall_fscore_support(truth, decided, average=average, **options)
-        values.update({f"{key}{ending}": value for key, value in zip(("precision", "recall", "f1"), found)})
-    for key, each in zip(("precision", "recall", "f1"), precision_recall_fscore_support(truth, decided, **options)):
-        values.update({f"{key}/{name}": value for name, value in zip(names, each)})
+def rates(targets, predicted):
+    """Precision, recall and F1 of scikit-learn; NaN is left out of its means too."""
+    options, keys, values = dict(labels=CLASSES, zero_division=np.nan), ("precision", "recall", "f1"), {}
+    for average, ending in zip(AVERAGES, ("", "_micro", "_weighted")):
+        means = precision_recall_fscore_support(targets, predicted, average=average, **options)
+        values.update({f"{key}{ending}": value for key, value in zip(keys, means)})
+    for key, per_class in zip(keys, precision_recall_fscore_support(targets, predicted, **options)):
+        values.update({f"{key}/{name}": value for name, value in zip(NAMES, per_class)})
     return values
 
 
-def counts(truth, decided, **options):
+def counts(targets, predicted):
     values = {}
-    for name, ((tn, fp), (fn, tp)) in zip(NAMES, multilabel_confusion_matrix(truth, decided, **options)):
+    for name, ((tn, fp), (fn, tp)) in zip(NAMES, multilabel_confusion_matrix(targets, predicted, labels=CLASSES)):
         values.update({f"tp/{name}": tp, f"fp/{name}": fp, f"tn/{name}": tn, f"fn/{name}": fn})
         values[f"specificity/{name}"] = tn / (tn + fp) if tn + fp else np.nan
     values["specificity"] = np.nanmean([values[f"specificity/{name}"] for name in NAMES])
@@ -80,81 +81,79 @@ def counts(truth, decided, **options):
 
 
 def prf(samples):
-    truth, decided = labels_of(samples), scores_of(samples).argmax(axis=1)
+    targets, predicted = labels_of(samples), scores_of(samples).argmax(axis=1)
     return {
-        **rates(truth, decided),
-        **counts(truth, decided, labels=CLASSES),
-        "accuracy": accuracy_score(truth, decided),
-        "balanced_accuracy": balanced_accuracy_score(truth, decided),
-        "mcc": matthews_corrcoef(truth, decided),
-        "kappa": cohen_kappa_score(truth, decided),
-        "kappa_linear": cohen_kappa_score(truth, decided, weights="linear", labels=CLASSES),
-        "kappa_quadratic": cohen_kappa_score(truth, decided, weights="quadratic", labels=CLASSES),
+        **rates(targets, predicted),
+        **counts(targets, predicted),
+        "accuracy": accuracy_score(targets, predicted),
+        "balanced_accuracy": balanced_accuracy_score(targets, predicted),
+        "mcc": matthews_corrcoef(targets, predicted),
+        "kappa": cohen_kappa_score(targets, predicted),
+        "kappa_linear": cohen_kappa_score(targets, predicted, weights="linear", labels=CLASSES),
+        "kappa_quadratic": cohen_kappa_score(targets, predicted, weights="quadratic", labels=CLASSES),
     }
 
 
 def prf_threshold(samples):
-    """scikit-learn takes a class -1 that is in ``labels`` for no class at all."""
-    scores, truth = scores_of(samples), labels_of(samples)
-    decided = np.where(scores.max(axis=1) > 0.5, scores.argmax(axis=1), -1)
-    wanted = {key: value for key, value in rates(truth, decided).items() if key in ("f1", "precision", "recall")}
+    """Samples without a decision have class -1, which is not one of the ``labels`` of scikit-learn."""
+    scores, targets = scores_of(samples), labels_of(samples)
+    predicted = np.where(scores.max(axis=1) > 0.5, scores.argmax(axis=1), -1)
+    all_rates = rates(targets, predicted)
     return {
-        **wanted,
-        "accuracy": accuracy_score(truth, decided),
-        "mcc": matthews_corrcoef(truth, decided),
-        "kappa": cohen_kappa_score(truth, decided),
-        "kappa_linear": np.nan if (decided < 0).any() else cohen_kappa_score(truth, decided, weights="linear"),
+        **{key: all_rates[key] for key in ("f1", "precision", "recall")},
+        "accuracy": accuracy_score(targets, predicted),
+        "mcc": matthews_corrcoef(targets, predicted),
+        "kappa": cohen_kappa_score(targets, predicted),
+        "kappa_linear": np.nan if (predicted < 0).any() else cohen_kappa_score(targets, predicted, weights="linear"),
     }
 
 
 def prf_mmpretrain(samples):
-    """The numbers of mmpretrain's own classes, which are percentages in float32."""
+    """The values of mmpretrain's classes, which are percentages in float32."""
     from mmpretrain.evaluation import Accuracy, SingleLabelMetric
 
-    scores, truth = torch.tensor(scores_of(samples)).float(), torch.tensor(labels_of(samples))
-    values = {}
-    thresholds = {"_no-thr": None, "_thr-0.25": 0.25, "_thr-0.60": 0.6}
+    scores, targets = torch.tensor(scores_of(samples)).float(), torch.tensor(labels_of(samples))
+    thrs, values = {"_no-thr": None, "_thr-0.25": 0.25, "_thr-0.60": 0.6}, {}
     for average, ending in (("macro", ""), ("micro", "_micro")):
-        found = SingleLabelMetric.calculate(scores, truth, thrs=list(thresholds.values()), average=average)
-        for suffix, (precision, recall, f1, _) in zip(thresholds, found):
-            values[f"precision{ending}{suffix}"] = float(precision) / 100
-            values[f"recall{ending}{suffix}"] = float(recall) / 100
-            values[f"f1{ending}{suffix}"] = float(f1) / 100
-    for k, row in zip((1, 3), Accuracy.calculate(scores, truth, topk=(1, 3), thrs=list(thresholds.values()))):
-        values.update({f"accuracy_top{k}{suffix}": float(value) / 100 for suffix, value in zip(thresholds, row)})
+        results = SingleLabelMetric.calculate(scores, targets, thrs=list(thrs.values()), average=average)
+        for suffix, result in zip(thrs, results):
+            for key, value in zip(("precision", "recall", "f1"), result):
+                values[f"{key}{ending}{suffix}"] = float(value) / 100
+    for k, row in zip((1, 3), Accuracy.calculate(scores, targets, topk=(1, 3), thrs=list(thrs.values()))):
+        values.update({f"accuracy_top{k}{suffix}": float(value) / 100 for suffix, value in zip(thrs, row)})
     return values
 
 
 def prf_paddlerec(samples):
-    """PaddleRec's six, written from its definition: an empty denominator counts as 1, F1 is of the means."""
-    truth, decided = labels_of(samples), np.array([int(sample["pred_label"]) for sample in samples])
-    tp = np.array([np.sum((truth == c) & (decided == c)) for c in CLASSES], dtype=float)
-    given, own = np.bincount(decided, minlength=NUM_CLASSES), np.bincount(truth, minlength=NUM_CLASSES)
-    precision = np.mean([t / n if n else 1.0 for t, n in zip(tp, given)])
-    recall = np.mean([t / n if n else 1.0 for t, n in zip(tp, own)])
-    micro = tp.sum() / len(truth)
-    six = dict(precision=precision, recall=recall, f1=2 * precision * recall / (precision + recall))
-    return {**six, "precision_micro": micro, "recall_micro": micro, "f1_micro": micro}
+    """The definition of PaddleRec: 0/0 counts as 1, and F1 is that of the mean precision and recall."""
+    targets, predicted = labels_of(samples), np.array([int(sample["pred_label"]) for sample in samples])
+    tp = np.array([np.sum((targets == c) & (predicted == c)) for c in CLASSES], dtype=float)
+    precision, recall = (
+        np.mean([t / n if n else 1.0 for t, n in zip(tp, np.bincount(rows, minlength=NUM_CLASSES))])
+        for rows in (predicted, targets)
+    )
+    values = dict(precision=precision, recall=recall, f1=2 * precision * recall / (precision + recall))
+    return {**values, **dict.fromkeys(("precision_micro", "recall_micro", "f1_micro"), tp.sum() / len(targets))}
 
 
 def ks_of(samples, index):
     from scipy.stats import ks_2samp
 
-    scores, truth = scores_of(samples)[:, index], labels_of(samples) == index
-    return ks_2samp(scores[truth], scores[~truth], alternative="less", method="asymp")
+    scores, positive = scores_of(samples)[:, index], labels_of(samples) == index
+    return ks_2samp(scores[positive], scores[~positive], alternative="less", method="asymp").statistic
 
 
 def ks_per_class(samples):
-    values = {f"ks/{name}": ks_of(samples, index).statistic for index, name in enumerate(NAMES)}
+    values = {f"ks/{name}": ks_of(samples, index) for index, name in enumerate(NAMES)}
     return {"ks": np.mean(list(values.values())), **values}
 
 
 def ks_positive(samples):
-    return {"ks": ks_of(samples, 2).statistic}
+    return {"ks": ks_of(samples, 2)}
 
 
 def recall_at_k(samples):
-    """Of equal scores scikit-learn prefers the higher index, so the classes are given to it in reverse."""
+    """The classes are reversed, because scikit-learn prefers the higher of two classes with the same score."""
     scores, labels = scores_of(samples)[:, ::-1], NUM_CLASSES - 1 - labels_of(samples)
     values = {"sample_count": len(samples)}
     for k in (1, 3):
@@ -163,7 +162,7 @@ def recall_at_k(samples):
     return values
 
 
-def likelihoods(samples):
+def brier_and_nll(samples):
     scores, labels = scores_of(samples), labels_of(samples)
     return {
         "brier": np.mean(((scores - one_hot(labels)) ** 2).sum(axis=1)),
@@ -171,48 +170,37 @@ def likelihoods(samples):
     }
 
 
-def calibration_width(samples):
+def calibration(samples, n_bins=10):
     from torchmetrics.functional.classification import multiclass_calibration_error
 
     scores, labels = torch.tensor(scores_of(samples)), torch.tensor(labels_of(samples))
-    found = [multiclass_calibration_error(scores, labels, NUM_CLASSES, n_bins=10, norm=norm) for norm in ("l1", "max")]
-    return {"ece": float(found[0]), "mce": float(found[1]), **likelihoods(samples)}
+    ece, mce = (
+        float(multiclass_calibration_error(scores, labels, NUM_CLASSES, n_bins=n_bins, norm=norm))
+        for norm in ("l1", "max")
+    )
+    return {"ece": ece, "mce": mce, **brier_and_nll(samples)}
 
 
-def calibration_mass(samples):
+def calibration_of_equal_mass(samples):
     from sklearn.calibration import calibration_curve
 
     scores = scores_of(samples)
-    confidence, right = scores.max(axis=1), scores.argmax(axis=1) == labels_of(samples)
-    accuracy, mean = calibration_curve(right, confidence, n_bins=5, strategy="quantile")
-    inside = np.quantile(confidence, np.linspace(0, 1, 6))[1:-1]
-    sizes = np.unique(np.searchsorted(inside, confidence), return_counts=True)[1]
+    confidence, correct = scores.max(axis=1), scores.argmax(axis=1) == labels_of(samples)
+    accuracy, mean = calibration_curve(correct, confidence, n_bins=5, strategy="quantile")
+    edges = np.quantile(confidence, np.linspace(0, 1, 6))[1:-1]
+    sizes = np.unique(np.searchsorted(edges, confidence), return_counts=True)[1]
     gaps = np.abs(accuracy - mean)
-    return {"ece": np.sum(gaps * sizes) / len(samples), "mce": gaps.max(), **likelihoods(samples)}
+    return {"ece": np.sum(gaps * sizes) / len(samples), "mce": gaps.max(), **brier_and_nll(samples)}
 
 
-CALIBRATION_CELLS = 1 << 12
-
-
-def calibration_cells(samples):
-    """The definition over bins whose edges are the histogram's nearest to every tenth, with the true confidences."""
-    scores = scores_of(samples).astype(np.float64)
-    confidence, right = scores.max(axis=1), scores.argmax(axis=1) == labels_of(samples)
-    cells = np.append(bin_edges(CALIBRATION_CELLS), 1.0)
-    inside = [cells[np.abs(cells - edge).argmin()] for edge in np.arange(1, 10) / 10]
-    bins = np.searchsorted(inside, confidence, side="right")
-    gaps = [abs(right[bins == one].mean() - confidence[bins == one].mean()) for one in np.unique(bins)]
-    sizes = np.unique(bins, return_counts=True)[1]
-    return {"ece": np.sum(gaps * sizes) / len(samples), "mce": max(gaps), **likelihoods(samples)}
-
-
-PROBABILITY = InvalidInput("a score above 1", lambda sample: sample["pred_score"].add_(1), ["'pred_score'", "0 to 1"])
+PROBABILITY = ("a score above 1", with_value("pred_score", 1.5), ["'pred_score'", "0 to 1"])
 PRF_RULES = {"[tf][pn]*/*": None, "classes_*": None}
+LESS = {"*": "less"}
 
 SINGLE_LABEL_CASES = [
     MetricCase(
         "prf",
-        partial(SingleLabelPRF, average=("macro", "micro", "weighted"), classwise=True, counts=True),
+        partial(SingleLabelPRF, average=AVERAGES, classwise=True, counts=True),
         single_label,
         prf,
         classes=NAMES,
@@ -225,7 +213,7 @@ SINGLE_LABEL_CASES = [
         partial(
             SingleLabelPRF, average=("macro", "micro"), thrs=(None, 0.25, 0.6), topk=(1, 3), convention="mmpretrain"
         ),
-        smooth,
+        without_ties,
         prf_mmpretrain,
         reference_tolerance=1e-6,
         rules=PRF_RULES,
@@ -233,7 +221,7 @@ SINGLE_LABEL_CASES = [
     MetricCase(
         "prf-paddlerec",
         partial(SingleLabelPRF, num_classes=NUM_CLASSES, convention="paddlerec"),
-        single_label_decided,
+        only_predicted_labels,
         prf_paddlerec,
     ),
     MetricCase(
@@ -245,7 +233,7 @@ SINGLE_LABEL_CASES = [
         invalid_inputs=INVALID,
         rules={"ks_threshold*": None, "classes_in_ks": None},
     ),
-    # Scores of two digits never share one of 4,096 bins unless they are equal, so here binned is exact.
+    # Different scores of two digits are in different bins of 4,096, so the binned values are exact.
     MetricCase(
         "ks-binned",
         partial(SingleLabelKS, positive_label=2, num_thresholds=1 << 12),
@@ -265,116 +253,99 @@ SINGLE_LABEL_CASES = [
     MetricCase(
         "calibration",
         partial(CalibrationError, num_bins=10),
-        smooth,
-        calibration_width,
-        reference_tolerance=1e-6,  # torchmetrics reckons in float32
+        without_ties,
+        calibration,
+        reference_tolerance=1e-6,  # torchmetrics computes in float32
         invalid_inputs=[*INVALID, PROBABILITY],
-        rules={"*": "less"},
+        rules=LESS,
     ),
     MetricCase(
         "calibration-mass",
         partial(CalibrationError, num_bins=5, binning="equal-mass"),
-        smooth,
-        calibration_mass,
-        rules={"*": "less"},
+        without_ties,
+        calibration_of_equal_mass,
+        rules=LESS,
     ),
     MetricCase(
         "calibration-binned",
-        partial(CalibrationError, num_bins=10, num_thresholds=CALIBRATION_CELLS),
-        smooth,
-        calibration_cells,
-        reference_tolerance=4e-3,  # half of the widest cell, that at a half
+        partial(CalibrationError, num_bins=2, num_thresholds=1 << 12),
+        without_ties,
+        partial(calibration, n_bins=2),  # the edge 0.5 is an edge of the histogram too
+        reference_tolerance=4e-3,  # half of the widest cell
         invalid_inputs=[PROBABILITY],
-        rules={"*": "less"},
+        rules=LESS,
     ),
 ]
 
 
-# --- several labels ---------------------------------------------------------------------------------------------------
+# --- multi-label ------------------------------------------------------------------------------------------------------
 
 
-def multi_label(generator, count, *, listed=False, ignored=0.15):
-    """Scores of two digits; every class has a positive and a negative from 2 samples on."""
-    truth = generator.integers(0, 2, (count, NUM_CLASSES))
-    truth[::2][:1], truth[1::2][:1] = 1, 0
-    scores = np.round(np.clip(0.35 + 0.3 * truth + 0.3 * generator.normal(size=truth.shape), 0, 1), 2)
-    truth[2:][generator.random(truth[2:].shape) < ignored] = -1
+def multi_label(generator, count, *, listed=False, ties=True):
+    """Every class has a positive and a negative if there are 2 samples; ``listed``: targets are lists of classes."""
+    targets = generator.integers(0, 2, (count, NUM_CLASSES))
+    targets[::2][:1], targets[1::2][:1] = 1, 0
+    scores = np.round(np.clip(0.35 + 0.3 * targets + 0.3 * generator.normal(size=targets.shape), 0, 1), 2)
+    scores = scores if ties else generator.random(scores.shape)
+    targets[2:][generator.random(targets[2:].shape) < 0.15] = -1
     samples = []
-    for index, (score, own) in enumerate(zip(scores, truth)):
-        sample = dict(pred_score=torch.tensor(score, dtype=torch.float32), sample_idx=index)
-        if listed:
-            sample["gt_label"] = torch.tensor(np.flatnonzero(own == 1))
-        else:
-            sample["gt_score"] = torch.tensor(own)
-        samples.append(sample)
+    for index, (score, target) in enumerate(zip(scores, targets)):
+        field = (
+            dict(gt_label=torch.tensor(np.flatnonzero(target == 1))) if listed else dict(gt_score=torch.tensor(target))
+        )
+        samples.append(dict(pred_score=torch.tensor(score, dtype=torch.float32), sample_idx=index, **field))
     return samples
 
 
-def truth_of(samples):
+def targets_of(samples):
     if "gt_score" in samples[0]:
         return np.stack([sample["gt_score"].numpy() for sample in samples])
     return np.stack([np.isin(CLASSES, sample["gt_label"].numpy()).astype(int) for sample in samples])
 
 
-def class_by_class(function, samples):
-    scores, truth = scores_of(samples), truth_of(samples)
-    return [function(truth[truth[:, c] >= 0, c], scores[truth[:, c] >= 0, c]) for c in CLASSES]
+def per_class(function, samples):
+    scores, targets = scores_of(samples), targets_of(samples)
+    return [function(targets[targets[:, c] >= 0, c], scores[targets[:, c] >= 0, c]) for c in CLASSES]
 
 
 def multi_auc(samples):
-    values = class_by_class(roc_auc_score, samples)
+    values = per_class(roc_auc_score, samples)
     return {"auc": np.mean(values), **{f"auc/{name}": value for name, value in zip(NAMES, values)}}
 
 
 def multi_auc_micro(samples):
-    scores, truth = scores_of(samples), truth_of(samples)
-    return {"auc": average_precision_score(truth[truth >= 0], scores[truth >= 0])}
+    scores, targets = scores_of(samples), targets_of(samples)
+    return {"auc": average_precision_score(targets[targets >= 0], scores[targets >= 0])}
 
 
 def multi_auc_weighted(samples):
-    support = (truth_of(samples) == 1).sum(axis=0)
-    return {"auc": np.average(class_by_class(average_precision_score, samples), weights=support)}
+    support = (targets_of(samples) == 1).sum(axis=0)
+    return {"auc": np.average(per_class(average_precision_score, samples), weights=support)}
 
 
 def multi_prf(samples):
-    truth, decided = truth_of(samples), (scores_of(samples) >= 0.5).astype(int)
-    return {
-        **rates(truth, decided),
-        **counts(truth, decided, labels=CLASSES),
-        "accuracy": np.mean(truth == decided),
-    }
+    targets, predicted = targets_of(samples), (scores_of(samples) >= 0.5).astype(int)
+    return {**rates(targets, predicted), **counts(targets, predicted), "accuracy": np.mean(targets == predicted)}
 
 
 def multi_prf_mmpretrain(samples):
     from mmpretrain.evaluation import MultiLabelMetric
 
-    scores, truth = torch.tensor(scores_of(samples)), torch.tensor(truth_of(samples))
-    precision, recall, f1, _ = MultiLabelMetric.calculate(scores, truth, topk=2)
-    return {"precision": float(precision) / 100, "recall": float(recall) / 100, "f1": float(f1) / 100}
+    values = MultiLabelMetric.calculate(torch.tensor(scores_of(samples)), torch.tensor(targets_of(samples)), topk=2)
+    return {key: float(value) / 100 for key, value in zip(("precision", "recall", "f1"), values)}
 
 
-def multi_label_smooth(generator, count):
-    samples = multi_label(generator, count)
-    for sample in samples:
-        sample["pred_score"] = torch.tensor(generator.random(NUM_CLASSES)).float()
-    return samples
-
-
-SCORE_INVALID = [invalid for invalid in INVALID if "'pred_score'" in invalid.words]
 MULTI_INVALID = (
-    *SCORE_INVALID,
-    InvalidInput("a truth of 2", lambda sample: sample["gt_score"].fill_(2), ["'gt_score'", "1, 0 or -1", "2"]),
-    InvalidInput(
-        "too short a truth", lambda sample: sample.update(gt_score=torch.ones(3)), ["'gt_score'", "(4,)", "(3,)"]
-    ),
-    InvalidInput("no truth", lambda sample: sample.pop("gt_score"), ["'gt_score'"]),
+    *INVALID_SCORES,
+    ("a target of 2", with_value("gt_score", 2), ["'gt_score'", "1, 0 or -1", "2"]),
+    ("too few targets", replaced("gt_score", torch.ones(3)), ["'gt_score'", "(4,)", "(3,)"]),
+    ("no target", without("gt_score"), ["'gt_score'"]),
 )
 LIST_INVALID = (
-    InvalidInput(
-        "a label out of range", lambda sample: sample.update(gt_label=torch.tensor([1, 4])), ["'gt_label'", "4"]
-    ),
-    InvalidInput("half a label", lambda sample: sample.update(gt_label=torch.tensor([1.5])), ["'gt_label'", "1.5"]),
-    InvalidInput("no labels", lambda sample: sample.pop("gt_label"), ["'gt_label'"]),
+    *INVALID_SCORES,
+    ("a label out of range", replaced("gt_label", torch.tensor([1, 4])), ["'gt_label'", "4"]),
+    ("a fractional label", replaced("gt_label", torch.tensor([1.5])), ["'gt_label'", "1.5"]),
+    ("no labels", without("gt_label"), ["'gt_label'"]),
 )
 
 MULTI_LABEL_CASES = [
@@ -398,17 +369,17 @@ MULTI_LABEL_CASES = [
     ),
     MetricCase(
         "multi-prf",
-        partial(MultiLabelPRF, average=("macro", "micro", "weighted"), classwise=True, counts=True),
+        partial(MultiLabelPRF, average=AVERAGES, classwise=True, counts=True),
         partial(multi_label, listed=True),
         multi_prf,
         classes=NAMES,
-        invalid_inputs=[*SCORE_INVALID, *LIST_INVALID],
+        invalid_inputs=LIST_INVALID,
         rules=PRF_RULES,
     ),
     MetricCase(
         "multi-prf-top",
         partial(MultiLabelPRF, topk=2, convention="mmpretrain"),
-        multi_label_smooth,
+        partial(multi_label, ties=False),
         multi_prf_mmpretrain,
         reference_tolerance=1e-6,
         invalid_inputs=MULTI_INVALID,

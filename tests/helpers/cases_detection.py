@@ -1,4 +1,4 @@
-"""Cases of the detection metrics. The references are pycocotools and mmdet's own tool."""
+"""Cases of DetectionPRF, with pycocotools and mmdet's confusion_matrix.py as references."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ import torch
 
 from mm_metrics_plugin import DetectionPRF
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
-from mm_metrics_plugin.testing import InvalidInput, MetricCase
+from mm_metrics_plugin.testing import MetricCase
+from tests.helpers.invalid_input import replaced, without
 
 CLASSES = ("car", "person", "dog")
 SCORE_THRESHOLD = 0.3
 
 
 def detections(generator, count):
-    """Images on a grid of whole pixels, so that scores and overlaps tie; some without objects or detections."""
+    """Boxes of whole pixels, so that scores and overlaps tie; some images without ground truths or detections."""
     samples = []
     for index in range(count):
         objects = int(generator.integers(0, 7)) if index % 5 else 0
         corner = generator.integers(0, 50, (objects, 2))
-        boxes = np.concatenate([corner, corner + generator.integers(4, 30, (objects, 2))], axis=1).astype(np.float32)
-        labels = generator.integers(0, len(CLASSES), objects)
+        gt_boxes = np.concatenate([corner, corner + generator.integers(4, 30, (objects, 2))], axis=1).astype(np.float32)
+        gt_labels = generator.integers(0, len(CLASSES), objects)
         crowd = generator.random(objects) < 0.15
-        found = boxes[generator.integers(0, objects, 12)] if objects else np.tile(np.float32([5, 5, 20, 20]), (3, 1))
-        found = (found + generator.integers(-2, 3, found.shape)).astype(np.float32)
-        found_labels = generator.integers(0, len(CLASSES), len(found))
-        for row in np.flatnonzero(generator.random(len(found)) < 0.7):
+        boxes = gt_boxes[generator.integers(0, objects, 12)] if objects else np.float32([[5, 5, 20, 20]] * 3)
+        boxes = (boxes + generator.integers(-2, 3, boxes.shape)).astype(np.float32)
+        labels = generator.integers(0, len(CLASSES), len(boxes))
+        for row in np.flatnonzero(generator.random(len(boxes)) < 0.7):
             if objects:
-                nearest = np.abs(boxes - found[row]).sum(axis=1).argmin()
-                found_labels[row] = labels[nearest]
+                labels[row] = gt_labels[np.abs(gt_boxes - boxes[row]).sum(axis=1).argmin()]
         if index % 7 == 3:
-            found, found_labels = found[:0], found_labels[:0]
-        scores = np.round(generator.random(len(found)), 1).astype(np.float32)
-        samples.append(
-            dict(
-                img_id=index,
-                pred_instances=dict(
-                    bboxes=torch.tensor(found), scores=torch.tensor(scores), labels=torch.tensor(found_labels)
-                ),
-                gt_instances=dict(bboxes=torch.tensor(boxes[~crowd]), labels=torch.tensor(labels[~crowd])),
-                ignored_instances=dict(bboxes=torch.tensor(boxes[crowd]), labels=torch.tensor(labels[crowd])),
-            )
+            boxes, labels = boxes[:0], labels[:0]
+        scores = np.round(generator.random(len(boxes)), 1).astype(np.float32)
+        fields = dict(
+            pred_instances=dict(bboxes=boxes, scores=scores, labels=labels),
+            gt_instances=dict(bboxes=gt_boxes[~crowd], labels=gt_labels[~crowd]),
+            ignored_instances=dict(bboxes=gt_boxes[crowd], labels=gt_labels[crowd]),
         )
+        samples.append(dict(img_id=index, **_map_arrays(fields)))
     return samples
 
 
+def _map_arrays(fields):
+    return {part: {name: torch.tensor(array) for name, array in arrays.items()} for part, arrays in fields.items()}
+
+
 def distinct_detections(generator, count):
-    """The same with scores that never tie: a drawn image's copies would, and then their order matters."""
+    """The same with scores that never tie, because the order of the copies of a resampled image would matter."""
     samples = detections(generator, count)
     for sample in samples:
-        found = sample["pred_instances"]
-        found["scores"] = torch.tensor(generator.random(len(found["scores"])).astype(np.float32))
+        predictions = sample["pred_instances"]
+        predictions["scores"] = torch.tensor(generator.random(len(predictions["scores"])).astype(np.float32))
     return samples
 
 
@@ -75,7 +75,7 @@ def batch_of(samples):
 
 
 def rates(tp, fp, fn):
-    """The keys of DetectionPRF from counts per class, written out."""
+    """The values of DetectionPRF, from counts per class."""
     with np.errstate(invalid="ignore"):
         precision, recall, f1 = tp / (tp + fp), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)
     mean_precision, mean_recall = np.nanmean(precision), np.nanmean(recall)
@@ -92,24 +92,32 @@ def rates(tp, fp, fn):
     }
 
 
-def coco_counts(samples, min_score=SCORE_THRESHOLD):
-    """TP, FP and FN of each class at IoU 0.5, from pycocotools' own matches."""
+def run_coco(samples, min_score=None, iou_thrs=None):
+    """The evaluation of pycocotools, and its results per image and class over all areas."""
     from tests.helpers.detection_problems import coco_eval
 
-    evaluation = coco_eval(batch_of(samples), len(CLASSES), min_score=min_score)
-    evaluation.params.iouThrs = np.array([0.5])
-    evaluation.params.maxDets = [1000]
+    options = {} if min_score is None else dict(min_score=min_score)
+    evaluation = coco_eval(batch_of(samples), len(CLASSES), **options)
+    if iou_thrs is not None:
+        evaluation.params.iouThrs, evaluation.params.maxDets = np.array(iou_thrs), [1000]
     with contextlib.redirect_stdout(io.StringIO()):
         evaluation.evaluate()
+        if iou_thrs is None:
+            evaluation.accumulate()
+            evaluation.summarize()
+    all_areas = evaluation.params.areaRng[0]
+    return evaluation, [image for image in evaluation.evalImgs if image is not None and image["aRng"] == all_areas]
+
+
+def coco_counts(samples, min_score=SCORE_THRESHOLD):
+    """TP, FP and FN of each class at IoU 0.5, from the matches of pycocotools."""
     tp, fp, objects = np.zeros((3, len(CLASSES)))
-    for image in evaluation.evalImgs:
-        if image is not None and image["aRng"] == evaluation.params.areaRng[0]:
-            label = image["category_id"]
-            counts = ~image["dtIgnore"][0].astype(bool)
-            matched = image["dtMatches"][0] > 0
-            tp[label] += (matched & counts).sum()
-            fp[label] += (~matched & counts).sum()
-            objects[label] += (image["gtIgnore"] == 0).sum()
+    for image in run_coco(samples, min_score, [0.5])[1]:
+        label, matched = image["category_id"], image["dtMatches"][0] > 0
+        counted = ~image["dtIgnore"][0].astype(bool)
+        tp[label] += (matched & counted).sum()
+        fp[label] += (~matched & counted).sum()
+        objects[label] += (image["gtIgnore"] == 0).sum()
     return tp, fp, objects - tp
 
 
@@ -118,7 +126,7 @@ def coco_reference(samples):
 
 
 def coco_best_threshold(samples):
-    """The greatest pooled F1 over every threshold there can be: scores have one digit."""
+    """The greatest micro F1 over all possible thresholds: scores have one digit."""
     best = 0.0
     for tenth in range(1, 11):
         tp, fp, fn = (count.sum() for count in coco_counts(samples, tenth / 10))
@@ -127,54 +135,47 @@ def coco_best_threshold(samples):
 
 
 def coco_classwise(samples):
-    from tests.helpers.detection_problems import coco_eval
-
     tp, fp, fn = coco_counts(samples)
-    evaluation = coco_eval(batch_of(samples), len(CLASSES))
-    with contextlib.redirect_stdout(io.StringIO()):
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
     return {
         **rates(tp, fp, fn),
         **{f"tp/{name}": value for name, value in zip(CLASSES, tp)},
         **{f"recall/{name}": value for name, value in zip(CLASSES, tp / (tp + fn))},
-        **dict(zip(("mAP", "mAP_50", "mAP_75"), evaluation.stats)),
+        **dict(zip(("mAP", "mAP_50", "mAP_75"), run_coco(samples)[0].stats)),
     }
 
 
 def coco_intervals(samples, resamples=20, level=0.9):
-    """The formulas written out, with counts, matches and resampled values of pycocotools."""
+    """The formulas of the intervals, with counts, matches and resampled values of pycocotools."""
     from tests.helpers.interval_reference import Ratio, count_intervals, shrunken, wilson
 
     result = coco_classwise(samples)
     counts = np.stack([coco_counts([sample]) for sample in samples], axis=1)  # TP, FP, FN; images; classes
-    found = count_intervals(*counts, level)
+    intervals = count_intervals(*counts, level)
     tp, fp, fn = counts
     trials = {"precision": tp + fp, "recall": tp + fn}
     for key in ("f1", "precision", "recall", "f1_of_means", "f1_micro", "precision_micro", "recall_micro"):
         pooled = key in ("precision_micro", "recall_micro")
         enough = pooled or trials.get(key, tp + fp + fn).any(axis=1).sum() >= 30
-        result[f"{key}_low"], result[f"{key}_high"] = found[key] if enough else (np.nan, np.nan)
+        result[f"{key}_low"], result[f"{key}_high"] = intervals[key] if enough else (np.nan, np.nan)
     for label, name in enumerate(CLASSES):
         ends = Ratio(tp[:, label], (tp + fn)[:, label]).interval(level)
         result[f"recall_low/{name}"], result[f"recall_high/{name}"] = ends
 
     random, draws = np.random.default_rng(5), []
-    values, hits, objects = _coco_areas(samples)
+    values, hits, objects = coco_precision(samples)
     for _ in range(resamples):
-        # In the order of the images, which decides between equal scores.
-        drawn = [samples[at] for at in np.sort(random.integers(0, len(samples), len(samples)))]
-        draws.append(_coco_areas(drawn)[0])
+        # In the order of the images, which breaks ties of scores.
+        indices = np.sort(random.integers(0, len(samples), len(samples)))
+        draws.append(coco_precision([samples[index] for index in indices])[0])
     images = sum(bool(row.any()) for row in objects)
     number = objects.sum(axis=0)
     several = len(samples) / (len(samples) - 1)
     biases = np.zeros(values.shape)
-    for at, row in enumerate(values):
+    for threshold, row in enumerate(values):
         for label, near in enumerate(shrunken(row, number)):
-            for earlier, place in enumerate(np.flatnonzero(hits[at][label])):
-                share = (earlier + (1 + near) / 2) / (place + 1)
-                biases[at, label] += (1 - share) / (place + 1) / number[label]
+            for earlier, rank in enumerate(np.flatnonzero(hits[threshold][label])):
+                share = (earlier + (1 + near) / 2) / (rank + 1)
+                biases[threshold, label] += (1 - share) / (rank + 1) / number[label]
     for key, chosen in (("mAP", slice(None)), ("mAP_50", slice(0, 1)), ("mAP_75", slice(5, 6))):
         value, bias = values[chosen].mean(axis=0), biases[chosen].mean(axis=0).mean()
         drawn = np.stack([draw[chosen].mean(axis=0) for draw in draws])
@@ -188,37 +189,28 @@ def coco_intervals(samples, resamples=20, level=0.9):
     return result
 
 
-def _coco_areas(samples):
-    """AP (thresholds, classes); by threshold and class which detections are hits, best first; objects per image."""
-    from tests.helpers.detection_problems import coco_eval
-
-    evaluation = coco_eval(batch_of(samples), len(CLASSES))
-    with contextlib.redirect_stdout(io.StringIO()):
-        evaluation.evaluate()
-        evaluation.accumulate()
+def coco_precision(samples):
+    """AP (thresholds, classes); by threshold and class which ranked detections are TP; ground truths per image."""
+    evaluation, images = run_coco(samples)
     precision = evaluation.eval["precision"][:, :, :, 0, -1]
     values = np.where(precision[0, :1] < 0, np.nan, precision.mean(axis=1))
     objects = np.zeros((len(samples), len(CLASSES)))
-    rows = [[] for _ in CLASSES]
-    for image in evaluation.evalImgs:
-        if image is not None and image["aRng"] == evaluation.params.areaRng[0]:
-            objects[evaluation.params.imgIds.index(image["image_id"]), image["category_id"]] += (
-                image["gtIgnore"] == 0
-            ).sum()
-            rows[image["category_id"]].append(image)
+    for image in images:
+        row = evaluation.params.imgIds.index(image["image_id"])
+        objects[row, image["category_id"]] += (image["gtIgnore"] == 0).sum()
     hits = [[] for _ in evaluation.params.iouThrs]
-    for images in rows:
-        scores = np.concatenate([image["dtScores"] for image in images])
-        order = np.argsort(-scores, kind="mergesort")
+    for label in range(len(CLASSES)):
+        columns = [image for image in images if image["category_id"] == label]
+        order = np.argsort(-np.concatenate([image["dtScores"] for image in columns]), kind="mergesort")
         matched, ignored = (
-            np.concatenate([image[key] for image in images], axis=1) for key in ("dtMatches", "dtIgnore")
+            np.concatenate([image[key] for image in columns], axis=1) for key in ("dtMatches", "dtIgnore")
         )
-        for at, part in enumerate(hits):
-            part.append((matched[at] > 0)[order][~ignored[at].astype(bool)[order]])
+        for threshold, by_class in enumerate(hits):
+            by_class.append((matched[threshold] > 0)[order][~ignored[threshold].astype(bool)[order]])
     return values, hits, objects
 
 
-def stock_reference(samples):
+def mmdet_reference(samples):
     from tests.helpers.detection_problems import StockDataset, stock_results, stock_tool
 
     batch = batch_of(samples)
@@ -228,48 +220,41 @@ def stock_reference(samples):
     return rates(tp, matrix.sum(axis=0)[:-1] - tp, matrix.sum(axis=1)[:-1] - tp)
 
 
+def prediction(box=(0.0, 0.0, 5.0, 5.0), score=0.5, label=0):
+    fields = dict(bboxes=torch.tensor([box]), scores=torch.tensor([score]), labels=torch.tensor([label]))
+    return replaced("pred_instances", fields)
+
+
 INVALID = (
-    InvalidInput("nan-box", lambda s: _box(s, [0.0, float("nan"), 5.0, 5.0]), ("boxes", "finite", "nan")),
-    InvalidInput("inf-score", lambda s: _box(s, [0.0, 0.0, 5.0, 5.0], score=float("inf")), ("scores", "finite", "inf")),
-    InvalidInput("label", lambda s: _box(s, [0.0, 0.0, 5.0, 5.0], label=3), ("labels", "between 0 and 2", "3")),
-    InvalidInput(
-        "length",
-        lambda s: s["pred_instances"].update(scores=torch.zeros(99)),
-        ("pred_instances.scores", "found (99,)"),
-    ),
-    InvalidInput("no-truth", lambda s: s.pop("gt_instances"), ("gt_instances",)),
-    InvalidInput(
-        "shape", lambda s: s["gt_instances"].update(bboxes=torch.zeros(2, 5)), ("gt_instances.bboxes", "found (2, 5)")
-    ),
+    ("a NaN box", prediction(box=(0.0, np.nan, 5.0, 5.0)), ("boxes", "finite", "nan")),
+    ("an infinite score", prediction(score=np.inf), ("scores", "finite", "inf")),
+    ("a label out of range", prediction(label=3), ("labels", "between 0 and 2", "3")),
+    ("other scores", replaced("pred_instances.scores", torch.zeros(99)), ("pred_instances.scores", "found (99,)")),
+    ("no ground truth", without("gt_instances"), ("gt_instances",)),
+    ("other boxes", replaced("gt_instances.bboxes", torch.zeros(2, 5)), ("gt_instances.bboxes", "found (2, 5)")),
 )
 
 
-def _box(sample, box, score=0.5, label=0):
-    sample["pred_instances"] = dict(
-        bboxes=torch.tensor([box]), scores=torch.tensor([score]), labels=torch.tensor([label])
-    )
-
-
 COUNTS = dict.fromkeys(("tp*", "fp*", "fn*", "classes_averaged", "operating_threshold*"))
-MAKE = dict(
+FIELDS = dict(
     samples=detections, classes=CLASSES, invalid_inputs=INVALID, rules=COUNTS, dtypes=("float32", "float64", "numpy")
 )
 
 DETECTION_CASES = [
-    MetricCase("detection", DetectionPRF, reference=coco_reference, **MAKE),
-    MetricCase("detection-ap", partial(DetectionPRF, ap=True, classwise=True), reference=coco_classwise, **MAKE),
+    MetricCase("detection", DetectionPRF, reference=coco_reference, **FIELDS),
+    MetricCase("detection-ap", partial(DetectionPRF, ap=True, classwise=True), reference=coco_classwise, **FIELDS),
     MetricCase(
         "detection-ci",
         partial(DetectionPRF, ap=True, classwise=True, ci=0.9, resamples=20, seed=5),
         reference=coco_intervals,
         counts=(64, 33),  # the reference resamples with pycocotools
-        **{**MAKE, "samples": distinct_detections},
+        **{**FIELDS, "samples": distinct_detections},
     ),
     MetricCase(
         "detection-operating-point",
         partial(DetectionPRF, operating_point="f1", classwise=True),
         reference=coco_best_threshold,
-        **MAKE,
+        **FIELDS,
     ),
-    MetricCase("detection-mmdet", partial(DetectionPRF, matching="mmdet"), reference=stock_reference, **MAKE),
+    MetricCase("detection-mmdet", partial(DetectionPRF, matching="mmdet"), reference=mmdet_reference, **FIELDS),
 ]

@@ -1,4 +1,4 @@
-"""Cases of the metrics of regions in pictures."""
+"""Cases of MeanIoU and DiceScore."""
 
 from __future__ import annotations
 
@@ -11,43 +11,35 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, j
 
 from mm_metrics_plugin import DiceScore, MeanIoU
 from mm_metrics_plugin.testing import MetricCase
-from tests.helpers.invalid_input import drop, poke, put
+from tests.helpers.invalid_input import replaced, with_value, without
 
 NAMES = ("road", "car", "tree", "sky")
 NUM_CLASSES = len(NAMES)
 
 
-def label_maps(generator, count, *, num_classes=NUM_CLASSES, dtype=torch.int64):
-    """Pictures of different sizes as mmseg's samples have them; some pixels are to be ignored, some classes absent."""
+def label_maps(generator, count, *, num_classes=NUM_CLASSES):
+    """Images of different sizes with ignored pixels and absent classes, as mmseg's samples."""
     samples = []
     for index in range(count):
         height, width = 5 + index % 3, 6 + index % 5
-        truth = generator.integers(0, num_classes, (1, height, width))
-        predicted = np.where(
-            generator.random(truth.shape) < 0.7, truth, generator.integers(0, num_classes, truth.shape)
-        )
-        truth[generator.random(truth.shape) < 0.1] = 255
-        if index % 2:  # a class is in neither
-            truth[truth == 2] = 1
+        target = generator.integers(0, num_classes, (1, height, width))
+        noise = generator.integers(0, num_classes, target.shape)
+        predicted = np.where(generator.random(target.shape) < 0.7, target, noise)
+        target[generator.random(target.shape) < 0.1] = 255
+        if index % 2:  # without class 2
+            target[target == 2] = 1
             predicted[predicted == 2] = 0
-        samples.append(
-            dict(
-                pred_sem_seg=dict(data=torch.tensor(predicted, dtype=dtype)),
-                gt_sem_seg=dict(data=torch.tensor(truth, dtype=dtype)),
-                img_path=f"pictures/{index}.png",
-            )
-        )
+        fields = dict(pred_sem_seg=dict(data=torch.tensor(predicted)), gt_sem_seg=dict(data=torch.tensor(target)))
+        samples.append(dict(**fields, img_path=f"images/{index}.png"))
     return samples
 
 
 def score_maps(generator, count):
-    """Logits, label maps, and one region's scores and mask."""
+    """Label maps with logits, and the scores and the mask of one region."""
     samples = label_maps(generator, count)
     for index, sample in enumerate(samples):
         shape = sample["gt_sem_seg"]["data"].shape[1:]
-        sample["seg_logits"] = dict(
-            data=torch.tensor(generator.normal(size=(NUM_CLASSES, *shape)), dtype=torch.float32)
-        )
+        sample["seg_logits"] = dict(data=torch.tensor(generator.normal(size=(NUM_CLASSES, *shape))).float())
         region = generator.random(shape) < (0.4 if index % 4 else 0.0)  # some regions are empty
         sample["mask"] = torch.tensor(region)
         sample["score"] = torch.tensor(np.where(region.any(), generator.random(shape), 0.0), dtype=torch.float32)
@@ -55,63 +47,50 @@ def score_maps(generator, count):
 
 
 def pixels(samples):
-    """True and predicted labels of every picture, ignored pixels left out."""
+    """True and predicted labels of each image, without ignored pixels."""
     for sample in samples:
-        truth, predicted = (sample[field]["data"].numpy().ravel() for field in ("gt_sem_seg", "pred_sem_seg"))
-        kept = truth != 255
-        yield truth[kept], predicted[kept]
+        target, predicted = (sample[field]["data"].numpy().ravel() for field in ("gt_sem_seg", "pred_sem_seg"))
+        yield target[target != 255], predicted[target != 255]
 
 
 def all_pixels(samples):
-    return (np.concatenate(parts) for parts in zip(*pixels(samples)))
+    return (np.concatenate(rows) for rows in zip(*pixels(samples)))
 
 
 def iou(samples):
-    truth, predicted = all_pixels(samples)
-    values = jaccard_score(truth, predicted, average=None, labels=range(NUM_CLASSES))
+    target, predicted = all_pixels(samples)
+    values = jaccard_score(target, predicted, average=None, labels=range(NUM_CLASSES))
     return {
         "mIoU": values.mean(),
-        "aAcc": accuracy_score(truth, predicted),
-        "mAcc": balanced_accuracy_score(truth, predicted),
+        "aAcc": accuracy_score(target, predicted),
+        "mAcc": balanced_accuracy_score(target, predicted),
         **{f"IoU/{name}": value for name, value in zip(NAMES, values)},
     }
 
 
 def iou_of_present(samples):
     """Only three of seven classes occur."""
-    truth, predicted = all_pixels(samples)
-    return {"mIoU": jaccard_score(truth, predicted, average="macro", labels=range(3)), "classes_averaged": 3.0}
+    target, predicted = all_pixels(samples)
+    return {"mIoU": jaccard_score(target, predicted, average="macro", labels=range(3)), "classes_averaged": 3.0}
 
 
-def dice_per_sample(samples):
-    values = [
-        f1_score(truth, predicted, average=None, labels=range(NUM_CLASSES), zero_division=1.0)
-        for truth, predicted in pixels(samples)
-    ]
-    return {"mDice": np.mean(values), **{f"Dice/{n}": v for n, v in zip(NAMES, np.mean(values, axis=0))}}
-
-
-def dice_of_present(samples):
-    values = [
-        f1_score(truth, predicted, average=None, labels=range(NUM_CLASSES), zero_division=np.nan)
-        for truth, predicted in pixels(samples)
-    ]
-    return {"mDice": np.nanmean(values, axis=0).mean()}
+def dice_per_sample(samples, zero_division=1.0):
+    options = dict(average=None, labels=range(NUM_CLASSES), zero_division=zero_division)
+    values = np.nanmean([f1_score(target, predicted, **options) for target, predicted in pixels(samples)], axis=0)
+    return {"mDice": values.mean(), **{f"Dice/{name}": value for name, value in zip(NAMES, values)}}
 
 
 def dice_of_all(samples):
-    truth, predicted = all_pixels(samples)
-    return {"mDice": f1_score(truth, predicted, average="macro", labels=range(NUM_CLASSES))}
+    target, predicted = all_pixels(samples)
+    return {"mDice": f1_score(target, predicted, average="macro", labels=range(NUM_CLASSES))}
 
 
 def soft_dice_of_labels(samples):
     values = []
     for sample in samples:
-        truth = sample["gt_sem_seg"]["data"].numpy().ravel()
-        scores = softmax(sample["seg_logits"]["data"].double().numpy().reshape(NUM_CLASSES, -1), axis=0)[
-            :, truth != 255
-        ]
-        target = np.eye(NUM_CLASSES)[truth[truth != 255]].T
+        target = sample["gt_sem_seg"]["data"].numpy().ravel()
+        logits = sample["seg_logits"]["data"].double().numpy().reshape(NUM_CLASSES, -1)[:, target != 255]
+        scores, target = softmax(logits, axis=0), np.eye(NUM_CLASSES)[target[target != 255]].T
         values.append(2 * (scores * target).sum(axis=1) / ((scores**2).sum(axis=1) + (target**2).sum(axis=1) + 0.5))
     return {"mDice": np.mean(values)}
 
@@ -137,38 +116,39 @@ def mindspore_dice(samples, batch_size=7):
 
 
 MAP_INVALID = [
-    ("no prediction", drop("pred_sem_seg"), ["pred_sem_seg.data", "5.png"]),
-    ("no truth", drop("gt_sem_seg.data"), ["gt_sem_seg.data"]),
-    ("a truth that is no class", poke("gt_sem_seg.data", 9), ["'gt_sem_seg.data'", "0 to 3, or 255", "found 9"]),
-    ("a negative truth", poke("gt_sem_seg.data", -1), ["'gt_sem_seg.data'", "found -1"]),
-    ("a prediction that is no class", poke("pred_sem_seg.data", 4), ["'pred_sem_seg.data'", "0 to 3", "found 4"]),
-    ("NaN", poke("pred_sem_seg.data", np.nan, torch.float32), ["'pred_sem_seg.data'", "whole numbers", "float32"]),
+    ("no prediction", without("pred_sem_seg"), ["pred_sem_seg.data", "5.png"]),
+    ("no target", without("gt_sem_seg.data"), ["gt_sem_seg.data"]),
+    ("a target that is no class", with_value("gt_sem_seg.data", 9), ["'gt_sem_seg.data'", "0 to 3, or 255", "found 9"]),
+    ("a negative target", with_value("gt_sem_seg.data", -1), ["'gt_sem_seg.data'", "found -1"]),
+    ("a prediction that is no class", with_value("pred_sem_seg.data", 4), ["'pred_sem_seg.data'", "0 to 3", "found 4"]),
+    (
+        "NaN",
+        with_value("pred_sem_seg.data", np.nan, torch.float32),
+        ["'pred_sem_seg.data'", "whole numbers", "float32"],
+    ),
     (
         "another shape",
-        put("pred_sem_seg.data", torch.zeros(1, 2, 2, dtype=torch.int64)),
+        replaced("pred_sem_seg.data", torch.zeros(1, 2, 2, dtype=torch.int64)),
         ["'pred_sem_seg.data'", "(1, 2, 2)"],
     ),
 ]
 SCORE_INVALID = [
-    ("NaN", poke("seg_logits.data", np.nan), ["'seg_logits.data'", "0 to 1", "nan"]),
-    ("a truth that is no class", poke("gt_sem_seg.data", 4), ["'gt_sem_seg.data'", "found 4"]),
-    ("too few channels", put("seg_logits.data", torch.zeros(2, 7, 6)), ["'seg_logits.data'", "4 channels"]),
-    ("another shape", put("seg_logits.data", torch.zeros(4, 2, 2)), ["'gt_sem_seg.data'", "(4, 2, 2)"]),
+    ("NaN", with_value("seg_logits.data", np.nan), ["'seg_logits.data'", "0 to 1", "nan"]),
+    ("a target that is no class", with_value("gt_sem_seg.data", 4), ["'gt_sem_seg.data'", "found 4"]),
+    ("too few channels", replaced("seg_logits.data", torch.zeros(2, 7, 6)), ["'seg_logits.data'", "4 channels"]),
+    ("another shape", replaced("seg_logits.data", torch.zeros(4, 2, 2)), ["'gt_sem_seg.data'", "(4, 2, 2)"]),
 ]
 REGION_INVALID = [
-    ("logits", poke("score", 1.5), ["'score'", "0 to 1", "activation", "found 1.5"]),
-    ("a mask of 7", poke("mask", 7, torch.uint8), ["'mask'", "0 to 1", "or be 255 to be ignored", "found 7"]),
-    ("another shape", put("mask", torch.zeros(2, 2)), ["'score'", "'mask'", "(2, 2)"]),
+    ("logits", with_value("score", 1.5), ["'score'", "0 to 1", "activation", "found 1.5"]),
+    ("a mask of 7", with_value("mask", 7, torch.uint8), ["'mask'", "0 to 1", "or be 255 to be ignored", "found 7"]),
+    ("another shape", replaced("mask", torch.zeros(2, 2)), ["'score'", "'mask'", "(2, 2)"]),
 ]
 
 label_case = partial(MetricCase, rules={"classes_*": None}, invalid_inputs=MAP_INVALID)
 region_dice = partial(DiceScore, mode="soft", prediction_field="score", target_field="mask")
 
-OVERLAP_CASES = [
+SEGMENTATION_CASES = [
     label_case("iou", partial(MeanIoU, classwise=True), label_maps, iou, classes=NAMES),
-    MetricCase(
-        "iou-bytes", partial(MeanIoU, classwise=True), partial(label_maps, dtype=torch.uint8), iou, classes=NAMES
-    ),
     MetricCase(
         "iou-absent",
         partial(MeanIoU, num_classes=7),
@@ -177,7 +157,13 @@ OVERLAP_CASES = [
         rules={"classes_*": None},
     ),
     label_case("dice", partial(DiceScore, classwise=True), label_maps, dice_per_sample, classes=NAMES),
-    label_case("dice-skip", partial(DiceScore, num_classes=NUM_CLASSES, empty="skip"), label_maps, dice_of_present),
+    label_case(
+        "dice-skip",
+        partial(DiceScore, classwise=True, empty="skip"),
+        label_maps,
+        partial(dice_per_sample, zero_division=np.nan),
+        classes=NAMES,
+    ),
     label_case("dice-dataset", partial(DiceScore, over="dataset"), label_maps, dice_of_all, classes=NAMES),
     MetricCase(
         "dice-soft",
@@ -190,7 +176,7 @@ OVERLAP_CASES = [
     MetricCase("dice-region", region_dice, score_maps, soft_dice_of_regions, invalid_inputs=REGION_INVALID),
     MetricCase(
         "dice-threshold",
-        partial(region_dice, threshold=0.625),  # the same number in every precision
+        partial(region_dice, threshold=0.625),  # equal in every precision
         score_maps,
         partial(soft_dice_of_regions, threshold=0.625),
     ),

@@ -1,43 +1,33 @@
-"""Ways to corrupt a field of a sample, wherever in it the field lies."""
+"""Functions that make a field of a sample invalid; ``'a.b'`` is field ``b`` inside ``a``."""
 
 from __future__ import annotations
 
-from functools import partial
+
+def _edited(field, edit):
+    def corrupt(sample):
+        *path, last = field.split(".")
+        for key in path:
+            sample = sample[key]
+        edit(sample, last)
+
+    return corrupt
 
 
-def _parent(sample, field):
-    *path, last = field.split(".")
-    for part in path:
-        sample = sample[part]
-    return sample, last
+def without(field):
+    """Remove a field."""
+    return _edited(field, lambda parent, key: parent.pop(key))
 
 
-def _drop(sample, field):
-    parent, last = _parent(sample, field)
-    del parent[last]
+def replaced(field, value):
+    """Replace a field."""
+    return _edited(field, lambda parent, key: parent.update({key: value}))
 
 
-def _put(sample, field, value):
-    parent, last = _parent(sample, field)
-    parent[last] = value
+def with_value(field, value, dtype=None):
+    """Replace the first value of a tensor, after a conversion to the dtype if there is one."""
 
+    def edit(parent, key):
+        parent[key] = parent[key].clone() if dtype is None else parent[key].to(dtype)
+        parent[key].view(-1)[0] = value
 
-def _poke(sample, field, value, dtype):
-    parent, last = _parent(sample, field)
-    parent[last] = parent[last].clone() if dtype is None else parent[last].to(dtype)
-    parent[last].view(-1)[0] = value
-
-
-def drop(field):
-    """Removes a field; a dotted path looks inside."""
-    return partial(_drop, field=field)
-
-
-def put(field, value):
-    """Replaces a field."""
-    return partial(_put, field=field, value=value)
-
-
-def poke(field, value, dtype=None):
-    """Changes the first value of a tensor, after turning it into another dtype if one is given."""
-    return partial(_poke, field=field, value=value, dtype=dtype)
+    return _edited(field, edit)

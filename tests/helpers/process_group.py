@@ -1,4 +1,4 @@
-"""Real gloo processes of which one goes wrong, and what became of each of them."""
+"""Groups of real gloo processes in which one process fails, and the outcome of each process."""
 
 from __future__ import annotations
 
@@ -23,46 +23,34 @@ from mm_metrics_plugin import DetectionPRF, SingleLabelAUC, SingleLabelPRF, test
 from tests.helpers.cases_detection import CLASSES, detections
 from tests.helpers.cases_single_label import single_label
 
-TIMEOUT = 60.0  # seconds after which a collective of the group gives up; on a busy machine a rank may wait for long
-SHORT = 5.0  # the same where one rank lives on and never comes, so that the others must wait for so long
-STUCK = 300.0  # seconds after which who has not ended never will
-SIZE = 21  # samples: neither 2 nor 4 divide them, so there is padding
+TIMEOUT = 60.0  # seconds after which a collective fails
+SHORT = 5.0  # the same if one rank is alive and does not evaluate, so that the others wait for the timeout
+STUCK = 300.0  # seconds after which a process is considered stuck
+SIZE = 21  # samples: not divisible by 2 or 4, so there is padding
 COLLECTIVES = ("all_gather", "all_reduce", "broadcast", "barrier")
-DONE = "nothing more to wait for"
+DONE = "done"
 KILLED = -signal.SIGKILL
 
 
 class Fault(NamedTuple):
-    """What goes wrong.
+    """A failure of one rank."""
 
-    Attributes:
-        kind: ``'kill'``, ``'raise'`` or ``'never'`` (the rank lives on, and does not evaluate).
-        rank: Where.
-        place: ``'process'`` (before the evaluation), ``'collective'`` (its ``number``-th, from 1), ``'update'`` and
-            ``'compute'`` (inside the evaluation, off the network) or ``'after'`` (when the others have the number).
-        number: See ``place``.
-    """
-
-    kind: str
+    kind: str  # 'kill', 'raise' or 'never' (the rank stays alive and does not evaluate)
     rank: int
+    # 'process' (before the evaluation), 'collective' (the one with this number, from 1), 'update' and 'compute' (inside
+    # the evaluation, outside of collectives) or 'after' (when the other ranks have returned)
     place: str = "process"
     number: int = 0
 
-    def strike(self) -> None:
-        """Go wrong, now."""
+    def trigger(self) -> None:
+        """Kill this process, or raise an error."""
         if self.kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         raise RuntimeError(f"deliberate failure of rank {self.rank}")
 
 
 class Ending(NamedTuple):
-    """What became of a rank.
-
-    Attributes:
-        exit_code: Of the process; negative if a signal ended it.
-        numbers: What ``evaluate`` returned, if it did.
-        error: What it raised, if it did.
-    """
+    """The outcome of a rank: its exit code (negative after a signal), and what ``evaluate`` returned or raised."""
 
     exit_code: int
     numbers: Optional[Dict[str, float]]
@@ -70,12 +58,12 @@ class Ending(NamedTuple):
 
 
 def evaluator(kind: str, prefix: Optional[str] = None) -> Evaluator:
-    """Metrics whose states are counts, concatenated scores, or both with files to write."""
+    """Metrics whose states are counts and concatenated scores, or both and files."""
     if kind == "classification":
         return Evaluator([SingleLabelAUC(), SingleLabelPRF(counts=True)])
-    made = Evaluator([DetectionPRF(ap=True, outfile_prefix=prefix)])
-    made.dataset_meta = {"classes": CLASSES}
-    return made
+    result = Evaluator([DetectionPRF(ap=True, outfile_prefix=prefix)])
+    result.dataset_meta = {"classes": CLASSES}
+    return result
 
 
 def samples(kind: str) -> list:
@@ -84,17 +72,9 @@ def samples(kind: str) -> list:
 
 
 def run(world_size: int, kind: str, fault: Fault, folder: Path, *, delay: Optional[float] = None) -> Dict[int, Ending]:
-    """Evaluate on a group in which something goes wrong.
+    """Evaluate on a group with a fault; ``folder`` gets ``tmp`` (TMPDIR) and ``work`` (the working directory).
 
-    Args:
-        world_size: How many processes.
-        kind: ``'classification'`` or ``'detection'``.
-        fault: What goes wrong.
-        folder: Where the processes find ``tmp`` (their TMPDIR) and ``work`` (where they are), both empty.
-        delay: Kill the rank from outside, so many seconds after all were ready to evaluate; ``fault`` says which.
-
-    Raises:
-        AssertionError: A rank never ended.
+    With ``delay`` the rank of the fault is killed from outside, this many seconds after all ranks are ready.
     """
     for name in ("tmp", "work", "notes"):
         (folder / name).mkdir()
@@ -127,23 +107,23 @@ def run(world_size: int, kind: str, fault: Fault, folder: Path, *, delay: Option
 
 
 def _ending(process: Any, note: Path) -> Ending:
-    told = json.loads(note.read_text()) if note.exists() else {"numbers": None, "error": None}
-    return Ending(process.exitcode, **told)
+    outcome = json.loads(note.read_text()) if note.exists() else {"numbers": None, "error": None}
+    return Ending(process.exitcode, **outcome)
 
 
 def left_over(folder: Path) -> list:
-    """The files that are there after a run."""
+    """The files that exist after a run."""
     return sorted(str(path.relative_to(folder)) for name in ("tmp", "work") for path in (folder / name).rglob("*"))
 
 
 def _main(rank: int, world_size: int, kind: str, fault: Optional[Fault], folder: str) -> None:
-    """One rank. It ends as a training does: the error that stops it is its last word."""
-    faulthandler.dump_traceback_later(2 * STUCK, exit=True)  # should who started it be gone
+    """One rank, which ends after an error as a training does."""
+    faulthandler.dump_traceback_later(2 * STUCK, exit=True)  # if the test is gone
     tempfile.tempdir = os.environ["TMPDIR"] = str(Path(folder, "tmp"))
     os.chdir(Path(folder, "work"))
     torch.set_num_threads(1)
     notes = Path(folder, "notes")
-    # On a busy machine they start seconds apart, and the group's timeout is for the fault alone.
+    # On a busy machine processes start seconds apart, which must not count for the timeout of the group.
     (notes / f"started{rank}").touch()
     _wait_for(notes, [f"started{other}" for other in range(world_size)])
     distributed.init_process_group(
@@ -154,16 +134,16 @@ def _main(rank: int, world_size: int, kind: str, fault: Optional[Fault], folder:
         timeout=timedelta(seconds=SHORT if fault is not None and fault.kind == "never" else TIMEOUT),
     )
     mine = fault if fault is not None and fault.rank == rank else None
-    told: Dict[str, Any] = {"numbers": None, "error": None}
+    outcome: Dict[str, Any] = {"numbers": None, "error": None}
     try:
-        told["numbers"] = _evaluate(rank, world_size, kind, mine, notes)
+        outcome["numbers"] = _evaluate(rank, world_size, kind, mine, notes)
     except Exception as error:
-        told["error"] = f"{type(error).__name__}: {error}"
-    whole = notes / f"{rank}.part"
-    whole.write_text(json.dumps(told))
-    os.replace(whole, notes / f"{rank}.json")
-    if told["error"] is not None:
-        os._exit(1)  # what an uncaught error comes to, without its traceback on the test's output
+        outcome["error"] = f"{type(error).__name__}: {error}"
+    temporary = notes / f"{rank}.part"
+    temporary.write_text(json.dumps(outcome))
+    os.replace(temporary, notes / f"{rank}.json")
+    if outcome["error"] is not None:
+        os._exit(1)  # as after an uncaught error, without a traceback in the output of the test
     distributed.destroy_process_group()
 
 
@@ -171,47 +151,47 @@ def _wait_for(notes: Path, names: List[str], limit: float = STUCK) -> None:
     end = time.monotonic() + limit
     while not all((notes / name).exists() for name in names):
         if time.monotonic() > end:
-            raise TimeoutError(f"not all of {names} were there after {limit} s")
+            raise TimeoutError(f"not all of {names} exist after {limit} s")
         time.sleep(0.005)
 
 
 def _evaluate(rank: int, world_size: int, kind: str, fault: Optional[Fault], notes: Path) -> Optional[Dict[str, float]]:
-    made = evaluator(kind, "latest")
+    metrics_evaluator = evaluator(kind, "latest")
     share = samples(kind)
-    share = [share[at % SIZE] for at in range(rank, -(-SIZE // world_size) * world_size, world_size)]
-    made.process(share)
-    distributed.barrier()  # so that the fault is the only thing that goes wrong
+    share = [share[index % SIZE] for index in range(rank, -(-SIZE // world_size) * world_size, world_size)]
+    metrics_evaluator.process(share)
+    distributed.barrier()  # so that only the fault fails
     (notes / f"ready{rank}").touch()
     place = None if fault is None else fault.place
     if fault is not None and fault.kind == "never":
         _wait_for(notes, [DONE])
         return None
     if place == "process":
-        fault.strike()
+        fault.trigger()
     if place == "collective":
-        _strike_in_collective(fault)
+        _trigger_in_collective(fault)
     if place in ("update", "compute"):
-        metric = made.metrics[-1]
+        metric = metrics_evaluator.metrics[-1]
         name = {"update": "_local_state", "compute": "compute"}[place]
         assert hasattr(metric, name)
-        setattr(metric, name, lambda *arguments, **options: fault.strike())
-    found = made.evaluate(SIZE)
+        setattr(metric, name, lambda *arguments, **options: fault.trigger())
+    values = metrics_evaluator.evaluate(SIZE)
     if place == "after":
         _wait_for(notes, [f"{other}.json" for other in range(world_size) if other != rank])
-        fault.strike()
-    return found
+        fault.trigger()
+    return values
 
 
-def _strike_in_collective(fault: Fault) -> None:
-    """Lets the fault happen when this rank comes to a collective while the others are in it."""
+def _trigger_in_collective(fault: Fault) -> None:
+    """Trigger the fault when this rank enters a collective that the others are in."""
     calls = iter(range(1, 1000))
     for name in COLLECTIVES:
         original = getattr(distributed_c10d, name)
 
-        def struck(*arguments: Any, _original: Any = original, **options: Any) -> Any:
+        def triggered(*arguments: Any, _original: Any = original, **options: Any) -> Any:
             if next(calls) == fault.number:
-                fault.strike()
+                fault.trigger()
             return _original(*arguments, **options)
 
         for module in (distributed, distributed_c10d):
-            setattr(module, name, struck)
+            setattr(module, name, triggered)

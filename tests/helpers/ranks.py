@@ -1,13 +1,14 @@
-"""Several ranks in one process: they take turns, each until it waits for the others.
+"""Several ranks in one process, which take turns: each runs until it waits for the others.
 
-The metrics run as they are, ``states/distributed.py`` included; only mmengine's collectives are replaced. That real
-processes agree is tested in ``tests/test_all_metrics.py``, for a few datasets; here it costs a millisecond.
+Only the collectives of mmengine are replaced. An evaluation takes a millisecond; ``tests/test_all_metrics.py`` tests
+real processes.
 """
 
 from __future__ import annotations
 
 import pickle
 from contextlib import contextmanager
+from unittest import mock
 
 import torch
 from greenlet import getcurrent, greenlet
@@ -17,14 +18,14 @@ from mmengine.dist import utils
 
 
 class _Group:
-    """The ranks of one call. ``rank`` is the one whose turn it is."""
+    """The ranks of one call; ``rank`` is the current one."""
 
     def __init__(self, world_size):
         self.world_size = world_size
         self.rank = 0
 
     def exchange(self, call, value):
-        """What every rank sends, by rank: waits until all have called the same."""
+        """The values of all ranks, when all have called the same function."""
         sent = getcurrent().parent.switch((call, value))
         called = [name for name, _ in sent]
         assert called == [call] * self.world_size, f"the ranks called {called}"
@@ -42,26 +43,14 @@ class _Group:
 
     @contextmanager
     def installed(self):
-        replaced = [
-            (utils, "get_world_size", lambda group=None: self.world_size),
-            (utils, "get_rank", lambda group=None: self.rank),
-            (dist, "get_world_size", lambda group=None: self.world_size),
-            (dist, "all_gather_object", self.all_gather_object),
-            (dist, "all_gather", self.all_gather),
-            (dist, "all_reduce", self.all_reduce),
-        ]
-        kept = [getattr(module, name) for module, name, _ in replaced]
-        for module, name, function in replaced:
-            setattr(module, name, function)
-        try:
+        functions = {name: getattr(self, name) for name in ("all_gather_object", "all_gather", "all_reduce")}
+        sizes = dict(get_world_size=lambda group=None: self.world_size, get_rank=lambda group=None: self.rank)
+        with mock.patch.multiple(utils, **sizes), mock.patch.multiple(dist, **functions, **sizes):
             yield
-        finally:
-            for (module, name, _), function in zip(replaced, kept):
-                setattr(module, name, function)
 
 
 def on_ranks(world_size, function):
-    """``function(rank)`` on every rank of a group, side by side; what each gives. The first error is raised."""
+    """The values of ``function(rank)`` on every rank of a group. The first error is raised."""
     group = _Group(world_size)
 
     def turn(rank, message):
@@ -70,15 +59,15 @@ def on_ranks(world_size, function):
 
     with group.installed():
         ranks = [greenlet(function) for _ in range(world_size)]
-        told = [turn(rank, rank) for rank in range(world_size)]
+        values = [turn(rank, rank) for rank in range(world_size)]
         while not all(rank.dead for rank in ranks):
             assert not any(rank.dead for rank in ranks), "some ranks wait for others that have ended"
-            told = [turn(rank, told) for rank in range(world_size)]
-    return told
+            values = [turn(rank, values) for rank in range(world_size)]
+    return values
 
 
 def dealt(samples, *, padded):
-    """What mmengine's sampler gives the rank that asks; padded to equal numbers or not."""
+    """The samples of the current rank from mmengine's sampler, padded to equal numbers or not."""
     if not samples:
         return []
-    return [samples[place] for place in DefaultSampler(samples, shuffle=False, round_up=padded)]
+    return [samples[index] for index in DefaultSampler(samples, shuffle=False, round_up=padded)]

@@ -1,4 +1,4 @@
-"""Running the stock tools that ship inside the OpenMMLab wheels, as their users do."""
+"""Run the tools inside the OpenMMLab wheels."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def tool(library: str, *parts: str) -> Path:
-    """The path of a stock tool."""
+    """The path of a tool of a library."""
     return Path(find_spec(library).origin).parent / ".mim" / "tools" / Path(*parts)
 
 
 def environment() -> Dict[str, str]:
-    """What the stock tools are run with: checkpoints of our own load, and only the installed package is found."""
+    """Environment variables of the tools: checkpoints can be loaded, and only the installed package is imported."""
     variables = {**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "OMP_NUM_THREADS": "1"}
     variables.pop("PYTHONPATH", None)
     return variables
 
 
 def run(script: Path, *arguments: Any, cwd: Path) -> str:
-    """Runs a script in a process of its own and returns what it printed."""
+    """The output of a script in a new process."""
     done = subprocess.run(
         [sys.executable, str(script), *map(str, arguments)], cwd=cwd, env=environment(), capture_output=True, text=True
     )
@@ -35,13 +35,13 @@ def run(script: Path, *arguments: Any, cwd: Path) -> str:
 
 
 def scalars(work_dir: Path, key: str) -> List[Dict[str, float]]:
-    """The lines of mmengine's scalar log of a run that hold the key, in order."""
+    """The lines with the key in mmengine's log of scalars."""
     (log,) = sorted(work_dir.glob("*/vis_data/scalars.json"))
     return [row for row in map(json.loads, log.read_text().splitlines()) if key in row]
 
 
 def score_of_test_tool(work_dir: Path, key: str) -> float:
-    """The value a stock ``test.py`` wrote down under its work folder."""
+    """The value that ``test.py`` wrote to its work folder."""
     rows = [json.loads(path.read_text()) for path in work_dir.glob("*/*.json")]
     (value,) = [row[key] for row in rows if key in row]
     return value

@@ -1,4 +1,4 @@
-"""Small generated datasets, and one real training run of each kind for all tests that look at it."""
+"""Small generated datasets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from demo.shapes import write_shapes
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory):
-    """A folder with ``train`` and ``val`` pictures of four classes."""
+    """A folder with images of four classes in ``train`` and ``val``."""
     folder = tmp_path_factory.mktemp("pictures")
     write_pictures(folder)
     return folder
@@ -18,7 +18,7 @@ def pictures(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shapes(tmp_path_factory):
-    """A folder with ``train`` and ``val`` pictures of shapes and their COCO annotations."""
+    """A folder with images of shapes in ``train`` and ``val`` and their COCO annotations."""
     folder = tmp_path_factory.mktemp("shapes")
     write_shapes(folder)
     return folder

@@ -1,4 +1,4 @@
-"""DetectionPRF in real mmdet runs, through mmdet's own tools."""
+"""DetectionPRF in mmdet's training and test tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def options_for(shapes):
 
 @pytest.fixture(scope="module", params=["mmdet_prf.py", "mmdet_prf_lazy.py"], ids=["classic", "lazy"])
 def training(request, shapes, tmp_path_factory):
-    """A finished training run: its config, its options and its folder."""
+    """A training run: its config, its options and its folder."""
     work_dir = tmp_path_factory.mktemp("run")
     config = ROOT / "configs" / request.param
     options = options_for(shapes)
@@ -31,15 +31,15 @@ def training(request, shapes, tmp_path_factory):
     return config, options, work_dir
 
 
-def test_every_validation_is_logged_and_map_is_that_of_the_stock_metric(training):
+def test_map_equals_coco_metric_at_every_validation(training):
     _, _, work_dir = training
     rows = scalars(work_dir, "det/f1")
     assert len(rows) == 2
     for row in rows:
-        for mine, theirs in (("mAP", "bbox_mAP"), ("mAP_50", "bbox_mAP_50"), ("mAP_75", "bbox_mAP_75")):
-            assert round(row[f"det/{mine}"], 3) == row[f"coco/{theirs}"]
+        for ours, theirs in (("mAP", "bbox_mAP"), ("mAP_50", "bbox_mAP_50"), ("mAP_75", "bbox_mAP_75")):
+            assert round(row[f"det/{ours}"], 3) == row[f"coco/{theirs}"]
         assert row["det/tp"] + row["det/fn"] == rows[0]["det/tp"] + rows[0]["det/fn"]
-    # The detector has learned something, so the numbers above are not zeros that agree.
+    # The detector has learned something, so the values are not 0.
     assert rows[-1]["det/mAP"] > 0.01
     assert rows[-1]["det/tp"] > 5
 
@@ -51,21 +51,21 @@ def test_the_best_checkpoint_is_kept_by_f1(training):
 
 @pytest.fixture(scope="module")
 def tested(training):
-    """The numbers of ``tools/test.py`` on the last checkpoint, and the results it wrote."""
+    """The folder with the values of ``tools/test.py`` for the last checkpoint, and its results."""
     config, options, work_dir = training
     arguments = [config, work_dir / "epoch_12.pth", "--work-dir", work_dir / "test", "--out", work_dir / "results.pkl"]
     run(tool("mmdet", "test.py"), *arguments, "--cfg-options", *options, cwd=work_dir)
     return work_dir
 
 
-def test_test_tool_gives_the_numbers_of_the_log(tested):
+def test_values_of_the_test_tool_equal_the_log(tested):
     logged = scalars(tested, "det/f1")[-1]
     for key in ("det/f1", "det/mAP", "det/tp", "det/fp/disc"):
         assert score_of_test_tool(tested / "test", key) == logged[key]
 
 
-def test_two_processes_give_the_numbers_of_one(training, tested):
-    """25 images do not divide by two: the sampler pads, and the padding must not be counted."""
+def test_two_processes_give_the_values_of_one(training, tested):
+    """25 images are not divisible by two, so the sampler adds padding."""
     config, options, work_dir = training
     launched = subprocess.run(
         [
@@ -86,12 +86,12 @@ def test_two_processes_give_the_numbers_of_one(training, tested):
     )
     keys = [key for key in one if key.startswith("det/")]
     assert len(keys) > 20
-    for numbers in two:
-        np.testing.assert_equal([numbers[key] for key in keys], [one[key] for key in keys])
+    for values in two:
+        np.testing.assert_equal([values[key] for key in keys], [one[key] for key in keys])
 
 
 def report_of(config, options, work_dir, matching):
-    """What ``mm-metrics detection`` says of the results that ``tools/test.py --out`` wrote."""
+    """The report of ``mm-metrics detection`` on the results of ``tools/test.py --out``."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mm_metrics_command", "detection", str(config), str(work_dir / "results.pkl")),
@@ -108,16 +108,16 @@ def report_of(config, options, work_dir, matching):
 
 def test_the_report_of_the_results_equals_the_log(training, tested):
     config, options, work_dir = training
-    found = report_of(config, options, work_dir, "coco")
+    report = report_of(config, options, work_dir, "coco")
     log = scalars(work_dir, "det/f1")[-1]
-    assert found["f1"] == log["det/f1"]
-    assert found["recall"] == log["det/recall"]
-    assert sum(row["tp"] for row in found["per_class"]) == log["det/tp"] > 0
-    for row in found["per_class"]:
+    assert report["f1"] == log["det/f1"]
+    assert report["recall"] == log["det/recall"]
+    assert sum(row["tp"] for row in report["per_class"]) == log["det/tp"] > 0
+    for row in report["per_class"]:
         assert (row["tp"], row["fp"], row["fn"]) == tuple(log[f"det/{key}/{row['name']}"] for key in ("tp", "fp", "fn"))
 
 
-def test_the_matrix_of_a_real_detector_is_that_of_the_stock_tool(training, tested):
+def test_the_confusion_matrix_equals_mmdets_tool(training, tested):
     config, options, work_dir = training
     loaded = Config.fromfile(str(config))
     loaded.merge_from_dict(dict(option.split("=", 1) for option in options))

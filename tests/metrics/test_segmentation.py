@@ -193,7 +193,7 @@ LOGITS = dict(seg_logits=dict(data=torch.full((1, 2, 2), 3.0)), gt_sem_seg=dict(
         (MeanIoU(num_classes=2), label_maps([0, 1], ["a", "b"]), "must hold whole numbers (found <U1)"),
         (DiceScore(mode="soft", activation="softmax", num_classes=2), LOGITS, "has one channel: use activation='sig"),
         (DiceScore(mode="soft", activation="softmax"), LOGITS, "activation='softmax' needs num_classes=..."),
-        (DiceScore(mode="soft"), LOGITS, "of sample 0 must lie in 0 to 1; for logits say activation"),
+        (DiceScore(mode="soft"), LOGITS, "of sample 0 must lie in 0 to 1; for logits use activation"),
         (soft(), dict(x=["a"], y=[0]), "'x' of sample 0 must hold numbers (found <U1)"),
         (soft(), dict(x=[0.5], y=["a"]), "'y' of sample 0 must hold numbers (found <U1)"),
     ],

@@ -1,4 +1,4 @@
-"""Classification and regression metrics beside scikit-learn."""
+"""Classification and regression metrics compared with scikit-learn."""
 
 from __future__ import annotations
 

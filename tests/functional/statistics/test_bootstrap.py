@@ -1,4 +1,4 @@
-"""Bootstrap and Wilson intervals beside formulas and resampled datasets, and reasons for missing intervals."""
+"""Bootstrap and Wilson intervals compared with formulas and resampled datasets, and reasons for missing intervals."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_intervals_of_average_precision_equal_the_formulas():
     for label in range(3):
         hits = is_tp[is_tp_or_fp & (labels == label)]
         bias = 0.0
-        for earlier, at in enumerate(np.flatnonzero(hits)):  # rank at + 1, so many hits before it
+        for earlier, at in enumerate(np.flatnonzero(hits)):  # its rank is at + 1, after ``earlier`` hits
             bias += (1 - (earlier + (1 + near[label]) / 2) / (at + 1)) / (at + 1) / objects[label]
         biases.append(bias)
         variances.append(draws[:, label].var() * 60 / 59)
@@ -147,7 +147,7 @@ def test_intervals_of_average_precision_equal_the_formulas():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_intervals_contain_their_value_inside_0_to_1_and_have_a_width(seed):
+def test_intervals_contain_their_value_within_0_and_1(seed):
     random = np.random.default_rng(seed)
     for images in (4, 20, 35, 200):
         batch = everywhere(seed, num_images=images)
@@ -163,7 +163,7 @@ def test_intervals_contain_their_value_inside_0_to_1_and_have_a_width(seed):
                 assert np.array_equal(reason == UNDEFINED, np.isnan(value))
 
 
-def test_perfect_and_useless_detectors_have_intervals_too():
+def test_perfect_and_useless_detectors_have_intervals():
     image, box = np.arange(40), np.tile(BOX, (40, 1))
     for shift, value in ((0, 1.0), (30, 0.0)):
         detections = Detections(image, box + shift, np.linspace(0.9, 0.5, 40), np.zeros(40))
