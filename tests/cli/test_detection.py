@@ -168,6 +168,12 @@ def test_all_formats_of_ground_truth_and_results_give_the_same_report(tmp_path):
     found = report_of("-", within, "--classes", "cat,dog,traffic light,a|b")
     assert matrices(found) == matrices(expected) and found["classes"] == list(CLASSES)
     assert "ground_truth" not in found["inputs"]
+    halves = [files.write_pickle(tmp_path / f"half{n}.pkl", inside[n::2]) for n in (0, 1)]
+    for paths in ([within], halves):
+        found = report_of("-", *paths)
+        assert matrices(found) == matrices(expected) and found["classes"] == ["0", "1", "2", "3"]
+    only_mmdet = report_of("-", within, "--matching", "mmdet")
+    assert any("as ordinary ground truths" in line for line in only_mmdet["remarks"])
 
     # VOC counts pixels from 1; difficult objects are its crowds.
     folder = tmp_path / "voc"
