@@ -44,7 +44,7 @@ def _to_plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
-def divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+def divide(numerator: Any, denominator: Any) -> np.ndarray:
     """``numerator / denominator`` in float64, NaN where the denominator is 0."""
     numerator, denominator = np.broadcast_arrays(
         np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
@@ -119,7 +119,9 @@ def mean_of_defined(values: np.ndarray) -> np.ndarray:
     return divide(np.where(defined, values, 0).sum(axis=-1), defined.sum(axis=-1))
 
 
-def fbeta_score(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, beta: float = 1.0) -> np.ndarray:
+def fbeta_score(
+    tp: np.ndarray | float, fp: np.ndarray | float, fn: np.ndarray | float, beta: float = 1.0
+) -> np.ndarray:
     """The F-beta score of counts; NaN where all three are 0.
 
     Example:
@@ -176,7 +178,7 @@ def score_blocks(scores: Scores) -> Sequence[np.ndarray]:
 
 
 def working_dtype(blocks: Sequence[np.ndarray]) -> np.dtype:
-    """float32 if it holds every block exactly, else float64."""
+    """float32 if it is exact for every block, else float64."""
     widest = np.result_type(*(block.dtype for block in blocks))
     return np.dtype(np.float32) if widest in (np.float16, np.float32) else np.dtype(np.float64)
 

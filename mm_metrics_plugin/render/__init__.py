@@ -13,7 +13,7 @@ __all__ = ["PageOptions", "ReportOutputs", "TextOptions", "draw_figures", "repor
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: figures need matplotlib, which the other forms do without."""
+    """Import a name on first use: only figures need matplotlib."""
     if name in __all__:
         module = "figures" if name == "draw_figures" else "outputs"
         return getattr(import_module(f"{__name__}.{module}"), name)

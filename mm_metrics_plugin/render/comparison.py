@@ -63,11 +63,9 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
     unit = "image" if report.kind == "detection" else "sample"
     lines = [f"{pluralize(report.images, unit)}, the same for all runs; differences in percentage points"]
     if settings.detection is not None:
-        score_thr, iou_thr, max_dets = (
-            getattr(settings.detection, key) for key in ("score_thr", "iou_thr", "max_dets")
-        )
-        lines.append(f"precision, recall and F1 at score >= {score_thr:g}, IoU >= {iou_thr:g}")
-        lines.append(f"AP uses at most {max_dets} detections per class and image (max_dets)")
+        detection = settings.detection
+        lines.append(f"precision, recall and F1 at score >= {detection.score_thr:g}, IoU >= {detection.iou_thr:g}")
+        lines.append(f"AP uses at most {detection.max_dets} detections per class and image (max_dets)")
     elif settings.classification is not None:
         lines += task_lines(settings.classification)
     lines += class_order_lines(report.inputs)
@@ -91,8 +89,8 @@ def run_letters(names: Sequence[str]) -> Dict[str, str]:
     """Names of runs in tables: their own, or A, B and so on if one is long."""
     if max(map(len, names), default=0) <= MAX_NAME_LENGTH:
         return {name: name for name in names}
-    signs = string.ascii_uppercase
-    return {name: signs[at] if at < len(signs) else f"R{at + 1}" for at, name in enumerate(names)}
+    letters = [*string.ascii_uppercase, *(f"R{number}" for number in range(27, len(names) + 1))]
+    return dict(zip(names, letters))
 
 
 def overall_rows(pair: PairwiseComparison, classes: Tuple[str, ...]) -> List[DifferenceRow]:
@@ -107,35 +105,33 @@ def _pair_sections(report: ComparisonReport, pair: PairwiseComparison, letters: 
     rows = pair.rows(report.classes)
     overall = overall_rows(pair, report.classes)
     ci = report.settings.ci
-    found = [row for row in overall if row.verdict in SIGNIFICANT]
-    words = [_sentence(row, second, ci) for row in found] or ["no significant difference"]
+    lines = [_sentence(row, second, ci) for row in overall if row.verdict in SIGNIFICANT]
     header = ["", first, second, "difference", f"{100 * ci:g} % CI", "p", "verdict"]
     table = header, [_cells(row, OVERALL_NAMES.get(row.metric, row.metric), second, ci) for row in overall]
-    sections = [Section(f"Comparison: {second} against {first}", words, table)]
+    sections = [Section(f"Comparison: {second} against {first}", lines or ["no significant difference"], table)]
     for metric in SHOWN_PER_CLASS:
-        mine = [row for row in rows if row.class_name is not None and row.metric == metric]
-        if not mine:
+        per_class = [row for row in rows if row.class_name is not None and row.metric == metric]
+        if not per_class:
             continue
-        of_all = ""
-        if len(mine) > MAX_ROWS:
-            of_all = f" ({MAX_ROWS} of {len(mine):,} classes, in order of their p-values)"
-            mine = sorted(mine, key=lambda row: (row.p_value != row.p_value, row.p_value))[:MAX_ROWS]
-        table = [metric, *header[1:]], [_cells(row, row.class_name, second, ci) for row in mine]
+        shown = ""
+        if len(per_class) > MAX_ROWS:
+            shown = f" ({MAX_ROWS} of {len(per_class):,} classes, in order of their p-values)"
+            per_class = sorted(per_class, key=lambda row: (row.p_value != row.p_value, row.p_value))[:MAX_ROWS]
+        table = [metric, *header[1:]], [_cells(row, row.class_name, second, ci) for row in per_class]
         title = COLUMN_NAMES.get(metric, metric)
-        sections.append(Section(f"{title} per class, adjusted for the number of classes{of_all}", (), table))
-    entries = pair.changed_entries()[:MAX_CHANGED]
-    of_all = f" ({MAX_CHANGED} of {len(pair.changed):,})" if len(pair.changed) > MAX_CHANGED else ""
+        sections.append(Section(f"{title} per class, adjusted for the number of classes{shown}", table=table))
+    shown = f" ({MAX_CHANGED} of {len(pair.changed):,})" if len(pair.changed) > MAX_CHANGED else ""
+    changed = [
+        [printable(name), *(classes.values() or (f"{n:+d}" if n else "0" for n in (image.tp, image.fp, image.fn)))]
+        for image, name, classes in pair.changed_entries()[:MAX_CHANGED]
+    ]
     if pair.changed_classes:
-        rows_of_classes = [[printable(name), *classes.values()] for _, name, classes in entries]
-        title = f"Samples that {first} and {second} decide differently{of_all}"
-        sections.append(Section(title, (), (["sample", "true class", first, second], rows_of_classes)))
-    elif pair.changed:
-        changed = [
-            [printable(name), *(f"{value:+d}" if value else "0" for value in (one.tp, one.fp, one.fn))]
-            for one, name, _ in entries
-        ]
-        order = ["in order of the TP, then the FP, that differ; those of different classes do not cancel in this order"]
-        sections.append(Section(f"Images that changed most{of_all}", order, (["image", "TP", "FP", "FN"], changed)))
+        title = f"Samples that {first} and {second} classify differently{shown}"
+        sections.append(Section(title, table=(["sample", "true class", first, second], changed)))
+    elif changed:
+        order = "in order of the TP, then the FP, that differ; those of different classes do not cancel in this order"
+        table = ["image", "TP", "FP", "FN"], changed
+        sections.append(Section(f"Images that changed most{shown}", [order], table))
     return sections
 
 
@@ -178,11 +174,11 @@ def difference_csv(report: ComparisonReport) -> Table:
 
 def changed_csv(report: ComparisonReport) -> Table:
     """The rows of ``changed_images.csv``."""
-    found = [(pair, *entry) for pair in report.comparisons for entry in pair.changed_entries()]
     header = ["first_run", "second_run", "image", "tp", "fp", "fn"]
-    if any(classes for *_, classes in found):
+    if any(pair.changed_classes for pair in report.comparisons):
         header += ["true_class", "first_class", "second_class"]
-    rows = [
-        [pair.first, pair.second, name, one.tp, one.fp, one.fn, *classes.values()] for pair, one, name, classes in found
+    return header, [
+        [pair.first, pair.second, name, image.tp, image.fp, image.fn, *classes.values()]
+        for pair in report.comparisons
+        for image, name, classes in pair.changed_entries()
     ]
-    return header, rows

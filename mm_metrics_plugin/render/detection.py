@@ -72,8 +72,8 @@ def detection_sections(report: DetectionReport, text: Optional[TextOptions] = No
     if text is not None and not verbose:
         default = DEFAULT_MATCHING[:1] if report.settings.matching == DEFAULT_MATCHING else None
         wanted = text.protocols or default
-        protocols = [one for one in protocols if wanted is None or one.protocol in wanted] or protocols
-    names = [one.protocol for one in protocols]
+        protocols = [rule for rule in protocols if wanted is None or rule.protocol in wanted] or protocols
+    names = [protocol.protocol for protocol in protocols]
     sections = [Section("", [*_detection_opening(report), *report.missing_results])]
     for protocol in protocols:
         sections.append(_protocol_section(report, protocol, text))
@@ -86,7 +86,7 @@ def detection_sections(report: DetectionReport, text: Optional[TextOptions] = No
             notes = _false_positive_lines(report.settings.iou_thr)
             sections.append(Section(title, table=table, notes=notes, minor=True))
     if text is None:
-        sections.append(means_section({one.protocol: one.means for one in protocols}))
+        sections.append(means_section({protocol.protocol: protocol.means for protocol in protocols}))
     if analysis is not None and verbose:
         sections += [_average_precision(analysis), _sizes(analysis)]
         sections += [_errors(analysis)] if analysis.errors is not None else []
@@ -96,7 +96,7 @@ def detection_sections(report: DetectionReport, text: Optional[TextOptions] = No
         sections += truncated(optional_sections(analysis), MAX_ROWS)
     if report.differences and (verbose or "mmdet" in names):
         sections.append(Section("Why the protocols differ", report.differences))
-    mmdet = next((one for one in report.protocols if one.protocol == "mmdet"), None)
+    mmdet = next((protocol for protocol in report.protocols if protocol.protocol == "mmdet"), None)
     if mmdet is not None and (verbose or "mmdet" in names or (text is not None and text.published)):
         block = published_block(mmdet.result, [printable(name) for name in report.classes])
         rates = f"mean precision and mean recall at score >= {report.settings.score_thr:g}"
@@ -291,7 +291,7 @@ def _array(values: np.ndarray) -> str:
 
 
 def class_csv(report: DetectionReport) -> Table:
-    """The rows of ``per_class.csv``: those of each protocol. Only ``coco`` has AP and confidence intervals."""
+    """The rows of ``per_class.csv`` by protocol. Only ``coco`` has AP and confidence intervals."""
     more: Dict[str, Any] = {}
     if report.analysis is not None:
         columns = report.analysis.ap_columns()
@@ -300,11 +300,11 @@ def class_csv(report: DetectionReport) -> Table:
             more.update(interval_columns(report.analysis.intervals.per_class))
     header: List[str] = []
     rows: List[List[Any]] = []
-    for one in report.protocols:
-        own = more if one.protocol == "coco" else {name: [""] * len(report.classes) for name in more}
-        columns = {**one.columns, **own}
+    for protocol in report.protocols:
+        own = more if protocol.protocol == "coco" else {name: [""] * len(report.classes) for name in more}
+        columns = {**protocol.columns, **own}
         header = ["protocol", *columns]
-        rows += [[one.protocol, *row] for row in rows_of(columns)]
+        rows += [[protocol.protocol, *row] for row in rows_of(columns)]
     return header, rows
 
 

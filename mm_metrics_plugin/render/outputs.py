@@ -36,7 +36,7 @@ class TextOptions:
     Attributes:
         protocols: The protocols to print; None: ``coco``, or those of the report.
         verbose: Print all sections and rows.
-        published: End with the lines of the published recipe.
+        published: End with the published summary of mmdet's counting.
         suggested: Arguments to suggest in the last line.
     """
 
@@ -150,7 +150,7 @@ def _detection_parts(report: DetectionReport) -> _Parts:
     from mm_metrics_plugin.render.html.detection import detection_page
 
     analysis = report.analysis
-    matrices = {one.protocol: one.result.matrix for one in report.protocols}
+    matrices = {protocol.protocol: protocol.result.matrix for protocol in report.protocols}
     tables: Dict[str, Callable[[], Table]] = {
         "per_class": partial(class_csv, report),
         "confusion_matrix": partial(matrix_csv, matrices, report.labels),
@@ -266,7 +266,7 @@ def save_outputs(
             figure = figures[name]()
             save_png(figure, image)
         except Exception as error:
-            older = "; the one in OUT_DIR is of an older report" if folder and (folder / name).exists() else ""
+            older = "; the file in OUT_DIR is of an older report" if folder and (folder / name).exists() else ""
             warnings.warn(f"{name} cannot be drawn ({type(error).__name__}: {error}){older}", MetricWarning)
             continue
         if folder is not None:
@@ -283,9 +283,9 @@ def check_folder(path: Path, *, option: str = "OUT_DIR") -> None:
     existing = next((part for part in (path, *path.parents) if os.path.lexists(part)), None)
     if existing is None or existing.is_dir():
         return
-    found = "a file" if existing.exists() else f"a link to {os.readlink(existing)!a}, which does not exist"
-    which = "" if existing == path else f", and so must {str(existing)!a} on the way to it"
-    raise ResultFileError(f"{printable(path)}: {option} must be a folder{which} (found {found})")
+    kind = "a file" if existing.exists() else f"a link to {os.readlink(existing)!a}, which does not exist"
+    parent = "" if existing == path else f", and so must {str(existing)!a} on the way to it"
+    raise ResultFileError(f"{printable(path)}: {option} must be a folder{parent} (found {kind})")
 
 
 def check_page(folder: Optional[Path]) -> None:
@@ -293,7 +293,7 @@ def check_page(folder: Optional[Path]) -> None:
     from mm_metrics_plugin.render.html import missing_libraries
 
     if folder is None:
-        raise ResultFileError("--html: OUT_DIR must be given, the folder the page goes to")
+        raise ResultFileError("--html: OUT_DIR must be given, the folder of the page")
     missing = missing_libraries()
     if missing:
         raise ResultFileError(f"--html: needs {' and '.join(missing)} (pip install {' '.join(missing)})")

@@ -37,7 +37,7 @@ CLASS_ORDERS = {
 class Section:
     """A heading, sentences, a table with rows of means, notes below it, and preformatted text.
 
-    A section without a heading belongs to the one before it. A ``minor`` heading is one of a part of a section.
+    A section without a heading belongs to the section before it, and so does a section with a ``minor`` heading.
     """
 
     heading: str
@@ -124,7 +124,10 @@ def averaged_lines(averaged: Mapping[str, int], classes: int) -> List[str]:
 
 def confusion_sections(confusions: Sequence[Confusion], text: Optional[TextOptions]) -> List[Section]:
     """The most frequent confusions, if any."""
-    lines = [f"{printable(one.ground_truth)} → {printable(one.prediction)}: {one.count:,}" for one in confusions]
+    lines = [
+        f"{printable(confusion.ground_truth)} → {printable(confusion.prediction)}: {confusion.count:,}"
+        for confusion in confusions
+    ]
     if text is not None:
         lines = [f"  {line}" for line in (lines if text.verbose else lines[:MAX_CONFUSIONS])]
     return [Section("Most frequent confusions (true → predicted)", lines, minor=True)] if lines else []
@@ -172,15 +175,15 @@ def interval_sections(
             f"{MIN_IMAGES} images; F1, average precision and means with fewer than {MIN_IMAGES_F1_AP} images"
         ]
     overall = [
-        [title, found.value, _interval(found.low, found.high, found.reason)]
-        for title, found in ((OVERALL_NAMES[key], intervals.overall.get(key)) for key in OVERALL_NAMES)
-        if found is not None
+        [title, interval.value, _interval(interval.low, interval.high, interval.reason)]
+        for title, interval in ((OVERALL_NAMES[key], intervals.overall.get(key)) for key in OVERALL_NAMES)
+        if interval is not None
     ]
     per_class = {"name": list(classes)}
     for key in names:
         if key in intervals.per_class:
-            found = intervals.per_class[key]
-            per_class[key] = [_interval(*limits) for limits in zip(found.low, found.high, found.reason)]
+            columns = intervals.per_class[key]
+            per_class[key] = [_interval(*limits) for limits in zip(columns.low, columns.high, columns.reason)]
     return [
         Section("Confidence intervals", lines, (["", "value", f"{level} CI"], overall)),
         Section("", table=(["class", *list(per_class)[1:]], rows_of(per_class))),

@@ -49,23 +49,22 @@ CORNER = "ground_truth \\ prediction"
 
 
 def printable(name: Any) -> str:
-    r"""Text with control and other non-printable characters escaped."""
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(name))
+    """Text with control and other non-printable characters escaped."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in str(name))
 
 
 def short_names(names: Sequence[Any], longest: int) -> List[str]:
     """Names for a figure, shortened in the middle and distinct."""
-    found = []
-    for name in map(printable, names):
-        end = (longest - 1) // 2
-        found.append(name if len(name) <= longest else f"{name[: longest - 1 - end]}…{name[-end:]}")
-    counts = Counter(found)
-    for index, name in enumerate(found):
+    end = (longest - 1) // 2
+    short = [
+        name if len(name) <= longest else f"{name[: longest - 1 - end]}…{name[-end:]}" for name in map(printable, names)
+    ]
+    counts = Counter(short)
+    for index, name in enumerate(short):
         if counts[name] > 1:
             number = f"… (no. {index})"
-            found[index] = name[: max(1, longest - len(number))] + number
-    distinct = len(set(found)) == len(found)
-    return found if distinct else [f"no. {index}" for index in range(len(found))]
+            short[index] = name[: max(1, longest - len(number))] + number
+    return short if len(set(short)) == len(short) else [f"no. {index}" for index in range(len(short))]
 
 
 def cell(value: Any) -> str:
@@ -99,9 +98,9 @@ def matrix_rows(entries: Mapping[str, Any], labels: Sequence[str]) -> Table:
     ]
 
 
-def interval_columns(figures: Mapping[str, Any]) -> Dict[str, Any]:
+def interval_columns(intervals: Mapping[str, Any]) -> Dict[str, Any]:
     """Columns with the limits of the confidence intervals of each class."""
-    return {f"{name}_{end}": getattr(one, end) for name, one in figures.items() for end in ("low", "high")}
+    return {f"{name}_{end}": getattr(limits, end) for name, limits in intervals.items() for end in ("low", "high")}
 
 
 def matrix_csv(matrices: Mapping[str, np.ndarray], labels: Sequence[str]) -> Table:

@@ -198,7 +198,7 @@ def test_changed_samples_have_both_predicted_classes(tmp_path):
     options = ("--classes", "ant,bee,cat,dog", *QUICK)
     text = files.printed("compare", *runs, tmp_path / "out", *options)
     expected = [["data/val/2.png", "cat", "cat", "dog"], ["data/val/5.png", "bee", "bee", "cat"]]
-    shown = text.split("decide differently")[1].splitlines()
+    shown = text.split("classify differently")[1].splitlines()
     assert [line.split() for line in shown if "data/val" in line] == expected
     report = json.loads((tmp_path / "out" / "comparison.json").read_text())
     keys = ("image", "true_class", "first_class", "second_class")

@@ -1,4 +1,4 @@
-"""Helpers for arrays beside NumPy."""
+"""Array helpers compared with NumPy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_stable_order_of_narrow_integers_does_not_overflow():
 
 
 @pytest.mark.parametrize("most", [0, 30, 90, 1000])
-def test_every_group_has_its_worst(most):
+def test_worst_rows_of_every_group(most):
     random = np.random.default_rng(1)
     group, badness = random.integers(0, 25, 400), np.round(random.random(400), 1)
     rows, limit = worst_first(group, badness, np.arange(400), per_group=7, most=most)

@@ -30,7 +30,7 @@ def test_equals_fsum_on_many_values(scale):
     assert float(limbs_to_fractions(exact_limbs(values))[0]) == math.fsum(values)
 
 
-def test_columns_are_summed_apart():
+def test_columns_are_summed_separately():
     values = np.random.default_rng(0).normal(size=(1000, 3, 2)) * np.logspace(-20, 20, 6).reshape(3, 2)
     limbs = exact_limbs(values)
     assert limbs.shape[:-1] == (3, 2)
@@ -39,7 +39,7 @@ def test_columns_are_summed_apart():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e301])
-def test_values_too_large_to_sum_are_refused(value):
+def test_values_too_large_to_sum_raise(value):
     with pytest.raises(MetricInputError, match="at most 1e"):
         exact_limbs(np.array([1.0, value]))
 

@@ -1,4 +1,4 @@
-"""Top-k decisions beside a stable sort, and pairs of scores beside SciPy."""
+"""Top-k decisions compared with a stable sort, and pairs of scores compared with SciPy."""
 
 from __future__ import annotations
 

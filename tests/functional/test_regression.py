@@ -1,4 +1,4 @@
-"""Regression errors beside math.fsum and rational arithmetic."""
+"""Regression errors compared with math.fsum and rational arithmetic."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_equals_fsum(pairs):
         assert math.isnan(actual.r2)
 
 
-def test_a_mean_of_1e8_costs_no_digit():
-    """Sums of squares in float64, the way often taken, are wrong in the first digit here."""
+def test_r2_is_accurate_for_a_mean_of_1e8():
+    """Sums of squares in float64, a common implementation, are wrong in the first digit here."""
     generator = np.random.default_rng(0)
     target = 1e8 + generator.normal(0, 1e-3, 10_000)
     predicted = target + generator.normal(0, 1e-4, 10_000)
@@ -56,7 +56,7 @@ def test_a_percentage_that_overflows_is_infinite():
     assert actual.mae == 5e99
 
 
-def test_undefined():
+def test_undefined_errors_are_nan():
     constant = regression_error(np.array([1.0, 2.0]), np.array([3.0, 3.0]))
     assert math.isnan(constant.r2)
     assert constant.mae == 1.5

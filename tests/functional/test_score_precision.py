@@ -18,9 +18,9 @@ from tests.helpers.detection_problems import match_table
 DTYPES = [getattr(torch, name) for name in PRECISIONS]
 
 
-# float32 first: torch converts a double to bfloat16 by way of float32, which would round twice.
+# float32 first: torch converts float64 to bfloat16 via float32, which rounds twice.
 @given(st.floats(width=32))
-def test_rounding_is_that_of_torch(value):
+def test_rounding_equals_torch(value):
     actual = round_thresholds(value)
     expected = [float(torch.tensor(value, dtype=torch.float32).to(dtype)) for dtype in DTYPES]
     np.testing.assert_array_equal(actual, expected)
@@ -29,7 +29,7 @@ def test_rounding_is_that_of_torch(value):
 @pytest.mark.parametrize(
     "value, expected",
     [
-        (1 + 2.0**-8, 1.0),  # a tie goes to the even neighbor
+        (1 + 2.0**-8, 1.0),  # ties round to even
         (1 + 3 * 2.0**-8, 1 + 2.0**-6),
         (1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-7),  # above the tie by less than float32 sees
         (-(2.0**-134), 0.0),  # half of the least subnormal number
@@ -43,8 +43,8 @@ def test_bfloat16_is_rounded_once_and_to_even(value, expected):
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from(range(4)), st.booleans()), min_size=1), st.data())
-def test_every_way_of_counting_agrees_with_torch(rows, data):
-    """Scores of mixed precision at thresholds that they meet exactly or nearly."""
+def test_counts_at_thresholds_equal_torch(rows, data):
+    """Scores of mixed precision at thresholds equal or close to them."""
     hundredths, codes, right = map(list, zip(*rows))
     tensors = [torch.tensor(number / 20, dtype=DTYPES[code]) for number, code in zip(hundredths, codes)]
     scores = np.array([float(tensor) for tensor in tensors])
@@ -58,10 +58,10 @@ def test_every_way_of_counting_agrees_with_torch(rows, data):
     order = np.argsort(-scores, kind="stable")
     ranked = RankedScores(scores[order], np.array(right)[order], precision[order])
     counts = ranked.counts_at(np.array([threshold]))[:, 0].tolist()
-    hits = sum(one and flag for one, flag in zip(expected, right))
+    hits = sum(reached and flag for reached, flag in zip(expected, right))
     assert counts == [hits, sum(expected) - hits]
 
-    # One image per detection, so that each true positive has its own object.
+    # One image per detection, so that each TP has its own ground truth.
     image, boxes = np.arange(len(rows)), np.tile([0.0, 0.0, 10.0, 10.0], (len(rows), 1))
     detections = Detections(image, boxes, scores, np.zeros(len(rows)), precision=precision)
     ground_truths = GroundTruths(image[right], boxes[right], np.zeros(sum(right)))
@@ -75,7 +75,7 @@ def test_every_way_of_counting_agrees_with_torch(rows, data):
     assert int(sizes.tp[0].sum()) == hits
 
 
-def test_images_keep_their_own_precision():
+def test_every_image_has_its_own_precision():
     scores = [np.array([0.7], dtype=dtype) for dtype in (np.float64, np.float32, np.float16, ">f4", ">f2")]
     boxes, labels = [[[0, 0, 9, 9]]] * 5, [[0]] * 5
     batch = DetectionBatch.from_images(boxes=boxes, scores=scores, labels=labels, gt_boxes=boxes, gt_labels=labels)

@@ -1,4 +1,4 @@
-"""Mean IoU and Dice beside torchmetrics."""
+"""Mean IoU and Dice compared with torchmetrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_mean_iou_equals_torchmetrics():
     np.testing.assert_allclose(mean_iou_report(matrix).iou, expected[0].numpy(), rtol=1e-6)
 
 
-def test_classes_in_neither_are_left_out_and_counted():
+def test_absent_classes_are_excluded_and_counted():
     result = mean_iou_report(np.array([[2, 0, 0], [1, 1, 0], [0, 0, 0]]))
     assert result.classes_averaged == 2
     assert np.isnan(result.iou[2])
@@ -40,7 +40,7 @@ def test_classes_in_neither_are_left_out_and_counted():
     assert result.to_dict()["classes_averaged"] == 2
 
 
-def test_counts_that_no_float32_holds():
+def test_counts_beyond_float32_are_exact():
     result = mean_iou_report(np.array([[2**40 + 1, 1], [0, 0]]))
     assert result.pixel_accuracy == (2**40 + 1) / (2**40 + 2)
 
@@ -67,7 +67,7 @@ def test_empty_masks_have_a_dice_of_one_for_any_smooth(smooth):
     assert dice_score(np.zeros(1), np.ones(1), smooth=smooth)[0] == 0
 
 
-def test_labels_and_one_hot_targets_give_the_same():
+def test_labels_equal_one_hot_targets():
     generator = np.random.default_rng(3)
     scores = generator.random((3, 40)).astype(np.float32)
     labels = generator.integers(0, 3, 40)
@@ -78,7 +78,7 @@ def test_labels_and_one_hot_targets_give_the_same():
     np.testing.assert_allclose(actual, expected, rtol=1e-14)
 
 
-def test_soft_sums_are_made_in_float64():
+def test_soft_sums_are_in_float64():
     scores = np.full((1, 1 << 20), 0.1, dtype=np.float32)
     _, sizes = soft_overlap(scores, np.zeros_like(scores))
     assert sizes[0] == pytest.approx((1 << 20) * float(np.float32(0.1)) ** 2, rel=1e-12)

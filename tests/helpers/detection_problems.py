@@ -26,7 +26,7 @@ def random_batch(seed, *, crowds=True, odd_boxes=True, ties=True):
     num_images = int(random.integers(1, 7))
     grid = (
         int(random.choice([1, 1, 4, 1000])) if ties else 10**6
-    )  # whole pixels often, so that IoUs tie and meet thresholds exactly
+    )  # often whole pixels, so that IoUs are tied or equal to thresholds
     images = []
     for _ in range(num_images):
         gt_boxes = _boxes(random, 0 if random.random() < 0.2 else int(random.integers(1, 9)), grid)
@@ -82,7 +82,7 @@ def _boxes(random, number, grid):
 
 
 def everywhere(seed, *, num_classes=3, num_images=12):
-    """A batch in which every class has ground truths, and none of them goes without any detection near it."""
+    """A batch in which every class has ground truths, with several detections near each."""
     random = np.random.default_rng(seed)
     number, per_gt = num_images * 6, 4
     image = np.repeat(np.arange(num_images), 6)
@@ -144,7 +144,7 @@ def stock_tool():
 
 
 class StockDataset:
-    """What the stock tool asks of a dataset."""
+    """A dataset with the methods that the stock tool uses."""
 
     def __init__(self, batch, num_classes):
         self.metainfo = {"classes": tuple(str(index) for index in range(num_classes))}
@@ -209,7 +209,7 @@ def coco_eval(batch, num_classes, *, min_score=None, evaluator=COCOeval, api=COC
 
 
 def accumulated(batch, num_classes, **params):
-    """What pycocotools makes of a batch."""
+    """The accumulated results of pycocotools."""
     evaluation = coco_eval(batch, num_classes)
     for name, value in params.items():
         setattr(evaluation.params, name, value)
@@ -220,7 +220,7 @@ def accumulated(batch, num_classes, **params):
 
 
 def coco_summary(batch, num_classes):
-    """The twelve numbers of pycocotools, and what it accumulated."""
+    """The twelve numbers of pycocotools, and its accumulated results."""
     evaluation = coco_eval(batch, num_classes)
     with contextlib.redirect_stdout(io.StringIO()):
         evaluation.evaluate()
@@ -230,7 +230,7 @@ def coco_summary(batch, num_classes):
 
 
 def empty_batch(num_images=1):
-    """Images without anything."""
+    """Images without instances."""
     return DetectionBatch(Detections.empty(), GroundTruths.empty(), num_images)
 
 

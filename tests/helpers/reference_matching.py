@@ -43,7 +43,7 @@ def match_coco_setting(dets, gts, iou_thr, low, high):
 
 
 def match_across_classes(dets, gts, own_class, iou_thr, score_thr):
-    """The ``coco`` confusions: what is left at the score threshold meets across classes."""
+    """The ``coco`` confusions: unmatched instances at the score threshold are matched across classes."""
     used = [det["score"] >= score_thr for det in dets]
     matched = [own if use else None for own, use in zip(own_class, used)]
     free = {at for at, gt in enumerate(gts) if not gt["crowd"]} - {at for at in matched if at is not None}

@@ -163,6 +163,8 @@ def test_unknown_classes_are_refused(tmp_path):
         read_ground_truth(path, classes=["cat", "horse"])
     with pytest.raises(ResultFileError, match="list of names"):
         read_ground_truth(path, classes="cat")
+    with pytest.raises(ResultFileError, match="'class_order' must be one of annotations, classes"):
+        read_ground_truth(path, class_order="alphabet")
 
 
 # -- VOC -------------------------------------------------------------------------------------------------------------
@@ -244,3 +246,5 @@ def test_categories_of_the_same_name_are_reported():
     content = {"images": [], "annotations": [], "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "cat"}]}
     with pytest.warns(MetricWarning, match="a.json: several categories have the same name .'cat'."):
         assert ground_truth_from_coco(content, "a.json").classes == ("cat", "cat")
+    with pytest.warns(MetricWarning), pytest.raises(ResultFileError, match="more than one category named 'cat'"):
+        ground_truth_from_coco(content, "a.json", classes=["cat"], class_order="classes")

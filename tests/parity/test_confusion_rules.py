@@ -1,4 +1,4 @@
-"""Confusion matrices beside mmdet's own tool, pycocotools and supervision."""
+"""Confusion matrices compared with mmdet's tool, pycocotools and supervision."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ SEEDS = range(int(os.environ.get("MM_METRICS_SEEDS", "300")))
 
 
 def counts_of(batch, num_classes, rule="coco", **options):
-    """What one rule counts."""
+    """The counts of one matching rule."""
     settings = DetectionSettings(matching=(rule,), **options)
     return match_images(batch, settings, num_classes=num_classes, table="none").rules[rule]
 
 
 def coco_details(batch, num_classes, **options):
-    """Outcome and matched ground truth (-1 without any) of each detection under ``coco``, in the order given."""
+    """Outcome and matched ground truth (or -1) of each detection under ``coco``, in the order of the batch."""
     table = match_images(batch, DetectionSettings(**options), num_classes=num_classes).table
     row, gt_row = rows_as_given(table, batch)
     outcome, gt = np.empty(len(row), dtype=int), np.empty(len(row), dtype=int)
@@ -49,7 +49,7 @@ def coco_details(batch, num_classes, **options):
 
 
 def agnostic_gts(batch, **options):
-    """Outcome and matched ground truth of each detection under ``agnostic``, in the order given."""
+    """Outcome and matched ground truth of each detection under ``agnostic``, in the order of the batch."""
     thresholds = {"iou_thr": 0.5, "score_thr": 0.3, **options}
     order = np.lexsort((-batch.detections.scores, batch.detections.image))
     detections = batch.detections.take(order)
@@ -66,7 +66,7 @@ def thresholds_of(seed):
 
 @pytest.fixture(params=[None, 3])
 def block(request, monkeypatch):
-    """Many blocks of pairs must give what one gives."""
+    """One or many blocks of pairs."""
     if request.param:
         monkeypatch.setattr(pairs, "_BLOCK_CANDIDATES", request.param)
 
@@ -91,7 +91,7 @@ def test_mmdet_equals_the_stock_tool_cell_by_cell(block):
         )
         np.testing.assert_array_equal(actual.background_types, [[0] * num_classes] * 2 + [actual.matrix[-1, :-1]])
         busy += actual.duplicates > 0
-    assert busy > len(SEEDS) // 6  # the problems do hold what the rules differ on
+    assert busy > len(SEEDS) // 6  # the rules differ on duplicates
 
 
 def evaluate_img(batch, num_classes, *, score_thr, iou_thr):
@@ -136,7 +136,7 @@ def test_coco_equals_evaluate_img(block):
 
 
 def greedy_by_overlap(batch, iou_thr, score_thr):
-    """The definition of ``agnostic``: all pairs by overlap, then by score and order; crowds take what is left."""
+    """The definition of ``agnostic``: all pairs by overlap, then by score and order; crowds last."""
     dets, gts = batch.detections, batch.ground_truths
     pairs_left = []
     for row in np.flatnonzero(dets.reach(score_thr)).tolist():
@@ -169,8 +169,8 @@ def test_agnostic_equals_supervision_where_there_is_one_class():
         dets, gts = batch.detections, batch.ground_truths
         predictions, targets = [], []
         for image in range(batch.num_images):
-            one, gt = dets.images(image, image + 1), gts.images(image, image + 1)
-            predictions.append(np.c_[one.boxes.array, np.zeros(len(one)), one.scores].astype(np.float64))
+            det, gt = dets.images(image, image + 1), gts.images(image, image + 1)
+            predictions.append(np.c_[det.boxes.array, np.zeros(len(det)), det.scores].astype(np.float64))
             targets.append(np.c_[gt.boxes.array, np.zeros(len(gt))])
         below = float(np.nextafter(0.5, 0))
         peer = supervision.ConfusionMatrix.from_tensors(predictions, targets, ["thing"], 0.3 + 1e-6, below)

@@ -1,4 +1,4 @@
-"""The report beside mmdet's own tool on a config's test set, and beside the log of DetectionPRF."""
+"""The report on the test set of a config compared with mmdet's tool."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def torch_results(folder):
     return pickle.loads((folder / "results.pkl").read_bytes())
 
 
-def test_the_matrix_is_that_of_the_stock_tool_cell_by_cell(folder, report):
+def test_matrix_equals_the_stock_tool(folder, report):
     expected = stock_matrix(folder)
     assert expected.sum() > 300
     assert report["protocols"]["mmdet"]["confusion_matrix"] == expected.tolist()
     assert report["inputs"]["ground_truth"]["file"] == "classic.py" and "mmengine" in report["inputs"]["versions"]
 
 
-def test_a_config_and_its_annotations_say_the_same(folder, report):
+def test_config_and_annotation_file_give_the_same_report(folder, report):
     alone = json.loads(files.printed("detection", folder / "truth.json", folder / "results.pkl", "--format", "json"))
     assert alone["protocols"] == report["protocols"] and alone["classes"] == report["classes"]
     assert alone["counts"]["detections"] == report["counts"]["detections"]
@@ -93,7 +93,7 @@ def test_new_style_configs_and_options(folder, report):
     assert actual["counts"]["ground_truths"]["read"] == 50
 
 
-def test_no_mmdet_is_said_in_one_line(folder):
+def test_missing_mmdet_is_a_one_line_error(folder):
     code = """
 import sys
 sys.modules["mmdet"] = None

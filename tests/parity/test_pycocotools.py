@@ -1,4 +1,4 @@
-"""Average precision, average recall and results by size beside pycocotools, with and without weights of the images."""
+"""Average precision, average recall and results by size compared with pycocotools, with and without image weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.helpers.detection_problems import (
 
 
 def repeated(batch, weights):
-    """The batch with every image as often as its weight says."""
+    """The batch with every image repeated by its weight."""
     parts = [batch.images(at, at + 1) for at in np.repeat(np.arange(len(weights)), weights)]
     return DetectionBatch.concatenate(parts or [batch.images(0, 0)])
 
@@ -70,7 +70,7 @@ def precision_at_levels(curves):
 
 
 def test_precision_at_every_recall_level_equals_pycocotools_at_other_settings():
-    """More thresholds and area ranges than one 64-bit word holds, and few detections per image."""
+    """More thresholds and area ranges than fit one 64-bit word, and few detections per image."""
     thresholds, edges = tuple(np.linspace(0.3, 1.0, 29)), (150.0,)
     areas = {"all": [0, 1e10], "area_0_150": [0, 150.0], "area_150_up": [150.0, 1e10]}
     for seed in range(60):
@@ -101,8 +101,8 @@ def test_thousands_of_detections_on_one_crowd_equal_pycocotools():
     np.testing.assert_allclose(actual, undefined_as_nan(coco_summary(batch, 1)[0]), rtol=0, atol=1e-10)
 
 
-def test_boxes_by_width_decide_as_the_annotation_file_does():
-    """COCO files hold widths with decimals; left + width rounds, and a rounded width must not move a tie."""
+def test_xywh_boxes_equal_pycocotools_at_ties():
+    """COCO files have widths with decimals; left + width is rounded, which must not change a tie."""
     random = np.random.default_rng(0)
     moved = 0
     for _ in range(60):
@@ -114,7 +114,7 @@ def test_boxes_by_width_decide_as_the_annotation_file_does():
             DetectionBatch(detections, GroundTruths(image, boxes, zeros), 6)
             for boxes in (Boxes(xywh, "xywh"), Boxes(Boxes(xywh, "xywh").to_format("xyxy")))
         )
-        tables = [match_table(one, 1, iou_thrs=(0.5,)) for one in (given, rounded)]
+        tables = [match_table(problem, 1, iou_thrs=(0.5,)) for problem in (given, rounded)]
         expected = accumulated(given, 1, iouThrs=np.array([0.5]))["precision"][0, :, 0, 0, -1].mean()
         assert average_precision(tables[0]).at_iou(0.5)[0] == pytest.approx(expected, abs=1e-12)
         moved += not np.array_equal(tables[0].matched, tables[1].matched)
@@ -123,7 +123,7 @@ def test_boxes_by_width_decide_as_the_annotation_file_does():
 
 @pytest.mark.parametrize("max_dets", [1, 7, 100, 1000])
 def test_matching_all_and_limiting_by_rank_is_pycocotools_with_max_dets(max_dets):
-    """The limit comes after matching; pycocotools applies it before."""
+    """We limit detections after matching, pycocotools before."""
     for seed in range(3):
         batch, num_classes = dense_batch(seed)
         expected = accumulated(batch, num_classes, maxDets=[max_dets])
@@ -195,14 +195,14 @@ def test_recall_at_a_level_counts_as_in_pycocotools(hits):
         assert curves.average_precision(weights)[0, 0, 0] == pytest.approx(expected, abs=1e-14)
 
 
-def test_an_unknown_threshold_is_refused():
+def test_unknown_iou_threshold_raises():
     batch, num_classes = random_batch(1)
     with pytest.raises(ValueError, match=r"iou_thr must be one of 0.5 \(found 0.6\)"):
         per_image_counts(match_table(batch, num_classes, iou_thrs=(0.5,)), score_thr=0.3, iou_thr=0.6)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_results_by_size_are_those_of_pycocotools(seed):
+def test_results_by_size_equal_pycocotools(seed):
     batch, num_classes = random_batch(seed, odd_boxes=False)
     report = results_by_size(match_table(batch, num_classes), score_thr=0.0)
     evaluation = accumulated(batch, num_classes)

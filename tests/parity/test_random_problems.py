@@ -1,4 +1,4 @@
-"""Random problems through the metrics and the commands, beside pycocotools and scikit-learn.
+"""Metrics and commands on random problems, compared with pycocotools and scikit-learn.
 
 Classes have hostile names, images many objects or none, samples different dtypes, and processes uneven shares.
 """
@@ -30,7 +30,9 @@ def names_of(random, number):
 def shares_of(random, samples, world_size):
     """Uneven shares, some of them empty."""
     owner = np.minimum(random.geometric(0.5, len(samples)) - 1, world_size - 1)
-    return [[sample for sample, one in zip(samples, owner) if one == rank] for rank in range(world_size)]
+    return [
+        [sample for sample, sample_rank in zip(samples, owner) if sample_rank == rank] for rank in range(world_size)
+    ]
 
 
 def evaluate(build, samples, names, random):
@@ -54,7 +56,7 @@ def evaluate(build, samples, names, random):
 
 
 def detector(seed):
-    """Annotations and results; boxes and scores that float16 holds, so that a dtype changes no value."""
+    """Annotations and results; boxes and scores are exact in float16."""
     random = np.random.default_rng(seed)
     images = random.permutation(10_000)[: random.integers(1, 13)].tolist()
     names = names_of(random, random.integers(1, 5))
@@ -83,7 +85,7 @@ def detector(seed):
         instances = {"bboxes": boxes, "scores": scores, "labels": decided}
         results.append({"img_id": image_id, "img_path": f"{image_id}.jpg", "pred_instances": instances})
     ground_truth = {
-        "images": [{"id": one, "file_name": f"{one}.jpg", "height": 300, "width": 300} for one in images],
+        "images": [{"id": number, "file_name": f"{number}.jpg", "height": 300, "width": 300} for number in images],
         "categories": [{"id": int(number), "name": name} for number, name in zip(numbers, names)],
         "annotations": annotations,
     }
@@ -102,7 +104,7 @@ def coco_rows(ground_truth, results):
 
 
 def samples_of(ground_truth, results, random):
-    """What mmdet's dataset and model pass on, every sample in dtypes of its own."""
+    """Samples of mmdet's dataset and model, each with its own dtypes."""
     label_of = {image["id"]: label for label, image in enumerate(ground_truth["categories"])}
     samples = []
     for image in results:
@@ -166,7 +168,7 @@ def test_detectors(tmp_path, seed):
 
 
 def classifier(seed, several):
-    """Scores in one of three dtypes with one digit, so that many tie and reach the threshold exactly."""
+    """Scores in one of three dtypes with one digit, so that many are tied or equal to the threshold."""
     random = np.random.default_rng(seed)
     number, classes = random.integers(2, 60), random.integers(2, 6)
     dtypes = [(np.float16, np.float32, np.float64)[at] for at in random.integers(0, 3, number)]
@@ -193,8 +195,10 @@ def classifier(seed, several):
 
 def decisions_of(content, several):
     if several:
-        return np.stack([one["pred_score"] >= one["pred_score"].dtype.type(0.5) for one in content]).astype(int)
-    return np.eye(len(content[0]["pred_score"]), dtype=int)[[one["pred_score"].argmax() for one in content]]
+        return np.stack([sample["pred_score"] >= sample["pred_score"].dtype.type(0.5) for sample in content]).astype(
+            int
+        )
+    return np.eye(len(content[0]["pred_score"]), dtype=int)[[sample["pred_score"].argmax() for sample in content]]
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -213,7 +217,7 @@ def test_classifiers(tmp_path, seed, several):
     compared = {row["metric"]: row for row in compared["overall"]}
     for content, path, run in zip(contents, paths, ("first", "second")):
         decided = decisions_of(content, several)
-        scores = np.stack([one["pred_score"].astype(np.float64) for one in content])
+        scores = np.stack([sample["pred_score"].astype(np.float64) for sample in content])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             rates = precision_recall_fscore_support(true, decided, average=None, zero_division=np.nan)[:3]

@@ -1,4 +1,4 @@
-"""Error types and dAP beside the ``tidecv`` package."""
+"""Error types and dAP compared with the ``tidecv`` package."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What must hold whatever the data: properties over every metric and over the detection functions."""
+"""Properties of every metric and of the detection functions, for any data."""

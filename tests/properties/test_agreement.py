@@ -32,7 +32,7 @@ pytestmark = [
 
 
 def detection_report(problem, threshold):
-    """The report as the command makes it, and as ``report.json`` holds it."""
+    """The report of the command, and the content of ``report.json``."""
     batch, names = problem.batch, tuple(f"class {index}" for index in range(problem.num_classes))
     report = evaluate_detection(batch, classes=names, score_thr=threshold, matching=MATCHING_RULES, gallery=None)
     return report, json.loads(to_json(report.to_dict()))
@@ -69,7 +69,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
     for protocol in MATCHING_RULES:
         reported = written["protocols"][protocol]
         table = table_of(reported)
-        # The table against the matrix it stands beside, both as they are in the file.
+        # The table and the matrix of the file.
         matrix = np.array(reported["confusion_matrix"])
         tp = matrix.diagonal()[:-1]
         fp, fn = matrix.sum(axis=0)[:-1] - tp, matrix.sum(axis=1)[:-1] - tp
@@ -103,7 +103,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
 
 
 def check_grid(analysis, matches):
-    """``curves.csv`` holds what is counted at the confidences of its grid."""
+    """Compares ``curves.csv`` with the counts at the score thresholds of its grid."""
     header, rows = curve_csv(analysis)
     size = len(analysis.curves.confidence)
     for place in (0, size // 2, size - 1):
@@ -119,7 +119,7 @@ def check_grid(analysis, matches):
 
 
 def classification_report(problem, result, accuracy):
-    """What the command says of a classifier."""
+    """The report of a classifier."""
     names = tuple(f"class {index}" for index in range(problem.scores.shape[1]))
     return ClassificationReport(
         classes=names,

@@ -42,7 +42,7 @@ def moved(roll, problem, *, any_order):
         places = roll.order(batch.num_images)
     for kind in ("detections", "ground_truths"):
         given_rows = getattr(batch, kind)
-        within = any_order and kind == "detections"  # of ground truths that overlap alike, the later one is matched
+        within = any_order and kind == "detections"  # of equal overlaps, the later ground truth is matched
         part = given_rows.take(order_of(roll, given_rows, within_images=within))
         part = replace(part, labels=names[part.labels], image=places[part.image])
         if roll.below(2):
@@ -87,8 +87,8 @@ def test_comparison_is_antisymmetric(roll):
     problem = detection_problem_of(roll, least_images=1)
     actual = problem.batch.detections
     fewer = problem.with_rows(detections=actual.take(np.flatnonzero(roll.some(len(actual)) % 3)))
-    one, other = (match_table(run.batch, problem.num_classes) for run in (problem, fewer))
-    pairs_of_runs = ((one, other), (other, one), (one, one))
+    first, second = (match_table(run.batch, problem.num_classes) for run in (problem, fewer))
+    pairs_of_runs = ((first, second), (second, first), (first, first))
     ground_truths, back, same = (paired_permutation_test(*pair, permutations=5) for pair in pairs_of_runs)
     for kind in ("overall", "per_class"):
         for name, difference in getattr(ground_truths, kind).items():
@@ -101,14 +101,14 @@ def test_comparison_is_antisymmetric(roll):
             nothing = getattr(same, kind)[name]
             np.testing.assert_allclose(np.nan_to_num(nothing.difference), 0, rtol=0, atol=1e-12, err_msg=name)
             assert (np.isnan(nothing.p_value) | (np.asarray(nothing.p_value) == 1)).all()
-    counts = [per_image_counts(run, score_thr=SCORE_THRESHOLD) for run in (one, other)]
+    counts = [per_image_counts(run, score_thr=SCORE_THRESHOLD) for run in (first, second)]
     reported, turned = disagreements(*counts), disagreements(*counts[::-1])
     assert reported.counts == {"better": turned.counts["worse"], "worse": turned.counts["better"]}
     assert set(reported.image) == set(turned.image)
 
 
 @given(rolls)
-def test_arrays_are_left_as_they_are(roll):
+def test_inputs_are_not_modified(roll):
     problem = detection_problem_of(roll)
     batch = problem.batch
     dets, gts = batch.detections, batch.ground_truths
@@ -124,7 +124,7 @@ def test_arrays_are_left_as_they_are(roll):
 
 
 @given(rolls)
-def test_everything_is_counted_once(roll):
+def test_every_detection_and_ground_truth_is_counted_once(roll):
     problem = detection_problem_of(roll)
     dets, gts = problem.batch.detections, problem.batch.ground_truths
     settings = DetectionSettings(matching=("coco", "agnostic"))
@@ -173,14 +173,14 @@ def test_every_error_has_one_type(roll):
 
 @given(rolls)
 def test_ties_are_broken_by_image_and_row(roll):
-    """The written rule: score descending, then image order, then detection order. Told apart by it, nothing changes."""
+    """Score descending, then image order, then detection order: distinct scores in this order change nothing."""
     problem, step = detection_problem_of(roll), roll.one_of([0.25, 0.5, 1.0])
     detections = problem.batch.detections
     order = np.lexsort((np.arange(len(detections)), detections.image, -detections.scores))
     distinct = np.empty(len(order))
     distinct[order] = np.arange(len(order), 0, -1) * step
-    told_apart = problem.with_rows(detections=replace(detections, scores=distinct, precision=None))
-    left, right = ranking_metrics(problem), ranking_metrics(told_apart)
-    # A threshold cannot part equal scores: what is best may differ, and so may where mended errors come among equals.
+    distinct_scores = problem.with_rows(detections=replace(detections, scores=distinct, precision=None))
+    left, right = ranking_metrics(problem), ranking_metrics(distinct_scores)
+    # A threshold cannot separate equal scores, so the best thresholds and the ranks of fixed errors may differ.
     settled = ("class/AP", "class/recall", "class/curve AP", *(f"class/{name}" for name in ERROR_TYPES))
-    check_same_figures({n: right[n] for n in settled}, {n: left[n] for n in settled}, "told apart", tolerance=0)
+    check_same_figures({n: right[n] for n in settled}, {n: left[n] for n in settled}, "distinct scores", tolerance=0)

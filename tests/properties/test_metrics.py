@@ -1,4 +1,4 @@
-"""Every metric of ``tests/helpers/cases.py``, however its samples come; a new case is covered without an edit here."""
+"""Properties of every metric in ``tests/helpers/cases.py``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.helpers.strategies import (
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning"),
-    # Samples without names, or drawn twice, cannot be told from padding; tests/metrics/test_padding.py expects this.
+    # Samples without names, or drawn twice, look like padding; tests/metrics/test_padding.py covers this.
     pytest.mark.filterwarnings("ignore:.* samples of a dataset of:mm_metrics_plugin.exceptions.MetricWarning"),
 ]
 
@@ -59,15 +59,15 @@ def tried(case):
 
 
 @over(CASES)
-def test_samples_may_come_in_any_way(case):
-    """In any batches and order, on any ranks; and their states merge in any way."""
+def test_batches_order_and_ranks_do_not_change_values(case):
+    """Any batches, order, ranks and order of merging give the same values."""
 
     @tried(case)
     def _(roll):
         samples = samples_of(roll, case)
         feeding = feeding_of(roll, len(samples), padded=case.order_matters)
         if case.order_matters:
-            # Then the batches of all ranks together are one, and all ranks must have as many.
+            # The batches of all ranks form one batch, so all ranks need equally many.
             batches = batches_of(samples, feeding.batch_size * feeding.world_size)
             expected = numbers(small_metric(case), batches, len(samples))
         else:
@@ -79,7 +79,7 @@ def test_samples_may_come_in_any_way(case):
 
 
 def num_classes(case):
-    """How many classes the case's metric tells apart by number; 0 if none."""
+    """Number of classes of the metric; 0 without classes."""
     metric, sample = case.metric(), case.draw(1)[0]
     if getattr(metric, "positive_label", None) is not None:
         return 0
@@ -101,7 +101,7 @@ def test_classes_may_be_permuted(case):
 
 
 def ranked_keys(case):
-    """The keys that depend on nothing but the order of the scores; none if the scores are compared with a number."""
+    """The keys that depend only on the order of the scores; none if scores are compared with a threshold."""
     metric = case.metric()
     if getattr(metric, "num_thresholds", None) or any(thr is not None for thr in getattr(metric, "thrs", None) or ()):
         return ()

@@ -134,7 +134,7 @@ def test_classes_of_changed_samples_are_wrapped_and_complete(window, tmp_path):
     samples = [{"pred_score": scores, "gt_label": np.array([0]), "img_path": "a.jpg"} for scores in np.eye(2)]
     runs = [files.write_pickle(tmp_path / f"{at}.pkl", [sample]) for at, sample in enumerate(samples)]
     lines = window("compare", *runs, "--classes", tmp_path / "names.txt", "--permutations", "9")
-    shown = lines[next(at for at, line in enumerate(lines) if "decide differently" in line) :]
+    shown = lines[next(at for at, line in enumerate(lines) if "classify differently" in line) :]
     assert max(map(cell_len, shown)) <= max(window.width, 80)
     assert "".join(shown).count("x") >= 1400 and set(classes[1].split()) <= set(" ".join(shown).split())
 

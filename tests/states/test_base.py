@@ -1,4 +1,4 @@
-"""Buffers and states: packed, mergeable, and never sharing what they change."""
+"""Row buffers, and merging of states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def held_bytes(buffer):
 
 @pytest.mark.parametrize("batch", [1, 3, 64])
 @pytest.mark.parametrize("width", [1, 10])
-def test_a_buffer_wastes_less_than_a_third(batch, width):
+def test_row_buffer_wastes_less_than_a_third(batch, width):
     buffer, rows = RowBuffer(), 3000
     expected = np.random.default_rng(0).random((rows, width), dtype=np.float32)
     for start in range(0, rows, batch):
@@ -38,14 +38,14 @@ def test_a_buffer_wastes_less_than_a_third(batch, width):
     assert len(buffer.blocks) < 100
 
 
-def test_a_buffer_keeps_dtypes_exact_when_they_change():
+def test_row_buffer_is_exact_for_mixed_dtypes():
     buffer = RowBuffer()
     buffer.append(np.array([0.1], dtype=np.float32))
     buffer.append(np.array([0.1], dtype=np.float64))
     assert buffer.to_array().tolist() == [float(np.float32(0.1)), 0.1]
 
 
-def test_a_buffer_refuses_rows_of_another_shape():
+def test_row_buffer_raises_for_rows_of_another_shape():
     buffer = RowBuffer()
     buffer.append(np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"rows of shape \(4,\) cannot follow rows of shape \(3,\)"):
@@ -63,7 +63,7 @@ def same(left, right):
     return all(np.array_equal(value, right.arrays()[key]) for key, value in left.arrays().items())
 
 
-def test_merge_is_associative_and_leaves_its_inputs():
+def test_merge_is_associative_and_does_not_modify_inputs():
     a, b, c = parts()
     before = [{key: value.copy() for key, value in part.arrays().items()} for part in (a, b, c)]
     assert same(a.merge(b).merge(c), a.merge(b.merge(c)))
@@ -79,12 +79,12 @@ def test_empty_is_the_identity():
     assert a.empty().merge(a.empty()).arrays() == {"total": None, "highest": None, "rows": None}
 
 
-def test_arrays_that_do_not_fit_are_refused():
+def test_merging_arrays_of_other_shapes_raises():
     with pytest.raises(ValueError, match="cannot be added"):
         Everything().update(np.zeros((1, 2))).merge(Everything().update(np.zeros((1, 3))))
 
 
-def test_a_group_merges_and_travels_as_one():
+def test_state_group_merges_all_members():
     group = StateGroup(all=ScoreState(), recent=RecentScoreState(2))
     for start in range(0, 12, 3):
         labels = np.arange(start, start + 3)

@@ -200,17 +200,23 @@ def confusion_matrix_report(
 def _agreement(matrix: np.ndarray) -> dict[str, Any]:
     """MCC and the kappas; NaN where all ground truths or all predictions are of one class."""
     # Python integers do not overflow; products of pixel counts exceed int64.
-    target, predicted = [int(n) for n in matrix.sum(axis=1)], [int(n) for n in matrix.sum(axis=0)]
-    total = sum(target)
-    chance = sum(a * b for a, b in zip(target, predicted))
+    target, predicted = matrix.sum(axis=1).astype(object), matrix.sum(axis=0).astype(object)
+    total = target.sum()
+    decided, undecided = predicted[: len(target)], predicted[len(target) :]
+    chance = (target * decided).sum()
     covariance = int(matrix.trace()) * total - chance
-    spread = (total**2 - sum(n * n for n in target)) * (total**2 - sum(n * n for n in predicted))
+    spread = (total**2 - (target**2).sum()) * (total**2 - (predicted**2).sum())
     linear = quadratic = float("nan")
-    if sum(predicted[len(target) :]) == 0:
+    if not undecided.any():
         rows, columns = np.nonzero(matrix)
-        distance, cells = np.abs(rows - columns), matrix[rows, columns]
-        linear = _weighted_kappa(int((distance * cells).sum()) * total, _expected_distance(target, predicted))
-        quadratic = _weighted_kappa(int((distance**2 * cells).sum()) * total, _expected_square(target, predicted))
+        distance, cells, index = np.abs(rows - columns), matrix[rows, columns], np.arange(len(target)).astype(object)
+        left, right = np.cumsum(target), np.cumsum(decided)
+        # The sums of |i - j| and of (i - j)^2, times target[i] and predicted[j], over all i and j.
+        expected = (left * (total - right) + right * (total - left)).sum()
+        squares = (index**2 * (target + decided)).sum()
+        expected_square = total * squares - 2 * (index * target).sum() * (index * decided).sum()
+        linear = _weighted_kappa(int((distance * cells).sum()) * total, expected)
+        quadratic = _weighted_kappa(int((distance**2 * cells).sum()) * total, expected_square)
     return dict(
         mcc=covariance / spread**0.5 if spread > 0 else float("nan"),
         kappa=covariance / (total**2 - chance) if total**2 > chance else float("nan"),
@@ -221,22 +227,6 @@ def _agreement(matrix: np.ndarray) -> dict[str, Any]:
 
 def _weighted_kappa(observed: int, expected: int) -> float:
     return (expected - observed) / expected if expected else float("nan")
-
-
-def _expected_distance(target: Sequence[int], predicted: Sequence[int]) -> int:
-    """The sum of ``|i - j| * target[i] * predicted[j]``."""
-    total, left, right, result = sum(target), 0, 0, 0
-    for a, b in zip(target, predicted):
-        left, right = left + a, right + b
-        result += left * (total - right) + right * (total - left)
-    return result
-
-
-def _expected_square(target: Sequence[int], predicted: Sequence[int]) -> int:
-    """The sum of ``(i - j)**2 * target[i] * predicted[j]``."""
-    squares = sum(i * i * (a + b) for i, (a, b) in enumerate(zip(target, predicted)))
-    products = sum(i * a for i, a in enumerate(target)) * sum(i * b for i, b in enumerate(predicted))
-    return sum(target) * squares - 2 * products
 
 
 @dataclass(frozen=True)

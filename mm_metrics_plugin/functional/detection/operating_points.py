@@ -14,7 +14,7 @@ import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, mean_of_defined, stable_order
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, best_threshold
+from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, best_threshold, ranked_rows
 from mm_metrics_plugin.settings import OperatingRule, require
 
 
@@ -31,17 +31,17 @@ class OperatingPoint(Result):
     @property
     def precision(self) -> float:
         """TP / (TP + FP)."""
-        return float(divide(np.array(self.tp), np.array(self.tp + self.fp)))
+        return float(divide(self.tp, self.tp + self.fp))
 
     @property
     def recall(self) -> float:
         """TP / (TP + FN)."""
-        return float(divide(np.array(self.tp), np.array(self.tp + self.fn)))
+        return float(divide(self.tp, self.tp + self.fn))
 
     @property
     def f_score(self) -> float:
         """The F-beta score."""
-        return float(fbeta_score(np.array(self.tp), np.array(self.fp), np.array(self.fn), self.beta))
+        return float(fbeta_score(self.tp, self.fp, self.fn, self.beta))
 
     def to_dict(self) -> dict[str, float]:
         """The values as plain Python values."""
@@ -144,17 +144,13 @@ def operating_points(
 
 def _groups(table: MatchTable, iou_thr: float, fold: np.ndarray, folds: int) -> tuple[_Group, list[_Group]]:
     """All classes pooled, and each class."""
-    is_tp, is_tp_or_fp = table.flags(iou_thr)
-    order = table.ranked.order
-    rows = order[is_tp_or_fp[order]]
-    score, is_tp, row_fold = table.score[rows], is_tp[rows], fold[table.image[rows]]
-    starts = np.searchsorted(table.label[rows], np.arange(table.num_classes + 1)).tolist()
+    rows, is_tp, classes = ranked_rows(table, iou_thr)
+    score, row_fold = table.score[rows], fold[table.image[rows]]
     gts = table.grid.at(table.gt_counts, "any", iou_thr)
     cells = table.gt_label[gts].astype(np.int64) * folds + fold[table.gt_image[gts]]
     num_gts = np.bincount(cells, minlength=table.num_classes * folds).reshape(table.num_classes, folds)
     by_score = stable_order(-score)
     overall = _Group(RankedScores(score[by_score], is_tp[by_score]), row_fold[by_score], num_gts.sum(axis=0))
     return overall, [
-        _Group(RankedScores(score[start:stop], is_tp[start:stop]), row_fold[start:stop], numbers)
-        for start, stop, numbers in zip(starts, starts[1:], num_gts)
+        _Group(RankedScores(score[c], is_tp[c]), row_fold[c], numbers) for c, numbers in zip(classes, num_gts)
     ]

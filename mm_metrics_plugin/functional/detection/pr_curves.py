@@ -105,20 +105,15 @@ def precision_recall_curves(
         >>> curves.per_class[0].precision.round(4).tolist(), curves.per_class[0].recall.tolist()
         ([1.0, 0.5, 0.6667], [0.5, 0.5, 1.0])
     """
-    is_tp, is_tp_or_fp = table.flags(iou_thr)
-    rows = table.ranked.order[is_tp_or_fp[table.ranked.order]]
-    label, score, is_tp = table.label[rows], table.score[rows], is_tp[rows]
+    rows, is_tp, classes = ranked_rows(table, iou_thr)
+    score = table.score[rows]
     precision = None if table.precision is None else table.precision[rows]
-    starts = np.searchsorted(label, np.arange(table.num_classes + 1)).tolist()
     num_gts = table.num_gts("any")
     low, high = (float(score.min()), float(score.max())) if len(score) else (0.0, 1.0)
     if low >= 0 and high <= 1:
         low, high = 0.0, 1.0
     confidence = np.linspace(low, high, num_points)
-    ranked = [
-        RankedScores(score[start:stop], is_tp[start:stop], None if precision is None else precision[start:stop])
-        for start, stop in zip(starts, starts[1:])
-    ]
+    ranked = [RankedScores(score[c], is_tp[c], None if precision is None else precision[c]) for c in classes]
     tp, fp = _counts_at(ranked, confidence)
     gts = np.broadcast_to(num_gts[:, None], tp.shape)
     return DetectionCurves(
@@ -133,6 +128,14 @@ def precision_recall_curves(
         f_score=fbeta_score(tp, fp, gts - tp, beta),
         ranked=tuple(ranked),
     )
+
+
+def ranked_rows(table: MatchTable, iou_thr: float) -> tuple[np.ndarray, np.ndarray, list[slice]]:
+    """Table rows of TP and FP by class and descending score, which of them are TP, and the slice of each class."""
+    is_tp, is_tp_or_fp = table.flags(iou_thr)
+    rows = table.ranked.order[is_tp_or_fp[table.ranked.order]]
+    starts = np.searchsorted(table.label[rows], np.arange(table.num_classes + 1)).tolist()
+    return rows, is_tp[rows], list(map(slice, starts, starts[1:]))
 
 
 def _counts_at(ranked: Sequence[RankedScores], thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -175,7 +175,7 @@ def _check_pair(first: PerImageCounts, second: PerImageCounts) -> None:
 
 
 def _interleave_counts(first: PerImageCounts, second: PerImageCounts) -> PerImageCounts:
-    """Both runs as one of twice the images, so that weights select an image from either run.
+    """Both runs as one run of twice the images, so that weights select an image from either run.
 
     Image ``i`` becomes ``2 * i`` in the first run and ``2 * i + 1`` in the second. Ties of scores are ranked by image,
     so a mixture of the runs is ranked like each run.

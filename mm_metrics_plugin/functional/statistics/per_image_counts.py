@@ -124,7 +124,9 @@ class MetricValues(NamedTuple):
 
     def minus(self, other: MetricValues) -> MetricValues:
         """The differences of all metrics."""
-        return MetricValues(*({name: one[name] - two[name] for name in one} for one, two in zip(self, other)))
+        return MetricValues(
+            *({name: part[name] - subtracted[name] for name in part} for part, subtracted in zip(self, other))
+        )
 
     @classmethod
     def concatenate(cls, parts: list[MetricValues]) -> MetricValues:

@@ -12,7 +12,6 @@ from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.safe_pickle.machine import (
     CONTAINER_COST,
     LONGEST_LINE,
-    LONGEST_SHORT_TEXT,
     SET_COST,
     Damaged,
     Forbidden,
@@ -28,7 +27,6 @@ MOST_MARKS = 256
 LONGEST_INTEGER = 1024  # bytes
 LONGEST_INDEX = 20  # digits
 
-_UINT32 = struct.Struct("<I").unpack_from
 _UINT64 = struct.Struct("<Q").unpack_from
 
 # A handler is called with the machine and the position after the opcode. It returns the position after its argument.
@@ -306,37 +304,21 @@ def _additems(machine: Machine, at: int) -> int:
 # -- memo ------------------------------------------------------------------------------------------------------------
 
 
-@opcode("BINGET")
-def _binget(machine: Machine, at: int) -> int:
-    index, memo = machine.data[at], machine.memo
-    if index < len(memo) and type(memo[index]) is str and len(memo[index]) <= LONGEST_SHORT_TEXT:
-        machine.stack.append(memo[index])  # as `recall`, for the most frequent values: keys of dicts
-    else:
-        machine.recall(index)
-    return at + 1
+def _indexed(name: str, layout: str, use: Callable[[Machine, int], None]) -> None:
+    """An opcode whose argument is an index of the memo."""
+    size = struct.calcsize(layout)
+    index_at = struct.Struct(layout).unpack_from
+
+    @opcode(name)
+    def handler(machine: Machine, at: int) -> int:
+        use(machine, index_at(machine.data, at)[0])
+        return at + size
 
 
-@opcode("LONG_BINGET")
-def _long_binget(machine: Machine, at: int) -> int:
-    machine.recall(_UINT32(machine.data, at)[0])
-    return at + 4
-
-
-@opcode("BINPUT")
-def _binput(machine: Machine, at: int) -> int:
-    machine.remember(machine.data[at])
-    return at + 1
-
-
-@opcode("LONG_BINPUT")
-def _long_binput(machine: Machine, at: int) -> int:
-    memo = machine.memo
-    index = _UINT32(machine.data, at)[0]
-    if index == len(memo):  # as `remember`, for the most frequent opcode
-        memo.append(machine.stack[-1])
-    else:
-        machine.remember(index)
-    return at + 4
+_indexed("BINGET", "<B", Machine.recall)
+_indexed("LONG_BINGET", "<I", Machine.recall)
+_indexed("BINPUT", "<B", Machine.remember)
+_indexed("LONG_BINPUT", "<I", Machine.remember)
 
 
 @opcode("MEMOIZE")

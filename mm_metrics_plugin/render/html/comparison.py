@@ -65,9 +65,9 @@ def _thumbnails(report: ComparisonReport, runs: Runs, options: PageOptions) -> T
     images: List[int] = []
     half = -(-options.gallery // (2 * len(report.comparisons)))
     for pair in report.comparisons:
-        found = pair.disagreements
+        differing = pair.disagreements
         for worse in (True, False):
-            images += found.image[found.worse == worse][:half].tolist()
+            images += differing.image[differing.worse == worse][:half].tolist()
     thumbnails, remarks = collect_thumbnails(
         images[: options.gallery],
         [name if isinstance(name, str) else "" for name in runs.image_names],
@@ -86,15 +86,9 @@ def _image_names(runs: Runs) -> List[str]:
 
 
 def _images(pair: PairwiseComparison, names: Sequence[str]) -> Dict[str, Any]:
-    found = pair.disagreements
-    return {
-        "name": [names[image] for image in found.image.tolist()],
-        "image": found.image,
-        "worse": found.worse,
-        "first": found.first,
-        "second": found.second,
-        "counts": found.counts,
-    }
+    images = pair.disagreements
+    columns = {key: getattr(images, key) for key in ("image", "worse", "first", "second", "counts")}
+    return {"name": [names[image] for image in images.image.tolist()], **columns}
 
 
 def _predictions(runs: Any, run: int, images: np.ndarray) -> Dict[str, Any]:
@@ -103,8 +97,8 @@ def _predictions(runs: Any, run: int, images: np.ndarray) -> Dict[str, Any]:
         return {"ground_truth": None, "predictions": None, "confidences": None}
     return {
         "ground_truth": runs.ground_truth[images],
-        "predictions": [runs.decisions(one)[images] for one in (0, run)],
-        "confidences": [np.round(runs.confidence(one)[images].astype(np.float64), 4) for one in (0, run)],
+        "predictions": [runs.decisions(number)[images] for number in (0, run)],
+        "confidences": [np.round(runs.confidence(number)[images].astype(float), 4) for number in (0, run)],
     }
 
 
@@ -116,7 +110,6 @@ def _differences(report: ComparisonReport, pair: PairwiseComparison, letters: Ma
     for row in pair.rows(report.classes):
         if row.class_name is not None and row.metric in rows:
             rows[row.metric].append(_difference(row, second, report.settings.ci))
-    found = pair.disagreements
     return {
         "first": first,
         "second": second,
@@ -128,7 +121,8 @@ def _differences(report: ComparisonReport, pair: PairwiseComparison, letters: Ma
             if differences
         ],
         "agreement": [
-            (key, words.format(first=first, second=second), found.agreement[key]) for key, words in AGREEMENT.items()
+            (key, words.format(first=first, second=second), pair.disagreements.agreement[key])
+            for key, words in AGREEMENT.items()
         ],
     }
 

@@ -110,7 +110,7 @@ def _protocol_data(report: ProtocolReport, members: Members, indices: Mapping[st
 def _context(report: DetectionReport, thresholds: Optional[ThresholdSweep]) -> Dict[str, Any]:
     """The variables of the template."""
     analysis = report.analysis
-    main = next((one for one in report.protocols if one.protocol == "coco"), report.protocols[0])
+    main = next((rule for rule in report.protocols if rule.protocol == "coco"), report.protocols[0])
     class_columns = table_columns(counts=COUNTS, rates=RATES)
     values = dict(main.columns)
     if analysis is not None and thresholds is not None:
@@ -123,7 +123,7 @@ def _context(report: DetectionReport, thresholds: Optional[ThresholdSweep]) -> D
         "main": main,
         "cards": _cards(report, main),
         "intervals": None if analysis is None else analysis.intervals,
-        "protocols": {one.protocol: PROTOCOLS[one.protocol] for one in report.protocols},
+        "protocols": {rule.protocol: PROTOCOLS[rule.protocol] for rule in report.protocols},
         "thresholds": thresholds,
         "class_columns": class_columns,
         "class_rows": table_rows({**values, "name": report.classes}),

@@ -56,7 +56,7 @@ class ImageFinder:
     """
 
     def __init__(self, names: Sequence[str], dataset_folders: Sequence[str] = (), folder: Optional[str] = None) -> None:
-        self.dataset_folders = [os.path.abspath(one) for one in dataset_folders]
+        self.dataset_folders = [os.path.abspath(path) for path in dataset_folders]
         self.folder = None if folder is None else os.path.abspath(folder)
         self._base_name_counts = Counter(map(_base_name, names))
 
@@ -65,11 +65,11 @@ class ImageFinder:
         if not name or "\0" in name:
             return FoundImage()
         whole = os.path.abspath(name)
-        inside = [one for one in self.dataset_folders if _is_below(whole, one)]
+        inside = [path for path in self.dataset_folders if _is_below(whole, path)]
         if self.folder is None:
             return _existing(whole, inside[0]) if inside else FoundImage(outside=True)
         found = FoundImage()
-        for relative in [*(os.path.relpath(whole, one) for one in inside), name]:
+        for relative in [*(os.path.relpath(whole, path) for path in inside), name]:
             found = _existing(os.path.abspath(os.path.join(self.folder, relative)), self.folder)
             if found.path is not None or found.outside:
                 return found
@@ -138,7 +138,7 @@ def thumbnail(path: Path, *, longest_side: int = LONGEST_SIDE) -> Optional[Thumb
                 image.thumbnail((longest_side, longest_side))
                 written = io.BytesIO()
                 image.save(written, format="JPEG", quality=QUALITY)
-    except Exception:  # of whatever kind: the file cannot be shown
+    except Exception:  # of any kind: the image cannot be shown
         return None
     return Thumbnail("data:image/jpeg;base64," + base64.b64encode(written.getvalue()).decode("ascii"), size, rotated)
 

@@ -15,12 +15,12 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
     stat_scores_report,
 )
 
-# A published detection run on 4 classes: counts, and what it printed.
+# Counts of a published detection run on 4 classes.
 TP, FP, FN = np.array([73, 352, 403, 195]), np.array([6, 9, 15, 13]), np.array([38, 87, 107, 283])
 
 
 def published_matrix():
-    """A matrix with those counts: every false positive from the background, every miss to it."""
+    """A matrix with these counts: all FP in the background row, all FN in the background column."""
     matrix = np.zeros((5, 5), dtype=np.int64)
     matrix[range(4), range(4)] = TP
     matrix[4, :4], matrix[:4, 4] = FP, FN
@@ -72,12 +72,12 @@ def test_counts_of_pixels_do_not_overflow():
 @pytest.mark.parametrize(
     "matrix", [*(np.zeros(shape, int) for shape in [(2, 4), (3, 2), (4,), (2, 2, 2)]), np.zeros((2, 2)), np.eye(2) > 0]
 )
-def test_invalid_confusion_matrices_are_refused(matrix):
+def test_invalid_confusion_matrices_raise(matrix):
     with pytest.raises(MetricInputError, match="square"):
         confusion_matrix_report(matrix)
 
 
-def test_results_are_plain_values_and_the_input_stays():
+def test_results_are_plain_values_and_the_input_is_not_modified():
     matrix = published_matrix()
     before = matrix.copy()
     report = confusion_matrix_report(matrix, background=True)

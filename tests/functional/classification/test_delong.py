@@ -1,4 +1,4 @@
-"""Confidence intervals of AUC beside DeLong's definition."""
+"""Confidence intervals of AUC compared with DeLong's definition."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_mean_has_an_interval_with_a_class_of_one_sample():
     assert result.macro.high - result.macro.low > alone.macro.high - alone.macro.low
 
 
-def test_the_mean_of_two_complementary_classes_has_the_interval_of_one():
+def test_mean_of_two_complementary_classes_has_the_interval_of_one_class():
     random = np.random.default_rng(9)
     labels = random.integers(0, 2, 40)
     for score in (random.normal(size=40) + labels, labels + 0.0):

@@ -1,4 +1,4 @@
-"""KS statistic beside SciPy, best points of curves, and thinned curves."""
+"""KS statistic compared with SciPy, best points of curves, and thinned curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes beside pycocotools, mmdet and mmcv."""
+"""Boxes compared with pycocotools, mmdet and mmcv."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_iou_equals_pycocotools_bit_by_bit(crowd):
     random = np.random.default_rng(0)
     for _ in range(50):
         first, second = random_boxes(random, 20).astype(np.float32), random_boxes(random, 15)
-        expected = mask.iou(*(Boxes(one).to_format("xywh") for one in (first, second)), [int(crowd)] * 15)
+        expected = mask.iou(*(Boxes(boxes).to_format("xywh") for boxes in (first, second)), [int(crowd)] * 15)
         rows, others = all_pairs(20, 15)
         actual = box_iou(first[rows], second[others], crowd=crowd).reshape(20, 15)
         assert not np.isnan(actual).any()
@@ -60,7 +60,7 @@ def test_pairs_have_the_overlaps_of_pycocotools_and_mmdet(block, monkeypatch):
         ground_truths = GroundTruths(np.zeros(15), second, gt_labels, crowd)
         actual = find_pairs(detections, ground_truths, min_overlap=0.25, mmdet=True)
         # The overlaps of mmdet know no crowds, so a pair may reach the threshold by one of the two only.
-        coco = mask.iou(*(Boxes(one).to_format("xywh") for one in (first, second)), crowd.astype(int).tolist())
+        coco = mask.iou(*(Boxes(boxes).to_format("xywh") for boxes in (first, second)), crowd.astype(int).tolist())
         mmdet = bbox_overlaps(first, second)
         kept = (coco >= 0.25) | (mmdet >= np.float32(0.25))
         for overlap, expected in ((actual.overlap, coco), (actual.mmdet_overlap, mmdet)):
@@ -84,7 +84,7 @@ def test_pairs_by_preference_are_in_the_order_of_coco():
 
 
 @pytest.mark.parametrize("block", [None, 4])
-def test_an_image_with_too_many_overlapping_pairs_is_named(block, monkeypatch):
+def test_image_with_too_many_overlapping_pairs_raises(block, monkeypatch):
     monkeypatch.setattr(pairs, "MAX_PAIRS", 8)
     if block:
         monkeypatch.setattr(pairs, "_BLOCK_CANDIDATES", block)
@@ -106,7 +106,7 @@ def test_an_image_with_too_many_overlapping_pairs_is_named(block, monkeypatch):
     assert len(find_pairs(few.detections, few.ground_truths, min_overlap=0.5).det) == 8
 
 
-def test_formats_there_and_back():
+def test_box_format_round_trip():
     boxes = np.array([[1, 2, 11, 22], [3, 3, 3, 3]])
     np.testing.assert_array_equal(Boxes(Boxes(boxes).to_format("xywh"), "xywh").to_format("xyxy"), boxes)
     assert boxes[0, 2] == 11
@@ -145,7 +145,7 @@ def test_nms_equals_mmcv_in_every_group():
     assert removed > 1000
 
 
-def test_nms_comes_before_matching():
+def test_nms_is_applied_before_matching():
     boxes = np.repeat([[0, 0, 9, 9], [20, 0, 29, 9]], 2, axis=0)
     detections = Detections([0] * 4, boxes, [0.9, 0.8, 0.7, 0.6], [0, 0, 0, 1])
     batch = DetectionBatch(detections, GroundTruths([0], boxes[:1], [0]), 1)
@@ -154,7 +154,7 @@ def test_nms_comes_before_matching():
     assert state.table().score.tolist() == [0.9, 0.7, 0.6]
 
 
-def test_boxes_beyond_float32_overlap_by_nan_without_a_warning():
+def test_boxes_beyond_float32_have_a_nan_overlap_without_warning():
     boxes, row = Boxes([[0.0, 0.0, 1e30, 1e30]]), np.array([0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

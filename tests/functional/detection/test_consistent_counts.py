@@ -31,7 +31,7 @@ def test_every_average_precision_of_a_report_is_the_same(max_dets):
         assert np.nanmean(analysis.curves.average_precision) == pytest.approx(expected["mAP_50"], abs=1e-12)
 
 
-def test_an_overlap_between_a_threshold_and_its_coco_float_counts_the_same_everywhere():
+def test_overlap_between_a_threshold_and_its_coco_float_is_counted_consistently():
     """The overlap is 0.8999999999999999: COCO's float of 0.9, but below 0.9."""
     batch = DetectionBatch(
         Detections([0], [[0, 0, 1, 0.3 * 0.9]], [0.9], [0]), GroundTruths([0], [[0, 0, 1, 0.3]], [0]), 1

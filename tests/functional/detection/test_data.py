@@ -1,4 +1,4 @@
-"""Columns of detections and ground truths: what is refused, and in which words."""
+"""Checks of detections, ground truths and settings, and their messages."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tests.helpers.detection_problems import random_batch
         ({"precision": [9]}, r"'precision' must be a code below 4 \(found 9\)"),
     ],
 )
-def test_invalid_detections_are_named(change, message):
+def test_invalid_detections_raise(change, message):
     columns = {"image": [0], "geometry": [[0, 0, 1, 1]], "scores": [0.5], "labels": [0], **change}
     with pytest.raises(MetricInputError, match=message):
         Detections(**columns).check(num_classes=2, names=["a.jpg"])
 
 
-def test_invalid_ground_truths_and_lengths_are_named():
+def test_invalid_ground_truths_and_lengths_raise():
     with pytest.raises(MetricInputError, match="'ground-truth boxes' of image 1 must be finite"):
         GroundTruths([1], [[0, 0, np.inf, 1]], [0]).check(num_classes=2)
     with pytest.raises(MetricInputError, match="'ground-truth area' of image 0 must be finite"):
@@ -49,7 +49,7 @@ def test_invalid_ground_truths_and_lengths_are_named():
         DetectionBatch.from_images(**images, scores=[[]])
 
 
-def test_parts_with_and_without_areas_are_not_mixed():
+def test_concatenating_parts_with_and_without_areas_raises():
     parts = [GroundTruths([0], [[0, 0, 1, 1]], [0], area=area) for area in (None, [1.0])]
     with pytest.raises(ValueError, match="areas"):
         GroundTruths.concatenate(parts)
@@ -92,7 +92,7 @@ def test_blocks_are_whole_images_in_order():
         ({"ci": 1.0}, "ci must be above 0 and below 1"),
     ],
 )
-def test_invalid_settings_are_refused(options, message):
+def test_invalid_settings_raise(options, message):
     with pytest.raises(ValueError, match=message):
         DetectionSettings(**options)
 
@@ -111,10 +111,10 @@ def test_settings_of_numpy_scalars_and_lists_are_plain_values():
     assert json.loads(json.dumps(given.to_dict())) == plain.to_dict()
 
 
-def test_close_area_edges_have_ranges_of_their_own():
+def test_close_area_edges_have_distinct_names():
     ranges = area_ranges([1_000_000, 1_000_001, 1_000_002])
-    assert [(one.low, one.high) for one in ranges[2:4]] == [(1_000_000, 1_000_001), (1_000_001, 1_000_002)]
-    assert len({one.name for one in ranges}) == len(ranges)
+    assert [(area.low, area.high) for area in ranges[2:4]] == [(1_000_000, 1_000_001), (1_000_001, 1_000_002)]
+    assert len({area.name for area in ranges}) == len(ranges)
 
 
 @pytest.mark.parametrize("edges", [(), (100.0,), (1_000_000.0, 1_000_001.0, 1_000_002.0)])
@@ -130,7 +130,7 @@ def test_a_report_has_a_row_for_every_area_range(edges):
         assert rows[name]["tp"] == rows[name]["ground_truths"] == (low <= 1_000_001.0 <= high), name
 
 
-def test_an_operating_point_of_one_image_is_refused_by_name():
+def test_operating_point_of_one_image_raises():
     batch = DetectionBatch(Detections.empty(), GroundTruths.empty(), 1)
     settings = DetectionSettings(operating_point="f1")
     table = match_images(batch, settings, num_classes=1).table

@@ -1,4 +1,4 @@
-"""Members of the cells of confusion matrices, and the worst images, beside the matrices and plain loops."""
+"""Members of confusion matrix cells and worst images, compared with the matrices and plain loops."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows_of(members, batch):
     ]
 
 
-def test_every_cell_lists_what_the_matrix_counts(unlimited):
+def test_members_of_every_cell_equal_the_matrix(unlimited):
     for seed in SEEDS:
         batch, size = random_batch(seed)
         dets, gts, matches = batch.detections, batch.ground_truths, match(*random_batch(seed))
@@ -72,7 +72,7 @@ def test_every_cell_lists_what_the_matrix_counts(unlimited):
 
 
 @pytest.mark.parametrize("rule", MATCHING_RULES)
-def test_a_false_positive_shows_the_ground_truth_of_the_highest_iou(rule, unlimited):
+def test_false_positive_has_the_ground_truth_of_the_highest_iou(rule, unlimited):
     seen = np.zeros(3, dtype=int)
     for seed in range(40):
         batch, size = random_batch(seed)
@@ -95,7 +95,7 @@ def test_a_false_positive_shows_the_ground_truth_of_the_highest_iou(rule, unlimi
     assert seen[2] > 20 and (rule == "mmdet" or (seen > 20).all())
 
 
-def test_the_worst_come_first_and_only_so_many(unlimited, monkeypatch):
+def test_members_are_sorted_and_limited_per_cell(unlimited, monkeypatch):
     for seed in SEEDS:
         batch, size = random_batch(seed)
         whole = match(batch, size).examples.members
@@ -115,7 +115,7 @@ def test_the_worst_come_first_and_only_so_many(unlimited, monkeypatch):
                     assert np.array_equal(getattr(first, name), getattr(members, name)[:2])
 
 
-def test_the_worst_images_equal_a_plain_loop():
+def test_worst_images_equal_a_plain_loop():
     for seed in SEEDS:
         batch, size = random_batch(seed)
         matches = match(batch, size, worst_images=2)

@@ -48,7 +48,7 @@ class Shapes:
 
 @pytest.mark.parametrize("prefiltered", [True, False])
 @pytest.mark.parametrize("seed", range(5))
-def test_any_geometry_is_matched_as_boxes_are(seed, prefiltered):
+def test_any_geometry_is_matched_like_boxes(seed, prefiltered):
     batch, num_classes = random_batch(seed)
     shapes = replace(
         batch,

@@ -1,4 +1,4 @@
-"""The match table beside plain loops, in shards and blocks, and its size."""
+"""The match table compared with plain loops, in shards and blocks, and its size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def by_image(batch):
         )
 
 
-def test_the_table_equals_plain_loops():
+def test_match_table_equals_plain_loops():
     for seed, batch, num_classes, settings in problems(100):
         table = match_images(batch, settings, num_classes=num_classes).table
         for image, (dets, gts) in enumerate(by_image(batch)):
@@ -56,7 +56,7 @@ def state_of(batch, num_classes, settings, order, **kept):
 
 
 def columns_of(table):
-    """The arrays of a table, those of the details included."""
+    """The arrays of a table and of its details."""
     columns = {**vars(table), **(vars(table.details) if table.details else {})}
     return {name: value for name, value in columns.items() if isinstance(value, np.ndarray)}
 
@@ -108,7 +108,7 @@ def test_bytes_per_detection(kind, most, dtype):
     assert sum(array.nbytes for array in rows) <= most * len(batch.detections)
     assert len(rows) > 4 or kind == "none"
     others = sum(array.nbytes for array in arrays.values()) - sum(array.nbytes for array in rows)
-    assert others < 40 * len(batch.ground_truths) + 1000  # nothing else grows with the detections
+    assert others < 40 * len(batch.ground_truths) + 1000  # independent of the number of detections
 
 
 @pytest.mark.parametrize("shares", [False, True])

@@ -18,7 +18,7 @@ def rounded(boxes):
 
 @pytest.fixture
 def computed(monkeypatch):
-    """The pairs given to the geometry, as (coordinates of the detection, coordinates of the ground truth)."""
+    """The pairs whose overlap is computed: coordinates of the detection and of the ground truth."""
     pairs, overlaps = [], Boxes.overlaps
 
     def recorded(self, gts, rows, gt_rows, crowd):
@@ -30,7 +30,7 @@ def computed(monkeypatch):
 
 
 def overlapping(problem):
-    """The pairs of a problem whose boxes meet."""
+    """The pairs of intersecting boxes of a problem."""
     pairs = set()
     for image in range(problem.num_images):
         boxes, gt_boxes = problem.boxes[problem.image == image], problem.gt_boxes[problem.gt_image == image]

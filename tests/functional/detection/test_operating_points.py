@@ -1,4 +1,4 @@
-"""The best score thresholds beside trying all of them."""
+"""The best score thresholds compared with an exhaustive search."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def best_threshold(rule, scores, counts):
 
 @pytest.mark.parametrize("text", ["f1", "f2", "f0.5", "precision=0.6", "recall=0.5", "precision=1", "recall=1"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_best_threshold_is_the_best_of_all(text, seed):
+def test_best_threshold_equals_exhaustive_search(text, seed):
     batch, num_classes = everywhere(seed, num_images=4), 3
-    # Few distinct scores, so that thresholds take several detections at once.
+    # Few distinct scores, so that several detections share a threshold.
     batch = type(batch)(
         replace(batch.detections, scores=np.round(batch.detections.scores, 1).astype(np.float32), precision=None),
         batch.ground_truths,
@@ -76,12 +76,12 @@ def test_cross_fitting_evaluates_on_other_images():
         for label in range(3):
             total[:, label] += [part[label] for part in counts_at(for_judging, 3, chosen[label].threshold)]
     fitted = points.per_class_cross_fitted
-    assert np.array_equal(np.transpose([(one.tp, one.fp, one.fn) for one in fitted]), total)
-    assert [one.tp + one.fn for one in fitted] == [one.tp + one.fn for one in points.per_class]
+    assert np.array_equal(np.transpose([(point.tp, point.fp, point.fn) for point in fitted]), total)
+    assert [point.tp + point.fn for point in fitted] == [point.tp + point.fn for point in points.per_class]
     assert points.overall_cross_fitted.f_score <= points.overall.f_score
 
 
-def test_rules_are_read_or_refused():
+def test_operating_rules_are_parsed_or_raise():
     assert (
         OperatingRule.parse(" Precision=0.9 ") == OperatingRule("precision", 0.9)
         and OperatingRule.parse("f2").beta == 2
@@ -98,4 +98,4 @@ def test_no_detections():
     batch = type(batch)(batch.detections.take(np.zeros(len(batch.detections), dtype=bool)), batch.ground_truths, 3)
     points = operating_points(match_table(batch, 3), folds=2)
     assert np.isnan(points.overall.threshold) and np.isnan(points.overall.precision)
-    assert points.overall.recall == 0 and [one["tp"] for one in points.to_dict()["per_class"]] == [0, 0, 0]
+    assert points.overall.recall == 0 and [point["tp"] for point in points.to_dict()["per_class"]] == [0, 0, 0]

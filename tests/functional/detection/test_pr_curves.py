@@ -1,4 +1,4 @@
-"""Curves of detectors and the threshold sweep beside a new matching at every threshold."""
+"""Curves of detectors and the threshold sweep compared with a new matching at every threshold."""
 
 from __future__ import annotations
 

@@ -73,11 +73,11 @@ def test_auc(setting):
     actual, delong = coverage.auc_coverage(setting, datasets=1000)
     check(actual, AUC)
     if min(setting.positives, setting.negatives) < 50 and setting.auc > 0.9:
-        assert delong.share < 0.9  # what is corrected
+        assert delong.share < 0.9  # without the correction
 
 
-def test_auc_of_many_samples_near_1_is_not_covered_too_often():
-    """With the whole variance of the exponential model, coverage is 0.994."""
+def test_auc_near_1_of_many_samples_has_no_excess_coverage():
+    """The full variance of the exponential model would give a coverage of 0.994."""
     check(coverage.auc_coverage(coverage.Scores(0.99, 300, 300), datasets=4000)[0], AUC)
 
 
@@ -87,6 +87,6 @@ def test_auc_of_unequal_spreads(auc, spread):
     check(coverage.auc_coverage(coverage.Scores(auc, 8, 40, spread), datasets=1000)[0], AUC)
 
 
-def test_the_mean_auc_of_classes_that_have_one_sample():
+def test_mean_auc_with_classes_of_one_sample():
     shares = np.array([0.3, 0.3, 0.3, 0.05, 0.025, 0.025])
     check(coverage.macro_auc_coverage(60, shares, distance=1.5, datasets=400), (0.93, 1.0))

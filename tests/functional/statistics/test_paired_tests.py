@@ -66,7 +66,7 @@ def equal_scores(random, num_images=5):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("ties", [False, True])
 def test_p_value_equals_all_swaps_of_images(seed, ties):
-    """Every arrangement of a few images is matched anew. Equal scores are ranked by image, as in each run."""
+    """Every arrangement of a few images is matched again. Equal scores are ranked by image, as in each run."""
     if ties:
         first, second = equal_scores(np.random.default_rng(seed))
     else:
@@ -102,15 +102,15 @@ def test_family_wise_error_rate_of_equal_runs():
             image, label = (part.reshape(-1) for part in np.indices((60, 6)))
             counts.append(PerImageCounts(60, 6, image, label, np.stack([tp, fp, 2 - tp]).reshape(3, -1)))
         result = compare_counts(*counts, permutations=199, seed=run)
-        overall += any(one.p_value <= 0.05 for one in result.overall.values())
+        overall += any(test.p_value <= 0.05 for test in result.overall.values())
         per_class += bool((result.per_class["f1"].p_value <= 0.05).any())
     assert overall / runs <= REJECTED[1] and per_class / runs <= REJECTED[1]
-    assert per_class / runs >= 0.02 and overall / runs >= 0.02  # and not for free
+    assert per_class / runs >= 0.02 and overall / runs >= 0.02  # not conservative
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
 def test_significant_exactly_if_the_interval_excludes_0(level):
-    """Few images and whole counts: ties are common, and differences lie on the edge of the interval."""
+    """With few images and integer counts, ties are common, and differences are on the edge of the interval."""
     seen = []
     for seed in range(60):
         random = np.random.default_rng(seed)
@@ -127,8 +127,8 @@ def test_significant_exactly_if_the_interval_excludes_0(level):
         )
         alone = delong_test([scores[0]], [scores[1]], target, ci=level, permutations=99, seed=seed)
         rows = []
-        for one in (alone.macro, alone.per_class, *result.overall.values(), *result.per_class.values()):
-            columns = [np.atleast_1d(part) for part in vars(one).values()]
+        for test in (alone.macro, alone.per_class, *result.overall.values(), *result.per_class.values()):
+            columns = [np.atleast_1d(part) for part in vars(test).values()]
             _, _, difference, low, high, p_value, low_alone, high_alone, p_alone = columns
             rows += zip(difference, low, high, p_value)
             rows += zip(difference, low_alone, high_alone, p_alone)
@@ -153,7 +153,7 @@ def test_significant_exactly_if_the_interval_excludes_0(level):
     assert any(seen) and not all(seen)
 
 
-def test_family_tests_by_hand():
+def test_family_tests_equal_hand_computed_values():
     permuted = np.array([[1.0, 2.0], [-1.0, 4.0], [3.0, -2.0]]) / 10
     actual = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
     # With the observed ones: |0.1, 0.1, 0.3, 0.3| and |0.2, 0.4, 0.2, 0.1|.
@@ -162,9 +162,9 @@ def test_family_tests_by_hand():
     scale = np.sqrt(np.array([0.2, 0.25]) / 4)
     largest = np.sort([(np.abs(row) / scale).max() for row in (*permuted, [0.3, 0.1])])[::-1]
     relative = np.array([0.3, 0.1]) / scale
-    assert actual.p_value == pytest.approx([(largest >= one - 1e-12).sum() / 4 for one in relative])
+    assert actual.p_value == pytest.approx([(largest >= value - 1e-12).sum() / 4 for value in relative])
     assert actual.high == pytest.approx(np.minimum(np.array([0.3, 0.1]) + np.maximum(largest[2] * scale, [0, 0.1]), 1))
-    # What is undefined when swapped speaks against a difference, and NaN stays.
+    # An undefined permuted difference counts as extreme, and NaN stays NaN.
     permuted[:, 1] = np.nan
     actual = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)
     assert actual.p_value[1] == 1 and (actual.low[1], actual.high[1]) == (-1, 1)
@@ -204,7 +204,7 @@ def test_normal_approximation_of_many_samples():
     assert result.per_class.high[0] == pytest.approx(result.macro.high, abs=0.003)
 
 
-def test_the_images_that_changed_most_come_first():
+def test_changed_images_are_sorted_by_change():
     target = np.zeros(5, dtype=int)
     events = [
         (np.array([0, 1, 1, 3]), np.zeros(4, dtype=int)),
@@ -221,7 +221,7 @@ def test_the_images_that_changed_most_come_first():
     ]  # fmt: skip
 
 
-def test_runs_of_other_images_are_refused():
+def test_runs_on_different_images_raise():
     first, second = (match_table(everywhere(1, num_images=number), 3) for number in (4, 5))
     with pytest.raises(MetricInputError, match="num_images"):
         paired_permutation_test(first, second)

@@ -141,7 +141,7 @@ def first_invalid(array: np.ndarray) -> tuple[int, float] | None:
 
 
 def floats(values: Any) -> np.ndarray:
-    """The values as float32 or float64, the narrower one that holds them."""
+    """The values as float32 if it is exact, else as float64."""
     array = np.asarray(values)
     if array.dtype in (np.float32, np.float64):  # in native byte order
         return array

@@ -90,7 +90,7 @@ const page = (() => {
       const order = numeric ? Number(a.key) - Number(b.key) : a.key.localeCompare(b.key, "en", { numeric: true });
       return direction * order || a.place - b.place;
     });
-    body.append(...rows.map((one) => one.row));
+    body.append(...rows.map(({ row }) => row));
   }
 
   function sortable(table) {
@@ -101,7 +101,7 @@ const page = (() => {
         const first = cell.classList.contains("numeric") ? "descending" : "ascending";
         const other = first === "descending" ? "ascending" : "descending";
         const next = cell.getAttribute("aria-sort") === first ? other : first;
-        for (const one of table.tHead.rows[0].cells) one.removeAttribute("aria-sort");
+        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
         cell.setAttribute("aria-sort", next);
         sortRows(table, column, next === "ascending" ? 1 : -1);
       });

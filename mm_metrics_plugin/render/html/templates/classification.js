@@ -64,7 +64,7 @@ function curves() {
       data: [
         ...(diagonal ? [{ x: [0, 1], y: [0, 1], mode: "lines", line: { color: colors.soft, width: 1, dash: "dot" }, hoverinfo: "skip" }] : []),
         {
-          x: page.gaps(points.map((one) => one[x])), y: page.gaps(points.map((one) => one[y])), mode: "lines",
+          x: page.gaps(points.map((point) => point[x])), y: page.gaps(points.map((point) => point[y])), mode: "lines",
           customdata: [...start.map(() => ""), ...curve().thresholds], line: { color: colors.accent, width: 2 },
           hovertemplate: `${titles[0]} %{x:.3f}<br>${titles[1]} %{y:.3f}<br>score threshold %{customdata:.4g}<extra></extra>`,
         },

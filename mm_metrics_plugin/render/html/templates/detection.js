@@ -10,9 +10,9 @@ function classes() {
   /* Fills the table with values(label). */
   function fill(values) {
     for (const { label, cells } of rows) {
-      const found = values(label);
-      for (const name of ["ground_truths", "tp", "fp", "fn"]) showCount(cells[name], found[name]);
-      for (const name of ["precision", "recall", "f1"]) show(cells[name], found[name]);
+      const row = values(label);
+      for (const name of ["ground_truths", "tp", "fp", "fn"]) showCount(cells[name], row[name]);
+      for (const name of ["precision", "recall", "f1"]) show(cells[name], row[name]);
     }
   }
 
@@ -55,7 +55,7 @@ function classes() {
     const line = (x, dash, color) => ({ type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper", line: { color, width: 1.5, dash } });
     return {
       data: [["precision", colors.accent], ["recall", colors.tp], ["f1", colors.fp]].map(([name, color]) => ({
-        x: thresholds, y: page.gaps(points.map((one) => one[name])), name: name === "f1" ? "F1" : name,
+        x: thresholds, y: page.gaps(points.map((point) => point[name])), name: name === "f1" ? "F1" : name,
         mode: "lines", line: { color, width: 2 }, hovertemplate: "%{y:.3f} at %{x:.3f}",
       })),
       layout: {
@@ -76,7 +76,7 @@ function classes() {
     return {
       data: [
         {
-          x: page.gaps(points.map((one) => one.recall)), y: page.gaps(points.map((one) => one.precision)),
+          x: page.gaps(points.map((point) => point.recall)), y: page.gaps(points.map((point) => point.precision)),
           mode: "lines", line: { color: colors.accent, width: 2 }, customdata: thresholds,
           hovertemplate: "recall %{x:.3f}<br>precision %{y:.3f}<br>at %{customdata:.3f}<extra></extra>",
         },
