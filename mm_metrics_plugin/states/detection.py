@@ -262,27 +262,22 @@ class ExampleState(State):
 
     def examples(self) -> Examples | None:
         """The worst examples; None without images."""
-        self._keep_worst()
         arrays = self.arrays()
         if arrays["members_cell"] is None:
             return None
-        return Examples(
-            *(kind(*(arrays[f"{group}_{name}"] for name in kind._fields)) for group, kind in EXAMPLE_GROUPS.items())
+        members, images, boxes = (
+            kind(*(arrays[f"{group}_{name}"] for name in kind._fields)) for group, kind in EXAMPLE_GROUPS.items()
         )
+        kept = images.worst(self.worst_images)
+        kept = kept[np.argsort(images.image[kept])]  # independent of the order of the batches
+        images = WorstImages(*(column[kept] for column in images))
+        rows = np.flatnonzero(np.isin(boxes.image, images.image))
+        rows = rows[stable_order(boxes.image[rows])]
+        return Examples(members.worst(self.num_rules), images, ImageBoxes(*(column[rows] for column in boxes)))
 
     def _keep_worst(self) -> None:
-        arrays: dict[str, Any] = self.arrays()
-        if arrays["members_cell"] is None:
-            return
-        members = Members(*(arrays[f"members_{name}"] for name in Members._fields)).worst(self.num_rules)
-        images = WorstImages(*(arrays[f"images_{name}"] for name in WorstImages._fields))
-        kept = images.worst(self.worst_images)
-        kept = kept[np.argsort(images.image[kept])]  # the order does not depend on that of the batches
-        images = WorstImages(*(column[kept] for column in images))
-        rows = np.flatnonzero(np.isin(arrays["boxes_image"], images.image))
-        rows = rows[stable_order(arrays["boxes_image"][rows])]
-        boxes = ImageBoxes(*(arrays[f"boxes_{name}"][rows] for name in ImageBoxes._fields))
-        for group, columns in (("members", members), ("images", images), ("boxes", boxes)):
+        examples = self.examples()
+        for group, columns in examples._asdict().items() if examples else ():
             for name, column in columns._asdict().items():
                 setattr(self, f"{group}_{name}", RowBuffer.of(column))
 

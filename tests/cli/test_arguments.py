@@ -136,39 +136,10 @@ def test_results_without_classes_are_refused(tmp_path, capsys):
     assert message in files.error_of(capsys, "detection", truth, path)
 
 
-@pytest.mark.parametrize("subcommand", ["detection", "compare"])
-def test_one_class_is_enough(subcommand, tmp_path):
-    made = files.problem(4)
-    made = made._replace(labels=made.labels * 0, gt_labels=made.gt_labels * 0)
-    truth = files.write_json(tmp_path / "t.json", files.truth_of(made, ("cat",)))
-    results = files.write_pickle(tmp_path / "r.pkl", files.results_of(made))
-    again = [results] if subcommand == "compare" else []
-    assert "cat " in files.printed(subcommand, truth, results, *again)
-
-
 # --- flags and settings -----------------------------------------------------------------------------------------------
 
-# Fields that only Python sets: their values are TIDE's and COCO's.
+# Fields that only Python sets.
 WITHOUT_FLAG = {"background_iou_thr", "iou_thrs"}
-
-
-def flags_of(subcommand):
-    """The options of a subcommand: names by destination."""
-    (subcommands,) = (action for action in make_parser()._actions if action.dest == "subcommand")
-    parser = subcommands.choices[subcommand]
-    return {action.dest: action.option_strings for action in parser._actions if action.option_strings}
-
-
-def test_every_setting_has_the_flag_of_its_name():
-    flags, names = flags_of("detection"), {field.name for field in fields(DetectionSettings)}
-    assert names - set(flags) == WITHOUT_FLAG
-    for name in names & set(flags):
-        assert flags[name][0] == f"--{name.replace('_', '-')}"
-    assert "--tp-iou-thr" in flags["iou_thr"] and "--size-edges" in flags["area_edges"]
-    for name in names & set(flags_of("compare")):
-        assert flags_of("compare")[name][0] == flags[name][0]
-
-
 GIVEN = {
     "score_thr": ("0.4", 0.4),
     "iou_thr": ("0.6", 0.6),

@@ -59,20 +59,6 @@ def test_missing_libraries_are_named_before_anything_is_read(folder, name, libra
     assert library in line and "pip install" in line
 
 
-def test_merged_states_give_the_same_page(folder, tmp_path):
-    made = files.problem()
-    content = files.results_of(made)
-    truth = str(folder / "truth.json")
-    states = []
-    for number, rows in enumerate((content[:15], content[15:])):
-        path = files.write_pickle(tmp_path / f"{number}.pkl", rows)
-        states.append(str(tmp_path / f"{number}.npz"))
-        assert main(["detection", truth, str(path), "--save-state", states[-1], "--quiet"]) == 0
-    assert main(["merge", *states, str(tmp_path / "merged"), "--quiet", "--html"]) == 0
-    assert main(["detection", truth, str(folder / "results.pkl"), str(tmp_path / "one"), "--quiet", "--html"]) == 0
-    assert data_of(tmp_path / "merged" / "report.html") == data_of(tmp_path / "one" / "report.html")
-
-
 def test_a_page_of_many_classes_and_images_stays_small(tmp_path):
     problem = make_problem(num_images=1000)  # more images do not make the page larger
     write_results(problem, tmp_path / "results.pkl")

@@ -49,6 +49,7 @@ def test_internal_fields_are_no_options():
         (lambda: merge_states("a.npz"), "files .*'a.npz'"),
         (lambda: compare_runs(ANNOTATIONS, 5), "runs .*5"),
         (lambda: compare_runs(ANNOTATIONS, "a.pkl"), "runs .*'a.pkl'"),
+        (lambda: compare_runs(ANNOTATIONS, [RESULTS]), "at least two runs .*found 1"),
         (lambda: compare_runs(ANNOTATIONS, [RESULTS, None]), "run number 1 .*NoneType"),
         (lambda: compare_runs(None, [RUN, RUN], names=["a"]), r"names .*2 distinct.*\['a'\]"),
         (lambda: compare_runs(None, [RUN, RUN], names=["a", "a"]), "names .*2 distinct"),

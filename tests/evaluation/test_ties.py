@@ -13,25 +13,8 @@ from tests.helpers.ranks import dealt, on_ranks
 pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 CLASSES = ("cat", "dog")
-NAMES = [
-    "b",
-    "a",
-    "B",
-    "a10",
-    "a9",
-    "10",
-    "9",
-    "é",
-    "中",
-    "a" * 40,
-    "a" * 40 + "b",
-    "\U0001f600",
-    "￼",
-    "z z",
-    "a\0",
-    "a\1",
-    "a\2",
-]
+NAMES = ["b", "a", "B", "a10", "a9", "10", "9", "é", "中", "\U0001f600", "\ufffc"]
+NAMES += ["a" * 40, "a" * 40 + "b", "z z", "a\0", "a\1", "a\2"]
 
 
 def tied(seed, ids):

@@ -7,14 +7,12 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn import metrics as sklearn
 from sklearn.calibration import calibration_curve
 
-from mm_metrics_plugin import SingleLabelPRF
 from mm_metrics_plugin.functional.classification.auc import one_vs_rest_auc, roc_auc
 from mm_metrics_plugin.functional.classification.calibration_error import brier_terms, calibration_error, log_terms
 from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report
@@ -24,7 +22,6 @@ from mm_metrics_plugin.functional.regression import regression_error
 from mm_metrics_plugin.functional.segmentation import count_label_pairs
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.counts import ConfusionState
-from mm_metrics_plugin.testing import evaluate
 
 CLOSE = {"rtol": 0, "atol": 1e-12}
 AREAS = {"roc": sklearn.roc_auc_score, "pr": sklearn.average_precision_score}
@@ -159,6 +156,11 @@ def test_samples_without_a_decision_are_fn_but_not_fp():
 @pytest.mark.parametrize("zero_division", [0, 1])
 @pytest.mark.parametrize("average", ["macro", "weighted", "micro"])
 def test_zero_division_of_single_label_prf(zero_division, average):
+    import torch
+
+    from mm_metrics_plugin import SingleLabelPRF
+    from mm_metrics_plugin.testing import evaluate
+
     generator, suffix = np.random.default_rng(3), "" if average == "macro" else f"_{average}"
     for _ in range(20):
         target, predicted = generator.integers(0, 3, 8), generator.integers(0, 4, 8)

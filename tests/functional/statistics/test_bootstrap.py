@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.functional.classification.confusion_matrix import stat_scores_report
-from mm_metrics_plugin.functional.detection.average_precision import APCurves, average_precision
+from mm_metrics_plugin.functional.detection.average_precision import APCurves
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.statistics.bootstrap import (
     TOO_FEW_IMAGES,
@@ -23,22 +22,10 @@ from mm_metrics_plugin.functional.statistics.per_image_counts import (
     map_draws,
     per_image_counts,
 )
-from tests.helpers.detection_problems import everywhere, match_table
+from tests.helpers.detection_problems import crowded_images, everywhere, match_table
 from tests.helpers.interval_reference import Ratio, count_intervals, f1_of, shrunken, wilson
 
 BOX = np.array([0.0, 0.0, 10.0, 10.0])
-
-
-def simple_run(random, num_images, quality):
-    """One ground truth per image, detected with probability ``quality``, and random false positives."""
-    image = np.arange(num_images)
-    hit = random.random(num_images) < quality
-    clutter = np.repeat(image, random.poisson(0.6, num_images))
-    boxes = np.concatenate([np.where(hit[:, None], BOX, BOX + 30), np.tile(BOX + 60, (len(clutter), 1))])
-    scores = np.concatenate([random.beta(3, 2, num_images), random.beta(2, 3, len(clutter))])
-    labels = np.zeros(len(boxes))
-    gts = GroundTruths(image, np.tile(BOX, (num_images, 1)), np.zeros(num_images))
-    return DetectionBatch(Detections(np.concatenate([image, clutter]), boxes, scores, labels), gts, num_images)
 
 
 def table_at_50(batch, num_classes):
@@ -48,22 +35,6 @@ def table_at_50(batch, num_classes):
 
 def weighted_metrics(table):
     return WeightedMetrics(per_image_counts(table, score_thr=0.3), APCurves(table, "all", 100))
-
-
-def test_draws_equal_resampled_datasets():
-    batch = everywhere(5, num_images=6)
-    metrics = weighted_metrics(table_at_50(batch, 3))
-    weights = np.concatenate(list(bootstrap_draws(6, draws=5, seed=3, batch_size=2)), axis=1)
-    drawn = metrics(weights)
-    for draw, column in enumerate(weights.T):
-        again = DetectionBatch.concatenate(
-            [batch.images(image, image + 1) for image, weight in enumerate(column) for _ in range(weight)]
-        )
-        table = match_table(again, 3)
-        expected = stat_scores_report(*per_image_counts(table, score_thr=0.3).totals(), np.zeros(3))
-        assert drawn.overall["precision"][draw] == pytest.approx(expected.macro.precision, abs=1e-12)
-        assert drawn.per_class["recall"][draw] == pytest.approx(expected.per_class.recall, abs=1e-12)
-        assert drawn.overall["mAP_50"][draw] == pytest.approx(average_precision(table).to_dict()["mAP_50"], abs=1e-12)
 
 
 def test_seed_determines_the_draws_for_any_batch_size():
@@ -191,7 +162,7 @@ def test_reasons_without_an_interval():
         for name in ("f1", "f1_of_means", "precision", "recall", "f1_micro"):
             assert actual.overall[name].reason == reason, name
         assert actual.per_class["f1"].reason.tolist() == [reason] * 2
-        table = match_table(simple_run(np.random.default_rng(0), images, 0.7), 1)
+        table = match_table(crowded_images(images=images, columns=2, rows=2), 1)
         areas = bootstrap_ci(table, resamples=20)
         assert areas.overall["mAP_50"].reason == areas.per_class["AP_50"].reason[0] == reason
     assert str(Interval(0.5, np.nan, np.nan, TOO_FEW_IMAGES)) == "0.5000 (too few images)"
