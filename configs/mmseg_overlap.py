@@ -10,7 +10,7 @@ val_evaluator = [
     dict(type="IoUMetric", iou_metrics=["mIoU", "mDice"]),
     dict(type="MeanIoU", classwise=True, prefix="overlap"),  # by default the keys would be those of IoUMetric
     dict(type="DiceScore", over="dataset", empty="skip", prefix="overlap"),  # the mDice of IoUMetric
-    dict(type="DiceScore", classwise=True, prefix="per-picture"),  # one Dice per image, then the mean
+    dict(type="DiceScore", classwise=True, prefix="per-image"),  # one Dice per image, then the mean
 ]
 test_evaluator = val_evaluator
 default_hooks = dict(

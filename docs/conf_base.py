@@ -57,7 +57,7 @@ linkcheck_ignore = [r"(\.\./)+(en|zh_cn)/"]
 
 
 def replace_repository_links(text: str, folder: str) -> str:
-    """Replace links to files of the repository that are not pages with their paths: the site stands alone.
+    """Replace links to files of the repository that are not pages with their paths: the site is self-contained.
 
     Links to pages of the other language become links to their HTML, which is beside that of this language.
 

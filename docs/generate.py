@@ -2,7 +2,7 @@
 
     python -m docs.generate
 
-A part stands between ``<!-- generated: NAME -->`` and ``<!-- end of generated text -->``.
+A part is between ``<!-- generated: NAME -->`` and ``<!-- end of generated text -->``.
 tests/test_docs_generated.py fails if a page is out of date.
 """
 

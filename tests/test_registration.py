@@ -22,18 +22,27 @@ def run_python(*arguments, cwd):
     return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, cwd=cwd)
 
 
-def test_a_module_run_with_m_registers_the_metrics(tmp_path):
-    package = tmp_path / "myproj"
-    package.mkdir()
-    (package / "__init__.py").write_text("import mm_metrics_plugin\n")
-    (package / "train.py").write_text(BUILD)
-    done = run_python("-m", "myproj.train", cwd=tmp_path)
-    assert done.stdout == "SingleLabelAUC\n", done.stderr
+CHILD = f"import mm_metrics_command\n{REGISTERS}"
+PROGRAMS = {
+    "a package": ("-m myproj.train", {"myproj/__init__.py": "import mm_metrics_plugin", "myproj/train.py": BUILD}),
+    "a script with the name of the command": ("mm-metrics", {"mm-metrics": REGISTERS}),
+    "a child process of the command": (
+        "program.py",
+        {
+            "program.py": "import subprocess, sys\nfrom mm_metrics_command import load\nload('mm_metrics_plugin.cli')\n"
+            f"sys.exit(subprocess.call([sys.executable, '-c', {CHILD!r}]))"
+        },
+    ),
+}
 
 
-def test_a_script_with_the_name_of_the_command_registers_the_metrics(tmp_path):
-    (tmp_path / "mm-metrics").write_text(REGISTERS)
-    done = run_python("mm-metrics", cwd=tmp_path)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_program_that_imports_the_package_registers_the_metrics(tmp_path, program):
+    arguments, sources = PROGRAMS[program]
+    for name, text in sources.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = run_python(*arguments.split(), cwd=tmp_path)
     assert done.stdout == "SingleLabelAUC\n", done.stderr
 
 
@@ -41,15 +50,6 @@ def test_the_command_as_a_module_of_the_package_registers_the_metrics(tmp_path):
     done = run_python("-X", "importtime", "-m", "mm_metrics_plugin.cli", "--version", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.startswith("mm-metrics "), done.stderr
     assert "mm_metrics_plugin.metrics.detection" in imported(done)
-
-
-def test_child_processes_of_the_command_register_the_metrics(tmp_path):
-    child = f"import mm_metrics_command\n{REGISTERS}"
-    (tmp_path / "program.py").write_text(
-        "import subprocess, sys\nfrom mm_metrics_command import load\nload('mm_metrics_plugin.cli')\n"
-        f"sys.exit(subprocess.call([sys.executable, '-c', {child!r}]))"
-    )
-    assert run_python("program.py", cwd=tmp_path).stdout == "SingleLabelAUC\n"
 
 
 def imported(done):

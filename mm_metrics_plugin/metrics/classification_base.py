@@ -50,12 +50,9 @@ class ScoredMetricBase(StreamingMetric):
         """The number of classes: given, or that of the samples or of the dataset; 0 if unknown."""
         return self.num_classes or self._learned_classes or len(self.dataset_classes)
 
-    def evaluate(self, size: int) -> dict[str, float]:
-        """Compute the values of the whole dataset; mmengine calls it. The next dataset may have other classes."""
-        try:
-            return super().evaluate(size)
-        finally:
-            self._learned_classes = None
+    def _reset(self) -> None:
+        super()._reset()
+        self._learned_classes = None  # the next dataset may have other classes
 
     def score_precisions(self, samples: Samples) -> np.ndarray:
         """(samples,) the code of the precision of each sample's scores."""
@@ -69,8 +66,7 @@ class ScoredMetricBase(StreamingMetric):
                 f"'pred_score' of {name(0)} must be one number per class "
                 f"(found shape {scores.shape[1:]}, {scores.dtype})"
             )
-        if self._learned_classes is None or not self._seen:
-            self._learned_classes = scores.shape[1]
+        self._learned_classes = self._learned_classes or scores.shape[1]
         expected = self.num_classes or self._learned_classes
         if scores.shape[1] != expected:
             raise MetricInputError(

@@ -203,8 +203,12 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
                     with self._errors_logged(runner, f"{tags[0]} is not drawn"):
                         self._draw(runner, spec, wanted)
             metric.figures_wanted = ()
-        missing = [pattern for pattern in self.figures if available and not _matches_any(pattern, available)]
-        if missing:
+        missing = [
+            pattern
+            for pattern in self.figures
+            if not any(fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}") for name in available)
+        ]
+        if available and missing:
             self._warn(runner, f"no metric has figures called {', '.join(missing)} (there are {', '.join(available)})")
 
     def _draw(self, runner: Runner, spec: FigureSpec, tags: Sequence[str | None]) -> None:
@@ -262,10 +266,6 @@ def _earlier_validations(runner: Runner) -> int | None:
         first, last = max(start, loop.val_begin, 1), min(stop, now) - 1
         earlier += max(0, last // interval - (first - 1) // interval)
     return earlier
-
-
-def _matches_any(pattern: str, tags: Sequence[str]) -> bool:
-    return any(fnmatchcase(tag, pattern) or fnmatchcase(tag, f"*/{pattern}") for tag in tags)
 
 
 def _step(runner: Runner) -> int:

@@ -81,7 +81,7 @@ class RowBuffer:
 
     def to_array(self) -> np.ndarray | None:
         """All rows as one array; None before the first ``append``."""
-        if len(self.blocks) > 1:  # from now on one block, so that the rows are not in memory twice
+        if len(self.blocks) > 1:  # replaced by one block, so that the rows are not in memory twice
             self._full, self._open, self._used = [np.concatenate(self.blocks)], None, 0
         return self.blocks[0] if self.blocks else None
 
@@ -94,7 +94,7 @@ class RowBuffer:
         return array
 
     def joined(self, other: RowBuffer) -> RowBuffer:
-        """A new buffer of these rows followed by those of ``other``; it shares the blocks with both."""
+        """A new buffer of these rows followed by the rows of ``other``, without copying them."""
         self._check_shape(other.row_shape)
         result = RowBuffer()
         result._full = self.blocks + other.blocks
@@ -103,7 +103,7 @@ class RowBuffer:
 
     @classmethod
     def of(cls, rows: np.ndarray | None) -> RowBuffer:
-        """A buffer that holds ``rows`` without copying them."""
+        """A buffer of these rows, which are not copied."""
         result = cls()
         if rows is not None:
             result._full, result._length = [rows], len(rows)
@@ -146,47 +146,47 @@ class State:
         return result
 
     def update(self: _S, *columns: Any, **options: Any) -> _S:
-        """Add the samples of a batch and returns the state."""
+        """Add the samples of a batch and return the state."""
         raise NotImplementedError
 
     def add(self, name: str, value: Any) -> None:
         """Add ``value`` to one of the arrays by its reduction."""
         value = np.asarray(value)
-        reduction, held = self.reductions[name], getattr(self, name)
+        reduction, current = self.reductions[name], getattr(self, name)
         if reduction == CONCAT:
-            held.append(value)
-        elif held is None:
+            current.append(value)
+        elif current is None:
             setattr(self, name, value.copy())
         else:
-            if held.shape != value.shape:
-                raise ValueError(f"an array of shape {value.shape} cannot be added to one of shape {held.shape}")
-            # Not in place: a 0-d array would turn into a scalar, and a narrow dtype must be free to widen.
-            setattr(self, name, held + value if reduction == SUM else np.maximum(held, value))
+            if current.shape != value.shape:
+                raise ValueError(f"an array of shape {value.shape} cannot be added to one of shape {current.shape}")
+            # Not in place, because 0-d arrays become scalars and narrow dtypes may have to widen.
+            setattr(self, name, current + value if reduction == SUM else np.maximum(current, value))
 
     def merge(self: _S, other: _S) -> _S:
-        """A new state of all samples of both; neither changes.
+        """A new state with the samples of both, which are not changed.
 
         Raises:
-            ValueError: The two hold arrays of different shapes.
+            ValueError: Arrays of the states differ in shape.
         """
         result = self.empty()
         for name, reduction in self.reductions.items():
-            mine, theirs = getattr(self, name), getattr(other, name)
+            own, added = getattr(self, name), getattr(other, name)
             if reduction == CONCAT:
-                setattr(result, name, mine.joined(theirs))
+                setattr(result, name, own.joined(added))
             else:
-                for value in (mine, theirs):
+                for value in (own, added):
                     if value is not None:
                         result.add(name, value)
         return result
 
     def arrays(self) -> dict[str, np.ndarray | None]:
-        """Every array by its name; None where nothing was added."""
-        held = {name: getattr(self, name) for name in self.reductions}
-        return {name: value.to_array() if isinstance(value, RowBuffer) else value for name, value in held.items()}
+        """The arrays by name; None before the first update."""
+        current = {name: getattr(self, name) for name in self.reductions}
+        return {name: value.to_array() if isinstance(value, RowBuffer) else value for name, value in current.items()}
 
     def with_arrays(self: _S, arrays: dict[str, np.ndarray | None]) -> _S:
-        """A state with the same settings that holds ``arrays``."""
+        """A state with the same settings and these arrays."""
         result = self.empty()
         for name, reduction in self.reductions.items():
             setattr(result, name, RowBuffer.of(arrays[name]) if reduction == CONCAT else arrays[name])
@@ -194,7 +194,7 @@ class State:
 
 
 class StateGroup(State):
-    """Several states by name that get the same batches, merged and distributed as one."""
+    """Several states by name that are updated, merged and distributed together."""
 
     def __init__(self, **members: State) -> None:
         self.members = members
@@ -230,7 +230,7 @@ class StateGroup(State):
         }
 
     def with_arrays(self, arrays: dict[str, np.ndarray | None]) -> StateGroup:
-        """A group whose members hold ``arrays``."""
+        """A group with these arrays."""
         result = self.empty()
         result.members = {
             name: member.with_arrays({key: arrays[f"{name}.{key}"] for key in member.reductions})
@@ -270,12 +270,7 @@ class Batch:
 
 
 class FlatBatch(Batch):
-    """Flat arrays in which the values of the samples follow each other.
-
-    Args:
-        columns: Flat arrays of equal length.
-        lengths: Number of values of each sample.
-    """
+    """Flat arrays of equal length, the concatenated values of samples; ``lengths`` is their number per sample."""
 
     def __init__(self, *columns: np.ndarray, lengths: np.ndarray) -> None:
         super().__init__(*columns)

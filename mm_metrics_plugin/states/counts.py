@@ -80,7 +80,7 @@ class PixelConfusionState(MatrixState):
 
 
 class DecisionState(State):
-    """Per class the number of decisions, of correct decisions and of samples, for one or more decision rules."""
+    """Numbers of decisions, correct decisions and samples of each class, for one or more decision rules."""
 
     reductions = {"correct": SUM, "decided": SUM, "support": SUM}
     correct: np.ndarray
@@ -111,7 +111,7 @@ class DecisionState(State):
 
 
 class HitState(State):
-    """The number of samples, and how many of them fulfill each of several conditions."""
+    """The number of samples, and of samples that meet each of several conditions."""
 
     reductions = {"hits": SUM, "samples": SUM}
     hits: np.ndarray
@@ -125,7 +125,7 @@ class HitState(State):
 
 
 class BinaryCountState(State):
-    """True and false positives and negatives of every class, where a sample may have several classes."""
+    """TP, FP, FN and TN of every class of a multi-label task."""
 
     reductions = {"tp": SUM, "fp": SUM, "fn": SUM, "tn": SUM}
     tp: np.ndarray
@@ -153,7 +153,7 @@ def _column_counts(mask: np.ndarray) -> np.ndarray:
 
 
 class PairState(State):
-    """The number of pairs of scores in the correct order, and in the wrong one."""
+    """Numbers of correctly and wrongly ordered pairs of scores."""
 
     reductions = {"counts": SUM}
     counts: np.ndarray

@@ -158,11 +158,11 @@ class MatchState(State):
         return self
 
     def merge(self, other: MatchState) -> MatchState:
-        """A new state of all images of both. Positions of the other change if both have the same ones."""
+        """A new state of all images of both. Positions of the other are shifted if both states share some."""
         images = [state.arrays()["images"] for state in (self, other)]
-        mine, theirs = (np.empty(0, dtype=np.int64) if order is None else order[:, 1] for order in images)
-        if len(np.intersect1d(mine, theirs)):
-            offset = mine.max() + 1
+        positions, other_positions = (np.empty(0, dtype=np.int64) if order is None else order[:, 1] for order in images)
+        if len(np.intersect1d(positions, other_positions)):
+            offset = positions.max() + 1
             arrays: dict[str, Any] = other.arrays()
             for name in ("image", "gt_image", "text_positions"):
                 if arrays[name] is not None:

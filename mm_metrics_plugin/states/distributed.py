@@ -13,7 +13,7 @@ from mm_metrics_plugin.states.base import CONCAT, State
 
 
 class _Layout(NamedTuple):
-    """What the processes exchange before any array; ``arrays`` holds dtype and shape by name, or None."""
+    """The settings that processes exchange before the arrays; ``arrays`` are dtypes and shapes by name, or None."""
 
     samples: int
     blank: State | None
@@ -39,7 +39,7 @@ def portable(error: BaseException) -> BaseException:
         copy = pickle.loads(pickle.dumps(error))
         if type(copy) is type(error) and str(copy) == str(error):
             return error
-    except Exception:  # any failure means the same: it cannot be sent
+    except Exception:  # it cannot be sent
         pass
     return RuntimeError(f"{type(error).__name__}: {error}")
 
@@ -47,7 +47,7 @@ def portable(error: BaseException) -> BaseException:
 def all_gather_or_raise(value: Any, error: BaseException | None = None) -> list[Any]:
     """Gather a value from every process, in rank order, or raise the error of one of them on all.
 
-    No process continues before all have answered, so none goes on after another one failed.
+    Every process waits for all others, so none continues after another one failed.
     """
     from mmengine.dist import all_gather_object
 
@@ -89,7 +89,7 @@ def all_reduce_state(state: State | None, samples: int, error: BaseException | N
     merged: dict[str, Any] = {}
     groups: dict[tuple[str, str], list[str]] = {}  # arrays to reduce, by reduction and dtype
     for key, reduction in state.reductions.items():
-        # A process without samples may hold a state of another kind, so its arrays do not count.
+        # The state of a process without samples may have other settings, so its arrays are not used.
         entries = [other.arrays[key] if other.samples else None for other in layouts]
         if not any(entries):
             merged[key] = None

@@ -1,4 +1,4 @@
-"""States of scores: all of them, those of the last batches, their histogram, and those of calibration."""
+"""States of scores: all scores, the last batches, histograms, and calibration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mm_metrics_plugin.states.sums import ExactSumState
 
 
 class ScoreState(State):
-    """Every score and label, as exact ranking metrics need them."""
+    """All scores and labels, for exact ranking metrics."""
 
     reductions = {"scores": CONCAT, "labels": CONCAT}
     scores: RowBuffer
@@ -37,9 +37,9 @@ class RecentScoreState(ScoreState):
         self._recent: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=self.num_batches)
 
     def update(self, scores: np.ndarray, labels: np.ndarray) -> RecentScoreState:
-        """Add a batch and drops the one ``num_batches`` ago."""
+        """Add a batch, and drop the oldest if there are more than ``num_batches``."""
         self._recent.append((scores, labels))
-        # The buffers share the batches: nothing is copied.
+        # The buffers share the batches, which are not copied.
         self.scores, self.labels = RowBuffer(), RowBuffer()
         for recent_scores, recent_labels in self._recent:
             self.scores = self.scores.joined(RowBuffer.of(recent_scores))
@@ -59,7 +59,7 @@ class ScoreHistogramState(State):
         super().__init__()
 
     def update(self, scores: np.ndarray, labels: np.ndarray) -> ScoreHistogramState:
-        """Counts the scores (samples, classes), each in [0, 1]; labels are those of :class:`ScoreState`.
+        """Count the scores (samples, classes), each in [0, 1]; labels as in :class:`ScoreState`.
 
         A score whose label is -1 is not counted.
         """
@@ -68,8 +68,7 @@ class ScoreHistogramState(State):
             self.totals = np.zeros((num_classes, self.num_bins), dtype=np.int64)
             self.positives = np.zeros((num_classes, self.num_bins), dtype=np.int64)
         bins = bin_scores(scores, num_bins=self.num_bins)
-        # Class by class, so that neighbors in memory are counted one after the other. In place: the histograms are
-        # far larger than a batch, so no array of their size is allocated for one.
+        # By class, in the order of memory. In place, because the histograms are far larger than a batch.
         cells = bins.T + (np.arange(num_classes) * self.num_bins)[:, None]
         if labels.ndim == 2:
             np.add.at(self.totals.reshape(-1), cells[labels.T >= 0], 1)
@@ -94,7 +93,7 @@ class CalibrationState(StateGroup):
     def update(self, confidence: np.ndarray, correct: np.ndarray, terms: np.ndarray) -> CalibrationState:
         """Add confidences and decisions (samples), and terms (samples, sums), each at least 0."""
         self["scores"].update(confidence[:, None], correct.astype(np.int8)[:, None])
-        # An infinite term makes the sum infinite: it is enough to know that there was one.
+        # An infinite term makes the sum infinite; NaN leaves it out and out of the count.
         self["terms"].update(np.where(np.isinf(terms), np.nan, terms))
         return self
 

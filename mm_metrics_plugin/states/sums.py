@@ -1,4 +1,4 @@
-"""States of sums that are the same on any number of processes."""
+"""Exact sums, which do not depend on the number of processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ExactSumState(State):
     count: np.ndarray
 
     def update(self, values: np.ndarray, rest: np.ndarray | None = None) -> ExactSumState:
-        """Add values (samples) or (samples, columns), and ``rest``, which was rounded off them."""
+        """Add values (samples) or (samples, columns), and their rounding errors ``rest``."""
         missing = np.isnan(values)
         limbs = exact_limbs(np.where(missing, 0.0, values))
         if rest is not None and rest.any():
@@ -76,7 +76,7 @@ class RegressionState(State):
 
 
 class BatchDiceState(State):
-    """The overlap of each batch as a whole, for the convention of one Dice per batch."""
+    """The pooled overlap of each batch, for the convention of one Dice per batch."""
 
     reductions = {"batches": CONCAT, "samples": SUM}
     batches: RowBuffer
@@ -89,7 +89,7 @@ class BatchDiceState(State):
     def update(self, overlaps: np.ndarray) -> BatchDiceState:
         """Add the intersections and sizes of a batch, (samples, 2, classes)."""
         intersection, sizes = overlaps.sum(axis=(0, 2), dtype=np.float64)
-        # With its number: batches of the same number on several processes are one batch.
+        # With the batch index: batches of the same index on several processes form one batch.
         self.add("batches", np.array([[self._num_batches, intersection, sizes]]))
         self.add("samples", np.int64(len(overlaps)))
         self._num_batches += 1

@@ -198,9 +198,9 @@ def voc(name, text, *options):
 
 def other_ground_truth(folder):
     def run(boxes):
-        found = {"bboxes": np.float32([[0, 0, 9, 9]]), "scores": np.float32([0.9]), "labels": np.array([0])}
+        detections = {"bboxes": np.float32([[0, 0, 9, 9]]), "scores": np.float32([0.9]), "labels": np.array([0])}
         return [
-            {"img_id": at, "pred_instances": found, "gt_instances": {"bboxes": box, "labels": np.array([0])}}
+            {"img_id": at, "pred_instances": detections, "gt_instances": {"bboxes": box, "labels": np.array([0])}}
             for at, box in enumerate(boxes, start=1)
         ]
 

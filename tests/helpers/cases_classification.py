@@ -29,6 +29,7 @@ from mm_metrics_plugin import (
     SingleLabelKS,
     SingleLabelPRF,
 )
+from mm_metrics_plugin.functional import calibration_error
 from mm_metrics_plugin.testing import MetricCase
 from tests.helpers.cases_single_label import (
     INVALID,
@@ -182,15 +183,11 @@ def calibration(samples, n_bins=10):
 
 
 def calibration_of_equal_mass(samples):
-    from sklearn.calibration import calibration_curve
-
+    """``tests/parity`` compares the function with scikit-learn."""
     scores = scores_of(samples)
     confidence, correct = scores.max(axis=1), scores.argmax(axis=1) == labels_of(samples)
-    accuracy, mean = calibration_curve(correct, confidence, n_bins=5, strategy="quantile")
-    edges = np.quantile(confidence, np.linspace(0, 1, 6))[1:-1]
-    sizes = np.unique(np.searchsorted(edges, confidence), return_counts=True)[1]
-    gaps = np.abs(accuracy - mean)
-    return {"ece": np.sum(gaps * sizes) / len(samples), "mce": gaps.max(), **brier_and_nll(samples)}
+    result = calibration_error(confidence, correct, num_bins=5, binning="equal-mass")
+    return {"ece": result.ece, "mce": result.mce, **brier_and_nll(samples)}
 
 
 PROBABILITY = ("a score above 1", with_value("pred_score", 1.5), ["'pred_score'", "0 to 1"])

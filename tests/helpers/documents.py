@@ -27,7 +27,7 @@ def name_of(path: Path) -> str:
 
 def blocks(path: Path) -> List[Block]:
     """The fenced code of a document, in order, each with the reason for which it is not run; no directives of MyST."""
-    found, lines = [], path.read_text(encoding="utf-8").splitlines()
+    fenced, lines = [], path.read_text(encoding="utf-8").splitlines()
     start, above = None, ""
     for number, line in enumerate(lines, start=1):
         words = line.strip()
@@ -37,12 +37,12 @@ def blocks(path: Path) -> List[Block]:
             mark = NOT_RUN.fullmatch(above)
             text = "".join(f"{inner[indent:]}\n" for inner in lines[start : number - 1])
             if not language.startswith("{"):
-                found.append(Block(start, language, text, mark.group(1) if mark else ""))
+                fenced.append(Block(start, language, text, mark.group(1) if mark else ""))
             start, above = None, ""
         elif start is None and words:
             above = words
     assert start is None, f"{path.name}: the block from line {start} on has no end"
-    return found
+    return fenced
 
 
 def prose(path: Path) -> str:

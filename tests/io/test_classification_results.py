@@ -32,9 +32,9 @@ def write(tmp_path, content):
 def test_single_label(tmp_path):
     content = samples()
     results = read_classification(write(tmp_path, content))
-    np.testing.assert_array_equal(results.scores, torch.stack([one["pred_score"] for one in content]).numpy())
+    np.testing.assert_array_equal(results.scores, torch.stack([row["pred_score"] for row in content]).numpy())
     assert results.scores.dtype == np.float32
-    assert results.predictions.tolist() == [int(one["pred_label"]) for one in content]
+    assert results.predictions.tolist() == [int(row["pred_label"]) for row in content]
     assert results.labels.tolist() == [number % 5 for number in range(20)]
     assert results.targets is None
     assert results.names[3] == "3.png"

@@ -1,4 +1,4 @@
-"""A file can be a sound pickle or sound JSON and still hold anything anywhere; that, too, ends in one kind of error."""
+"""Valid pickles and JSON files with unexpected contents are read or raise one type of error."""
 
 import json
 import pickle

@@ -54,7 +54,7 @@ def annotations(seed, images=12, thin=True):
     return dict(
         images=[dict(id=at + 1, file_name=f"{at}.png", height=500, width=500) for at in range(images)],
         annotations=rows,
-        categories=[dict(id=one, name=name) for one, name in zip((3, 5, 9), CLASSES)],
+        categories=[dict(id=key, name=name) for key, name in zip((3, 5, 9), CLASSES)],
     )
 
 
@@ -62,13 +62,13 @@ def detections(content, seed):
     """COCO results near the objects, some of them thin."""
     random = np.random.default_rng(seed)
     rows = []
-    for one in content["annotations"]:
+    for row in content["annotations"]:
         for _ in range(random.integers(0, 3)):
-            moved = random.choice([0, 0, 0.25, 2], 4) * (1, 1, one["bbox"][2] >= 1, 1)
-            box = np.array(one["bbox"]) + moved
-            category = one["category_id"] if random.random() < 0.8 else int(random.choice([3, 5, 9]))
+            moved = random.choice([0, 0, 0.25, 2], 4) * (1, 1, row["bbox"][2] >= 1, 1)
+            box = np.array(row["bbox"]) + moved
+            category = row["category_id"] if random.random() < 0.8 else int(random.choice([3, 5, 9]))
             score = float(random.integers(1, 1024)) / 1024
-            rows.append(dict(image_id=one["image_id"], category_id=category, bbox=box.tolist(), score=score))
+            rows.append(dict(image_id=row["image_id"], category_id=category, bbox=box.tolist(), score=score))
     return rows
 
 
@@ -128,10 +128,10 @@ def test_a_selection_of_classes_and_images_is_counted(tmp_path):
 
 def test_each_part_of_a_concatenation_has_its_own_file(tmp_path):
     first, second = annotations(1), annotations(2)
-    for one in second["images"]:
-        one["id"] += 100
-    for one in second["annotations"]:
-        one["image_id"] += 100
+    for row in second["images"]:
+        row["id"] += 100
+    for row in second["annotations"]:
+        row["image_id"] += 100
     paths = [written(tmp_path, first, "first.json"), written(tmp_path, second, "second.json")]
     other = f"dict(type='ConcatDataset', datasets=[part, dict(part, ann_file={paths[1].as_posix()!r})])"
     both = built(tmp_path, paths[0], dataset=other)
@@ -172,14 +172,14 @@ def dataset_types():
     class LargeOnly(CocoDataset):
         def parse_data_info(self, raw_data_info):
             info = super().parse_data_info(raw_data_info)
-            info["instances"] = [one for one in info["instances"] if one["bbox"][2] - one["bbox"][0] > 30]
+            info["instances"] = [row for row in info["instances"] if row["bbox"][2] - row["bbox"][0] > 30]
             return info
 
     class Moved(CocoDataset):
         def parse_data_info(self, raw_data_info):
             info = super().parse_data_info(raw_data_info)
-            for one in info["instances"]:
-                one["bbox"] = [value + 1 for value in one["bbox"]]
+            for row in info["instances"]:
+                row["bbox"] = [value + 1 for value in row["bbox"]]
             return info
 
     for kind in (LargeOnly, Moved):

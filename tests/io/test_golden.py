@@ -1,4 +1,4 @@
-"""Files that other releases of torch and NumPy wrote, kept in ``tests/data``, read as what they were made of."""
+"""Files in ``tests/data`` that other releases of torch and NumPy wrote are read with their original values."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ FILES = sorted(path.name for path in GOLDEN.glob("*.pkl"))
 NAME = re.compile(r"(torch|numpy)-(\d+\.\d+)\.\d+-protocol(\d)\.pkl")
 
 
-def check(found, node, path):
-    """What was read is what a node of the JSON says, in type, dtype, shape and every value."""
+def check(value, node, path):
+    """The value is equal to a node of the JSON in type, dtype, shape and every number."""
     if isinstance(node, dict) and "values" in node:
         dtype = np.dtype("float32" if node["dtype"] == "bfloat16" else node["dtype"])
-        assert isinstance(found, (np.ndarray, np.generic)), path
-        # Whether the bytes are turned round on reading is up to NumPy and the protocol; the values are not.
-        assert found.dtype.newbyteorder("=") == dtype.newbyteorder("="), path
-        assert found.shape == tuple(node["shape"]), path
-        np.testing.assert_array_equal(found, np.array(node["values"], dtype).reshape(node["shape"]), err_msg=path)
+        assert isinstance(value, (np.ndarray, np.generic)), path
+        # The byte order depends on NumPy and the protocol; the values do not.
+        assert value.dtype.newbyteorder("=") == dtype.newbyteorder("="), path
+        assert value.shape == tuple(node["shape"]), path
+        np.testing.assert_array_equal(value, np.array(node["values"], dtype).reshape(node["shape"]), err_msg=path)
     elif isinstance(node, dict) and "tuple" in node:
-        assert type(found) is tuple and len(found) == len(node["tuple"]), path
+        assert type(value) is tuple and len(value) == len(node["tuple"]), path
         for index, part in enumerate(node["tuple"]):
-            check(found[index], part, f"{path}[{index}]")
+            check(value[index], part, f"{path}[{index}]")
     elif isinstance(node, dict):
-        assert type(found) is dict and list(found) == list(node), path
+        assert type(value) is dict and list(value) == list(node), path
         for key, part in node.items():
-            check(found[key], part, f"{path}.{key}")
+            check(value[key], part, f"{path}.{key}")
     elif isinstance(node, list):
-        assert type(found) is list and len(found) == len(node), path
+        assert type(value) is list and len(value) == len(node), path
         for index, part in enumerate(node):
-            check(found[index], part, f"{path}[{index}]")
+            check(value[index], part, f"{path}[{index}]")
     else:
-        assert type(found) is type(node) and found == node, path
+        assert type(value) is type(node) and value == node, path
 
 
 def test_every_writer_and_protocol_has_a_file():
-    found = {NAME.fullmatch(name).groups() for name in FILES}
+    files = {NAME.fullmatch(name).groups() for name in FILES}
     writers = [("torch", "1.13"), ("torch", "2.1"), ("torch", "2.13")]
     writers += [("numpy", "1.20"), ("numpy", "1.26"), ("numpy", "2.0"), ("numpy", "2.5")]
-    assert found == {(*writer, protocol) for writer in writers for protocol in "245"}
+    assert files == {(*writer, protocol) for writer in writers for protocol in "245"}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -50,8 +50,8 @@ def rows_of(dataset):
     """The objects of an mmdet data set as rows of image, label, crowd and edges."""
     rows = []
     for number in range(len(dataset)):
-        for one in dataset.get_data_info(number)["instances"]:
-            rows.append([number, one["bbox_label"], one["ignore_flag"], *one["bbox"]])
+        for row in dataset.get_data_info(number)["instances"]:
+            rows.append([number, row["bbox_label"], row["ignore_flag"], *row["bbox"]])
     return np.array(rows)
 
 

@@ -1,4 +1,4 @@
-"""Hostile files: nothing runs, and each is refused in time, within memory, with the place named."""
+"""Hostile pickles: nothing runs, and each is refused with its offset, within limits of time and memory."""
 
 import json
 import os
@@ -10,10 +10,10 @@ import pytest
 
 from tests.helpers.pickles import corpus
 
-SECONDS = 2  # these two are promises of the reader, not measurements
+SECONDS = 2  # promises of SECURITY.md
 MEGABYTES = 256
 
-# Reads every file of the corpus in one process whose memory is capped and whose every audited event is written down.
+# Reads every file of the corpus in a process with limited memory that records every audit event.
 SCRIPT = """
 import copyreg, json, os, resource, sys, time
 from pathlib import Path
@@ -22,14 +22,14 @@ from mm_metrics_plugin.io.safe_pickle import read_pickle
 
 folder, megabytes = Path(sys.argv[1]), int(sys.argv[2])
 copyreg.add_extension("os", "system", 240)
-copyreg._extension_cache[240] = os.system  # as it would be after any use of that code
+copyreg._extension_cache[240] = os.system  # as after a use of this code
 size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + (megabytes << 20),) * 2)
 events, reports = [], {}
 sys.addaudithook(lambda event, arguments: events.append((event, str(arguments)[:200])))
 for path in sorted(folder.iterdir()):
     events.clear()
-    start = time.process_time()  # not that of the clock: the machine may be busy with something else
+    start = time.process_time()  # other processes do not count
     try:
         read_pickle(path)
         outcome, message = "read", ""
@@ -57,7 +57,7 @@ def reports(files, tmp_path_factory):
     for name, data in files.items():
         (folder / f"{name}.pkl").write_bytes(data)
     command = [sys.executable, "-c", SCRIPT, str(folder), str(MEGABYTES)]
-    # Its time is measured, so nobody may count its lines meanwhile.
+    # Coverage would change the measured time.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=variables)
     assert done.returncode == 0, done.stderr
@@ -101,7 +101,7 @@ def test_forbidden_names_are_in_the_message(reports, start, forbidden):
 
 def test_only_the_file_is_opened(reports, canary):
     for name, (_, _, _, events) in reports.items():
-        # One opening may be told twice: by io and, below it, by os.
+        # One opening may be two events: one of io and one of os.
         assert {event for event, _ in events if event != "builtins.id"} == {"open"}, (name, events)
         assert all(name in details for event, details in events if event == "open"), (name, events)
     assert not canary.exists()
@@ -113,7 +113,7 @@ def test_each_is_refused_in_time(reports):
 
 
 def test_the_corpus_would_run_under_plain_pickle(files, canary):
-    """The files are as dangerous as they claim; else refusing them would show nothing."""
+    """Plain pickle runs them; otherwise refusing them would show nothing."""
     for name in ("os.system-0", "os.system-2", "os.system-5", "builtins.eval-4", "nested-load-in-storage-id-3"):
         assert not canary.exists()
         try:

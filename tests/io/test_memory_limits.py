@@ -56,7 +56,7 @@ outcomes = {}
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     for path in sorted(folder.iterdir()):
         files = path.iterdir() if path.is_dir() else [path]
-        allowed = base + per_byte * max(one.stat().st_size for one in files)
+        allowed = base + per_byte * max(file.stat().st_size for file in files)
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + allowed, resource.RLIM_INFINITY))
         try:

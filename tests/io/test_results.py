@@ -74,11 +74,11 @@ def test_results_of_dump_det_results(tmp_path, masks):
     path = tmp_path / "results.pkl"
     dump = DumpDetResults(out_file_path=str(path))
     for number, count in enumerate(COUNTS):
-        found = InstanceData(**instances(count, number))
+        detections = InstanceData(**instances(count, number))
         if masks:
-            found.masks = torch.ones(count, 8, 8, dtype=torch.bool)
+            detections.masks = torch.ones(count, 8, 8, dtype=torch.bool)
         sample = DetDataSample(metainfo={"img_id": 100 + number, "img_path": "a.jpg", "ori_shape": (8, 8)})
-        sample.pred_instances = found
+        sample.pred_instances = detections
         sample.gt_instances = InstanceData(bboxes=torch.ones(1, 4), labels=torch.zeros(1).long())
         dump.process({}, [sample.to_dict()])
     dump.evaluate(len(COUNTS))

@@ -224,7 +224,7 @@ def _comparable(value):
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape, value.tobytes()
     if isinstance(value, (list, tuple)):
-        return type(value), [_comparable(one) for one in value]
+        return type(value), [_comparable(item) for item in value]
     return type(value), getattr(value, "name", None) or getattr(value, "content", None) or repr(value)
 
 

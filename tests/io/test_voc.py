@@ -65,7 +65,7 @@ def mmdet_2(label, order=(0, 1, 2)):
     return [[row if at == label else nothing for at in range(len(CLASSES))] for row in rows]
 
 
-def recalls(*arguments):
+def tp_by_class(*arguments):
     report = json.loads(files.printed("detection", *arguments, "--format", "json"))
     return {row["name"]: row["tp"] for row in report["protocols"]["coco"]["per_class"]}, report
 
@@ -82,8 +82,8 @@ def test_the_classes_of_a_folder_are_never_guessed(root, tmp_path, capsys):
     results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
     err = refused(capsys, root, results)
     assert "--classes" in err and "class 'cat'" in err
-    found, report = recalls(root, results, "--classes", ",".join(CLASSES))
-    assert found == {"ant": 0, "bee": 0, "cat": 3} and report["inputs"]["class_order"] == "classes"
+    tp, report = tp_by_class(root, results, "--classes", ",".join(CLASSES))
+    assert tp == {"ant": 0, "bee": 0, "cat": 3} and report["inputs"]["class_order"] == "classes"
     with pytest.raises(ResultFileError, match="VOC annotations do not define the label"):
         read_ground_truth(root)
 
@@ -103,17 +103,17 @@ def config(root, tmp_path):
 
 def test_a_config_defines_the_classes(config, root, tmp_path, capsys):
     results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
-    found, report = recalls(config, results)
-    assert found == {"ant": 0, "bee": 0, "cat": 3} and report["inputs"]["class_order"] == "metainfo"
+    tp, report = tp_by_class(config, results)
+    assert tp == {"ant": 0, "bee": 0, "cat": 3} and report["inputs"]["class_order"] == "metainfo"
     err = refused(capsys, config, results, "--classes", "cat,bee,ant")
     assert "config.py lists 'ant', 'bee', 'cat' and --classes lists 'cat', 'bee', 'ant'" in err
     assert "have no order of classes" in refused(capsys, config, results, "--class-order", "annotations")
     assert "have no order of classes" in refused(capsys, root, results, "--class-order", "annotations")
-    found, _ = recalls(config, results, "--classes", "bee,ant,cat", "--class-order", "classes")
-    assert found == {"bee": 0, "ant": 0, "cat": 3}
+    tp, _ = tp_by_class(config, results, "--classes", "bee,ant,cat", "--class-order", "classes")
+    assert tp == {"bee": 0, "ant": 0, "cat": 3}
     # mmdet 2.x tested in the order of the list, which is the order of the data set.
     old = files.write_pickle(tmp_path / "old.pkl", mmdet_2(label=2))
-    assert recalls(config, old)[0] == found
+    assert tp_by_class(config, old)[0] == tp
 
 
 def test_boxes_with_swapped_corners_are_dropped_and_counted(config, root, tmp_path):
@@ -123,12 +123,12 @@ def test_boxes_with_swapped_corners_are_dropped_and_counted(config, root, tmp_pa
     truth = read_ground_truth(root, classes=CLASSES)
     assert truth.row_counts.to_dict() == {"read": 7, "used": 4, "dropped": {"corners swapped": 3}}
     results = files.write_pickle(tmp_path / "results.pkl", mmdet_3(label=2))
-    assert recalls(config, results)[1]["counts"]["ground_truths"] == truth.row_counts.to_dict()
+    assert tp_by_class(config, results)[1]["counts"]["ground_truths"] == truth.row_counts.to_dict()
     inside = [
         {**image, "gt_instances": {"bboxes": np.array([box], np.float32), "labels": np.array([0])}}
         for image, box in zip(mmdet_3(label=0), [good, bad[0], thin])
     ]
-    report = recalls("-", files.write_pickle(tmp_path / "inside.pkl", inside), "--classes", "ant")[1]
+    report = tp_by_class("-", files.write_pickle(tmp_path / "inside.pkl", inside), "--classes", "ant")[1]
     assert report["counts"]["ground_truths"] == {"read": 3, "used": 2, "dropped": {"corners swapped": 1}}
 
 
@@ -138,15 +138,15 @@ def test_results_without_image_ids_need_the_list_of_the_test_set(root, tmp_path,
     err = refused(capsys, root, results, *classes)
     assert "old.pkl: has no image ids" in err and "--image-set" in err
     image_set = root / "ImageSets" / "Main" / "test.txt"
-    found, report = recalls(root, results, *classes, "--image-set", image_set)
-    assert found["cat"] == 3
+    tp, report = tp_by_class(root, results, *classes, "--image-set", image_set)
+    assert tp["cat"] == 3
     assert report["inputs"]["results"]["joined_by"] == "position"
     assert report["inputs"]["ground_truth"]["image_set"]["file"] == "test.txt"
     printed = files.printed("detection", root, results, *classes, "--image-set", image_set)
     assert "old.pkl has no image ids: its entries are joined by position" in printed
     # Images are in the order of the list. In sorted order, every box is elsewhere.
     image_set.write_text("\n".join(sorted(TEST_SET)))
-    assert recalls(root, results, *classes, "--image-set", image_set)[0]["cat"] < 3
+    assert tp_by_class(root, results, *classes, "--image-set", image_set)[0]["cat"] < 3
     image_set.write_text("\n".join(TEST_SET[:2]))
     assert "each of the 2 images" in refused(capsys, root, results, *classes, "--image-set", image_set)
 
@@ -157,8 +157,8 @@ def test_the_list_of_the_test_set_chooses_the_images(root, tmp_path, capsys):
     classes = ("--classes", ",".join(CLASSES))
     assert "no results for image '000001'" in refused(capsys, root, results, *classes)
     image_set = root / "ImageSets" / "Main" / "test.txt"
-    found, report = recalls(root, results, *classes, "--image-set", image_set)
-    assert found["cat"] == 3 and report["counts"]["images"]["read"] == 3
+    tp, report = tp_by_class(root, results, *classes, "--image-set", image_set)
+    assert tp["cat"] == 3 and report["counts"]["images"]["read"] == 3
     assert report["inputs"]["results"]["joined_by"] == "image id"
     for text, message in (
         ("000007\n000099\n", "test.txt: image '000099' without annotations in Annotations"),

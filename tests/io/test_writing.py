@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_written_is_named_and_the_others_stay_as_they_were
 
 
 def interrupted_at(number, folder):
-    """Writes two files, with a Ctrl-C at the number-th line of our code or what it calls; False if there are fewer."""
+    """Writes two files, with a Ctrl-C at the line number of the code that runs; False if there are fewer lines."""
     lines = itertools.count()
 
     def trace(frame, event, argument):

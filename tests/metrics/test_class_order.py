@@ -83,3 +83,21 @@ def test_labels_that_mmdet_shifts_are_an_error(ann_file):
     assert metric.dataset_meta["classes"] == (*CATEGORIES, "yak")
     metric.dataset_meta = {}
     assert metric.dataset_meta["classes"] == CATEGORIES
+
+
+def test_only_the_dataset_of_the_metric_is_read(ann_file):
+    """After mmdet's MultiDatasetsEvaluator has set the metainfo of all datasets and then that of the metric."""
+    metas = [dict(classes=names, cumulative_sizes=[1, 2]) for names in (CATEGORIES, tuple("abcdefgh"))]
+    box = torch.tensor([[0.0, 0, 9, 9]])
+    images = [
+        dict(
+            pred_instances=dict(bboxes=box, scores=torch.tensor([0.9]), labels=torch.tensor([label])),
+            gt_instances=dict(bboxes=box, labels=torch.tensor([label])),
+        )
+        for label in (2, 7)
+    ]
+    metric = DetectionPRF(ann_file=ann_file)
+    for meta in (metas, metas[0]):
+        metric.dataset_meta = meta
+    metric.process(None, images)
+    assert metric.dataset_meta["classes"] == CATEGORIES

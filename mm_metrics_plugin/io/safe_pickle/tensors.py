@@ -53,8 +53,8 @@ class _Storage(NamedTuple):
     kind: _Kind
 
 
-_NUMPY_TOO = "uint16 uint32 uint64 float64 float32 float16 int64 int32 int16 int8 uint8 bool complex64 complex128"
-TORCH_DTYPES = {name: _Kind(np.dtype(name).newbyteorder("<")) for name in _NUMPY_TOO.split()}
+_NUMPY_NAMES = "uint16 uint32 uint64 float64 float32 float16 int64 int32 int16 int8 uint8 bool complex64 complex128"
+TORCH_DTYPES = {name: _Kind(np.dtype(name).newbyteorder("<")) for name in _NUMPY_NAMES.split()}
 TORCH_DTYPES["bfloat16"] = _Kind(np.dtype("<u2"), widen=True)
 _UNTYPED = _Kind(np.dtype("uint8"))
 _TYPED = {
@@ -255,35 +255,27 @@ class _TensorLayout:
 
     Only the key of the storage, which is a number, and the memo slots differ. The slots are consecutive, so the opcodes
     after the text, read as one little-endian number, are ``tail + first_slot * step``.
-
-    Args:
-        machine: Its memo ends where the tensor begins.
-        at: Position after the MARK opcode.
-        start: Position of the text of the storage.
-        end: Position after it.
-
-    Raises:
-        Damaged: The tensor is not written as torch writes it, or is damaged.
     """
 
     def __init__(self, machine: Machine, at: int, start: int, end: int) -> None:
+        """Check the opcodes from ``at`` on, and the storage, whose text is from ``start`` to ``end``."""
         memo, slot = machine.memo, len(machine.memo)
         self.before = machine.data[at : at + _BEFORE.size]
         get, load, get_too, encode, text = _BEFORE.unpack(self.before)
         tail = _TAIL.match(machine.data, end)
-        if tail is None or get + get_too + text != b"hhX":
+        if tail is None or get + get_too + text != b"hhX":  # otherwise the text could be the rest of the file
             raise Damaged("a tensor is written with other opcodes")
-        names = [memo[index] for index in (load, encode, tail.group(11)[0])]
-        if [type(name) for name in names] != [SafeGlobal] * 3 or [name.name for name in names] != _CALLED:
-            raise Damaged("a tensor is made by other calls")
-        if type(memo[tail.group(2)[0]]) is not str or memo[tail.group(2)[0]] != "latin1":
-            raise Damaged("a tensor is written in another encoding")
-        if b"".join(tail.group(*_SLOT_GROUPS)) != _SLOTS.pack(*range(slot, slot + len(_SLOT_GROUPS))):
-            raise Damaged("memo slots are not consecutive")
         content = str(machine.data[start:end], "utf-8").encode("latin1")
         header = _HEADER.match(content)
         if header is None:
             raise Damaged("a storage has another header")
+        called = [memo[index] for index in (load, encode, tail.group(11)[0])]
+        names = [value.name if type(value) is SafeGlobal else "" for value in called]
+        encoding, slots = memo[tail.group(2)[0]], b"".join(tail.group(*_SLOT_GROUPS))
+        if names != _CALLED or type(encoding) is not str or encoding != "latin1":
+            raise Damaged("a tensor is made by other calls")
+        if slots != _SLOTS.pack(*range(slot, slot + len(_SLOT_GROUPS))):
+            raise Damaged("memo slots are not consecutive")
         storage = load_from_bytes(machine, content)
         self.size, stride = (run(Machine(opcodes + b".", {}, "size"))[0] for opcodes in tail.group(7, 9))
         values = _tensor(machine, storage, 0, self.size, stride)
