@@ -78,13 +78,6 @@ class JsonRows:
         rows: The objects.
         source: Name of the file in messages.
         noun: Name of a row in messages, such as ``"annotation"``.
-
-    Example:
-        >>> JsonRows([{"bbox": [1, 2.5]}], "a.json", "detection").numbers("bbox", 2)
-        array([[1. , 2.5]])
-        >>> JsonRows([{"id": 1}, {}], "a.json", "image").ids("id")
-        Traceback (most recent call last):
-        mm_metrics_plugin.exceptions.ResultFileError: a.json: image number 1 has no 'id'
     """
 
     def __init__(self, rows: List[Any], source: str, noun: str) -> None:

@@ -52,12 +52,7 @@ def read_categories(path: PathLike) -> Categories:
 
 
 def describe_orders(annotated: Sequence[str], annotated_by: str, given: Sequence[str], given_by: str) -> str:
-    """Both orders, and the first label that they name differently, for a message.
-
-    Example:
-        >>> describe_orders(["cat", "dog"], "a.json", ["dog", "cat"], "--classes")
-        "a.json lists 'cat', 'dog' and --classes lists 'dog', 'cat', so label 0 is 'cat' or 'dog'"
-    """
+    """Both orders, and the first label that they name differently, for a message."""
     number = min(len(annotated), len(given))
     at = next((label for label in range(number) if annotated[label] != given[label]), number)
     names = [ascii(order[at]) if at < len(order) else "no class" for order in (annotated, given)]
@@ -122,14 +117,9 @@ def label_names_of_dataset(
     classes: Optional[Sequence[str]],
     class_order: Optional[str],
 ) -> LabelNames:
-    """The label names of the test dataset of a config, in the dataset's order unless another is chosen.
+    """The label names of the test dataset of a config, in the dataset's order unless ``class_order`` is another.
 
-    Args:
-        dataset: The dataset, built with ``classes`` in place of its own.
-        source: Name of the config.
-        own: The class names in the config.
-        classes: The given class names.
-        class_order: The chosen order.
+    The dataset was built with ``classes``, if given, in place of ``own``, the class names in the config ``source``.
     """
     names = tuple(map(str, dataset.metainfo.get("classes") or ()))
     if not names:

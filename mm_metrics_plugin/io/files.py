@@ -166,11 +166,6 @@ class RowCounts:
         read: Rows in the file.
         used: Rows that are evaluated.
         dropped: Dropped rows by reason.
-
-    Example:
-        >>> keep, row_counts = RowCounts.select({"empty": np.array([False, True, False])})
-        >>> row_counts.to_dict()
-        {'read': 3, 'used': 2, 'dropped': {'empty': 1}}
     """
 
     read: int

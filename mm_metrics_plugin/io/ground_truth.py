@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -189,7 +189,7 @@ def _kind_of(content: Any) -> str:
     return f"a {type(content).__name__}"
 
 
-def _lookup(values: List[Any], indices: Dict[Any, int]) -> np.ndarray:
+def _lookup(values: Sequence[Any], indices: Dict[Any, int]) -> np.ndarray:
     """The index of each value, -1 if it has none."""
     try:
         return np.array([indices.get(value, -1) for value in values], dtype=np.int64)
@@ -203,7 +203,7 @@ def _ground_truth_from_voc(
     if (folder / "Annotations").is_dir():
         folder = folder / "Annotations"
     annotations = read_voc(folder, image_set)
-    names = [row.name for row in annotations.objects]
+    images, names, boxes, difficult = zip(*annotations.objects) if annotations.objects else ((),) * 4
     if classes is None:
         raise ResultFileError(
             f"{folder.name}: VOC annotations do not define the label of a class; list all classes of the model in the "
@@ -211,14 +211,9 @@ def _ground_truth_from_voc(
             f"{listing('class', sorted(set(names))) if names else 'no class'})"
         )
     labels = _lookup(names, {name: label for label, name in enumerate(classes)})
-    boxes = np.array([row.box for row in annotations.objects], dtype=np.float64).reshape(-1, 4)
-    keep, row_counts = RowCounts.select({SWAPPED: has_swapped_corners(boxes), "class not chosen": labels < 0})
-    objects = GroundTruths(
-        np.array([row.image for row in annotations.objects], dtype=np.int64),
-        boxes,
-        labels,
-        crowd=np.array([row.difficult for row in annotations.objects], dtype=bool),
-    )
+    corners, crowd = np.array(boxes, dtype=np.float64).reshape(-1, 4), np.array(difficult, dtype=bool)
+    objects = GroundTruths(np.array(images, dtype=np.int64), corners, labels, crowd=crowd)
+    keep, row_counts = RowCounts.select({SWAPPED: has_swapped_corners(corners), "class not chosen": labels < 0})
     return GroundTruth(
         source=folder.name,
         image_ids=annotations.image_ids,

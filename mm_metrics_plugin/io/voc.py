@@ -14,22 +14,20 @@ from mm_metrics_plugin.io.files import PathLike, read_bytes
 DEEPEST = 64  # levels of XML
 
 
-class VocObject(NamedTuple):
-    """One annotated object: index of its image, class name, box (left, top, right, bottom), difficult flag."""
-
-    image: int
-    name: str
-    box: List[int]
-    difficult: bool
-
-
 class VocAnnotations(NamedTuple):
-    """The annotations of a folder: id, file name and size (height, width) of each image, and the objects."""
+    """The annotations of a folder.
+
+    Args:
+        image_ids: Id of each image.
+        image_names: File name of each image.
+        image_sizes: Height and width of each image.
+        objects: Index of the image, class name, box (left, top, right, bottom) and difficult flag of each object.
+    """
 
     image_ids: Tuple[str, ...]
     image_names: Tuple[str, ...]
     image_sizes: List[List[int]]
-    objects: List[VocObject]
+    objects: List[Tuple[int, str, List[int], bool]]
 
 
 def read_voc(folder: Path, image_set: Optional[PathLike]) -> VocAnnotations:
@@ -39,7 +37,7 @@ def read_voc(folder: Path, image_set: Optional[PathLike]) -> VocAnnotations:
         raise ResultFileError(f"{folder.name}: holds no .xml files")
     names: List[str] = []
     sizes: List[List[int]] = []
-    objects: List[VocObject] = []
+    objects: List[Tuple[int, str, List[int], bool]] = []
     for number, path in enumerate(files):
         root = _parse(path)
         if root.tag != "annotation":
@@ -57,7 +55,7 @@ def read_voc(folder: Path, image_set: Optional[PathLike]) -> VocAnnotations:
             # VOC counts pixels from 1. Like mmdet's XMLDataset, this subtracts 1 from all four edges.
             box = [_integer(corners, edge, path) - 1 for edge in ("xmin", "ymin", "xmax", "ymax")]
             difficult = element.find("difficult") is not None and bool(_integer(element, "difficult", path))
-            objects.append(VocObject(number, name, box, difficult))
+            objects.append((number, name, box, difficult))
     return VocAnnotations(tuple(path.stem for path in files), tuple(names), sizes, objects)
 
 

@@ -147,15 +147,11 @@ def _plain(value: Any) -> Any:
 
 
 def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    r"""Comma-separated text, floats in full precision, undefined numbers empty.
+    """Comma-separated text, floats in full precision, undefined numbers empty.
 
     A spreadsheet runs a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, also after a tab or a line
     break. Text that begins with one of these characters (or with the full-width form of the first four) gets an
     apostrophe in front. Negative numbers are unchanged.
-
-    Example:
-        >>> to_csv(["class", "difference"], [["=1+1", -0.5]])
-        "class,difference\n'=1+1,-0.5\n"
     """
     lines: List[str] = []
     # With this line end, cells that contain a carriage return are quoted. Otherwise they would be split.
