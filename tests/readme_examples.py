@@ -33,23 +33,24 @@ def run(words, folder):
     assert done.returncode == 0 and "Traceback" not in message, message
 
 
+def runnable(block, folder):
+    """The commands of a block that need neither torch nor make."""
+    if block.language == "bash":
+        return [words for words in commands(block.text) if any(words[: len(start)] == start for start in COMMANDS)]
+    if block.language == "python" and "custom_imports" not in block.text:
+        Path(folder, "example.py").write_text(block.text, encoding="utf-8")
+        return [["python", "example.py"]]
+    return []
+
+
 def main():
     count = 0
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "demo", Path(folder, "demo"))
         for block in blocks(ROOT / "README.md"):
-            if block.not_run:
-                continue
-            if block.language == "bash":
-                found = [words for words in commands(block.text) if any(words[: len(one)] == one for one in COMMANDS)]
-            elif block.language == "python" and "custom_imports" not in block.text:
-                Path(folder, "example.py").write_text(block.text, encoding="utf-8")
-                found = [["python", "example.py"]]
-            else:
-                found = []
-            for words in found:
+            for words in [] if block.not_run else runnable(block, folder):
                 run(words, folder)
-            count += len(found)
+                count += 1
     print(f"{count} examples of README.md ran")
     assert count, "README.md has no example that runs without torch"
 

@@ -52,12 +52,12 @@ def violations(path, forbidden):
 
 @pytest.mark.parametrize("package", sorted(FORBIDDEN))
 def test_import_directions(package):
-    found = {
+    forbidden = {
         path.name: violations(path, FORBIDDEN[package])
         for path in (PACKAGE / package).rglob("*.py")
         if path.relative_to(PACKAGE).as_posix() != RENDERS_INSIDE_METHODS
     }
-    assert {name: names for name, names in found.items() if names} == {}
+    assert {name: names for name, names in forbidden.items() if names} == {}
 
 
 def test_no_assert_checks_input():

@@ -90,12 +90,9 @@ def installed(name: str) -> Optional[str]:
 
 def older(version: str, minimum: str) -> bool:
     """Whether a version is below another, by its leading numbers; an unknown version is not."""
-
-    def numbers(text: str) -> List[int]:
-        leading = re.match(r"\d+(\.\d+)*", text)
-        return [int(part) for part in leading.group().split(".")] if leading else [sys.maxsize]
-
-    return numbers(version) < numbers(minimum)
+    leading = [re.findall(r"^[\d.]*", text)[0].split(".") for text in (version, minimum)]
+    numbers, minimum_numbers = ([int(part) for part in parts if part] for parts in leading)
+    return bool(numbers) and numbers < minimum_numbers
 
 
 def findings(versions: Dict[str, Optional[str]]) -> List[Finding]:

@@ -21,18 +21,15 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ClassificationReport": "classification",
-    "ComparisonReport": "comparison",
-    "DetectionReport": "detection",
-    "compare_runs": "comparison",
-    "evaluate_classification": "classification",
-    "evaluate_detection": "detection",
-    "merge_states": "detection",
+    "classification": ("ClassificationReport", "evaluate_classification"),
+    "comparison": ("ComparisonReport", "compare_runs"),
+    "detection": ("DetectionReport", "evaluate_detection", "merge_states"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: each evaluation imports only what it needs."""
-    if name in _MODULES:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    """Import a module when one of its names is used: each evaluation imports only what it needs."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -255,7 +255,7 @@ def evaluate_detection(
     progress = progress or Progress()
     group = ProcessGroup(distributed=distributed)
     if isinstance(ground_truth, DetectionBatch):
-        shard = shard_of_batch(ground_truth, settings, classes=classes, worst_images=gallery)
+        shard = shard_of_batch(ground_truth, settings, classes, gallery)
     else:
         if not is_path(results) and not isinstance(results, (list, tuple)):
             raise ResultFileError(

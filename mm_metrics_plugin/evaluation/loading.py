@@ -123,8 +123,8 @@ def load_shard(
     *,
     group: ProcessGroup,
     progress: Progress,
-    worst_images: Optional[int] = None,
-    partial: bool = False,
+    worst_images: Optional[int],
+    partial: bool,
 ) -> Shard:
     """Read, join and match all images, on all processes.
 
@@ -145,11 +145,7 @@ def load_shard(
 
 
 def shard_of_batch(
-    batch: DetectionBatch,
-    settings: DetectionSettings,
-    *,
-    classes: Optional[Sequence[str]],
-    worst_images: Optional[int] = None,
+    batch: DetectionBatch, settings: DetectionSettings, classes: Optional[Sequence[str]], worst_images: Optional[int]
 ) -> Shard:
     """The shard of detections and ground truths that are arrays already."""
     detections, gts = batch.detections, batch.ground_truths
@@ -158,17 +154,11 @@ def shard_of_batch(
         classes = [str(label) for label in range(int(labels.max(initial=-1)) + 1)]
     for rows in (detections, gts):
         rows.check(num_classes=len(classes), names=range(batch.num_images))
-    counts = RowCounts(len(gts.labels), len(gts.labels))
-    joined = JoinedImages(
-        batch=batch,
-        classes=tuple(classes),
-        image_ids=tuple(range(batch.num_images)),
-        image_names=("",) * batch.num_images,
-        detections=RowCounts(len(detections.labels), len(detections.labels)),
-        missing_images=0,
-    )
+    counts, gt_counts = (RowCounts(len(rows.labels), len(rows.labels)) for rows in (detections, gts))
+    image_ids, names = tuple(range(batch.num_images)), ("",) * batch.num_images
+    joined = JoinedImages(batch, tuple(classes), image_ids, names, detections=counts, missing_images=0)
     entry = input_entry(batch)
-    ground_truth = {**entry, "images": batch.num_images, "ground_truths": counts.to_dict(), "class_order": LABELS}
+    ground_truth = {**entry, "images": batch.num_images, "ground_truths": gt_counts.to_dict(), "class_order": LABELS}
     return make_shard(
         joined,
         settings,
@@ -240,10 +230,10 @@ class _Loader:
         self.files.append(_FileInfo(results.source, results.dialect, results.image_ids or ()))
         self.empty_results = self.empty_results or _without_detections(results)
         file = _ReadFile(input_entry(path), results, ground_truth)
-        if self.classes is None and self.in_results:
+        without_names = self.classes is None and self.in_results
+        if without_names:
             self.num_classes = max(self.num_classes, classes_from_labels(results, ground_truth))
-            self.waiting.append(file)
-        elif self.several:
+        if self.several and not without_names:
             self.matched.append(self._match(file))
         else:
             self.waiting.append(file)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+    from mm_metrics_plugin.render.outputs import ReportOutputs
+
 _T = TypeVar("_T")
 SCHEMA_VERSION = 3
 GALLERY = 48  # worst images that a page shows
@@ -36,10 +38,14 @@ class Report:
         """The report as plain Python values, as in ``report.json``."""
         raise NotImplementedError
 
-    def __str__(self) -> str:
+    @property
+    def _outputs(self) -> ReportOutputs:
         from mm_metrics_plugin.render.outputs import report_outputs
 
-        return report_outputs(self).formats["text"]()
+        return report_outputs(self)
+
+    def __str__(self) -> str:
+        return self._outputs.formats["text"]()
 
     def _repr_html_(self) -> str:
         from mm_metrics_plugin.render.outputs import summary_html
@@ -48,9 +54,7 @@ class Report:
 
     def to_markdown(self) -> str:
         """The report as Markdown, as in ``report.md``."""
-        from mm_metrics_plugin.render.outputs import report_outputs
-
-        return report_outputs(self).formats["md"]()
+        return self._outputs.formats["md"]()
 
     def to_dataframe(self, table: str = "") -> DataFrame:
         """One table of the report as a pandas DataFrame.
@@ -63,9 +67,7 @@ class Report:
             ImportError: pandas is not installed.
             ValueError: The report has no such table.
         """
-        from mm_metrics_plugin.render.outputs import report_outputs
-
-        tables = report_outputs(self).tables
+        tables = self._outputs.tables
         name = table or next(iter(tables))
         if name not in tables:
             raise ValueError(f"table must be one of {', '.join(tables)} (found {table!r})")
@@ -82,9 +84,7 @@ class Report:
         Args:
             color_theme: Name of a matplotlib color map.
         """
-        from mm_metrics_plugin.render.outputs import report_outputs
-
-        return {name: draw() for name, draw in report_outputs(self).figures(color_theme).items()}
+        return {name: draw() for name, draw in self._outputs.figures(color_theme).items()}
 
     def save(
         self,

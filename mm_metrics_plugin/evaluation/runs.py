@@ -122,14 +122,16 @@ class DetectionRuns(Runs):
         self.image_sizes = () if first.image_sizes is None else first.image_sizes
         self.progress = progress
         progress.step("matching")
-        states = [DetectionState(len(self.classes), self.detection, table="scores") for _ in joined]
-        self.tables: List[Any] = [match_in_blocks(*pair, progress).table() for pair in zip(states, joined)]
+        self.tables: List[Any] = []
+        for run in joined:
+            state = DetectionState(len(self.classes), self.detection, table="scores")
+            self.tables.append(match_in_blocks(state, run, progress).table())
         message = self.detection.truncation_message(max(table.most_detections for table in self.tables))
         if message:
             warnings.warn(message, MetricWarning)
-        for table, run in zip(self.tables, results):
+        for table, source_name in zip(self.tables, (run.source for run in results)):
             if len(table.score) and not table.reach(self.detection.score_thr).any():
-                warn_unreached(f"detection of {run.source}", self.detection.score_thr, table.score)
+                warn_unreached(f"detection of {source_name}", self.detection.score_thr, table.score)
 
     def _join(
         self, source: DetectionInput, results: Sequence[DetectionResults], progress: Progress

@@ -237,24 +237,13 @@ def score_map_of(roll):
     return ScoreMap(roll.one_of(["ranks", "scaled", "negative", "neighbors"]), roll.one_of([1, -1, 2, -2, 3, -3]))
 
 
-@dataclass(frozen=True)
-class ScoredLabels:
-    """Scores (samples, classes) in 0 to 1 and their labels: classes, or (samples, classes) of 1, 0 and -1."""
-
-    scores: np.ndarray
-    labels: np.ndarray
-
-
-def scored_labels_of(roll, *, several):
-    """1 to 24 samples of 1 to 4 classes, with ties, adjacent scores and classes without samples."""
+def scored_labels_of(roll):
+    """Scores and labels of 1 to 24 samples of 1 to 4 classes, with ties, adjacent scores and absent classes."""
     count, classes = roll.below(24) + 1, roll.below(4) + 1
     dtype = roll.one_of([np.float16, np.float32, np.float64])
     places = roll.table(count, classes)
     grids = [places % 11 / 10, 0.5 + places / 2**11, places / 255, np.where(places % 2, places / 2**22, 1.0)]
-    scores = roll.one_of(grids).astype(dtype)
-    if several:
-        return ScoredLabels(scores, (roll.table(count, classes) % 3).astype(np.int8) - 1)
-    return ScoredLabels(scores, roll.some(count) % classes)
+    return roll.one_of(grids).astype(dtype), roll.some(count) % classes
 
 
 # --- detections -------------------------------------------------------------------------------------------------------

@@ -95,14 +95,14 @@ def crowded_samples():
     """240 ground truths of one class per image, all of them detected."""
     batch = crowded_images()
     for image in range(batch.num_images):
-        found = batch.detections.images(image, image + 1)
-        boxes, labels = torch.tensor(found.boxes.array), torch.tensor(found.labels)
+        detected = batch.detections.images(image, image + 1)
+        boxes, labels = torch.tensor(detected.boxes.array), torch.tensor(detected.labels)
         yield dict(
             img_id=image,
             ori_shape=(480, 640),
-            instances=[{"bbox": box, "bbox_label": 0, "ignore_flag": 0} for box in found.boxes.array.tolist()],
+            instances=[{"bbox": box, "bbox_label": 0, "ignore_flag": 0} for box in detected.boxes.array.tolist()],
             gt_instances=dict(bboxes=boxes, labels=labels),
-            pred_instances=dict(bboxes=boxes, labels=labels, scores=torch.tensor(found.scores)),
+            pred_instances=dict(bboxes=boxes, labels=labels, scores=torch.tensor(detected.scores)),
         )
 
 

@@ -98,13 +98,13 @@ REFUSED = {
 @pytest.mark.parametrize("form", REFUSED)
 @pytest.mark.parametrize(("build", "sample", "path"), FIELDS)
 def test_tensors_without_plain_numbers_are_refused(build, sample, path, form):
-    change, found, remedy = REFUSED[form]
+    change, form_name, remedy = REFUSED[form]
     metric = build()
     metric.process(None, [sample])
     with pytest.raises(MetricInputError) as caught:
         metric.process(None, [changed(sample, path, change)])
     message = str(caught.value)
-    for word in (type(metric).__name__, f"'{'.'.join(path)}'", "sample 1", found, remedy):
+    for word in (type(metric).__name__, f"'{'.'.join(path)}'", "sample 1", form_name, remedy):
         assert word in message
     assert "\n" not in message
 

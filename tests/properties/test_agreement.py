@@ -9,18 +9,14 @@ import pytest
 import torch
 from hypothesis import given
 
-from mm_metrics_plugin import DetectionPRF, MultiLabelPRF, SingleLabelAUC, SingleLabelKS, SingleLabelPRF
-from mm_metrics_plugin.evaluation import evaluate_detection
-from mm_metrics_plugin.evaluation.classification import ClassificationReport, class_thresholds
+from mm_metrics_plugin import DetectionPRF, SingleLabelAUC, SingleLabelKS, SingleLabelPRF
+from mm_metrics_plugin.evaluation import evaluate_classification, evaluate_detection
 from mm_metrics_plugin.functional._arrays import rates_from_counts
-from mm_metrics_plugin.functional.classification.auc import roc_auc
-from mm_metrics_plugin.functional.classification.confusion_matrix import confusion_matrix_report, stat_scores_report
 from mm_metrics_plugin.functional.classification.roc_curves import roc_curves
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.detection import curve_csv
-from mm_metrics_plugin.settings import MATCHING_RULES, ClassificationSettings
-from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState
+from mm_metrics_plugin.settings import MATCHING_RULES
 from tests.helpers.checks import check_agreement, check_rates, numbers
 from tests.helpers.detection_problems import match_table
 from tests.helpers.strategies import detection_problem_of, rolls, scored_labels_of
@@ -118,22 +114,6 @@ def check_grid(analysis, matches):
             check_agreement(expected, row, "curves.csv")
 
 
-def classification_report(problem, result, accuracy):
-    """The report of a classifier."""
-    names = tuple(f"class {index}" for index in range(problem.scores.shape[1]))
-    return ClassificationReport(
-        classes=names,
-        settings=ClassificationSettings(),
-        inputs={},
-        counts={},
-        result=result,
-        accuracy=accuracy,
-        auc=roc_auc([problem.scores], problem.labels),
-        average_precision=roc_auc([problem.scores], problem.labels, curve="pr"),
-        thresholds=class_thresholds(problem.scores, problem.labels),
-    )
-
-
 def logged(metric, samples, names):
     metric.dataset_meta = {"classes": names}
     actual = numbers(metric, [samples], len(samples))
@@ -147,11 +127,10 @@ def by_class(log, keys, names):
 
 @given(rolls)
 def test_classification_matrix_table_curve_report_and_log_agree(roll):
-    problem = scored_labels_of(roll, several=False)
-    scores, labels = problem.scores, problem.labels
-    result = confusion_matrix_report(ConfusionState(scores.shape[1]).update(labels, scores.argmax(axis=1)).matrix)
-    report = json.loads(to_json(classification_report(problem, result, result.accuracy).to_dict()))
-    names = report["classes"]
+    scores, labels = scored_labels_of(roll)
+    names = [f"class {index}" for index in range(scores.shape[1])]
+    results = [{"pred_score": row, "gt_label": np.array([label])} for row, label in zip(scores, labels)]
+    report = json.loads(to_json(evaluate_classification(results, classes=names, task="single-label").to_dict()))
     table = table_of(report)
     samples = [dict(pred_score=torch.tensor(row), gt_label=int(label)) for row, label in zip(scores, labels)]
     log = logged(SingleLabelPRF(classwise=True, counts=True, average=("macro", "micro")), samples, names)
@@ -175,21 +154,3 @@ def test_classification_matrix_table_curve_report_and_log_agree(roll):
         if not np.isnan(thresholds["ks"][index]):
             height = (curve.recall - curve.false_positive_rate)[curve.thresholds == thresholds["ks_threshold"][index]]
             assert height == pytest.approx(thresholds["ks"][index], rel=0, abs=1e-12)
-
-
-@given(rolls)
-def test_several_labels_table_curve_and_log_agree(roll):
-    problem, threshold = scored_labels_of(roll, several=True), roll.one_of([0.25, 0.5])
-    scores, target = problem.scores, problem.labels
-    counts = BinaryCountState().update(scores >= scores.dtype.type(threshold), target)
-    result = stat_scores_report(counts.tp, counts.fp, counts.fn, counts.tn)
-    names = [f"class {index}" for index in range(scores.shape[1])]
-    samples = [dict(pred_score=torch.tensor(row), gt_score=own) for row, own in zip(scores, target)]
-    log = logged(MultiLabelPRF(thr=threshold, classwise=True, counts=True), samples, names)
-    columns = classification_report(problem, result, log["accuracy"]).columns
-    table = {key: np.asarray(columns[key], dtype=float) for key in ("precision", "recall", "f1", "tp", "fp", "fn")}
-    check_agreement(by_class(log, table, names), table, "log and table")
-    for index, curve in enumerate(roc_curves([scores], target).per_class):
-        kept = np.flatnonzero(curve.thresholds >= curve.thresholds.dtype.type(scores.dtype.type(threshold)))
-        points = (curve.tp[kept[-1]], curve.fp[kept[-1]]) if len(kept) else (0, 0)
-        assert points == (counts.tp[index], counts.fp[index])

@@ -54,6 +54,12 @@ def test_shortened_names_are_distinct(names):
     assert all(len(name) <= MAX_NAME_LENGTH and name.isprintable() for name in short)
 
 
+def test_names_that_differ_in_the_middle_are_numbered():
+    assert short_names(["cat", "a very long name of a class"], 12) == ["cat", "a very…class"]
+    names = ["x" * 50 + middle + "x" * 50 for middle in "ab"]
+    assert short_names(names, 12) == ["xxx… (no. 0)", "xxx… (no. 1)"]
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Reports on detectors and classifiers with special characters in the names of classes, images and runs."""

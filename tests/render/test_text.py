@@ -12,6 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from benchmarks.detection_problem import make_problem
+from mm_metrics_plugin import compare_runs, evaluate_classification, evaluate_detection
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.render.comparison import interval_text, p_text, points
@@ -198,3 +199,13 @@ def test_many_classes_fit_one_screen_with_the_lowest_ap_first(tmp_path):
     lowest = sorted(row["AP"] for row in rows if row["AP"] is not None)[:20]
     shown = re.findall(r"^class \d+ .* (\d\.\d{4})$", text, re.MULTILINE)
     assert [float(value) for value in shown] == [round(value, 4) for value in lowest]
+
+
+def test_the_table_of_a_notebook():
+    html = evaluate_detection(*PATHS)._repr_html_()
+    assert html.startswith("<p>mAP 0.3910, ") and html.count("<tr>") == 1 + 5 and "<th>protocol</th>" not in html
+    runs = [PATHS[1], ROOT / "demo" / "comparison" / "larger.json"]
+    html = compare_runs(PATHS[0], runs, permutations=9)._repr_html_()
+    assert html.startswith("<p>300 images, ") and html.count("<tr>") == 1 + 10  # metrics over all classes
+    html = evaluate_classification((np.eye(21), np.arange(21)))._repr_html_()
+    assert html.startswith("<p>accuracy 1.0000, ") and html.endswith("<p>1 more row</p>")

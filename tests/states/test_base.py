@@ -21,8 +21,8 @@ class Everything(State):
         return self
 
 
-def held_bytes(buffer):
-    """The bytes of the memory behind the blocks, waiting room included."""
+def allocated_bytes(buffer):
+    """The bytes of all blocks, including unused rows."""
     return sum((block if block.base is None else block.base).nbytes for block in buffer.blocks)
 
 
@@ -34,7 +34,7 @@ def test_row_buffer_wastes_less_than_a_third(batch, width):
     for start in range(0, rows, batch):
         buffer.append(expected[start : start + batch])
     assert np.array_equal(buffer.to_array(), expected)
-    assert held_bytes(buffer) <= 1.3 * expected.nbytes
+    assert allocated_bytes(buffer) <= 1.3 * expected.nbytes
     assert len(buffer.blocks) < 100
 
 

@@ -24,7 +24,7 @@ from mm_metrics_plugin.functional.detection.confusion_rules import (
     one_to_one_matches,
     rule_counts,
 )
-from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import Examples, MatchedImages, collect_examples
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.match_table import (
@@ -96,6 +96,7 @@ def match_images(
     Example:
         One cat, detected by two cat boxes and one dog box:
 
+        >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths
         >>> boxes = [[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8]]
         >>> batch = DetectionBatch(
         ...     Detections([0, 0, 0], boxes, [0.9, 0.8, 0.7], [0, 0, 1]), GroundTruths([0], boxes[:1], [0]), 1)
@@ -151,19 +152,15 @@ def match_images(
         rule: rule_counts(counted, detections, ground_truths, num_classes, score_thr=settings.score_thr)
         for rule, counted in matches.items()
     }
-    det_index = gt_index = np.empty(0, dtype=np.int32)
+    examples = details = None
     if table == "full" or worst_images is not None:
         det_index = _position_in_image(detections.image, order)
         gt_index = _position_in_image(ground_truths.image, gt_order)
-    examples = None
-    if worst_images is not None:
-        examples = collect_examples(
-            MatchedImages(pairs, detections, ground_truths, det_index, gt_index, batch.num_images),
-            coco,
-            matches,
-            num_classes=num_classes,
-            worst_images=worst_images,
-        )
+        images = MatchedImages(pairs, detections, ground_truths, det_index, gt_index, batch.num_images)
+        if worst_images is not None:
+            examples = collect_examples(images, coco, matches, num_classes=num_classes, worst_images=worst_images)
+        if table == "full":
+            details = _details(images, coco, settings)
     if table == "none":
         return ImageMatches(rules, batch_counts, None, examples)
     label_dtype = np.int16 if num_classes < 1 << 15 else np.int32
@@ -180,22 +177,14 @@ def match_images(
         gt_label=ground_truths.labels.astype(label_dtype),
         gt_counts=grid.gt_counts(ground_truths),
         precision=detections.precision if table in ("scores", "full") else None,
+        details=details,
         settings=settings,
     )
-    if table == "full":
-        kept = replace(kept, details=_details(pairs, detections, ground_truths, coco, settings, det_index, gt_index))
     return ImageMatches(rules, batch_counts, kept, examples)
 
 
-def _details(
-    pairs: OverlapPairs,
-    detections: Detections,
-    ground_truths: GroundTruths,
-    coco: OneToOne,
-    settings: DetectionSettings,
-    det_index: np.ndarray,
-    gt_index: np.ndarray,
-) -> MatchDetails:
+def _details(images: MatchedImages, coco: OneToOne, settings: DetectionSettings) -> MatchDetails:
+    pairs, detections, ground_truths, det_index, gt_index, _ = images
     errors = classify_errors(
         pairs, detections, ground_truths, iou_thr=settings.iou_thr, background_iou_thr=settings.background_iou_thr
     )

@@ -17,6 +17,10 @@ from mm_metrics_plugin.exceptions import pluralize
 LONGEST_SIDE = 480
 QUALITY = 80
 MAX_BYTES = 5_000_000  # of all thumbnails of a page
+MISSING = "not found: --images must name the folder that contains the images"
+OUTSIDE = "left out: not below the image folder"
+UNREADABLE = "left out: not readable"
+TOO_LARGE = "left out, to keep the page small"
 _LOCK = threading.Lock()
 
 
@@ -174,27 +178,21 @@ def collect_thumbnails(
     """
     finder = ImageFinder(names, dataset_folders, folder)
     thumbnails: Dict[int, Thumbnail] = {}
-    missing, outside, unreadable, left_out, num_bytes = 0, 0, 0, 0, 0
+    skipped = dict.fromkeys((MISSING, OUTSIDE, UNREADABLE, TOO_LARGE), 0)
+    num_bytes = 0
     for image in dict.fromkeys(images):
         if num_bytes > MAX_BYTES:
-            left_out += 1
+            skipped[TOO_LARGE] += 1
             continue
         found = finder.find(names[image])
+        small = None if found.path is None else thumbnail(found.path)
         if found.path is None:
-            missing, outside = missing + (not found.outside), outside + found.outside
-            continue
-        small = thumbnail(found.path)
-        if small is None:
-            unreadable += 1
+            skipped[OUTSIDE if found.outside else MISSING] += 1
+        elif small is None:
+            skipped[UNREADABLE] += 1
         elif found.by_base_name and len(sizes) and not small.has_size(*sizes[image]):
-            missing += 1  # another image of the same name
+            skipped[MISSING] += 1  # another image of the same name
         else:
             thumbnails[image] = small
             num_bytes += len(small.uri)
-    remarks = (
-        (missing, "not found: --images must name the folder that contains the images"),
-        (outside, "left out: not below the image folder"),
-        (unreadable, "left out: not readable"),
-        (left_out, "left out, to keep the page small"),
-    )
-    return thumbnails, [f"{pluralize(number, 'image')} {reason}" for number, reason in remarks if number]
+    return thumbnails, [f"{pluralize(number, 'image')} {reason}" for reason, number in skipped.items() if number]

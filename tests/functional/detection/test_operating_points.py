@@ -64,7 +64,7 @@ def test_cross_fitting_evaluates_on_other_images():
     fold[np.random.default_rng(7).permutation(20)] = np.arange(20) % 4
     total = np.zeros((3, 3), dtype=int)
     for number in range(4):
-        for_choice, for_judging = (
+        training, test = (
             type(batch)(
                 batch.detections.take(keep[batch.detections.image]),
                 batch.ground_truths.take(keep[batch.ground_truths.image]),
@@ -72,9 +72,9 @@ def test_cross_fitting_evaluates_on_other_images():
             )
             for keep in (fold != number, fold == number)
         )
-        chosen = operating_points(match_table(for_choice, 3), folds=2).per_class
+        chosen = operating_points(match_table(training, 3), folds=2).per_class
         for label in range(3):
-            total[:, label] += [part[label] for part in counts_at(for_judging, 3, chosen[label].threshold)]
+            total[:, label] += [part[label] for part in counts_at(test, 3, chosen[label].threshold)]
     fitted = points.per_class_cross_fitted
     assert np.array_equal(np.transpose([(point.tp, point.fp, point.fn) for point in fitted]), total)
     assert [point.tp + point.fn for point in fitted] == [point.tp + point.fn for point in points.per_class]

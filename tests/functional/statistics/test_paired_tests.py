@@ -205,20 +205,11 @@ def test_normal_approximation_of_many_samples():
 
 
 def test_changed_images_are_sorted_by_change():
-    target = np.zeros(5, dtype=int)
-    events = [
-        (np.array([0, 1, 1, 3]), np.zeros(4, dtype=int)),
-        (np.array([2]), np.array([0])),
-        (target[:0], target[:0]),
-    ]
-    first = PerImageCounts.from_events(
-        (target[:0], target[:0]), (target[:0], target[:0]), events[0], num_images=5, num_classes=1
-    )
-    second = PerImageCounts.from_events(*events, num_images=5, num_classes=1)
-    changed = changed_images(first, second)
-    assert [(image.image, image.tp, image.fp, image.fn) for image in changed] == [
-        (1, 2, 0, -2), (0, 1, 0, -1), (3, 1, 0, -1), (2, 0, 1, 0),
-    ]  # fmt: skip
+    none, missed, wrong = np.empty((2, 0), dtype=int), np.array([[0, 1, 1, 3], [0] * 4]), np.array([[2], [0]])
+    first = PerImageCounts.from_events(none, none, missed, num_images=5, num_classes=1)
+    second = PerImageCounts.from_events(missed, wrong, none, num_images=5, num_classes=1)
+    changes = [(image.image, image.tp, image.fp, image.fn) for image in changed_images(first, second)]
+    assert changes == [(1, 2, 0, -2), (0, 1, 0, -1), (3, 1, 0, -1), (2, 0, 1, 0)]
 
 
 def test_runs_on_different_images_raise():
