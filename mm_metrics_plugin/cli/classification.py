@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", metavar="RESULTS", help="results.pkl of mmpretrain's tools/test.py --out")
     parser.add_argument("out_dir", metavar="OUT_DIR", nargs="?", help="folder for the files of the report")
     group = add_input_arguments(parser, detectors=False)
-    group.add_argument("--config", metavar="FILE", help="mmpretrain config whose test data set names the classes")
+    group.add_argument("--config", metavar="FILE", help="mmpretrain config whose test dataset names the classes")
     add_option(
         group,
         "--score-thr",

@@ -143,7 +143,7 @@ class DetectionReport(Report):
     def missing_results(self) -> List[str]:
         """The number of images without results, if any."""
         missing = self.counts.get("images", {}).get("without_results", 0)
-        line = f"{pluralize(missing, 'image')} without results, evaluated as without detections"
+        line = f"{pluralize(missing, 'image')} without results, evaluated as images without detections"
         return [line] if missing else []
 
     @property

@@ -238,7 +238,11 @@ def test_allow_missing_evaluates_images_without_results_as_empty(tmp_path):
     found = report_of(truth, some, "--allow-missing")
     assert matrices(found) == matrices(expected)
     assert found["counts"]["images"]["without_results"] == 2
-    assert "2 images without results" in " ".join(found["remarks"])
+    sentence = "2 images without results, evaluated as images without detections"
+    assert sentence in found["remarks"]
+    evaluate_detection(truth, some, allow_missing=True).save(tmp_path / "out", html=True)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert page.count(sentence) == 1 and page.index(sentence) < page.index("Why the protocols differ")
 
 
 def test_score_iou_and_nms_thresholds(tmp_path):
