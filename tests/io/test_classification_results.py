@@ -99,6 +99,8 @@ def test_the_task_is_inferred_from_all_samples(tmp_path, more, task, reason):
         (samples(gt_label=lambda n: None), "'gt_label' of sample number 0 must be an array .found nothing"),
         (samples(gt_label=lambda n: torch.tensor([n])), r"'gt_label' of sample number 5 must be between 0 and 4"),
         (samples(gt_label=lambda n: torch.tensor([0.5])), "'gt_label' of sample number 0 must be whole numbers"),
+        (samples(gt_score=lambda n: torch.full((5,), n / 3)), "'gt_score' of sample number 1 must be 5 of -1, 0 and 1"),
+        ([{"pred_score": np.ones(1000), "gt_label": np.array([0])}] * 10, "holds more scores than a file of this size"),
         (samples(pred_label=lambda n: torch.tensor([-n])), "'pred_label' of sample number 1 must be between 0 and 4"),
     ],
 )
