@@ -14,14 +14,14 @@ import torch
 from benchmarks.detection_problem import Problem, make_problem
 from benchmarks.timing import heading, seconds, versus
 from mm_metrics_plugin.evaluation.joining import join
+from mm_metrics_plugin.io.detection_results import read_results
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
-from mm_metrics_plugin.io.results import read_results
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 
 MEASURE_PEAK = """
 import sys
 from benchmarks.timing import peak_bytes
-from mm_metrics_plugin.io.results import read_results
+from mm_metrics_plugin.io.detection_results import read_results
 read_results(sys.argv[1])
 print(peak_bytes())
 """

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from demo.shapes import CLASSES, SIZE, write_shapes
-from mm_metrics_plugin.io.results import read_results
+from mm_metrics_plugin.io.detection_results import read_results
 
 FOLDER = Path(__file__).resolve().parent / "detections"
 OTHER = FOLDER.parent / "comparison"

@@ -31,8 +31,8 @@ from mm_metrics_plugin.evaluation.runs import (
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison, changed_images, significant
 from mm_metrics_plugin.io.classification_results import ClassificationResults, classification_from_samples
+from mm_metrics_plugin.io.detection_results import DetectionResults, results_from_images
 from mm_metrics_plugin.io.files import PathLike, trim_memory
-from mm_metrics_plugin.io.results import DetectionResults, results_from_images
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.settings import (
     ClassificationSettings,

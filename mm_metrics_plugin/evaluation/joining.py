@@ -10,9 +10,9 @@ import numpy as np
 from mm_metrics_plugin.exceptions import ClassNamesError, MetricInputError, ResultFileError, listing, pluralize
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
+from mm_metrics_plugin.io.detection_results import DetectionResults
 from mm_metrics_plugin.io.files import RowCounts, check_num_classes
 from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId
-from mm_metrics_plugin.io.results import DetectionResults
 
 _R = TypeVar("_R", Detections, GroundTruths)
 IMAGE_ID, IMAGE_PATH, POSITION = "image id", "image path", "position"

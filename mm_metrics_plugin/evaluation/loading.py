@@ -22,6 +22,7 @@ from mm_metrics_plugin.exceptions import ResultFileError, listing
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.dataset_config import read_test_set
+from mm_metrics_plugin.io.detection_results import DetectionResults, read_results, results_from_content
 from mm_metrics_plugin.io.files import RowCounts
 from mm_metrics_plugin.io.ground_truth import (
     GroundTruth,
@@ -29,7 +30,6 @@ from mm_metrics_plugin.io.ground_truth import (
     ground_truth_from_coco,
     read_ground_truth,
 )
-from mm_metrics_plugin.io.results import DetectionResults, read_results, results_from_content
 from mm_metrics_plugin.settings import DetectionSettings
 
 

@@ -18,8 +18,8 @@ from mm_metrics_plugin.functional.statistics.paired_tests import Comparison, com
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.thresholding import hard_decisions, reach
 from mm_metrics_plugin.io.classification_results import ClassificationResults
+from mm_metrics_plugin.io.detection_results import DetectionResults
 from mm_metrics_plugin.io.ground_truth import check_same_ground_truth
-from mm_metrics_plugin.io.results import DetectionResults
 from mm_metrics_plugin.settings import (
     MULTI_LABEL_SCORE_THR,
     ClassificationSettings,

@@ -12,8 +12,8 @@ import numpy as np
 from mm_metrics_plugin.exceptions import ResultFileError, pluralize
 from mm_metrics_plugin.functional.thresholding import reach
 from mm_metrics_plugin.io.arrays import score_precision, to_array, written_bytes
+from mm_metrics_plugin.io.detection_results import text_or_empty
 from mm_metrics_plugin.io.files import PathLike, RowCounts, check_num_classes, trim_memory
-from mm_metrics_plugin.io.results import text_or_empty
 from mm_metrics_plugin.io.safe_pickle import collector_paused, read_pickle
 
 SINGLE_LABEL, MULTI_LABEL = TASKS = ("single-label", "multi-label")

@@ -9,8 +9,8 @@ import pytest
 from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.io.detection_results import read_results, results_from_images
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
-from mm_metrics_plugin.io.results import read_results, results_from_images
 from mm_metrics_plugin.settings import DetectionSettings
 
 IMAGES = 40

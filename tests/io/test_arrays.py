@@ -13,7 +13,7 @@ from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.thresholding import PRECISIONS
 from mm_metrics_plugin.io.classification_results import read_classification
-from mm_metrics_plugin.io.results import read_results, results_from_images
+from mm_metrics_plugin.io.detection_results import read_results, results_from_images
 from mm_metrics_plugin.io.safe_pickle import loads, tensors
 from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine
 from mm_metrics_plugin.io.state_file import read_state

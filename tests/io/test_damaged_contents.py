@@ -12,8 +12,8 @@ import torch
 from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.classification_results import read_classification
+from mm_metrics_plugin.io.detection_results import read_results
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
-from mm_metrics_plugin.io.results import read_results
 
 JUNK = [None, 1, -1, 2**70, 1.5, float("nan"), "x", True, [], {}, [1], {"a": 1}]
 ARRAYS = [(), b"y", np.ones(3), np.ones((2, 4)), np.array(3.0), np.array(["a"]), np.float32(2), np.ones((3, 0))]

@@ -18,8 +18,8 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.io.dataset_config import read_test_set
+from mm_metrics_plugin.io.detection_results import results_from_content, results_from_images
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
-from mm_metrics_plugin.io.results import results_from_content, results_from_images
 from mm_metrics_plugin.settings import DetectionSettings
 from tests.helpers.result_files import coco_evaluation
 

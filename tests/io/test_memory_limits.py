@@ -23,9 +23,9 @@ from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io import files as reading
 from mm_metrics_plugin.io.arrays import JsonRows
 from mm_metrics_plugin.io.classification_results import read_classification
+from mm_metrics_plugin.io.detection_results import read_results
 from mm_metrics_plugin.io.files import RowCounts, check_num_classes
 from mm_metrics_plugin.io.ground_truth import GroundTruth
-from mm_metrics_plugin.io.results import read_results
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.state_file import read_state, write_state
 from tests.helpers.pickles import GOOD, P2, STOP, damaged, numbers, storage, storage_bytes, tensor
@@ -41,7 +41,7 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.classification_results import read_classification
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
 from mm_metrics_plugin.evaluation.joining import join
-from mm_metrics_plugin.io.results import read_results
+from mm_metrics_plugin.io.detection_results import read_results
 from mm_metrics_plugin.io.state_file import read_state
 
 def report(path):

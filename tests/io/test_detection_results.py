@@ -11,7 +11,7 @@ from mmdet.structures import DetDataSample
 from mmengine.structures import InstanceData
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.results import read_results, results_from_images
+from mm_metrics_plugin.io.detection_results import read_results, results_from_images
 
 COUNTS = (3, 0, 5)
 
