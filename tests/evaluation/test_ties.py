@@ -10,7 +10,6 @@ from mm_metrics_plugin import DetectionPRF
 from tests.helpers import result_files as files
 from tests.helpers.ranks import dealt, on_ranks
 
-pytestmark = pytest.mark.usefixtures("shown_warnings")
 
 CLASSES = ("cat", "dog")
 NAMES = ["b", "a", "B", "a10", "a9", "10", "9", "é", "中", "\U0001f600", "\ufffc"]
@@ -96,7 +95,7 @@ IDS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("shown_warnings")
 @pytest.mark.parametrize("kind", IDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_metric_command_and_merged_shards_order_equal_scores_alike(tmp_path, kind, seed):
@@ -127,7 +126,7 @@ def test_metric_command_and_merged_shards_order_equal_scores_alike(tmp_path, kin
     assert found == pytest.approx([one[0]] * 5, abs=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore::mm_metrics_plugin.exceptions.UndefinedMetricWarning")
 def test_images_with_equal_or_no_ids_are_ordered_by_position():
     content = tied(5, ["b", "a", "b", None, None, 7, 7, "a"] * 5)
     found = on_metric(content, 1)[0]

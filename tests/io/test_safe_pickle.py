@@ -178,6 +178,7 @@ def test_nan_bits_survive():
     assert np.isnan(loads(pickle.dumps(float("nan"))))
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("kind", ["float8_e4m3fn", "complex32"])
 def test_a_dtype_that_numpy_lacks_is_named(kind):
     with pytest.raises(UnsafePickleError, match=f"torch.{kind}"):
