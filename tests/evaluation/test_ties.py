@@ -10,7 +10,6 @@ from mm_metrics_plugin import DetectionPRF
 from tests.helpers import result_files as files
 from tests.helpers.ranks import dealt, on_ranks
 
-
 CLASSES = ("cat", "dog")
 NAMES = ["b", "a", "B", "a10", "a9", "10", "9", "é", "中", "\U0001f600", "\ufffc"]
 NAMES += ["a" * 40, "a" * 40 + "b", "z z", "a\0", "a\1", "a\2"]
