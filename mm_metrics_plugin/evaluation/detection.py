@@ -29,7 +29,7 @@ from mm_metrics_plugin.functional.detection.operating_points import OperatingPoi
 from mm_metrics_plugin.functional.detection.pr_curves import DetectionCurves, precision_recall_curves
 from mm_metrics_plugin.functional.detection.results_by_size import SizeReport, results_by_size
 from mm_metrics_plugin.functional.detection.tide import TideErrors, errors_at_threshold, tide_errors
-from mm_metrics_plugin.settings import DetectionSettings, require, with_options
+from mm_metrics_plugin.settings import DetectionSettings, require, require_int, with_options
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.shards import Shard
@@ -143,7 +143,7 @@ class DetectionReport(Report):
     def missing_results(self) -> List[str]:
         """The number of images without results, if any."""
         missing = self.counts.get("images", {}).get("without_results", 0)
-        line = f"{pluralize(missing, 'image')} without results, evaluated as images without detections"
+        line = f"{pluralize(missing, 'image')} without results, evaluated as having no detections"
         return [line] if missing else []
 
     @property
@@ -171,10 +171,10 @@ def _differences(report: ProtocolReport, protocols: Sequence[str]) -> List[str]:
         lines += [
             f"mmdet counts {pluralize(counts['duplicates'], 'duplicate')} as TP: further detections of the right class "
             "that overlap a matched ground truth",
-            f"mmdet counts {pluralize(counts['ground_truths_counted_again'], 'ground truth')} too many: each once per "
-            "overlapping detection, and once more as FN if none of these has its class",
-            f"mmdet counts {pluralize(counts['detections_counted_again'], 'detection')} too many: each once per ground "
-            "truth that it overlaps",
+            f"mmdet counts {pluralize(counts['ground_truths_counted_again'], 'ground truth')} too many: a ground truth "
+            "counts once per overlapping detection, and once more as FN if none of these has its class",
+            f"mmdet counts {pluralize(counts['detections_counted_again'], 'detection')} too many: a detection "
+            "counts once per ground truth that it overlaps",
         ]
         if counts.get("crowds") and "coco" not in protocols:  # coco has a line about crowd regions
             regions = pluralize(counts["crowds"], "crowd region")
@@ -251,7 +251,9 @@ def evaluate_detection(
     settings = with_options(settings, options, keyword_names(evaluate_detection))
     check_classes(classes)
     if save_state is not None and not str(save_state).endswith(".npz"):
-        raise ResultFileError(f"save_state must be the name of a file that ends in .npz (found {str(save_state)!r})")
+        raise ResultFileError(f"--save-state: save_state must end in .npz (found {str(save_state)!r})")
+    if gallery is not None:
+        require_int("gallery", gallery, low=0)
     progress = progress or Progress()
     group = ProcessGroup(distributed=distributed)
     if isinstance(ground_truth, DetectionBatch):

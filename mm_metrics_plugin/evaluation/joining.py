@@ -124,7 +124,7 @@ def _positions(ground_truth: GroundTruth, results: DetectionResults, allow_missi
     counts = np.bincount(positions, minlength=len(ground_truth.image_ids))
     if (counts > 1).any():
         repeated = [ground_truth.image_ids[index] for index in np.flatnonzero(counts > 1)]
-        raise ResultFileError(f"{results.source}: {listing('image', repeated)} more than once")
+        raise ResultFileError(f"{results.source}: has {listing('image', repeated)} more than once")
     missing = [ground_truth.image_ids[index] for index in np.flatnonzero(counts == 0)]
     if missing and not allow_missing and results.dialect != "coco":
         raise ResultFileError(

@@ -20,7 +20,7 @@ from mm_metrics_plugin.evaluation.report import IN_MEMORY, Progress, input_entry
 from mm_metrics_plugin.evaluation.shards import Entry, ProcessGroup, Shard, make_shard
 from mm_metrics_plugin.exceptions import ResultFileError, listing
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
-from mm_metrics_plugin.io.class_order import CLASSES, LABELS
+from mm_metrics_plugin.io.class_order import CLASS_ORDERS, CLASSES, LABELS
 from mm_metrics_plugin.io.dataset_config import read_test_set
 from mm_metrics_plugin.io.detection_results import DetectionResults, read_results, results_from_content
 from mm_metrics_plugin.io.files import RowCounts
@@ -45,6 +45,12 @@ class DetectionInput:
     cfg_options: Optional[Sequence[str]] = None
     trust: bool = False
     allow_missing: bool = False
+
+    def __post_init__(self) -> None:
+        if self.class_order is not None and self.class_order not in CLASS_ORDERS:
+            raise ResultFileError(f"class_order must be one of {', '.join(CLASS_ORDERS)} (found {self.class_order!r})")
+        if self.image_set is not None and not self.in_results and not is_path(self.ground_truth):
+            raise ResultFileError("--image-set: requires a folder of VOC files; the ground truth is in memory")
 
     @property
     def in_results(self) -> bool:

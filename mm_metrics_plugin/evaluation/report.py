@@ -179,7 +179,7 @@ def check_classes(classes: Any) -> None:
             raise ResultFileError(f"classes must be a list of names (found {name!r} among them)")
     repeated = [name for name, number in Counter(classes).items() if number > 1]
     if repeated:
-        raise ResultFileError(f"classes must be distinct (found {repeated[0]!a} more than once)")
+        raise ResultFileError(f"--classes: classes must be distinct (found {repeated[0]!a} more than once)")
 
 
 def versions(*modules: str) -> Dict[str, str]:

@@ -196,7 +196,7 @@ def with_state(shards: Sequence[Shard], image_ids: Iterable[ImageId], state: Det
 
 def _distinct_files(entries: Iterable[Entry]) -> Tuple[Entry, ...]:
     """Every file once, by name."""
-    by_name = {(entry.get("file", ""), entry.get("sha256", "")): entry for entry in entries}
+    by_name = {(entry.get("file") or "", entry.get("sha256") or ""): entry for entry in entries}
     return tuple(by_name[key] for key in sorted(by_name))
 
 

@@ -157,7 +157,14 @@ def _shortened(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-_SHORT = Repr()
+class _Repr(Repr):
+    """Names the size of integers that Python does not convert to text."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() < 10_000 else f"an integer of {x.bit_length()} bits"
+
+
+_SHORT = _Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxother = 3, 8, 8, 60, 60
 
 
@@ -165,4 +172,4 @@ def check_unique(values: Sequence[Any], noun: str, source: str) -> None:
     """Refuse repeated ids."""
     if len(set(values)) < len(values):
         repeated = [value for value, number in Counter(values).items() if number > 1]
-        raise ResultFileError(f"{source}: {listing(noun, repeated)} more than once")
+        raise ResultFileError(f"{source}: has {listing(noun, repeated)} more than once")

@@ -163,7 +163,7 @@ def _order_of_files(
     source: str, dataset: Any, names: Tuple[str, ...]
 ) -> Optional[Tuple[str, Categories, Tuple[str, ...]]]:
     """The first annotation file, its categories, and the names of labels 0, 1, ...; None if no file numbers them."""
-    files: Dict[str, Tuple[Categories, Tuple[str, ...]]] = {}
+    files: Dict[str, Tuple[Categories, Tuple[str, ...]]] = {}  # by path: folders may have files of the same name
     for leaf in leaf_datasets(dataset):
         category_ids, file = getattr(leaf, "cat_ids", None), getattr(leaf, "ann_file", None)
         if not category_ids or not isinstance(file, str) or not file.endswith(".json"):
@@ -176,13 +176,14 @@ def _order_of_files(
         listed = tuple(name_of.get(category_id, "") for category_id in category_ids)
         if not set(listed) <= set(names):  # the dataset renames the categories
             return None
-        files[Path(file).name] = categories, listed
+        files[file] = categories, listed
     first, *others = files
     for other in others:
         if files[other][1] != files[first][1]:
-            orders = describe_orders(files[first][1], first, files[other][1], other)
+            shown = [first, other] if Path(first).name == Path(other).name else [Path(first).name, Path(other).name]
+            orders = describe_orders(files[first][1], shown[0], files[other][1], shown[1])
             raise ResultFileError(f"{source}: its annotation files number the classes differently: {orders}")
-    return (first, *files[first])
+    return (Path(first).name, *files[first])
 
 
 def leaf_datasets(dataset: Any) -> List[Any]:

@@ -68,7 +68,8 @@ def read_test_set(
     """
     path = Path(path)
     config = _read_config(path, options)
-    own = (((config.get("test_dataloader") or {}).get("dataset") or {}).get("metainfo") or {}).get("classes")
+    metainfo = _test_dataset(config).get("metainfo")
+    own = metainfo.get("classes") if isinstance(metainfo, dict) else ()
     own = own if isinstance(own, (list, tuple)) else ()
     dataset = _build(path, config, "mmdet", classes=classes)
     own = own or getattr(type(dataset), "METAINFO", {}).get("classes") or ()
@@ -246,6 +247,13 @@ def _read_config(path: Path, options: Optional[Sequence[str]]) -> Any:
     return config
 
 
+def _test_dataset(config: Any) -> Any:
+    """The settings of the test dataset; empty if the config has none."""
+    dataloader = config.get("test_dataloader")
+    dataset = dataloader.get("dataset") if isinstance(dataloader, dict) else None
+    return dataset if isinstance(dataset, dict) else {}
+
+
 def _build(
     path: Path, config: Any, library: str, *, classes: Optional[Sequence[str]] = None, lazy: bool = False
 ) -> Any:
@@ -267,7 +275,7 @@ def _build(
 
             config = replace_cfg_vals(config)
             update_data_root(config)
-    settings = config.get("test_dataloader", {}).get("dataset")
+    settings = _test_dataset(config)
     if not settings:
         raise ResultFileError(f"{path.name}: has no test_dataloader.dataset")
     if classes is not None:

@@ -14,7 +14,7 @@ from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, first_t
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.arrays import JsonRows, check_unique
-from mm_metrics_plugin.io.class_order import ANNOTATIONS, CLASS_ORDERS, CLASSES, coco_categories, label_names_of_file
+from mm_metrics_plugin.io.class_order import ANNOTATIONS, CLASSES, coco_categories, label_names_of_file
 from mm_metrics_plugin.io.files import PathLike, RowCounts, read_json
 from mm_metrics_plugin.io.voc import read_voc
 
@@ -88,8 +88,6 @@ def read_ground_truth(
     if isinstance(classes, str):
         raise ResultFileError(f"'classes' must be a list of names (found {classes!r})")
     path = Path(path)
-    if class_order is not None and class_order not in CLASS_ORDERS:
-        raise ResultFileError(f"'class_order' must be one of {', '.join(CLASS_ORDERS)} (found {class_order!r})")
     if path.is_dir():
         if class_order == ANNOTATIONS:
             raise ResultFileError(f"{path.name}: VOC annotations have no order of classes; labels follow --classes")

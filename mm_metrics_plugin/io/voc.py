@@ -116,5 +116,5 @@ def _parse(path: Path) -> Element:
     try:
         parser.Parse(read_bytes(path), True)
         return builder.close()
-    except expat.ExpatError as error:
+    except (expat.ExpatError, LookupError) as error:  # LookupError: an unknown encoding
         raise ResultFileError(f"{path.name}: is not XML ({error})") from None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, pluralize
 from mm_metrics_plugin.io.writing import to_csv, to_json, write_all
 from mm_metrics_plugin.render.tables import Table, cell, matrix_csv, printable
+from mm_metrics_plugin.settings import require_int
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.classification import ClassificationReport
@@ -59,6 +60,7 @@ class PageOptions:
     gallery: int = 48
 
     def __post_init__(self) -> None:
+        require_int("gallery", self.gallery, low=0)
         if self.images is not None and not os.path.isdir(self.images):
             raise ResultFileError(f"--images: must be a folder (found {self.images!a})")
 

@@ -186,24 +186,27 @@ def test_classes_that_number_labels_unlike_the_config(folder, capsys):
     assert recalls(report_of(path, own, "--classes", "cat,emu", "--class-order", "classes")) == {"cat": 1.0, "emu": 0.0}
 
 
-def test_annotation_files_of_one_test_set_must_agree(folder, capsys):
+@pytest.mark.parametrize("other_name", ["other.json", "other/truth.json"])
+def test_annotation_files_of_one_test_set_must_agree(folder, capsys, other_name):
     other = annotations(("cat", "dog", "emu"))
     for image in other["images"]:
         image["id"] += 100
     for row in other["annotations"]:
         row["image_id"] += 100
-    files.write_json(folder / "other.json", other)
+    (folder / "other").mkdir(exist_ok=True)
+    other_file = files.write_json(folder / other_name, other)
     parts = ", ".join(
         f"dict(type='CocoDataset', ann_file={str(folder / name)!r}, data_prefix=dict(img=''), test_mode=True, "
         f"metainfo=dict(classes={FILE_ORDER!r}), pipeline=[])"
-        for name in ("truth.json", "other.json")
+        for name in ("truth.json", other_name)
     )
     path = folder / "both.py"
     path.write_text(
         f"default_scope = 'mmdet'\ntest_dataloader = dict(dataset=dict(type='ConcatDataset', datasets=[{parts}]))\n"
     )
     error = error_of(capsys, path, folder / "results.pkl")
-    assert "truth.json lists 'dog', 'cat', 'emu' and other.json lists 'cat', 'dog', 'emu'" in error
+    shown = other_file.name if other_name == "other.json" else other_file
+    assert f"truth.json lists 'dog', 'cat', 'emu' and {shown} lists 'cat', 'dog', 'emu'" in error
 
 
 @pytest.mark.parametrize(

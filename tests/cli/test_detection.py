@@ -238,7 +238,7 @@ def test_allow_missing_evaluates_images_without_results_as_empty(tmp_path):
     found = report_of(truth, some, "--allow-missing")
     assert matrices(found) == matrices(expected)
     assert found["counts"]["images"]["without_results"] == 2
-    sentence = "2 images without results, evaluated as images without detections"
+    sentence = "2 images without results, evaluated as having no detections"
     assert sentence in found["remarks"]
     evaluate_detection(truth, some, allow_missing=True).save(tmp_path / "out", html=True)
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

@@ -48,6 +48,7 @@ def folder(tmp_path_factory):
     (place / "file").write_text("a file")
     (place / "empty").mkdir()
     (place / "wrong.py").write_text("import this is no config\n")
+    (place / "five.py").write_text("test_dataloader = 5\n")
     (place / "bare.py").write_text("work_dir = 'x'\n")
     return place
 
@@ -65,7 +66,7 @@ def folder(tmp_path_factory):
         (["truth.json", "results.pkl", "--classes", ","], ["names no class"]),
         (["truth.json", "results.pkl", "--cfg-options", "a=1"], ["--cfg-options"]),
         (["truth.json", "results.pkl", "out", "--color-theme", "mauve"], ["'mauve'", "color map"]),
-        (["truth.json", "results.pkl", "--save-state", "part.pkl"], ["save_state must be"]),
+        (["truth.json", "results.pkl", "--save-state", "part.pkl"], ["--save-state", "must end in .npz"]),
         (["one.json", "one.pkl", "--operating-point", "f1"], ["at least 2 images"]),
         (["truth.json", "nowhere.pkl"], ["nowhere.pkl: cannot be read (no such file)"]),
         (["nowhere.json", "results.pkl"], ["nowhere.json: cannot be read (No such file"]),
@@ -84,6 +85,7 @@ def folder(tmp_path_factory):
         (["truth.json", "results.pkl", "/proc/nowhere"], ["/proc/nowhere"]),
         (["wrong.py", "results.pkl"], ["cannot be read as a config"]),
         (["bare.py", "results.pkl"], ["test_dataloader"]),
+        (["five.py", "results.pkl"], ["five.py: has no test_dataloader.dataset"]),
     ],
 )
 def test_invalid_input(arguments, words, folder, monkeypatch, capsys):

@@ -13,6 +13,8 @@ RESULTS = "demo/detections/results.pkl"
 SCORES = np.array([[0.8, 0.2], [0.4, 0.6]])
 LABELS = np.array([0, 1])
 RUN = (SCORES, LABELS)
+COCO = {"images": [{"id": 1, "height": 9, "width": 9}], "categories": [{"id": 1, "name": "cat"}], "annotations": []}
+ROW = {"image_id": 1, "category_id": 1, "bbox": [0, 0, 9, 9], "score": 0.5}
 
 
 @pytest.mark.parametrize("option", ["matching", "operating_point", "resamples"])
@@ -59,6 +61,12 @@ def test_internal_fields_are_no_options():
         (lambda: evaluate_detection(ANNOTATIONS, iter([])), "results .*list_iterator"),
         (lambda: evaluate_detection(ANNOTATIONS, RESULTS, save_state="x"), "save_state .*'x'"),
         (lambda: evaluate_detection("\0", RESULTS), "null"),
+        (
+            lambda: evaluate_detection(COCO, [], class_order="alphabet"),
+            "class_order .*classes .*'alphabet'",
+        ),
+        (lambda: evaluate_detection(COCO, [], image_set="test.txt"), "--image-set: requires a folder of VOC files"),
+        (lambda: evaluate_detection(COCO, [{**ROW, "score": 10**5000}]), "'score' .*found an integer of 16610 bits"),
         (lambda: evaluate_classification(()), "results .*tuple of 0"),
         (lambda: evaluate_classification((SCORES, LABELS, LABELS)), "results .*tuple of 3"),
         (lambda: evaluate_classification((None, None)), "results .*pair"),
@@ -79,3 +87,11 @@ def test_invalid_inputs_are_named(call, found):
 def test_options_are_finite_numbers(option, value):
     with pytest.raises(ValueError, match=f"{option} must be"):
         evaluate_classification(RUN, **{option: value})
+
+
+@pytest.mark.parametrize("gallery", [-1, 1.5, True])
+def test_the_gallery_is_a_whole_number(gallery, tmp_path):
+    with pytest.raises(ValueError, match="gallery must be a whole number of at least 0"):
+        evaluate_detection(COCO, [ROW], gallery=gallery)
+    with pytest.raises(ValueError, match="gallery must be a whole number of at least 0"):
+        evaluate_detection(COCO, [ROW]).save(tmp_path, html=True, gallery=gallery)

@@ -155,12 +155,12 @@ COMMANDS = [
     (
         "a repeated image id in the ground truth",
         detection(truth=lambda truth: (truth["images"].append(truth["images"][0]), truth)[1]),
-        "truth.json; image id 1 more than once",
+        "truth.json; has image id 1 more than once",
     ),
     (
         "a repeated annotation id",
         detection(truth=lambda truth: (truth["annotations"].append(truth["annotations"][0]), truth)[1]),
-        "truth.json; annotation id 1 more than once",
+        "truth.json; has annotation id 1 more than once",
     ),
     ("a list", detection(truth=lambda _: [{"image_id": 1}]), "truth.json; 'annotations'; found a list"),
     ("GeoJSON", detection(truth=lambda _: {"type": "x", "features": []}), "truth.json; found features, type"),

@@ -162,7 +162,7 @@ def test_the_list_of_the_test_set_chooses_the_images(root, tmp_path, capsys):
     assert report["inputs"]["results"]["joined_by"] == "image id"
     for text, message in (
         ("000007\n000099\n", "test.txt: image '000099' without annotations in Annotations"),
-        ("000007\n000007\n", "image id '000007' more than once"),
+        ("000007\n000007\n", "has image id '000007' more than once"),
         ("\n", "lists no image"),
         (b"\xff\xfe\x80", "must be text"),
     ):
