@@ -167,7 +167,7 @@ def image_positions(shards: Sequence[Shard]) -> Dict[ImageId, int]:
         hint = ""
         if all(str(entry["file"]).endswith(".json") for shard in shards for entry in shard.results):
             hint = (
-                "; COCO results do not list images without detections, so each file stands for all images: give all "
+                "; COCO results do not list images without detections, so each file covers all images: give all "
                 "files to one call of mm-metrics detection"
             )
         raise ResultFileError(f"{both}: both hold {listing('image', repeated)}{hint}")

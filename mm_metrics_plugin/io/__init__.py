@@ -1,1 +1,1 @@
-"""Files that somebody else wrote: read without running anything in them, checked, and laid out as arrays."""
+"""Reading of result, annotation and state files without running code in them; atomic writing of reports."""

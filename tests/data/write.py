@@ -44,7 +44,7 @@ def torch_tensor(node):
 
 
 def build(node, make):
-    """What a node of the JSON stands for: arrays made by ``make``, tuples, and plain values as they are."""
+    """The value of a node of the JSON: arrays made by ``make``, tuples, and plain values."""
     if isinstance(node, dict):
         if "values" in node:
             return make(node)
