@@ -21,6 +21,7 @@ $(if $(filter 3.11 3.12 3.13,$(FOUND)),,$(foreach goal,$(filter $(ON_ANY),$(MAKE
 
 PIP    := $(RUN) -m pip --disable-pip-version-check --quiet
 LOCKED := $(PIP) install --constraint requirements/lock.txt
+DEMO   := demo mmengine report runtime
 
 locked       = $(shell sed -n 's/^$(1)==//p' requirements/lock.txt)
 TORCH       := $(call locked,torch)
@@ -37,7 +38,7 @@ SIDE_BY_SIDE := --numprocesses $(JOBS) --dist loadfile
 # The maintained forks keep the import names, so they live in an environment of their own.
 FORK_MMCV  := $(shell sed -n 's/^onedl-mmcv==//p' requirements/forks.txt)
 FORK_PIP   := $(FORKS)/bin/python -m pip --disable-pip-version-check --quiet
-FORK_RUNTIME = $(shell grep -hv '^mmengine\|^\#' requirements/runtime.txt requirements/report.txt | sed 's/.*/"&"/')
+FORK_RUNTIME = $(shell sed 's/.*/"&"/' requirements/runtime.txt requirements/report.txt)
 FORK_WHEELS = $(subst mmcv-$(MMCV),onedl-mmcv-$(FORK_MMCV),$(WHEELS))
 
 .PHONY: help demo test slow forks docs docs-linkcheck docs-pages docs-images coverage mutation lint format bench dist lock clean
@@ -127,10 +128,10 @@ clean: ## remove the environment and everything generated (the compiled mmcv sta
 
 # --- environments: each stamp stands for one layer, installed on top of the one before -------------------------------
 
-$(VENV)/.demo: setup.py requirements/runtime.txt requirements/report.txt requirements/demo.txt requirements/lock.txt
+$(VENV)/.demo: setup.py $(DEMO:%=requirements/%.txt) requirements/lock.txt
 	@echo "Setting up $(VENV) with torch $(TORCH), mmengine and scikit-learn (about 90 s) ..."
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	@$(LOCKED) $(foreach name,demo runtime report,--requirement requirements/$(name).txt) setuptools wheel
+	@$(LOCKED) $(DEMO:%=--requirement requirements/%.txt) setuptools wheel
 	@$(LOCKED) --no-build-isolation --no-deps --editable .
 	@touch $@
 

@@ -42,7 +42,7 @@ def docs(session):
 @nox.session(python=PYTHONS)
 def without_stack(session):
     """Run tests and examples that need no torch: on Python 3.8 with the oldest packages, else with the newest."""
-    needed = [line for line in requirements("runtime", "report") if not line.startswith("mmengine")]
+    needed = requirements("runtime", "report")
     if session.python == "3.8":
         pinned = [line.replace(">=", "==") for line in needed]
         session.install("--prefer-binary", *pinned, *TOOLS[:-1], "scikit-learn==1.0")

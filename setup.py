@@ -9,6 +9,7 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 MIM = ("tools", "configs", "demo")
+NOT_COPIED = ("__pycache__", "demo.py", "make_detections.py", "detections", "comparison")
 
 
 def description():
@@ -19,7 +20,10 @@ def description():
 
 
 class BuildWithMim(build_py):
-    """Copy tools, configs and demo to ``.mim`` in the package, where ``mim run`` looks for them."""
+    """Copy tools, configs and demo to ``.mim`` in the package, where ``mim run`` looks for them.
+
+    The demonstration of the repository and its data (2.6 MB) stay out.
+    """
 
     def run(self):
         """Build the packages and add the copies. An editable install uses the folders of the repository."""
@@ -29,7 +33,7 @@ class BuildWithMim(build_py):
         root = Path(self.build_lib)
         for name in MIM:
             target = root / "mm_metrics_plugin" / ".mim" / name
-            shutil.copytree(HERE / name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(HERE / name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
         # `mim search` reads the index of the package; `mim list` that of the first name in top_level.txt.
         for package in ("mm_metrics_plugin", "mm_metrics_command"):
             (root / package / ".mim").mkdir(exist_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import coverage
+from benchmarks import coverage, equal_runs
 from benchmarks.timing import heading
 
 
@@ -48,3 +48,10 @@ def main() -> None:
     for scores in coverage.SCORES:
         after, before = coverage.auc_coverage(scores, datasets=10000)
         _row(f"{scores.auc:g}", f"{scores.positives} + {scores.negatives}", before.share, after.share)
+
+    names = ("precision_micro", "recall_micro", "f1_micro", "any")
+    _table("Two equal detectors at their best thresholds: share with p <= 0.05", "rule", "images", *names)
+    for rule in ("f1", "precision=0.8"):
+        for images in (40, 150):
+            rates = equal_runs.rejection_rates(rule, images, comparisons=1000)
+            _row(rule, images, *(rates[name] for name in names))

@@ -47,6 +47,18 @@ class Coverage(NamedTuple):
         return cls(float(covered[defined].mean()), float((high - low)[defined].mean()), int(defined.sum()))
 
 
+class Sizes(NamedTuple):
+    """Images of unequal size: the expected number of objects of an image, relative to the mean of ordinary images."""
+
+    spread: float = 0.0  # standard deviation of its logarithm
+    crowded: float = 1.0  # factor of 5 % of the images
+
+    def sample(self, random: Random, shape: Tuple[int, ...]) -> np.ndarray:
+        """Relative sizes."""
+        sizes = np.exp(self.spread * random.normal(size=shape) - self.spread**2 / 2) if self.spread else np.ones(shape)
+        return np.where(random.random(shape) < 0.05, self.crowded, 1.0) * sizes if self.crowded != 1 else sizes
+
+
 # --- proportions and F1 -----------------------------------------------------------------------------------------------
 
 
@@ -57,17 +69,18 @@ class Proportion(NamedTuple):
     per_image: float
     share: float
     correlation: float
+    sizes: Sizes = Sizes()
 
     def sample(self, random: Random, datasets: int) -> Tuple[np.ndarray, np.ndarray]:
         """(datasets, images) objects found, and objects."""
         shape = (datasets, self.images)
-        objects = random.poisson(self.per_image, shape)
+        objects = random.poisson(self.per_image * self.sizes.sample(random, shape))
         return random.binomial(objects, _shares(random, self.share, self.correlation, shape)), objects
 
 
 def _shares(random: Random, share: float, correlation: float, shape: Tuple[int, ...]) -> np.ndarray:
-    if not correlation:
-        return np.full(shape, share)
+    if correlation in (0, 1):
+        return (random.random(shape) < share).astype(float) if correlation else np.full(shape, share)
     weight = (1 - correlation) / correlation
     return random.beta(share * weight, (1 - share) * weight, shape)
 
@@ -108,6 +121,7 @@ class Detector(NamedTuple):
     recall: float
     false_positives: float
     spread: float = 5.0
+    sizes: Sizes = Sizes()
 
     @property
     def f1(self) -> float:
@@ -118,10 +132,11 @@ class Detector(NamedTuple):
     def sample(self, random: Random, datasets: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(datasets, images) TP, FP, FN."""
         shape = (datasets, self.images)
-        objects = random.poisson(self.objects, shape)
+        sizes = self.sizes.sample(random, shape)
+        objects = random.poisson(self.objects * sizes)
         ease = random.beta(self.recall * self.spread, (1 - self.recall) * self.spread, shape)
         tp = random.binomial(objects, ease)
-        return tp, random.poisson(self.false_positives * (1 - ease) / (1 - self.recall)), objects - tp
+        return tp, random.poisson(self.false_positives * sizes * (1 - ease) / (1 - self.recall)), objects - tp
 
 
 def f1_coverage(setting: Detector, *, datasets: int, seed: int = 0) -> Coverage:
@@ -154,6 +169,7 @@ class Classes(NamedTuple):
     recall: np.ndarray
     false_positives: np.ndarray
     shape: float = 4.0
+    sizes: Sizes = Sizes()
 
     def rates(self) -> Dict[str, np.ndarray]:
         """The true precision, recall and F1 of each class: ratios of expected counts."""
@@ -165,10 +181,11 @@ class Classes(NamedTuple):
     def sample(self, random: Random) -> PerImageCounts:
         """The counts of a dataset."""
         images = self.images
-        objects = random.poisson(self.objects, (images, len(self.objects)))
+        sizes = self.sizes.sample(random, (images, 1))
+        objects = random.poisson(self.objects * sizes)
         difficulty = random.gamma(self.shape, 1 / self.shape, (images, 1))
         tp = random.binomial(objects, self.recall**difficulty)
-        fp = random.poisson(self.false_positives * difficulty)
+        fp = random.poisson(self.false_positives * difficulty * sizes)
         counts = np.stack([tp, fp, objects - tp])
         image, label = np.nonzero(counts.any(axis=0))
         return PerImageCounts(images, len(self.objects), image, label, counts[:, image, label])
@@ -176,12 +193,13 @@ class Classes(NamedTuple):
     def table(self, random: Random, images: int = 0) -> MatchTable:
         """A dataset of boxes with scores, matched."""
         images = images or self.images
-        number = random.poisson(self.objects, (images, len(self.objects)))
+        sizes = self.sizes.sample(random, (images, 1))
+        number = random.poisson(self.objects * sizes)
         difficulty = random.gamma(self.shape, 1 / self.shape, (images, 1))
         image, label = _rows(number)
         boxes = 20.0 * np.arange(len(image))[:, None] + np.array([0, 0, 10, 10])
         hit = random.random(len(image)) < self.recall[label] ** difficulty[image, 0]
-        wrong_image, wrong_label = _rows(random.poisson(self.false_positives * difficulty))
+        wrong_image, wrong_label = _rows(random.poisson(self.false_positives * difficulty * sizes))
         wrong = -100 - 20.0 * np.arange(len(wrong_image))[:, None] + np.array([0, 0, 10, 10])
         scores = np.concatenate([random.beta(3, 2, hit.sum()), random.beta(2, 3, len(wrong))])
         detections = Detections(
@@ -192,7 +210,7 @@ class Classes(NamedTuple):
         )
         batch = DetectionBatch(detections, GroundTruths(image, boxes, label), images)
         settings = DetectionSettings(iou_thrs=(0.5,))
-        found = match_images(batch, settings, num_classes=len(self.objects), table="ap").table
+        found = match_images(batch, settings, num_classes=len(self.objects), keep="scores").table
         assert found is not None
         return found
 

@@ -1,5 +1,5 @@
 # SingleLabelAUC in a plain mmengine run: scikit-learn's digits, a small classifier, a few seconds on a CPU.
-# Run it with `python tools/demo.py` from anywhere, or with `make demo`.
+# Run it with `python tools/train.py configs/digits.py`, or with explanations with `make demo`.
 
 # The two things to take into a config of your own: this import ...
 custom_imports = dict(imports=["mm_metrics_plugin", "demo.digits"], allow_failed_imports=False)

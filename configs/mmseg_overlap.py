@@ -1,5 +1,5 @@
 # MeanIoU and DiceScore in mmseg beside its own IoUMetric: a small U-Net on generated images of shapes. The values are
-# those of IoUMetric without its factor of 100 and its rounding, and every class has a key of its own.
+# those of IoUMetric without its factor of 100 and its rounding. MeanIoU and the second DiceScore have keys per class.
 #   python -m demo.scenes data/scenes
 #   mim train mmsegmentation configs/mmseg_overlap.py
 
@@ -8,7 +8,7 @@ _base_ = ["mmseg::_base_/default_runtime.py"]
 custom_imports = dict(imports=["mm_metrics_plugin"], allow_failed_imports=False)
 val_evaluator = [
     dict(type="IoUMetric", iou_metrics=["mIoU", "mDice"]),
-    dict(type="MeanIoU", classwise=True, prefix="overlap"),  # by default the keys would be those of IoUMetric
+    dict(type="MeanIoU", classwise=True, prefix="overlap"),  # overlap/mIoU; the default prefix is sem-seg
     dict(type="DiceScore", over="dataset", empty="skip", prefix="overlap"),  # the mDice of IoUMetric
     dict(type="DiceScore", classwise=True, prefix="per-image"),  # one Dice per image, then the mean
 ]

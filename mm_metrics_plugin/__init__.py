@@ -7,7 +7,7 @@ registered metrics works.
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, List
 
 from mm_metrics_plugin.exceptions import (
     MetricInputError,
@@ -20,10 +20,24 @@ from mm_metrics_plugin.settings import ClassificationSettings, ComparisonSetting
 from mm_metrics_plugin.version import __version__
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation import compare_runs, evaluate_classification, evaluate_detection, merge_states
+    from mm_metrics_plugin.evaluation import (
+        ClassificationEvaluator,
+        DetectionEvaluator,
+        compare_runs,
+        evaluate_classification,
+        evaluate_detection,
+        merge_states,
+    )
     from mm_metrics_plugin.metrics import *  # noqa: F403
 
-_EVALUATION_NAMES = ("compare_runs", "evaluate_classification", "evaluate_detection", "merge_states")
+_EVALUATION_NAMES = (
+    "ClassificationEvaluator",
+    "DetectionEvaluator",
+    "compare_runs",
+    "evaluate_classification",
+    "evaluate_detection",
+    "merge_states",
+)
 # The metrics and hooks of mm_metrics_plugin.metrics, which is imported only if torch and mmengine are installed.
 _METRIC_NAMES = (
     "CalibrationError",
@@ -46,8 +60,10 @@ _METRIC_NAMES = (
 )
 
 __all__ = [
+    "ClassificationEvaluator",
     "ClassificationSettings",
     "ComparisonSettings",
+    "DetectionEvaluator",
     "DetectionSettings",
     "MetricInputError",
     "MetricWarning",
@@ -102,3 +118,7 @@ def __getattr__(name: str) -> Any:
             f"{' '.join(_missing)}. The mm-metrics command and mm_metrics_plugin.functional work without them."
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprlib import Repr
 from typing import Any, Sequence
 
 
@@ -41,6 +42,28 @@ def pluralize(number: int, noun: str) -> str:
     """
     plural = noun + ("es" if noun.endswith(("s", "x", "ch")) else "s")
     return f"{number:,} {noun if number == 1 else plural}"
+
+
+def shortened(value: Any) -> str:
+    """A value in one line of ASCII, at most 60 characters long. Only the beginning of a large value is read.
+
+    Example:
+        >>> shortened(list(range(100)))
+        '[0, 1, 2, 3, 4, 5, 6, 7, ...]'
+    """
+    text = " ".join(_SHORT.repr(value).encode("ascii", "backslashreplace").decode().split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class _Repr(Repr):
+    """Names the size of integers that Python does not convert to text."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() < 10_000 else f"an integer of {x.bit_length()} bits"
+
+
+_SHORT = _Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxother = 3, 8, 8, 60, 60
 
 
 def first_ten(values: Sequence[Any]) -> str:

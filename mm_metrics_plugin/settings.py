@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
-from typing import Any, Iterable, Mapping, Sequence, TypeVar
+from typing import Any, Hashable, Iterable, Mapping, Sequence, TypeVar
 
-# The floats of numpy.linspace(0.5, 0.95, 10), which pycocotools uses.
-COCO_IOU_THRS: tuple[float, ...] = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.8999999999999999, 0.95)
-COCO_AREA_EDGES: tuple[float, ...] = (32.0**2, 96.0**2)
-COCO_MAX_DETS = 100
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, COCO, MATCHING_RULES
+from mm_metrics_plugin.exceptions import shortened
+
+COCO_IOU_THRS, COCO_AREA_EDGES, COCO_MAX_DETS = COCO.iou_thrs, COCO.area_edges, COCO.max_dets
 MAX_AREA = 1e10
 MAX_AREA_EDGES = 100
 MAX_RESAMPLES = 1_000_000
-MATCHING_RULES = ("coco", "mmdet", "agnostic")
 TASKS = ("single-label", "multi-label")
 PERMUTATIONS = 2000
 DETECTION_SCORE_THR = 0.3
@@ -28,10 +27,21 @@ def require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def number_text(value: float) -> str:
+    """The shortest text that reads back as the same number.
+
+    Example:
+        >>> number_text(0.3), number_text(2.0), number_text(0.99998936)
+        ('0.3', '2', '0.99998936')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
+
+
 def require_ci(ci: float | None) -> None:
     """Raises a ValueError unless a confidence level is above 0 and below 1, or None."""
     valid = ci is None or (isinstance(ci, Real) and 0 < ci < 1)
-    require(valid, f"ci must be above 0 and below 1 (found {ci!r})")
+    require(valid, f"ci must be above 0 and below 1 (found {shortened(ci)})")
 
 
 def require_int(name: str, value: Any, *, low: int, high: int | None = None) -> int:
@@ -39,13 +49,14 @@ def require_int(name: str, value: Any, *, low: int, high: int | None = None) -> 
     limits = f"of at least {low}" if high is None else f"from {low} to {high}"
     valid = isinstance(value, Integral) and not isinstance(value, bool)
     valid = valid and low <= value and (high is None or value <= high)
-    require(valid, f"{name} must be a whole number {limits} (found {value!r})")
+    require(valid, f"{name} must be a whole number {limits} (found {shortened(value)})")
     return int(value)
 
 
 def require_choice(option: str, value: Any, choices: Sequence[Any]) -> None:
     """Raises a ValueError that lists the choices unless the value is one of them."""
-    require(value in choices, f"{option} must be one of {', '.join(map(repr, choices))} (found {value!r})")
+    valid = isinstance(value, Hashable) and value in choices
+    require(valid, f"{option} must be one of {', '.join(map(repr, choices))} (found {shortened(value)})")
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,7 @@ def area_ranges(edges: Sequence[float] = COCO_AREA_EDGES) -> tuple[AreaRange, ..
     require(all(low < high for low, high in pairs), f"area edges must be positive and ascending (found {list(edges)})")
     names = ["small", "medium", "large"]
     if tuple(ends[1:-1]) != COCO_AREA_EDGES:
-        texts = [f"{end:g}" if float(f"{end:g}") == end else repr(end) for end in ends]  # unique for every edge
+        texts = [number_text(end) for end in ends]  # unique for every edge
         names = [f"area_{low}_{high}" for low, high in zip(texts, texts[1:-1])] + [f"area_{texts[-2]}_up"]
     ranges = [AreaRange(name, *pair) for name, pair in zip(names, pairs)] if len(pairs) > 1 else []
     return (AreaRange("all", 0.0, MAX_AREA), *ranges)
@@ -101,7 +112,7 @@ class DetectionSettings:
     score_thr: float = DETECTION_SCORE_THR
     iou_thr: float = 0.5
     nms_iou_thr: float | None = None
-    matching: tuple[str, ...] = ("coco",)
+    matching: tuple[str, ...] = (ANALYSIS_RULE,)
     iou_thrs: tuple[float, ...] = COCO_IOU_THRS
     area_edges: tuple[float, ...] = COCO_AREA_EDGES
     background_iou_thr: float = 0.1
@@ -123,15 +134,16 @@ class DetectionSettings:
         self._set("max_dets", require_int("max_dets", self.max_dets, low=1))
         self._set("resamples", require_int("resamples", self.resamples, low=1, high=MAX_RESAMPLES))
         self._set("seed", require_int("seed", self.seed, low=0))
-        require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {self.iou_thr:g})")
+        require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {number_text(self.iou_thr)})")
         require(
             self.nms_iou_thr is None or 0 <= self.nms_iou_thr <= 1,
             f"nms_iou_thr must be from 0 to 1 (found {self.nms_iou_thr})",
         )
-        rules = [self.matching] if isinstance(self.matching, str) else list(self.matching)
+        rules = [self.matching] if isinstance(self.matching, str) else self.matching
+        valid = isinstance(rules, (list, tuple)) and bool(rules) and all(isinstance(rule, str) for rule in rules)
         require(
-            bool(rules) and all(rule in MATCHING_RULES for rule in rules) and len(set(rules)) == len(rules),
-            f"matching must be some of {', '.join(MATCHING_RULES)}, each once (found {self.matching!r})",
+            valid and all(rule in MATCHING_RULES for rule in rules) and len(set(rules)) == len(rules),
+            f"matching must be some of {', '.join(MATCHING_RULES)}, each once (found {shortened(self.matching)})",
         )
         self._set("matching", tuple(rules))
         thrs = list(self.iou_thrs)
@@ -156,13 +168,14 @@ class DetectionSettings:
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
-    def truncation_message(self, most_detections: int, *, option: str = "--max-dets") -> str:
+    def truncation_message(self, most_detections: int) -> str:
         """A message if some class in some image has more detections than ``max_dets``, else an empty string."""
         if most_detections <= self.max_dets:
             return ""
+        as_coco = ", as COCO does" if self.max_dets == COCO_MAX_DETS else ""
         return (
-            f"AP uses the best {self.max_dets} of up to {most_detections} detections per class and image, as COCO "
-            f"does; change it with {option}"
+            f"AP uses the best {self.max_dets} of up to {most_detections} detections per class and image "
+            f"(max_dets={self.max_dets}){as_coco}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -206,12 +219,11 @@ class ClassificationSettings:
     ci: float | None = None
 
     def __post_init__(self) -> None:
-        require(
-            self.task is None or self.task in TASKS, f"task must be one of {', '.join(TASKS)} (found {self.task!r})"
-        )
+        if self.task is not None:
+            require_choice("task", self.task, TASKS)
         for name in ("at_specificity", "at_sensitivity"):
             value = _number(name, getattr(self, name))
-            require(0 <= value <= 1, f"{name} must be from 0 to 1 (found {value:g})")
+            require(0 <= value <= 1, f"{name} must be from 0 to 1 (found {number_text(value)})")
         if self.score_thr is not None:
             _number("score_thr", self.score_thr)
         require_ci(self.ci)
@@ -230,7 +242,7 @@ class ComparisonSettings:
         classification: Options of classifiers; None for detectors.
         ci: Confidence level of the intervals of differences; the significance level is 1 - ci.
         permutations: Number of permutations of the paired permutation test.
-        seed: Random seed of the permutations.
+        seed: Random seed of the permutations and the folds.
 
     Example:
         >>> ComparisonSettings(DetectionSettings(), permutations=500).to_dict()["permutations"]
@@ -247,6 +259,7 @@ class ComparisonSettings:
         require(
             (self.detection is None) != (self.classification is None), "runs must be either detectors or classifiers"
         )
+        require(self.ci is not None, "ci must be above 0 and below 1 (found None)")
         require_ci(self.ci)
         require_int("permutations", self.permutations, low=1, high=MAX_RESAMPLES)
         require_int("seed", self.seed, low=0)
@@ -255,8 +268,10 @@ class ComparisonSettings:
         """The settings as plain Python values."""
         own = {"ci": self.ci, "permutations": self.permutations, "seed": self.seed}
         if self.detection is not None:
-            names = ("score_thr", "iou_thr", "nms_iou_thr", "max_dets")
-            return {**{name: getattr(self.detection, name) for name in names}, **own}
+            values = self.detection.to_dict()
+            names = ("score_thr", "operating_point", "iou_thr", "nms_iou_thr", "iou_thrs", "max_dets")
+            own_thr = {} if self.detection.operating_point is None else {"score_thr": None}
+            return {**{name: values[name] for name in names}, **own_thr, **own}
         classification = self.classification or ClassificationSettings()
         return {**{name: getattr(classification, name) for name in ("task", "task_reason", "score_thr")}, **own}
 
@@ -279,7 +294,9 @@ class OperatingRule:
                 return cls("f", float(kind[1:]))
         except ValueError:
             pass
-        raise ValueError(f"operating_point must be like 'f1', 'f2', 'precision=0.9' or 'recall=0.95' (found {text!r})")
+        raise ValueError(
+            f"operating_point must be like 'f1', 'f2', 'precision=0.9' or 'recall=0.95' (found {shortened(text)})"
+        )
 
     @property
     def beta(self) -> float:
@@ -288,9 +305,18 @@ class OperatingRule:
 
     def __str__(self) -> str:
         if self.kind == "f":
-            return f"greatest F{self.value:g}"
+            return f"greatest F{number_text(self.value)}"
         other = "recall" if self.kind == "precision" else "precision"
-        return f"greatest {other} with {self.kind} >= {self.value:g}"
+        return f"greatest {other} with {self.kind} >= {number_text(self.value)}"
+
+
+def given_or_default(settings: _S | None, default: _S) -> _S:
+    """The default if no settings are given; raises a ValueError if they are of another type."""
+    if settings is None:
+        return default
+    kind = type(default)
+    require(isinstance(settings, kind), f"settings must be {kind.__name__} (found {shortened(settings)})")
+    return settings
 
 
 def with_options(settings: _S, options: Mapping[str, Any], others: Sequence[str] = ()) -> _S:
@@ -300,27 +326,44 @@ def with_options(settings: _S, options: Mapping[str, Any], others: Sequence[str]
     return replace(settings, **options)  # type: ignore[type-var]
 
 
-def require_known_options(options: Iterable[str], names: Sequence[str], others: Sequence[str] = ()) -> None:
-    """Raises a TypeError if an option is not one of ``names``; its message suggests the nearest of all names."""
+def require_known_options(
+    options: Iterable[str], names: Sequence[str], others: Sequence[str] = (), *, owner: str = ""
+) -> None:
+    """Raises a TypeError if an option is not one of ``names``; its message suggests the nearest of all names.
+
+    Args:
+        options: The names of the given options.
+        names: The options that exist.
+        others: Further arguments that a message suggests.
+        owner: What the message says the option is not an option of.
+    """
     for name in options:
         if name not in names:
-            from difflib import get_close_matches
-
             known = [*names, *others]
-            nearest = get_close_matches(name, known, n=1)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"options are {', '.join(known)}"
-            raise TypeError(f"{name!r} is not an option; {hint}")
+            nearest = nearest_name(name, known)
+            hint = f"options are {', '.join(known)}" if nearest is None else f"did you mean {nearest!r}?"
+            raise TypeError(f"{name!r} is not an option{f' of {owner}' if owner else ''}; {hint}")
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """The name most like another one, for a message; None if none is like it.
+
+    Example:
+        >>> nearest_name("class_wise", ["average", "classwise"]), nearest_name("x", ["average", "classwise"])
+        ('classwise', None)
+    """
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(names), n=1)), None)
 
 
 def _number(name: str, value: Any) -> float:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    require(is_number and abs(value) < float("inf"), f"{name} must be a finite number (found {value!r})")
+    require(is_number and abs(value) < float("inf"), f"{name} must be a finite number (found {shortened(value)})")
     return float(value)
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:
-    require(
-        isinstance(values, Iterable) and not isinstance(values, (str, bytes)),
-        f"{name} must be numbers (found {values!r})",
-    )
+    valid = isinstance(values, Iterable) and not isinstance(values, (str, bytes)) and getattr(values, "ndim", 1) == 1
+    require(valid, f"{name} must be numbers (found {shortened(values)})")
     return tuple(_number(name, value) for value in values)

@@ -6,11 +6,14 @@ text shows what the command before it printed; `…` means omitted lines.
 
 from __future__ import annotations
 
+import ast
 import doctest
+import inspect
 import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,10 @@ from mmengine.config import Config
 from mmengine.registry import HOOKS, METRICS
 
 import mm_metrics_plugin
-from tests.helpers.documents import DOCUMENTS, ROOT, blocks, name_of
+import mm_metrics_plugin.functional
+import mm_metrics_plugin.testing
+from mm_metrics_plugin import ClassificationSettings, ComparisonSettings, DetectionSettings
+from tests.helpers.documents import DOCUMENTS, ROOT, blocks, name_of, prose
 
 CONFIG = re.compile(r"^(custom_imports|custom_hooks|val_evaluator|default_hooks) = ", re.MULTILINE)
 # Chinese documents have the blocks of the English ones; tests/test_documents.py compares them.
@@ -77,6 +83,48 @@ def compare_text(block, printed):
     lines = iter([line.split() for line in printed.splitlines()])
     for line in block.text.splitlines():
         assert line.strip() in ("", "…") or line.split() in lines, f"line {block.line}: not printed here: {line}"
+
+
+PUBLIC = {
+    name: getattr(module, name)
+    for module in (mm_metrics_plugin, mm_metrics_plugin.functional, mm_metrics_plugin.testing)
+    for name in module.__all__
+}
+SETTINGS = (ClassificationSettings, ComparisonSettings, DetectionSettings)
+
+
+def argument_names(function):
+    """The arguments of a public function or class, with those of base classes; ``options`` are those of settings."""
+    functions = [function]
+    if inspect.isclass(function):
+        functions = [vars(base)["__init__"] for base in function.__mro__ if "__init__" in vars(base)]
+    names = {name for each in functions for name in inspect.signature(each).parameters}
+    return names | {field.name for each in SETTINGS for field in fields(each)} if "options" in names else names
+
+
+def calls(code):
+    """Name and keywords of the calls in Python code, and of ``dict(type=NAME, ...)`` in configs."""
+    try:
+        tree = ast.parse(code.strip())
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+            name = getattr(keywords.pop("type", node.func), "value", getattr(node.func, "id", None))
+            yield name, {*keywords} - {None}  # without **options
+
+
+def test_arguments_in_examples_that_are_not_run_exist():
+    found, unknown = 0, []
+    for document in DOCUMENTS:
+        inline = re.findall(r"`([^`]+)`", prose(document))
+        for code in [*inline, *(block.text for block in blocks(document) if block.language == "python")]:
+            for name, keywords in calls(code):
+                if isinstance(name, str) and name in PUBLIC:
+                    found += 1
+                    unknown += [(name_of(document), code) for _ in keywords - argument_names(PUBLIC[name])]
+    assert found > 50 and not unknown
 
 
 @pytest.mark.parametrize("path", RUN, ids=name_of)

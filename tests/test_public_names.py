@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import mm_metrics_plugin
 from mm_metrics_plugin import metrics
 
@@ -20,6 +22,12 @@ def test_public_names():
             getattr(module, name)
             lines.append(f"{module.__name__}.{name}")
     assert "\n".join(lines) + "\n" == FILE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("package", ["", ".evaluation", ".render"])
+def test_names_that_are_imported_on_use_are_listed_and_no_others(package):
+    module = import_module(f"mm_metrics_plugin{package}")
+    assert dir(module) == sorted(module.__all__)
 
 
 def test_every_metric_is_exported():

@@ -65,7 +65,7 @@ def test_a_state_that_holds_a_pickle_is_refused(tmp_path, monkeypatch):
     np.save(array, np.array([Evil()], dtype=object), allow_pickle=True)
     with zipfile.ZipFile("state.npz", "w") as archive:
         archive.writestr("header.npy", array.getvalue())
-    with pytest.raises(ResultFileError, match=r"state\.npz: is not a state file of --save-state"):
+    with pytest.raises(ResultFileError, match=r"state\.npz: is not a state file, which save_state=... writes"):
         read_state("state.npz")
     assert not Path("was_here").exists()
 

@@ -127,10 +127,6 @@ def keeping_results(self, size):
     return values
 
 
-def counting_empty_batches(self, data_batch, samples):
-    StreamingMetric.process(self, data_batch, samples or [dict(value=torch.tensor(1000.0))])
-
-
 def keeping_batches(self):
     if len(self.results) > 2:
         StreamingMetric._flush(self)
@@ -177,11 +173,6 @@ def test_a_correct_metric_passes():
         (testing.check_empty, if_empty({"mean": 1.0}), r"plain/mean of an empty dataset is 1\.0"),
         (testing.check_empty, faulty(warn_no_samples=lambda self, what: None), "does not warn"),
         (testing.check_single_sample, NumPyValues, "plain of one sample: plain/mean is a float64"),
-        (
-            testing.check_single_sample,
-            faulty(process=counting_empty_batches),
-            "plain of one sample after an empty batch",
-        ),
         (testing.check_dtypes, faulty(read=in_own_dtype), "plain from float32: plain/mean"),
         (testing.check_directions, faulty(key="mape"), "plain/mape for 'greater', but the rule is 'less'"),
         (testing.check_metric, NumPyValues, "plain/mean is a float64"),

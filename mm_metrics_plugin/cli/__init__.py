@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import gc
 import traceback
-from typing import Optional, Sequence
+from functools import partial
+from typing import Dict, Mapping, Optional, Sequence
 
-from mm_metrics_plugin.cli import classification, compare, completion, detection, merge
+from mm_metrics_plugin.cli import classification, compare, completion, detection, merge, report
 from mm_metrics_plugin.cli.arguments import Parser, classes_hint
 from mm_metrics_plugin.cli.streams import (
     discard_output,
     escape_control_characters,
     one_line,
     warnings_shown_by,
+    with_flags,
     write_error,
     write_output,
 )
@@ -26,6 +28,7 @@ SUBCOMMANDS = {
     "classification": classification,
     "compare": compare,
     "merge": merge,
+    "report": report,
     "completion": completion,
 }
 EXAMPLES = """examples:
@@ -33,6 +36,7 @@ EXAMPLES = """examples:
   mm-metrics classification results.pkl report/ --html
   mm-metrics compare annotations.json old.pkl new.pkl
   mm-metrics merge part1.npz part2.npz report/
+  mm-metrics report saved.npz report/ --html
   mm-metrics completion bash >> ~/.bashrc
 
 mm-metrics SUBCOMMAND --help lists the options. python -m mm_metrics_plugin checks the installation."""
@@ -50,8 +54,14 @@ def make_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     choices = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", parser_class=Parser)
+    subparsers = {name: choices.add_parser(name, **module.PARSER) for name, module in SUBCOMMANDS.items()}
     for name, module in SUBCOMMANDS.items():
-        module.add_arguments(choices.add_parser(name, **module.PARSER))
+        module.add_arguments(subparsers[name])
+    flags: Dict[str, str] = {}
+    for subparser in subparsers.values():
+        flags.update(subparser.flags)
+    for subparser in subparsers.values():
+        subparser.set_defaults(flags={**flags, **subparser.flags})  # a message may name what another subcommand has
     return parser
 
 
@@ -71,7 +81,7 @@ def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) 
         discard_output()
         return 0
     except OSError as error:  # help or version on a full device
-        write_error(f"{PROGRAM}: {_message(error)}")
+        write_error(f"{PROGRAM}: {_message(error, {})}")
         return BAD_INPUT
 
 
@@ -91,7 +101,7 @@ def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
     parsed.quiet = parsed.quiet or rank > 0
     collects = gc.isenabled()
     gc.disable()  # a report creates no cycles worth collecting, and collections take time
-    with warnings_shown_by(None if parsed.quiet else _show_warning):
+    with warnings_shown_by(None if parsed.quiet else partial(_show_warning, parsed.flags)):
         try:
             module.run(parsed)
             write_output("")  # raises here, not at exit, if the reader closed the pipe
@@ -104,7 +114,8 @@ def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
             if not rank or not isinstance(error, (ValueError, OSError)):
                 hint = classes_hint(parsed) if isinstance(error, ClassNamesError) else ""
                 place = f" (process {rank} of {world_size})" if rank else ""
-                write_error(f"{PROGRAM} {parsed.subcommand}{place}: {_message(error)}{hint}")
+                message = _message(error, parsed.flags, debug=parsed.debug)
+                write_error(f"{PROGRAM} {parsed.subcommand}{place}: {message}{hint}")
             return BAD_INPUT
         finally:
             if collects:
@@ -112,13 +123,13 @@ def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
     return 0
 
 
-def _message(error: Exception) -> str:
+def _message(error: Exception, flags: Mapping[str, str], *, debug: bool = False) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return one_line(f"{error.filename}: {error.strerror}")
     if isinstance(error, ValueError):
-        return one_line(str(error))
-    return one_line(f"{type(error).__name__}: {error} (--debug shows where)")
+        return one_line(with_flags(str(error), flags))
+    return one_line(f"{type(error).__name__}: {error}{'' if debug else ' (--debug shows where)'}")
 
 
-def _show_warning(message: str) -> None:
-    write_error(f"{PROGRAM}: warning: {one_line(message)}")
+def _show_warning(flags: Mapping[str, str], message: str) -> None:
+    write_error(f"{PROGRAM}: warning: {one_line(with_flags(message, flags))}")

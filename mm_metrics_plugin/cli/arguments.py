@@ -8,7 +8,7 @@ import sys
 from dataclasses import fields, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Dict, List, NoReturn, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NoReturn, Optional, Tuple
 
 from mm_metrics_plugin.cli.streams import one_line, write_error, write_output
 from mm_metrics_plugin.exceptions import ResultFileError, listing
@@ -18,6 +18,7 @@ from mm_metrics_plugin.settings import (
     ClassificationSettings,
     ComparisonSettings,
     DetectionSettings,
+    nearest_name,
 )
 
 IN_RESULTS = "-"  # GROUND_TRUTH if the results contain it
@@ -32,12 +33,17 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the options first, then the other arguments as positional ones."""
-        if self._subparsers is not None or self._is_intermixed:
+        if self._is_intermixed:
             return super().parse_known_args(args, namespace)
+        words = sys.argv[1:] if args is None else list(args)
+        if self._subparsers is not None:
+            namespace, rest = super().parse_known_args(words, namespace)
+            self._check_known(rest)
+            return namespace, rest
+        self._check_known(words)
         self._is_intermixed = True
         try:
-            words = _pairs_last(sys.argv[1:] if args is None else list(args), "--cfg-options")
-            namespace, rest = self.parse_known_intermixed_args(words, namespace)
+            namespace, rest = self.parse_known_intermixed_args(_pairs_last(words, "--cfg-options"), namespace)
         finally:
             self._is_intermixed = False
         if rest:
@@ -54,6 +60,26 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{missing}: does not exist{classes_hint(namespace)}")
         return namespace, rest
 
+    @property
+    def flags(self) -> Dict[str, str]:
+        """What users type for each argument, by the name that Python callers give it: a flag or the metavar."""
+        return {action.dest: (action.option_strings or [str(action.metavar)])[0] for action in self._actions}
+
+    def _check_known(self, words: List[str]) -> None:
+        """Name the nearest option for one that does not exist, before its value is taken for a file."""
+        for word in takewhile(lambda word: word != "--", words):
+            name, options = word.partition("=")[0], self._option_string_actions
+            if word.startswith("--") and not any(option.startswith(name) for option in options):
+                self.error(f"unrecognized arguments: {name}{did_you_mean(name, options)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise argparse's error with the nearest choice."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += did_you_mean(str(value), map(str, action.choices or ()))
+            raise
+
     def _check_options(self, namespace: argparse.Namespace) -> None:
         """Let the settings check the values of their options before anything is read."""
         defaults: Any = (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings()))
@@ -63,7 +89,7 @@ class Parser(argparse.ArgumentParser):
                     replace(default, **{name: tuple(value) if isinstance(value, list) else value})
                 except (ValueError, TypeError) as error:
                     if value is not None:
-                        self.error(f"argument --{name.replace('_', '-')}: {error}")
+                        self.error(f"argument {self.flags[name]}: {str(error).replace(f'{name} ', '', 1)}")
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with code 2."""
@@ -76,6 +102,12 @@ class Parser(argparse.ArgumentParser):
             write_error(message.rstrip("\n"))
         else:
             write_output(message)
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """The nearest of some words, as the end of a message; empty if none is near."""
+    nearest = nearest_name(word, words)
+    return "" if nearest is None else f"; did you mean {nearest}?"
 
 
 def _pairs_last(words: List[str], option: str) -> List[str]:
@@ -105,6 +137,15 @@ class FilesAndFolder(argparse.Action):
             parser.error(f"one folder, OUT_DIR, may follow the files (found {' '.join(rest)}){classes_hint(namespace)}")
         setattr(namespace, self.dest, files)
         namespace.out_dir = rest[0] if rest else None
+
+
+class StoreForPage(argparse.Action):
+    """Stores an option of the page, and asks for the page."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Optional[str] = None) -> None:
+        """Store the value."""
+        setattr(namespace, self.dest, values)
+        namespace.html = True
 
 
 def classes_hint(namespace: argparse.Namespace) -> str:
@@ -144,18 +185,22 @@ def add_output_arguments(
     group.add_argument(
         "--html",
         action="store_true",
-        help="also write report.html to OUT_DIR, an HTML page that works offline (pip install jinja2 plotly)",
+        help="also write report.html to OUT_DIR, an HTML page that works offline (pip install jinja2 plotly pillow)",
     )
     if gallery:
         group.add_argument(
-            "--images", metavar="DIR", help="folder of the images, for --html (default: where the config has them)"
+            "--images",
+            metavar="DIR",
+            action=StoreForPage,
+            help="folder of the images on the page (default: where the config has them); implies --html",
         )
         group.add_argument(
             "--gallery",
             type=gallery_size,
             default=48,
             metavar="N",
-            help="show at most N of the worst images on the page (default: 48; 0: none)",
+            action=StoreForPage,
+            help="show at most N of the worst images on the page (default: 48; 0: none); implies --html",
         )
     return group
 
@@ -245,6 +290,12 @@ def add_threshold_arguments(parser: argparse.ArgumentParser, *, classifiers: boo
         "else uses all (default: 100, as COCO)",
     )
     return group
+
+
+def add_operating_point_argument(group: Any, text: str) -> None:
+    """The option ``--operating-point``; its help contains ``{rules}``."""
+    rules = "f1, f2, precision=0.9 (highest recall with at least that precision) or recall=0.95"
+    add_option(group, "--operating-point", metavar="RULE", help=text.format(rules=rules))
 
 
 def add_option(group: Any, *names: str, **options: Any) -> None:

@@ -10,6 +10,7 @@ from mm_metrics_plugin.cli.arguments import (
     FilesAndFolder,
     add_input_arguments,
     add_interval_arguments,
+    add_operating_point_argument,
     add_option,
     add_output_arguments,
     add_task_argument,
@@ -29,6 +30,7 @@ PARSER: Dict[str, Any] = dict(
     epilog="""examples:
   mm-metrics compare annotations.json old.pkl new.pkl              detectors
   mm-metrics compare annotations.json a.pkl b.pkl c.pkl report/    b and c, each with a
+  mm-metrics compare annotations.json old.pkl new.pkl --operating-point f1    each at its own score threshold
   mm-metrics compare old.pkl new.pkl --classes classes.txt         classifiers: the results contain the ground truth
   mm-metrics compare annotations.json a.pkl b.pkl report/ --html --images val2017/    and an HTML page
 
@@ -59,7 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help=f"permutations of the paired permutation test (default: {PERMUTATIONS})",
     )
-    add_threshold_arguments(parser, classifiers=True)
+    add_operating_point_argument(
+        add_threshold_arguments(parser, classifiers=True),
+        "compare each run at its own best score threshold, for all classes pooled, by RULE: {rules}. The threshold of "
+        "an image is selected on other images (5 folds)",
+    )
     add_task_argument(add_input_arguments(parser))
     add_output_arguments(parser, verbose=False)
 

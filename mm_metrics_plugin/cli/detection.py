@@ -10,6 +10,7 @@ from mm_metrics_plugin.cli.arguments import (
     FilesAndFolder,
     add_input_arguments,
     add_interval_arguments,
+    add_operating_point_argument,
     add_option,
     add_output_arguments,
     add_threshold_arguments,
@@ -17,7 +18,8 @@ from mm_metrics_plugin.cli.arguments import (
     given_options,
     reading_options,
 )
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.conventions import DEFAULT_MATCHING, MATCHING_RULES
+from mm_metrics_plugin.settings import DetectionSettings
 
 PARSER: Dict[str, Any] = dict(
     help="report on a detector's results",
@@ -66,17 +68,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--matching",
         action="append",
-        choices=MATCHING_RULES,
+        choices=list(MATCHING_RULES),
         help="count by this protocol only; may be given several times (default: coco is printed and drawn, and files "
         "hold coco and mmdet)",
     )
     group = parser.add_argument_group("analysis")
-    add_option(
-        group,
-        "--operating-point",
-        metavar="RULE",
-        help="find the best score threshold, for all classes pooled and per class, by RULE: f1, f2, precision=0.9 "
-        "(highest recall with at least that precision) or recall=0.95",
+    add_operating_point_argument(
+        group, "find the best score threshold, for all classes pooled and per class, by RULE: {rules}"
     )
     add_option(
         group,
@@ -102,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Evaluate, write and print."""
     from mm_metrics_plugin.cli.output import deliver
-    from mm_metrics_plugin.evaluation.detection import DEFAULT_MATCHING, evaluate_detection
+    from mm_metrics_plugin.evaluation.detection import evaluate_detection
     from mm_metrics_plugin.render.outputs import check_folder
 
     options = {**reading_options(arguments), **given_options(arguments, DetectionSettings)}

@@ -18,8 +18,8 @@ from mm_metrics_plugin.version import __version__
 LIBRARIES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "numpy": ("1.20", ("numpy",)),
     "scipy": ("1.6", ("scipy",)),
-    "matplotlib": ("3.5", ("matplotlib",)),
     "rich": ("10.0", ("rich",)),
+    "matplotlib": ("3.5", ("matplotlib",)),
     "jinja2": ("3.0", ("jinja2",)),
     "plotly": ("5.0", ("plotly",)),
     "PIL": ("8.0", ("pillow",)),
@@ -49,7 +49,8 @@ for metric in (getattr(metrics, name) for name in metrics.__all__):
 """
 # Name, required libraries, program, and result if it works.
 CHECKS: Tuple[Tuple[str, Tuple[str, ...], str, str], ...] = (
-    ("the mm-metrics command", ("numpy", "scipy", "matplotlib", "rich"), f"{COMMAND}, matplotlib.figure", "starts"),
+    ("the mm-metrics command", ("numpy", "scipy", "rich"), COMMAND, "starts"),
+    ("figures", ("matplotlib",), "import matplotlib.figure", "library imports"),
     ("the page of --html", ("jinja2", "plotly", "PIL"), "import jinja2, plotly, PIL.Image", "libraries import"),
     *(
         (f"metrics in {name}", (*needs, name), REGISTERED.format(name), "all registered")

@@ -11,24 +11,31 @@ from threading import Timer
 from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Optional, Sequence, TypeVar
 
 from mm_metrics_plugin.cli.streams import is_terminal, write_error, write_output
-from mm_metrics_plugin.evaluation.report import Progress, Report
-from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError
 from mm_metrics_plugin.render.outputs import (
     PageOptions,
     SavedOutputs,
     TextOptions,
+    can_draw,
     check_folder,
     check_page,
     report_outputs,
     save_outputs,
 )
 from mm_metrics_plugin.render.tables import printable
+from mm_metrics_plugin.reports.base import Progress, Report
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
 _T = TypeVar("_T")
 AFTER = 1.0  # seconds before the progress bar appears
+SUGGESTIONS = {  # what the last line of a report suggests
+    "--verbose": "--verbose (everything)",
+    "--matching": "--matching mmdet",
+    "OUT_DIR": "OUT_DIR (Markdown, JSON, CSV and figures)",
+    "--html": "--html (a page)",
+}
 
 
 class ProgressBar(Progress):
@@ -90,11 +97,15 @@ def deliver(arguments: Namespace, evaluate: Callable[[Progress], Optional[Report
     folder = None if arguments.out_dir is None else Path(arguments.out_dir)
     values = vars(arguments)
     if folder is not None:
-        check_folder(folder)
+        check_folder(folder, option="OUT_DIR")
         _check_not_a_class(arguments)
+    if arguments.show and not can_draw():
+        raise ResultFileError("--show: needs matplotlib (pip install matplotlib)")
     page = None
     if arguments.html:
-        check_page(folder)
+        if folder is None:
+            raise ResultFileError("--html: OUT_DIR must be given, the folder of the page")
+        check_page()
         page = PageOptions(images=values.get("images"), gallery=values.get("gallery", 0))
     saved = SavedOutputs()
     with shown_progress(not arguments.quiet) as progress:
@@ -112,7 +123,11 @@ def deliver(arguments: Namespace, evaluate: Callable[[Progress], Optional[Report
             )
     if not arguments.quiet:
         text = TextOptions(
-            values.get("matching"), values.get("verbose", False), arguments.published, _suggested(arguments)
+            values.get("matching"),
+            values.get("verbose", False),
+            arguments.published,
+            _suggested(arguments),
+            "--verbose prints all" if folder is None else "report.md has all",
         )
         write_output(report_outputs(report, text=text).formats[arguments.format](), kind=arguments.format)
         if folder is not None:  # on stderr, separate from the report
@@ -125,7 +140,7 @@ def deliver(arguments: Namespace, evaluate: Callable[[Progress], Optional[Report
 
 
 def _suggested(arguments: Namespace) -> List[str]:
-    """Arguments that would add to the report."""
+    """What would add to the report."""
     values = vars(arguments)
     verbose = values.get("verbose", True)
     present = {
@@ -134,7 +149,7 @@ def _suggested(arguments: Namespace) -> List[str]:
         "OUT_DIR": arguments.out_dir,
         "--html": arguments.html,
     }
-    return [name for name, value in present.items() if not value]
+    return [SUGGESTIONS[name] for name, value in present.items() if not value]
 
 
 def _check_not_a_class(arguments: Namespace) -> None:

@@ -10,7 +10,7 @@ import sys
 import warnings
 from contextlib import contextmanager, suppress
 from threading import RLock
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 from mm_metrics_plugin.exceptions import MetricWarning
 
@@ -20,6 +20,8 @@ MISSING_GLYPHS = (
     "no font of the figures has some characters of the names, which are drawn as boxes; for Chinese, install the font "
     "Noto Sans CJK"
 )
+# An argument as messages name it: allow_missing=True, class_order='classes', max_dets=100, classes=[...], config=...
+_ARGUMENT = re.compile(r"\b(\w+)=(\.\.\.|\[\.\.\.\]|'[^']*'|[\w.]*\w)")
 
 
 def write_output(text: str, *, kind: str = "text") -> None:
@@ -72,6 +74,24 @@ def write_error(line: str) -> None:
 def is_terminal(stream: Any) -> bool:
     """Whether a stream is an open terminal."""
     return stream is not None and not getattr(stream, "closed", False) and stream.isatty()
+
+
+def with_flags(message: str, flags: Mapping[str, str]) -> str:
+    """A message in which arguments are named as in the command, not as in Python; ``flags`` has the names.
+
+    Example:
+        >>> with_flags("give classes=[...], or class_order='classes'", {"classes": "--classes", "class_order": "-o"})
+        'give --classes, or -o classes'
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        if name not in flags:
+            return match[0]
+        text = {"True": "", "...": "", "[...]": "", "None": "-"}.get(value, value.strip("'"))
+        return f"{flags[name]} {text}".rstrip()
+
+    return _ARGUMENT.sub(flag, message)
 
 
 def one_line(text: str) -> str:

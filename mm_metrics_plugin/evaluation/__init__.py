@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.classification import ClassificationReport, evaluate_classification
+    from mm_metrics_plugin.evaluation.classification import evaluate_classification
     from mm_metrics_plugin.evaluation.comparison import ComparisonReport, compare_runs
-    from mm_metrics_plugin.evaluation.detection import DetectionReport, evaluate_detection, merge_states
+    from mm_metrics_plugin.evaluation.detection import evaluate_detection, merge_states
+    from mm_metrics_plugin.reports.classification import ClassificationReport
+    from mm_metrics_plugin.reports.classification_evaluator import ClassificationEvaluator
+    from mm_metrics_plugin.reports.detection import DetectionReport
+    from mm_metrics_plugin.reports.detection_evaluator import DetectionEvaluator
 
 __all__ = [
+    "ClassificationEvaluator",
     "ClassificationReport",
     "ComparisonReport",
+    "DetectionEvaluator",
     "DetectionReport",
     "compare_runs",
     "evaluate_classification",
@@ -21,9 +27,13 @@ __all__ = [
 ]
 
 _MODULES = {
-    "classification": ("ClassificationReport", "evaluate_classification"),
-    "comparison": ("ComparisonReport", "compare_runs"),
-    "detection": ("DetectionReport", "evaluate_detection", "merge_states"),
+    "evaluation.classification": ("evaluate_classification",),
+    "evaluation.comparison": ("ComparisonReport", "compare_runs"),
+    "evaluation.detection": ("evaluate_detection", "merge_states"),
+    "reports.classification": ("ClassificationReport",),
+    "reports.classification_evaluator": ("ClassificationEvaluator",),
+    "reports.detection": ("DetectionReport",),
+    "reports.detection_evaluator": ("DetectionEvaluator",),
 }
 
 
@@ -31,5 +41,9 @@ def __getattr__(name: str) -> Any:
     """Import a module when one of its names is used: each evaluation imports only what it needs."""
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
+            return getattr(import_module(f"mm_metrics_plugin.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)

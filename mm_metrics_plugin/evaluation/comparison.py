@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.classification import load_classification
 from mm_metrics_plugin.evaluation.examples import Disagreements, disagreements
+from mm_metrics_plugin.evaluation.inputs import check_classes, check_path, input_entry, is_path, keyword_names
 from mm_metrics_plugin.evaluation.loading import DetectionInput, results_entry
-from mm_metrics_plugin.evaluation.report import (
-    SCHEMA_VERSION,
-    Progress,
-    Report,
-    check_classes,
-    input_entry,
-    is_path,
-    keyword_names,
-    records,
-)
+from mm_metrics_plugin.evaluation.run_summaries import RunSummary, RunWarning
 from mm_metrics_plugin.evaluation.runs import (
     COMPARISON_OPTIONS,
     TASK_OPTIONS,
@@ -28,29 +19,36 @@ from mm_metrics_plugin.evaluation.runs import (
     DetectionRuns,
     Runs,
 )
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import ResultFileError, shortened
 from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison, changed_images, significant
-from mm_metrics_plugin.io.classification_results import ClassificationResults, classification_from_samples
-from mm_metrics_plugin.io.detection_results import DetectionResults, results_from_images
+from mm_metrics_plugin.io.classification_results import (
+    ClassificationResults,
+    classification_from_arrays,
+    classification_from_samples,
+)
+from mm_metrics_plugin.io.contents import read_file
+from mm_metrics_plugin.io.detection_results import DetectionResults, results_from_content
 from mm_metrics_plugin.io.files import PathLike, trim_memory
-from mm_metrics_plugin.io.safe_pickle import read_pickle
+from mm_metrics_plugin.io.formats import DETECTIONS, MMPRETRAIN, plain_content, recognize
+from mm_metrics_plugin.reports.base import SCHEMA_VERSION, Progress, Report, records
 from mm_metrics_plugin.settings import (
     ClassificationSettings,
     ComparisonSettings,
     DetectionSettings,
+    given_or_default,
     require_known_options,
     with_options,
 )
 
-PICKLES = (".pkl", ".pickle")
 _ROUNDING = 1e-12  # of sums in another order
-BETTER, WORSE, NOT_SIGNIFICANT, SAME = "better", "worse", "not significant", "no difference"
+BETTER, WORSE, NOT_SIGNIFICANT, SAME, UNDEFINED = "better", "worse", "not significant", "no difference", "undefined"
 
 
 class DifferenceRow(NamedTuple):
     """One metric of two runs, as in :class:`~mm_metrics_plugin.functional.statistics.paired_tests.Difference`.
 
-    ``class_name`` is None for metrics over all classes.
+    ``class_name`` is None for metrics over all classes. ``classes_averaged`` is the number of classes of a mean, those
+    with a value in both runs; else None. ``warnings`` are the codes of those that concern the metric.
     """
 
     metric: str
@@ -65,10 +63,14 @@ class DifferenceRow(NamedTuple):
     high_unadjusted: float
     p_unadjusted: float
     verdict: str
+    classes_averaged: Optional[int]
+    warnings: Tuple[str, ...]
 
 
 def verdict(difference: float, p_value: float, *, ci: float) -> str:
     """Whether the second run is significantly better or worse."""
+    if difference != difference:
+        return UNDEFINED
     if abs(difference) < _ROUNDING:
         return SAME
     if not significant(np.asarray(p_value), ci=ci):
@@ -87,6 +89,7 @@ class PairwiseComparison:
     image_names: Tuple[Any, ...]  # of these images
     disagreements: Disagreements
     changed_classes: Tuple[Dict[str, str], ...] = ()  # true and predicted classes of these images; single-label only
+    warnings: Tuple[RunWarning, ...] = ()
 
     def rows(self, classes: Tuple[str, ...]) -> List[DifferenceRow]:
         """Every difference, those over all classes first."""
@@ -97,6 +100,8 @@ class PairwiseComparison:
                 name,
                 class_name,
                 verdict=verdict(values["difference"], values["p_value"], ci=self.comparison.ci),
+                classes_averaged=None if names else self.comparison.classes_averaged.get(name),
+                warnings=tuple(dict.fromkeys(warning.code for warning in self.warnings if warning.concerns(name))),
                 **values,
             )
             for names, name, rows in tables
@@ -109,13 +114,14 @@ class PairwiseComparison:
 
     def to_dict(self, classes: Tuple[str, ...]) -> Dict[str, Any]:
         """As plain Python values."""
-        rows = [row._asdict() for row in self.rows(classes)]
+        rows = [{**row._asdict(), "warnings": list(row.warnings)} for row in self.rows(classes)]
         overall = [row for row in rows if row["class_name"] is None]
         return {
             "first": self.first,
             "second": self.second,
-            "overall": [{name: value for name, value in row.items() if name != "class_name"} for row in overall],
-            "per_class": [row for row in rows if row["class_name"] is not None],
+            "warnings": [warning._asdict() for warning in self.warnings],
+            "overall": [_without(row, "class_name") for row in overall],
+            "per_class": [_without(row, "classes_averaged") for row in rows if row["class_name"] is not None],
             "images_without_errors": dict(self.disagreements.agreement),
             "changed_images": [
                 {**change.to_dict(), "image": name, **classes} for change, name, classes in self.changed_entries()
@@ -123,14 +129,19 @@ class PairwiseComparison:
         }
 
 
-@dataclass(frozen=True, eq=False)
+def _without(row: Mapping[str, Any], name: str) -> Dict[str, Any]:
+    return {key: value for key, value in row.items() if key != name}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class ComparisonReport(Report):
     """Report on the differences between runs.
 
     Attributes:
         kind: ``'detection'`` or ``'classification'``.
         inputs: Provenance: the files that were read, and versions.
-        images: Number of images that all runs were tested on.
+        images: Number of images, the same for all runs.
+        summaries: What was read and used of each run.
         comparisons: Every other run against the first.
         runs: The runs that the report was made from.
     """
@@ -140,11 +151,11 @@ class ComparisonReport(Report):
     settings: ComparisonSettings
     inputs: Mapping[str, Any]
     images: int
+    summaries: Tuple[RunSummary, ...]
     comparisons: Tuple[PairwiseComparison, ...]
     runs: Optional[Runs] = field(default=None, repr=False)
 
-    def to_dict(self) -> Dict[str, Any]:
-        """As plain Python values, in the order of the JSON report."""
+    def _content(self) -> Dict[str, Any]:
         return {
             "schema_version": SCHEMA_VERSION,
             "kind": self.kind,
@@ -152,6 +163,7 @@ class ComparisonReport(Report):
             "settings": self.settings.to_dict(),
             "inputs": dict(self.inputs),
             "images": self.images,
+            "runs": [summary.to_dict() for summary in self.summaries],
             "comparisons": [pair.to_dict(self.classes) for pair in self.comparisons],
         }
 
@@ -187,8 +199,8 @@ def compare_runs(
         trust: Read pickles with plain pickle, which runs whatever is in them.
         allow_missing: Evaluate images without results as images without detections.
         progress: Receives the steps.
-        **options: ``ci``, ``permutations``, ``seed``; ``score_thr``, ``iou_thr``, ``nms_iou_thr``, ``max_dets`` of
-            detectors; ``task``, ``score_thr`` of classifiers.
+        **options: ``ci``, ``permutations``, ``seed``; ``score_thr`` or ``operating_point``, ``iou_thr``,
+            ``nms_iou_thr``, ``iou_thrs``, ``max_dets`` of detectors; ``task``, ``score_thr`` of classifiers.
 
     Raises:
         ResultFileError: A file is damaged, or the runs were not made on the same images.
@@ -201,7 +213,7 @@ def compare_runs(
         >>> report.comparisons[0].rows(report.classes)[0][:5]
         ('accuracy', None, 0.6666666666666666, 1.0, 0.33333333333333337)
     """
-    _check_arguments(runs, names, classes, options)
+    _check_arguments(runs, names, classes, settings, image_set, options)
     progress = progress or Progress()
     source = DetectionInput(
         ground_truth=ground_truth,
@@ -213,22 +225,29 @@ def compare_runs(
         trust=trust,
         allow_missing=allow_missing,
     )
-    inputs: Dict[str, Any] = {"runs": [input_entry(run) for run in runs]}
-    if not source.in_results:
-        inputs["ground_truth"] = source.ground_truth_entry()
     progress.step("reading")
-    results = [_read(run, trust, options.get("task")) for run in progress.track(runs)]
+    results = [
+        _read(run, f"run {number}", trust, options.get("task"))
+        for number, run in enumerate(progress.track(runs), start=1)
+    ]
     if len({type(run) for run in results}) > 1:
         raise ResultFileError(f"{results[0].source} and the others: detectors cannot be compared with classifiers")
     runs_type: Any = ClassificationRuns if isinstance(results[0], ClassificationResults) else DetectionRuns
     loaded: Runs = runs_type(source, results, settings, options, progress)
-    inputs["runs"] = [
-        {**(results_entry(entry, run) if isinstance(run, DetectionResults) else entry), "joined_by": joined_by}
-        for entry, run, joined_by in zip(inputs["runs"], results, loaded.joined_by)
-    ]
+    entries = [input_entry(run, read.sha256) for run, read in zip(runs, results)]
+    inputs: Dict[str, Any] = {
+        "runs": [
+            {**(results_entry(entry, run) if isinstance(run, DetectionResults) else entry), "joined_by": joined_by}
+            for entry, run, joined_by in zip(entries, results, loaded.joined_by)
+        ]
+    }
+    if loaded.ground_truth_entry is not None:
+        inputs["ground_truth"] = loaded.ground_truth_entry
     del results  # the runs keep what they need
     inputs["versions"] = source.versions()
     inputs["class_order"] = loaded.class_order
+    if loaded.kind == "detection":
+        inputs["allow_missing"] = allow_missing
     run_names = list(names) if names is not None else _run_names(runs)
     return ComparisonReport(
         kind=loaded.kind,
@@ -236,26 +255,29 @@ def compare_runs(
         settings=loaded.settings,
         inputs=inputs,
         images=len(loaded.image_names),
+        summaries=tuple(loaded.summary(run, name) for run, name in enumerate(run_names)),
         comparisons=tuple(_compare_pair(loaded, other, run_names) for other in range(1, len(runs))),
         runs=loaded,
     )
 
 
-def _check_arguments(runs: Any, names: Any, classes: Any, options: Mapping[str, Any]) -> None:
+def _check_arguments(
+    runs: Any, names: Any, classes: Any, settings: Any, image_set: Any, options: Mapping[str, Any]
+) -> None:
     """Check what can be checked before anything is read."""
     if not isinstance(runs, (list, tuple)):
-        raise ResultFileError(f"runs must be a list with the results of at least two runs (found {runs!r})")
+        raise ResultFileError(f"runs must be a list with the results of at least two runs (found {shortened(runs)})")
     if len(runs) < 2:
         raise ResultFileError(f"a comparison needs the results of at least two runs (found {len(runs)})")
-    for number, run in enumerate(runs):
-        if not is_path(run) and not isinstance(run, (list, tuple)):
+    if names is not None:
+        is_list = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+        if not is_list or len(names) != len(runs) or len(set(names)) != len(runs):
             raise ResultFileError(
-                f"run number {number} must be a path, a list of results or a pair of arrays "
-                f"(found {type(run).__name__})"
+                f"names must be {len(runs)} distinct names, one for each run (found {shortened(names)})"
             )
-    if names is not None and (isinstance(names, str) or len(set(names)) != len(runs)):
-        raise ResultFileError(f"names must be {len(runs)} distinct names, one for each run (found {names!r})")
     check_classes(classes)
+    given_or_default(settings, ComparisonSettings(DetectionSettings()))
+    check_path("image_set", image_set)
     known_options = [*COMPARISON_OPTIONS, *TASK_OPTIONS["detection"], *TASK_OPTIONS["classification"]]
     require_known_options(options, known_options, keyword_names(compare_runs))
     for example in (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings())):
@@ -263,28 +285,24 @@ def _check_arguments(runs: Any, names: Any, classes: Any, options: Mapping[str, 
         with_options(example, {name: value for name, value in options.items() if name in known})
 
 
-def _read(run: Any, trust: bool, task: Optional[str]) -> Any:
-    """Results of a detector or a classifier."""
-    if not is_path(run):
-        if isinstance(run, tuple) or _are_of_classifier(run):
-            return load_classification(run, task=task)
-        return DetectionInput(None, ()).read_results(run)
-    path = Path(run)
-    if path.suffix.lower() not in PICKLES:
-        return DetectionInput(None, (), trust=trust).read_results(path)
-    content = read_pickle(path, trust=trust)
-    size = path.stat().st_size
-    if not _are_of_classifier(content):
-        return results_from_images(content, path.name, file_size=size)
-    results = classification_from_samples(content, path.name, most_bytes=size, task=task)
+def _read(run: Any, name: str, trust: bool, task: Optional[str]) -> Any:
+    """Results of a detector or a classifier, which have ``name`` in messages if they are in memory."""
+    file_size, most_bytes, digest = None, None, None
+    if is_path(run):
+        path = Path(run)
+        content, most_bytes, digest = read_file(path, DETECTIONS, trust=trust)
+        name, file_size = path.name, path.stat().st_size
+    elif isinstance(run, tuple) and len(run) == 2:
+        return classification_from_arrays(*run, source=name, task=task)
+    else:
+        content = plain_content(run, name)
+    if recognize(content) is MMPRETRAIN:
+        results: Any = classification_from_samples(content, name, most_bytes=most_bytes, task=task)
+    else:
+        results = results_from_content(content, name, file_size=file_size)
     del content
     trim_memory()
-    return results
-
-
-def _are_of_classifier(content: Any) -> bool:
-    is_list = isinstance(content, list) and len(content) > 0
-    return is_list and isinstance(content[0], dict) and "pred_score" in content[0]
+    return replace(results, sha256=digest)
 
 
 def _run_names(runs: Sequence[Any]) -> List[str]:
@@ -317,4 +335,5 @@ def _compare_pair(runs: Runs, other: int, names: Sequence[str]) -> PairwiseCompa
         image_names=tuple(runs.image_names[change.image] for change in changed),
         disagreements=disagreements(*counts, confidence=None if confidence[0] is None else np.stack(confidence)),
         changed_classes=tuple(changed_classes),
+        warnings=runs.warnings(0, other, names),
     )

@@ -77,7 +77,7 @@ def disagreements(
 
     ``confidence``, (2, images), breaks ties: a higher score of the run with more errors is worse.
     """
-    totals = [_counts_per_image(run) for run in (first, second)]
+    totals = [run.per_image() for run in (first, second)]
     errors = [fp + fn for _, fp, fn in totals]
     correct = [count == 0 for count in errors]
     gain = errors[0] - errors[1]
@@ -100,9 +100,3 @@ def disagreements(
         first=totals[0][:, image],
         second=totals[1][:, image],
     )
-
-
-def _counts_per_image(counts: PerImageCounts) -> np.ndarray:
-    """(3, images) TP, FP and FN of every image."""
-    sums = [np.bincount(counts.image, weights=row, minlength=counts.num_images) for row in counts.counts]
-    return np.array(sums).reshape(3, counts.num_images).astype(np.int64)

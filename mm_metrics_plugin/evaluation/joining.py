@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import ClassNamesError, MetricInputError, ResultFileError, listing, pluralize
-from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.data import (
+    DetectionBatch,
+    Detections,
+    GroundTruths,
+    ImageId,
+    image_order,
+)
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
 from mm_metrics_plugin.io.detection_results import DetectionResults
-from mm_metrics_plugin.io.files import RowCounts, check_num_classes
-from mm_metrics_plugin.io.ground_truth import GroundTruth, ImageId
+from mm_metrics_plugin.io.files import check_num_classes
+from mm_metrics_plugin.io.ground_truth import GroundTruth
+from mm_metrics_plugin.row_counts import RowCounts
 
 _R = TypeVar("_R", Detections, GroundTruths)
 IMAGE_ID, IMAGE_PATH, POSITION = "image id", "image path", "position"
@@ -28,10 +35,15 @@ class JoinedImages:
     image_ids: Tuple[ImageId, ...]
     image_names: Tuple[str, ...]  # file names, "" if unknown
     detections: RowCounts
-    missing_images: int  # images without results, evaluated as images without detections
+    without_results: np.ndarray  # (images,) bool; evaluated as images without detections
     class_order: str = LABELS  # that of the ground truth, or 'labels' if the classes have no names
     joined_by: str = IMAGE_ID
     image_sizes: Optional[np.ndarray] = None  # (images, 2) height and width, 0 if unknown
+
+    @property
+    def missing_images(self) -> int:
+        """Number of images without results."""
+        return int(np.count_nonzero(self.without_results))
 
 
 def join(
@@ -45,7 +57,7 @@ def join(
 
     mmdet 2.x tested COCO data sets in the order of the annotation file's images, and VOC data sets in the order of
     their image set. A folder of VOC files has no order, so results without ids need ``image_set``. COCO results contain
-    only images with detections, so none of their images is missing.
+    only images with detections, so other images may lack results in them.
 
     Raises:
         ResultFileError: Images are missing, unknown or repeated, labels are out of range, or the order of the classes
@@ -74,7 +86,7 @@ def join(
         image_names=ground_truth.image_names,
         image_sizes=ground_truth.image_sizes,
         detections=counts,
-        missing_images=missing,
+        without_results=missing,
         class_order=ground_truth.class_order or (CLASSES if classes else LABELS),
         joined_by=_joined_by(results),
     )
@@ -94,13 +106,15 @@ def _joined_by(results: DetectionResults) -> str:
     return IMAGE_PATH if results.image_ids and results.image_ids == results.image_names else IMAGE_ID
 
 
-def _positions(ground_truth: GroundTruth, results: DetectionResults, allow_missing: bool) -> Tuple[np.ndarray, int]:
-    """Index of each result image in the ground truth, and the number of images without results."""
+def _positions(
+    ground_truth: GroundTruth, results: DetectionResults, allow_missing: bool
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Index of each result image in the ground truth, and which images of the ground truth have no results."""
     if results.image_ids is None:
         if not ground_truth.images_ordered:
             raise ResultFileError(
                 f"{results.source}: has no image ids (mmdet 2.x), and {ground_truth.source} has no order of images; "
-                "give the list of the test set with --image-set, such as ImageSets/Main/test.txt"
+                "give the list of the test set with image_set=..., such as ImageSets/Main/test.txt"
             )
         expected = len(ground_truth.image_ids)
         if results.num_images != expected:
@@ -108,14 +122,14 @@ def _positions(ground_truth: GroundTruth, results: DetectionResults, allow_missi
                 f"{results.source}: has no image ids and must have one entry for each of the "
                 f"{pluralize(expected, 'image')} of {ground_truth.source} (found {results.num_images})"
             )
-        return np.arange(results.num_images), 0
+        return np.arange(results.num_images), np.zeros(expected, dtype=bool)
     index_of = {image_id: index for index, image_id in enumerate(ground_truth.image_ids)}
     positions = np.array([index_of.get(image_id, -1) for image_id in results.image_ids], dtype=np.int64)
     if (positions < 0).any():
         unknown = [image_id for image_id in results.image_ids if image_id not in index_of]
         hint = (
             "; image ids repeat in the results, so their images are named by path: give the config of the test set as "
-            "GROUND_TRUTH"
+            "ground_truth=..."
         )
         raise ResultFileError(
             f"{results.source}: {listing('image', unknown)} not in {ground_truth.source}"
@@ -126,12 +140,12 @@ def _positions(ground_truth: GroundTruth, results: DetectionResults, allow_missi
         repeated = [ground_truth.image_ids[index] for index in np.flatnonzero(counts > 1)]
         raise ResultFileError(f"{results.source}: has {listing('image', repeated)} more than once")
     missing = [ground_truth.image_ids[index] for index in np.flatnonzero(counts == 0)]
-    if missing and not allow_missing and results.dialect != "coco":
+    if missing and not allow_missing and results.lists_all_images:
         raise ResultFileError(
             f"{results.source}: no results for {listing('image', missing)} of {ground_truth.source} "
-            f"(--allow-missing or allow_missing=True takes them as without detections)"
+            f"(allow_missing=True takes them as without detections)"
         )
-    return positions, len(missing)
+    return positions, counts == 0
 
 
 def _class_names(
@@ -192,11 +206,6 @@ def _check_labels(
 # -- selecting images -------------------------------------------------------------------------------------------------
 
 
-def image_order(image_ids: Sequence[ImageId]) -> List[ImageId]:
-    """Image ids in the order that breaks score ties: numbers ascending as in pycocotools, then strings."""
-    return sorted(image_ids, key=lambda image_id: (isinstance(image_id, str), image_id))
-
-
 def in_image_order(joined: JoinedImages) -> JoinedImages:
     """The same images in the order that breaks score ties."""
     index_of = {image_id: index for index, image_id in enumerate(joined.image_ids)}
@@ -206,7 +215,7 @@ def in_image_order(joined: JoinedImages) -> JoinedImages:
 def every_nth_image(joined: JoinedImages, rank: int, world_size: int) -> JoinedImages:
     """Every ``world_size``-th image, from ``rank`` on. Rank 0 has the row counts of the file."""
     chosen = _take_images(joined, range(rank, len(joined.image_ids), world_size))
-    return chosen if rank == 0 else replace(chosen, detections=RowCounts(0, 0), missing_images=0)
+    return chosen if rank == 0 else replace(chosen, detections=RowCounts(0, 0))
 
 
 def select_images(ground_truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTruth:
@@ -234,6 +243,7 @@ def _take_images(joined: JoinedImages, chosen: Sequence[int]) -> JoinedImages:
         batch=DetectionBatch(detections, gts, len(chosen)),
         image_ids=tuple(joined.image_ids[index] for index in chosen),
         image_names=tuple(joined.image_names[index] for index in chosen),
+        without_results=joined.without_results[list(chosen)],
         image_sizes=None if joined.image_sizes is None else joined.image_sizes[list(chosen)],
     )
 
@@ -244,4 +254,5 @@ def _take_rows(rows: _R, chosen: Sequence[int], num_images: int) -> _R:
     positions[list(chosen)] = np.arange(len(chosen))
     image = positions[rows.image]
     order = np.argsort(image, kind="stable")
-    return replace(rows, image=image).take(order[image[order] >= 0])
+    order = order[image[order] >= 0]
+    return replace(rows.take(order), image=image[order])

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from mm_metrics_plugin.evaluation.distributed import ProcessGroup
+from mm_metrics_plugin.evaluation.inputs import check_cfg_options, input_entry, is_path, versions
 from mm_metrics_plugin.evaluation.joining import (
     JoinedImages,
     classes_from_labels,
     every_nth_image,
+    in_image_order,
     join,
     match_image_ids,
     select_images,
 )
-from mm_metrics_plugin.evaluation.report import IN_MEMORY, Progress, input_entry, is_path, versions
-from mm_metrics_plugin.evaluation.shards import Entry, ProcessGroup, Shard, make_shard
-from mm_metrics_plugin.exceptions import ResultFileError, listing
-from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError, listing, shortened
+from mm_metrics_plugin.functional.detection.data import DetectionBatch, ImageId
 from mm_metrics_plugin.io.class_order import CLASS_ORDERS, CLASSES, LABELS
 from mm_metrics_plugin.io.dataset_config import read_test_set
 from mm_metrics_plugin.io.detection_results import DetectionResults, read_results, results_from_content
-from mm_metrics_plugin.io.files import RowCounts
-from mm_metrics_plugin.io.ground_truth import (
-    GroundTruth,
-    ImageId,
-    ground_truth_from_coco,
-    read_ground_truth,
-)
+from mm_metrics_plugin.io.ground_truth import GroundTruth, ground_truth_from_coco, read_ground_truth
+from mm_metrics_plugin.reports.base import Progress
+from mm_metrics_plugin.reports.detection_evaluator import DetectionEvaluator
+from mm_metrics_plugin.reports.provenance import Entry, Provenance
+from mm_metrics_plugin.row_counts import RowCounts
 from mm_metrics_plugin.settings import DetectionSettings
 
 
@@ -47,10 +45,13 @@ class DetectionInput:
     allow_missing: bool = False
 
     def __post_init__(self) -> None:
-        if self.class_order is not None and self.class_order not in CLASS_ORDERS:
-            raise ResultFileError(f"class_order must be one of {', '.join(CLASS_ORDERS)} (found {self.class_order!r})")
+        is_text = isinstance(self.class_order, str)
+        if self.class_order is not None and not (is_text and self.class_order in CLASS_ORDERS):
+            found = shortened(self.class_order)
+            raise ResultFileError(f"class_order must be one of {', '.join(CLASS_ORDERS)} (found {found})")
+        check_cfg_options(self.cfg_options)
         if self.image_set is not None and not self.in_results and not is_path(self.ground_truth):
-            raise ResultFileError("--image-set: requires a folder of VOC files; the ground truth is in memory")
+            raise ResultFileError("image_set=... requires a folder of VOC files; the ground truth is in memory")
 
     @property
     def in_results(self) -> bool:
@@ -66,14 +67,16 @@ class DetectionInput:
         """Read one result file, or results in memory."""
         if is_path(source):
             return read_results(source, trust=self.trust, on_progress=on_progress)
-        return results_from_content(source, IN_MEMORY)
+        return results_from_content(source, "results")
 
     def read_ground_truth(self, progress: Progress) -> GroundTruth:
         """Read the ground truth from a file, a folder, or the test data set of a config."""
         source = self.ground_truth
         if self.is_config:
             if self.image_set is not None:
-                raise ResultFileError(f"--image-set: the test set of {source} lists its images itself")
+                raise ResultFileError(
+                    f"image_set=... requires a folder of VOC files; the test set of {source} lists its images itself"
+                )
             return read_test_set(
                 source,
                 classes=self.classes,
@@ -82,17 +85,15 @@ class DetectionInput:
                 track=progress.track,
             )
         if self.cfg_options:
-            raise ResultFileError("--cfg-options: the ground truth is not a config")
+            raise ResultFileError("cfg_options=[...] requires a config as ground_truth=...")
         if not is_path(source):
-            return ground_truth_from_coco(source, IN_MEMORY, classes=self.classes, class_order=self.class_order)
-        if str(source).lower().endswith((".pkl", ".pickle")):
-            raise ResultFileError(f"{Path(source).name}: is a result file; GROUND_TRUTH comes first, then RESULTS")
+            return ground_truth_from_coco(source, "ground_truth", classes=self.classes, class_order=self.class_order)
         return read_ground_truth(source, classes=self.classes, class_order=self.class_order, image_set=self.image_set)
 
-    def ground_truth_entry(self) -> Dict[str, Any]:
+    def ground_truth_entry(self, ground_truth: GroundTruth) -> Dict[str, Any]:
         """Name and SHA-256 of the ground truth and of its image set."""
         image_set = {} if self.image_set is None else {"image_set": input_entry(self.image_set)}
-        return {**input_entry(self.ground_truth), **image_set}
+        return {**input_entry(self.ground_truth, ground_truth.sha256), **image_set}
 
     def versions(self) -> Dict[str, str]:
         """Versions of the libraries that read the input."""
@@ -102,7 +103,7 @@ class DetectionInput:
         """Reject options that need a separate ground truth."""
         for option in ("class_order", "image_set", "cfg_options"):
             if getattr(self, option):
-                raise ResultFileError(f"--{option.replace('_', '-')}: the results contain the ground truth")
+                raise ResultFileError(f"{option}=... requires a separate ground truth; the results contain it")
 
     def class_order_of(self, joined: JoinedImages) -> str:
         """The order that the labels follow."""
@@ -114,7 +115,9 @@ class DetectionInput:
 def ground_truth_in(results: DetectionResults) -> GroundTruth:
     """The ground truth that results contain."""
     if results.ground_truth is None:
-        raise ResultFileError(f"{results.source}: contains no ground truth; give the annotation file as GROUND_TRUTH")
+        raise ResultFileError(
+            f"{results.source}: contains no ground truth; give the annotation file as ground_truth=..."
+        )
     return results.ground_truth
 
 
@@ -123,7 +126,7 @@ def results_entry(entry: Entry, results: DetectionResults) -> Dict[str, Any]:
     return {**entry, "masks": results.masks} if results.masks else dict(entry)
 
 
-def load_shard(
+def load_images(
     source: DetectionInput,
     settings: DetectionSettings,
     *,
@@ -131,56 +134,54 @@ def load_shard(
     progress: Progress,
     worst_images: Optional[int],
     partial: bool,
-) -> Shard:
+) -> DetectionEvaluator:
     """Read, join and match all images, on all processes.
 
     With ``worst_images``, examples are kept for a page. With ``partial``, results may cover only some of the images.
     """
-    shards: List[Shard] = []
-    loader, error = None, None
+    evaluator, loader, error = None, None, None
     try:
         loader = _Loader(source, settings, group, progress, worst_images, partial)
     except Exception as caught:  # raised on every process by the next call
         error = caught
     infos = group.all_gather(None if loader is None else (loader.files, loader.num_classes), error)
     try:
-        shards = loader.shards(infos)  # type: ignore[union-attr]
+        evaluator = loader.evaluator(infos)  # type: ignore[union-attr]
     except Exception as caught:  # raised on every process by the next call
         error = caught
-    return group.merge(shards, error)
+    return group.merge(evaluator, error)
 
 
-def shard_of_batch(
+def evaluator_of_batch(
     batch: DetectionBatch, settings: DetectionSettings, classes: Optional[Sequence[str]], worst_images: Optional[int]
-) -> Shard:
-    """The shard of detections and ground truths that are arrays already."""
+) -> DetectionEvaluator:
+    """The evaluator of detections and ground truths that are arrays already."""
+    if not batch.num_images:
+        raise MetricInputError("a DetectionBatch to evaluate must have at least one image (found num_images=0)")
     detections, gts = batch.detections, batch.ground_truths
     if classes is None:
         labels = np.concatenate([detections.labels, gts.labels])
         classes = [str(label) for label in range(int(labels.max(initial=-1)) + 1)]
-    for rows in (detections, gts):
-        rows.check(num_classes=len(classes), names=range(batch.num_images))
-    counts, gt_counts = (RowCounts(len(rows.labels), len(rows.labels)) for rows in (detections, gts))
-    image_ids, names = tuple(range(batch.num_images)), ("",) * batch.num_images
-    joined = JoinedImages(batch, tuple(classes), image_ids, names, detections=counts, missing_images=0)
-    entry = input_entry(batch)
-    ground_truth = {**entry, "images": batch.num_images, "ground_truths": gt_counts.to_dict(), "class_order": LABELS}
-    return make_shard(
-        joined,
-        settings,
-        results=[entry],
-        ground_truth=ground_truth,
-        ground_truth_in_results=False,
-        versions=versions(),
-        worst_images=worst_images,
+    batch.check(num_classes=len(classes), names=range(batch.num_images))
+    entry, gt_counts = input_entry(batch), RowCounts(len(gts), len(gts))
+    evaluator = DetectionEvaluator(classes, settings, worst_images=worst_images)
+    evaluator.provenance = Provenance(
+        detections=RowCounts(len(detections), len(detections)),
+        results=(entry,),
+        ground_truths=(
+            {**entry, "images": batch.num_images, "ground_truths": gt_counts.to_dict(), "class_order": LABELS},
+        ),
+        versions=(versions(),),
     )
+    evaluator.update(batch)
+    return evaluator
 
 
 class _FileInfo(NamedTuple):
     """What the other processes need to know about a result file."""
 
     source: str
-    dialect: str
+    lists_all_images: bool
     image_ids: Tuple[ImageId, ...]
 
 
@@ -214,10 +215,11 @@ class _Loader:
             source.check_in_results()
         else:
             progress.step("reading the ground truth")
-            self.ground_truth_entry, self.ground_truth = source.ground_truth_entry(), source.read_ground_truth(progress)
+            self.ground_truth = source.read_ground_truth(progress)
+            self.ground_truth_entry = source.ground_truth_entry(self.ground_truth)
         self.versions = source.versions()
         self.files: List[_FileInfo] = []
-        self.matched: List[Shard] = []
+        self.matched: List[DetectionEvaluator] = []
         self.waiting: List[_ReadFile] = []
         self.empty_results: Optional[DetectionResults] = None  # of the same kind, without images
         self.num_classes = 0
@@ -233,9 +235,9 @@ class _Loader:
         ground_truth = ground_truth_in(results) if self.in_results else self.ground_truth
         if not self.in_results:
             results = match_image_ids(ground_truth, results)
-        self.files.append(_FileInfo(results.source, results.dialect, results.image_ids or ()))
+        self.files.append(_FileInfo(results.source, results.lists_all_images, results.image_ids or ()))
         self.empty_results = self.empty_results or _without_detections(results)
-        file = _ReadFile(input_entry(path), results, ground_truth)
+        file = _ReadFile(input_entry(path, results.sha256), results, ground_truth)
         without_names = self.classes is None and self.in_results
         if without_names:
             self.num_classes = max(self.num_classes, classes_from_labels(results, ground_truth))
@@ -244,61 +246,77 @@ class _Loader:
         else:
             self.waiting.append(file)
 
-    def shards(self, infos: Sequence[Tuple[List[_FileInfo], int]]) -> List[Shard]:
-        """Join and match the files that are not matched yet, given the files and class numbers of all processes."""
+    def evaluator(self, infos: Sequence[Tuple[List[_FileInfo], int]]) -> Optional[DetectionEvaluator]:
+        """Join and match the files that are not matched yet, given the files and class numbers of all processes.
+
+        None if there are more processes than files.
+        """
         self.progress.step("joining and matching")
         if self.in_results and self.classes is None and (self.several or self.group.world_size > 1):
             self.classes = [str(label) for label in range(max(number for _, number in infos))]
-        shards = self.matched
+        matched = self.matched
         while self.waiting:
-            shards.append(self._match(self.waiting.pop(0)))
+            matched.append(self._match(self.waiting.pop(0)))
         if self.several and not self.in_results and self.group.rank == 0:
             remaining = self._remaining([file for files, _ in infos for file in files])
             if remaining is not None:
-                shards.append(self._shard(remaining, [], self.ground_truth, {}))
-        return shards
+                matched.append(self._evaluator(remaining, [], self.ground_truth, {}))
+        return matched[0].merge(*matched[1:]) if len(matched) > 1 else next(iter(matched), None)
 
-    def _match(self, file: _ReadFile) -> Shard:
-        """The shard of one file; of a single file, the images of this process."""
+    def _match(self, file: _ReadFile) -> DetectionEvaluator:
+        """The evaluator of one file; of a single file, of the images of this process."""
         ground_truth = file.ground_truth
-        if self.several or (self.partial and file.results.dialect == "mmdet"):
+        names_its_images = file.results.image_ids is not None and file.results.lists_all_images
+        if self.several or (self.partial and names_its_images):
             ground_truth = select_images(file.ground_truth, file.results.image_ids or ())
         allow_missing = self.source.allow_missing and not self.several
         joined = join(ground_truth, file.results, classes=self.classes, allow_missing=allow_missing)
         if not self.several:
             joined = every_nth_image(joined, self.group.rank, self.group.world_size)
-        return self._shard(joined, [results_entry(file.entry, file.results)], file.ground_truth, file.entry)
+        return self._evaluator(joined, [results_entry(file.entry, file.results)], file.ground_truth, file.entry)
 
-    def _shard(self, joined: JoinedImages, entries: Sequence[Entry], ground_truth: GroundTruth, entry: Entry) -> Shard:
-        return make_shard(
-            joined,
-            self.settings,
-            results=[{**result, "joined_by": joined.joined_by} for result in entries],
-            ground_truth={
-                **(entry if self.in_results else self.ground_truth_entry),
-                "images": len(ground_truth.image_ids),
-                "ground_truths": ground_truth.row_counts.to_dict(),
-                "class_order": self.source.class_order_of(joined),
-                "image_folders": list(ground_truth.image_folders),
-            },
+    def _evaluator(
+        self, joined: JoinedImages, entries: Sequence[Entry], ground_truth: GroundTruth, entry: Entry
+    ) -> DetectionEvaluator:
+        joined = in_image_order(joined)  # the order breaks ties of scores and of examples
+        evaluator = DetectionEvaluator(joined.classes, self.settings, worst_images=self.worst_images)
+        evaluator.provenance = Provenance(
+            detections=joined.detections,
+            missing_images=joined.missing_images,
+            results=tuple({**result, "joined_by": joined.joined_by} for result in entries),
+            ground_truths=(
+                {
+                    **(entry if self.in_results else self.ground_truth_entry),
+                    "images": len(ground_truth.image_ids),
+                    "ground_truths": ground_truth.row_counts.to_dict(),
+                    "class_order": self.source.class_order_of(joined),
+                    "image_folders": list(ground_truth.image_folders),
+                },
+            ),
             ground_truth_in_results=self.in_results,
-            versions=self.versions,
+            versions=(self.versions,),
             allow_missing=self.source.allow_missing,
-            worst_images=self.worst_images,
-            progress=self.progress,
         )
+        evaluator.update(
+            joined.batch,
+            image_ids=joined.image_ids,
+            image_names=joined.image_names,
+            image_sizes=joined.image_sizes,
+            on_progress=self.progress.fraction,
+        )
+        return evaluator
 
     def _remaining(self, files: Sequence[_FileInfo]) -> Optional[JoinedImages]:
         """The images that no file has results for, if they belong to this report."""
         with_results = {image_id for file in files for image_id in file.image_ids}
         remaining = [image_id for image_id in self.ground_truth.image_ids if image_id not in with_results]
-        lists_all_images = any(file.dialect != "coco" for file in files)
+        lists_all_images = any(file.lists_all_images for file in files)
         if not remaining or (lists_all_images and self.partial):
             return None
         if lists_all_images and not self.source.allow_missing:
             raise ResultFileError(
                 f"{files[0].source} and the other files: no results for {listing('image', remaining)} of "
-                f"{self.ground_truth.source} (--allow-missing takes them as without detections)"
+                f"{self.ground_truth.source} (allow_missing=True takes them as without detections)"
             )
         return join(
             select_images(self.ground_truth, remaining),

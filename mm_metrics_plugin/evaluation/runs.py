@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from mm_metrics_plugin.conventions import ANALYSIS_RULE
+from mm_metrics_plugin.evaluation.inputs import common_folder
 from mm_metrics_plugin.evaluation.joining import JoinedImages, classes_from_labels, in_image_order, join
 from mm_metrics_plugin.evaluation.loading import DetectionInput, ground_truth_in
-from mm_metrics_plugin.evaluation.report import Progress, common_folder, warn_unreached
-from mm_metrics_plugin.evaluation.shards import match_in_blocks
+from mm_metrics_plugin.evaluation.run_summaries import (
+    CrossFittedPoint,
+    RunSummary,
+    RunWarning,
+    missing_warnings,
+    threshold_warnings,
+)
 from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError, listing, pluralize
 from mm_metrics_plugin.functional.classification.delong import auc_swaps
+from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.detection.matching import SCORES
 from mm_metrics_plugin.functional.statistics.paired_tests import Comparison, compare_counts, paired_permutation_test
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.thresholding import hard_decisions, reach
-from mm_metrics_plugin.io.classification_results import ClassificationResults
+from mm_metrics_plugin.io.classification_results import TASK_GIVEN, ClassificationResults
 from mm_metrics_plugin.io.detection_results import DetectionResults
-from mm_metrics_plugin.io.ground_truth import check_same_ground_truth
+from mm_metrics_plugin.io.ground_truth import GroundTruth, check_same_ground_truth
+from mm_metrics_plugin.reports.base import Progress, warn_unreached
+from mm_metrics_plugin.reports.provenance import row_counts
 from mm_metrics_plugin.settings import (
     MULTI_LABEL_SCORE_THR,
     ClassificationSettings,
     ComparisonSettings,
     DetectionSettings,
+    OperatingRule,
+    number_text,
 )
 from mm_metrics_plugin.states.detection import DetectionState
 
 COMPARISON_OPTIONS = ("ci", "permutations", "seed")
 TASK_OPTIONS = {
-    "detection": ("score_thr", "iou_thr", "nms_iou_thr", "max_dets"),
+    "detection": ("score_thr", "operating_point", "iou_thr", "nms_iou_thr", "iou_thrs", "max_dets"),
     "classification": ("task", "score_thr"),
 }
 
@@ -46,6 +59,7 @@ class Runs:
     image_folders: Sequence[str] = ()  # image names are paths below these folders
     image_sizes: Any = ()  # (images, 2) height and width, where known
     ground_truth: Any = None  # labels or targets of the samples of classifiers
+    ground_truth_entry: Optional[Mapping[str, Any]] = None  # provenance of the ground truth; None if in the results
     class_order = ""
     joined_by: Tuple[str, ...] = ()  # how the images of each run were found
     progress: Progress
@@ -57,6 +71,14 @@ class Runs:
     def compare(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """The paired permutation test of all metrics of two runs."""
         raise NotImplementedError
+
+    def summary(self, run: int, name: str) -> RunSummary:
+        """What was read and used of a run."""
+        raise NotImplementedError
+
+    def warnings(self, first: int, second: int, names: Sequence[str]) -> Tuple[RunWarning, ...]:
+        """Reasons to doubt the verdicts on two runs."""
+        return ()
 
     def confidence(self, run: int) -> Optional[np.ndarray]:
         """(samples,) score of the predicted class; None for detectors and multi-label classifiers."""
@@ -73,9 +95,7 @@ class Runs:
         task_options = TASK_OPTIONS[self.kind]
         for name in options:
             if name not in (*COMPARISON_OPTIONS, *task_options):
-                raise ResultFileError(
-                    f"--{name.replace('_', '-')}: is for {self.other_kind} ({source} holds {self.kind} results)"
-                )
+                raise ResultFileError(f"{name}=...: is for {self.other_kind} ({source} holds {self.kind} results)")
         task_settings = default if settings is None else getattr(settings, self.kind)
         if task_settings is None:
             raise ResultFileError(f"{source}: holds {self.kind} results, and the settings are for {self.other_kind}")
@@ -95,6 +115,18 @@ class Runs:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class MatchedRun:
+    """Matched detections of a detector."""
+
+    table: MatchTable
+    counts: PerImageCounts  # at the score threshold of the comparison
+    read: Mapping[str, Any]  # what was read, used and dropped
+    best: Optional[CrossFittedPoint]  # None with fewer than two images
+    without_results: np.ndarray  # (images,)
+    lists_all_images: bool  # COCO results list only images with detections
+
+
 class DetectionRuns(Runs):
     """Matched detections of several detectors."""
 
@@ -112,8 +144,13 @@ class DetectionRuns(Runs):
         self.settings = self._settings(settings, options, DetectionSettings(), results[0].source)
         # A comparison needs neither object sizes nor error types.
         detection: Any = self.settings.detection
-        self.detection: DetectionSettings = replace(detection, matching=("coco",), area_edges=())
-        joined = self._join(source, results, progress)
+        self.detection: DetectionSettings = replace(detection, matching=(ANALYSIS_RULE,), area_edges=())
+        if detection.operating_point is not None and "score_thr" in options:
+            raise ResultFileError(
+                f"score_thr=... excludes operating_point={detection.operating_point!r}, which gives each run its own "
+                "score threshold"
+            )
+        joined, ground_truths = self._join(source, results, progress)
         first = joined[0]
         self.classes = first.classes
         self.class_order = source.class_order_of(first)
@@ -122,51 +159,89 @@ class DetectionRuns(Runs):
         self.image_sizes = () if first.image_sizes is None else first.image_sizes
         self.progress = progress
         progress.step("matching")
-        self.tables: List[Any] = []
-        for run in joined:
-            state = DetectionState(len(self.classes), self.detection, table="scores")
-            self.tables.append(match_in_blocks(state, run, progress).table())
-        message = self.detection.truncation_message(max(table.most_detections for table in self.tables))
+        self.runs = [self._match(*run) for run in zip(joined, results, ground_truths)]
+        message = self.detection.truncation_message(max(run.table.most_detections for run in self.runs))
         if message:
             warnings.warn(message, MetricWarning)
-        for table, source_name in zip(self.tables, (run.source for run in results)):
-            if len(table.score) and not table.reach(self.detection.score_thr).any():
-                warn_unreached(f"detection of {source_name}", self.detection.score_thr, table.score)
+
+    def _match(self, joined: JoinedImages, results: DetectionResults, ground_truth: GroundTruth) -> MatchedRun:
+        settings = self.detection
+        state = DetectionState(len(self.classes), settings, keep=SCORES)
+        order = np.arange(joined.batch.num_images)
+        state.update(joined.batch, order, names=joined.image_ids, on_progress=self.progress.fraction)
+        table: Any = state.table()
+        best = None
+        if settings.operating_point is not None or table.num_images > 1:
+            rule = OperatingRule.parse(settings.operating_point or "f1")
+            best = CrossFittedPoint.select(table, rule, seed=self.settings.seed)
+        if best is None or settings.operating_point is None:
+            counts, reason = per_image_counts(table), f"score below {number_text(settings.score_thr)}"
+            below = state.counts_by_name["detections_below_threshold"]
+            if 0 < len(table.score) == below:
+                warn_unreached(f"detection of {results.source}", settings.score_thr, table.score)
+        else:
+            counts, reason = best.counts, "score below the best threshold"
+            below = int(np.count_nonzero(~best.reached))
+            undefined = int(np.isnan(best.thresholds).sum())
+            if undefined:
+                raise ResultFileError(
+                    f"{results.source}: no score threshold satisfies operating_point={settings.operating_point!r} on "
+                    f"the images of {undefined} of {len(best.thresholds)} folds"
+                )
+        read = row_counts(
+            state.counts_by_name,
+            joined.detections,
+            ground_truth.row_counts,
+            images=table.num_images,
+            missing_images=joined.missing_images,
+            below={reason: below},
+        )
+        return MatchedRun(table, counts, read, best, joined.without_results, results.lists_all_images)
 
     def _join(
         self, source: DetectionInput, results: Sequence[DetectionResults], progress: Progress
-    ) -> List[JoinedImages]:
+    ) -> Tuple[List[JoinedImages], List[GroundTruth]]:
         classes = source.classes
         if source.in_results:
             source.check_in_results()
-            ground_truth, *others = [ground_truth_in(run) for run in results]
-            for other in others:
+            ground_truths = [ground_truth_in(run) for run in results]
+            ground_truth = ground_truths[0]
+            for other in ground_truths[1:]:
                 check_same_ground_truth(ground_truth, other)
             if classes is None:  # the largest number of any run
                 number = max(classes_from_labels(run, ground_truth) for run in results)
                 classes = [str(label) for label in range(number)]
         else:
             ground_truth = source.read_ground_truth(progress)
+            ground_truths = [ground_truth] * len(results)
+            self.ground_truth_entry = source.ground_truth_entry(ground_truth)
         self.image_folders = ground_truth.image_folders
         joined = [join(ground_truth, run, classes=classes, allow_missing=source.allow_missing) for run in results]
         if not joined[0].image_ids:
             raise ResultFileError(f"{ground_truth.source}: holds no images")
-        return [in_image_order(run) for run in joined]  # the order breaks score ties
+        return [in_image_order(run) for run in joined], ground_truths  # the order breaks score ties
 
     def counts(self, run: int) -> PerImageCounts:
         """TP, FP and FN per image."""
-        return per_image_counts(self.tables[run], score_thr=self.detection.score_thr, iou_thr=self.detection.iou_thr)
+        return self.runs[run].counts
+
+    def summary(self, run: int, name: str) -> RunSummary:
+        """Images, detections and ground truths, and the best score threshold."""
+        return RunSummary(name, self.runs[run].read, self.runs[run].best)
+
+    def warnings(self, first: int, second: int, names: Sequence[str]) -> Tuple[RunWarning, ...]:
+        """Images without results, and a score threshold that is far from the best."""
+        found: List[RunWarning] = []
+        for number, other in ((first, second), (second, first)):
+            name, run, table = names[number], self.runs[number], self.runs[other].table
+            found += missing_warnings(name, run.without_results, lists_all_images=run.lists_all_images, other=table)
+            if run.best is not None and self.detection.operating_point is None:
+                found += threshold_warnings(name, run.counts, run.best, score_thr=self.detection.score_thr)
+        return tuple(found)
 
     def compare(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """Rates at the thresholds, and average precision."""
-        return paired_permutation_test(
-            self.tables[first],
-            self.tables[second],
-            score_thr=self.detection.score_thr,
-            iou_thr=self.detection.iou_thr,
-            max_dets=self.detection.max_dets,
-            **self._test_options,
-        )
+        return paired_permutation_test(self.runs[first].table, self.runs[second].table, **self._test_options)
 
 
 class ClassificationRuns(Runs):
@@ -184,12 +259,16 @@ class ClassificationRuns(Runs):
         progress: Progress,
     ) -> None:
         if not source.in_results:
-            raise ResultFileError(f"{results[0].source}: contains its ground truth; GROUND_TRUTH must be -")
+            raise ResultFileError(f"{results[0].source}: contains its ground truth, which requires ground_truth=None")
         source.check_in_results()
+        if source.allow_missing:
+            raise ResultFileError(
+                f"allow_missing=True is for detectors ({results[0].source} holds classification results)"
+            )
         self.settings = self._settings(settings, options, ClassificationSettings(), results[0].source)
         first, *others = _with_same_task(results)
         number = first.scores.shape[1]
-        names = source.classes or [str(label) for label in range(number)]
+        names = source.classes or first.classes or [str(label) for label in range(number)]
         if len(names) != number:
             given = pluralize(len(names), "class name")
             raise ClassNamesError(f"{first.source}: holds scores of {pluralize(number, 'class')} for {given}")
@@ -197,6 +276,7 @@ class ClassificationRuns(Runs):
         self.progress = progress
         progress.step("joining")
         self.ground_truth = first.ground_truth
+        self.read = [{"samples": run.row_counts.to_dict()} for run in results]
         self.scores, self.precision, joined_by = [first.scores], [first.precision], []
         for other in others:
             order, key = _sample_order(first, other)
@@ -225,6 +305,10 @@ class ClassificationRuns(Runs):
         decisions: Any = self.decisions(run)
         return PerImageCounts.from_labels(self.ground_truth, decisions, num_classes=len(self.classes))
 
+    def summary(self, run: int, name: str) -> RunSummary:
+        """Samples."""
+        return RunSummary(name, self.read[run])
+
     def confidence(self, run: int) -> Optional[np.ndarray]:
         """The score of the predicted class."""
         return self.scores[run].max(axis=1) if self.ground_truth.ndim == 1 else None
@@ -248,7 +332,7 @@ def _with_same_task(results: Sequence[ClassificationResults]) -> List[Classifica
     first = next((run for run in results if run.targets is not None), None)
     if first is None:
         return list(results)
-    reason = first.task_reason if first.task_reason == "--task" else f"{first.source}: {first.task_reason}"
+    reason = first.task_reason if first.task_reason == TASK_GIVEN else f"{first.source}: {first.task_reason}"
     return [replace(run.as_multi_label(reason), task_reason=reason) for run in results]
 
 

@@ -11,7 +11,8 @@ from mm_metrics_plugin.functional.classification.delong import delong_ci, delong
 from mm_metrics_plugin.functional.classification.roc_curves import ks_statistic, roc_curves
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou, nms
+from mm_metrics_plugin.functional.detection.geometry import nms
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.operating_points import operating_points

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +13,7 @@ import numpy as np
 from mm_metrics_plugin.exceptions import MetricInputError
 
 ABSENT_RULES = ("skip", "nan", "error")
+MAX_INDEX = 1 << 62
 # 16 float32 are one cache line; a narrower tile would read every line of the matrix more than once.
 TILE_WIDTH = 16
 # Rows transposed at once: their cache lines (64 bytes each) must still be cached for the next column.
@@ -26,7 +28,7 @@ class Result:
     """Base class of result dataclasses."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain Python values; arrays become lists."""
+        """The fields as plain Python values; arrays become lists, and undefined numbers stay NaN."""
         return {name: _to_plain(value) for name, value in vars(self).items()}
 
     def __str__(self) -> str:
@@ -42,6 +44,27 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_to_plain(item) for item in value]
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def json_values(value: Any) -> Any:
+    """Values that JSON can hold: arrays become lists, keys text, and numbers that are NaN or infinite None.
+
+    Example:
+        >>> json_values({"recall": np.array([0.5, np.nan]), 3: (np.int64(7), "a")})
+        {'recall': [0.5, None], '3': [7, 'a']}
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): json_values(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(value) if _JSON_TYPES.issuperset(map(type, value)) else [json_values(item) for item in value]
+    return value
+
+
+_JSON_TYPES = {int, str, bool, type(None)}
 
 
 def divide(numerator: Any, denominator: Any) -> np.ndarray:
@@ -98,6 +121,32 @@ def _sortable(key: np.ndarray) -> np.ndarray:
         bits -= bits.min()
         return np.asarray(bits)
     return np.asarray((key - key.min()).view(f"u{key.dtype.itemsize}"))
+
+
+def index_array(name: str, values: Any, limit_name: str = "", limit: int | None = None) -> np.ndarray:
+    """The values as int64; MetricInputError unless they are a column of whole numbers from 0 to below the limit.
+
+    Example:
+        >>> index_array("image", [0, 7], "num_images", 5)
+        Traceback (most recent call last):
+        mm_metrics_plugin.exceptions.MetricInputError: 'image' must be below num_images=5 (found 7 in row 1)
+    """
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise MetricInputError(f"'{name}' must be one-dimensional (found shape {array.shape})")
+    if not len(array):
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= MAX_INDEX:
+        number = array.astype(np.float64) if array.dtype.kind in "iuf" else np.full(len(array), np.nan)
+        valid = (number >= 0) & (number < MAX_INDEX) & (number == np.floor(number))
+        if not valid.all():
+            row = int(np.argmin(valid))
+            raise MetricInputError(f"'{name}' must be whole numbers of at least 0 (found {array[row]} in row {row})")
+    array = array.astype(np.int64, copy=False)
+    if limit is not None and array.max() >= limit:
+        row = int(np.argmax(array >= limit))
+        raise MetricInputError(f"'{name}' must be below {limit_name}={limit} (found {array[row]} in row {row})")
+    return array
 
 
 def group_starts(groups: np.ndarray) -> np.ndarray:

@@ -7,13 +7,16 @@ bfloat16), so the precision of each score is stored as a code, an index into ``P
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 import numpy as np
+
+from mm_metrics_plugin.settings import number_text
 
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")
 FLOAT64, FLOAT32, FLOAT16, BFLOAT16 = range(len(PRECISIONS))
 NO_DECISION = -1
+MIN_DECIMALS, MAX_DECIMALS = 4, 15  # of the text of a threshold
 
 _BFLOAT16_BITS = 8  # of the significand, the hidden one included
 _BFLOAT16_LEAST = -133  # exponent of the least subnormal number
@@ -24,6 +27,11 @@ def precision_of(dtype: Any) -> int:
     """The precision code of a NumPy dtype; float64 for integers and wider floats."""
     dtype = np.dtype(dtype)
     return {2: FLOAT16, 4: FLOAT32}.get(dtype.itemsize, FLOAT64) if dtype.kind == "f" else FLOAT64
+
+
+def precision_codes(dtype: Any, precision: np.ndarray | None = None) -> list[int]:
+    """The distinct precision codes of scores. ``precision`` are the codes of the scores; None uses the dtype."""
+    return [precision_of(dtype)] if precision is None else np.unique(precision).tolist()
 
 
 def round_thresholds(thresholds: Any) -> np.ndarray:
@@ -56,6 +64,96 @@ def reach(scores: np.ndarray, threshold: float, precision: np.ndarray | None = N
     """Whether each score is at least the threshold, in the precision of the score."""
     limits = limits_for(scores, threshold, precision)
     return scores >= limits.reshape(-1, *[1] * (scores.ndim - 1))
+
+
+class Threshold(float):
+    """A score threshold; ``text`` is a short decimal number that selects the same scores."""
+
+    text: str
+
+    def __new__(cls, value: float, text: str) -> Threshold:
+        """The exact threshold with its text."""
+        threshold = super().__new__(cls, value)
+        threshold.text = text
+        return threshold
+
+    def __getnewargs__(self) -> tuple[float, str]:  # type: ignore[override]
+        return float(self), self.text
+
+
+def threshold_text(threshold: float) -> str:
+    """The text of a threshold: its own, or one that selects the same scores whatever the scores are.
+
+    A threshold that is a number of single precision is taken for a score of single precision.
+
+    Example:
+        >>> threshold_text(float(np.float32(0.99998936))), threshold_text(0.5)
+        ('0.99998933', '0.5000')
+    """
+    if isinstance(threshold, Threshold):
+        return threshold.text
+    single = np.float32(threshold)
+    score = single if float(single) == threshold else np.float64(threshold)
+    neighbors = np.array([np.nextafter(score, score.dtype.type(-np.inf)), score])
+    codes = {FLOAT64, precision_of(score.dtype)}
+    return decimal_thresholds([threshold], [(code, neighbors) for code in codes])[0].text
+
+
+def decimal_thresholds(thresholds: Any, groups: Sequence[tuple[int, np.ndarray]]) -> list[Threshold]:
+    """Thresholds with texts that select the same scores.
+
+    A text has four decimals, rounded to nearest or else down, and more decimals if these select other scores.
+
+    Args:
+        thresholds: Score thresholds.
+        groups: Precision codes, each with its scores in ascending order.
+
+    Example:
+        >>> scores = np.array([0.2, 0.99996, 0.99998936])
+        >>> [threshold.text for threshold in decimal_thresholds(scores, [(FLOAT64, scores)])]
+        ['0.2000', '0.9999', '0.99998']
+    """
+    exact = np.asarray(thresholds, dtype=np.float64)
+    steps = 10.0 ** np.arange(MIN_DECIMALS, MAX_DECIMALS + 1)[:, None]
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = exact[:, None, None] * steps
+        decimals = np.concatenate([np.rint(scaled), np.floor(scaled)], axis=2) / steps  # (thresholds, digits, 2)
+    selects_same = np.ones(decimals.shape, dtype=bool)
+    rounded, rounded_decimals = round_thresholds(exact), round_thresholds(decimals)
+    for code, ascending in groups:  # the lowest score that reaches a threshold
+        first = np.searchsorted(ascending, rounded[code])
+        selects_same &= np.searchsorted(ascending, rounded_decimals[code]) == first[:, None, None]
+    selects_same &= np.isfinite(exact)[:, None, None]
+    texts = []
+    for threshold, values, same in zip(exact.tolist(), decimals, selects_same):
+        digits, rounding = divmod(int(same.argmax()), 2)
+        text = f"{values[digits, rounding]:.{MIN_DECIMALS + digits}f}" if same.any() else number_text(threshold)
+        texts.append(Threshold(threshold, text))
+    return texts
+
+
+def is_mixed(precision: np.ndarray | None) -> bool:
+    """Whether there is more than one precision code."""
+    return precision is not None and len(precision) > 0 and bool(precision.min() != precision.max())
+
+
+def count_reaching(groups: Iterable[tuple[int, np.ndarray]], thresholds: np.ndarray) -> np.ndarray:
+    """(thresholds,) number of scores that reach each threshold.
+
+    Args:
+        groups: Precision codes, each with its scores in ascending order.
+        thresholds: Score thresholds; no score reaches NaN.
+
+    Example:
+        >>> groups = [(FLOAT32, np.float32([0.5, 0.7])), (BFLOAT16, np.float32([0.69921875]))]
+        >>> count_reaching(groups, np.array([0.5, 0.7])).tolist()
+        [3, 2]
+    """
+    rounded = round_thresholds(thresholds)
+    counts = np.zeros(len(thresholds), dtype=np.int64)
+    for code, ascending in groups:
+        counts += len(ascending) - np.searchsorted(ascending, rounded[code], side="left")
+    return counts
 
 
 def hard_decisions(

@@ -6,32 +6,25 @@ from collections import Counter
 from contextlib import suppress
 from itertools import chain, groupby
 from operator import itemgetter
-from reprlib import Repr
 from typing import Any, List, Optional, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError, listing
-from mm_metrics_plugin.functional.thresholding import BFLOAT16, precision_of
+from mm_metrics_plugin.exceptions import ResultFileError, listing, shortened
+from mm_metrics_plugin.functional._inputs import BFloat16Array, is_tensor, tensor_to_array
 
 DIFFERENT_HASHES = (1 << 61) - 1  # integers below this have different hashes
 MOST_EQUAL_HASHES = 100
 
 
-class BFloat16Array(np.ndarray):
-    """float32 values that were written as bfloat16, which NumPy does not have."""
-
-
 def to_array(value: Any) -> np.ndarray:
-    """A NumPy array in native byte order. Tensors are recognized by their methods, so torch is not imported.
+    """A NumPy array in native byte order.
 
     Raises:
         TypeError: The value cannot be an array. ValueError, RuntimeError and OverflowError likewise.
     """
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().resolve_conj().resolve_neg()
-        if str(value.dtype) == "torch.bfloat16":
-            return np.asarray(value.float()).view(BFloat16Array)
+    if is_tensor(value):
+        value = tensor_to_array(value)
     if isinstance(value, (list, tuple)):
         return _array_of_numbers(value)
     array = value if isinstance(value, np.ndarray) else np.asarray(value)
@@ -63,11 +56,6 @@ def written_bytes(array: np.ndarray) -> int:
     return array.nbytes // 2 if isinstance(array, BFloat16Array) else array.nbytes
 
 
-def score_precision(array: np.ndarray) -> int:
-    """The code of the precision in which scores were written (see ``functional.thresholding``)."""
-    return BFLOAT16 if isinstance(array, BFloat16Array) else precision_of(array.dtype)
-
-
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
@@ -89,7 +77,7 @@ class JsonRows:
         """One field of every row, which each row must have."""
         try:
             return list(map(itemgetter(field), self.rows))
-        except (KeyError, TypeError, IndexError):
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError):
             for number, row in enumerate(self.rows):
                 name = f"{self.source}: {self.noun} number {number}"
                 if not isinstance(row, dict):
@@ -119,6 +107,19 @@ class JsonRows:
         wrong = next(number for number, value in enumerate(values) if not _is_finite_row(value, width))
         raise self._error(field, wrong, expected, values[wrong])
 
+    def flags(self, field: str) -> np.ndarray:
+        """A column of 0 and 1, or of booleans; rows without the field have False."""
+        values = [row.get(field) for row in self.rows]
+        if not set(map(type, values)) <= {int, bool, type(None)}:
+            values = [
+                value.item() if isinstance(value, (np.ndarray, np.generic)) and value.size == 1 else value
+                for value in map(_plain_array, values)
+            ]
+            for number, value in enumerate(values):
+                if not isinstance(value, (int, float, type(None))):
+                    raise self._error(field, number, "0 or 1", value)
+        return np.array(list(map(bool, values)), dtype=bool)
+
     def ids(self, field: str, values: Optional[List[Any]] = None) -> List[Any]:
         """A column (or ``values`` in its place) of ids, each an integer or text."""
         values = self.column(field) if values is None else values
@@ -142,30 +143,21 @@ class JsonRows:
 
     def _error(self, field: str, number: int, expected: str, value: Any) -> ResultFileError:
         row = f"'{field}' of {self.noun} number {number}"
-        return ResultFileError(f"{self.source}: {row} must be {expected} (found {_shortened(value)})")
+        return ResultFileError(f"{self.source}: {row} must be {expected} (found {shortened(value)})")
+
+
+def _plain_array(value: Any) -> Any:
+    """Tensors as arrays; other values unchanged."""
+    if is_tensor(value):
+        with suppress(TypeError, RuntimeError):  # such as sparse tensors
+            return tensor_to_array(value)
+    return value
 
 
 def _is_finite_row(value: Any, width: int) -> bool:
     if not width:
         return _is_number_type(type(value)) and abs(value) < 1e300  # also false for NaN
     return isinstance(value, (list, tuple)) and len(value) == width and all(_is_finite_row(v, 0) for v in value)
-
-
-def _shortened(value: Any) -> str:
-    """A value for a message, in ASCII and at most 60 characters. Only the beginning of a large value is read."""
-    text = _SHORT.repr(value).encode("ascii", "backslashreplace").decode()
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-class _Repr(Repr):
-    """Names the size of integers that Python does not convert to text."""
-
-    def repr_int(self, x: int, level: int) -> str:
-        return super().repr_int(x, level) if x.bit_length() < 10_000 else f"an integer of {x.bit_length()} bits"
-
-
-_SHORT = _Repr()
-_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxother = 3, 8, 8, 60, 60
 
 
 def check_unique(values: Sequence[Any], noun: str, source: str) -> None:

@@ -20,8 +20,8 @@ ANNOTATIONS, CLASSES = "annotations", "classes"
 CLASS_ORDERS = (ANNOTATIONS, CLASSES)
 METAINFO, LABELS = "metainfo", "labels"  # a report's order if it comes from a config, and if no names are known
 _CHOICE = (
-    "Choose the order of the labels: --class-order annotations (the order of mmdet's CocoDataset) or "
-    "--class-order classes"
+    "Choose the order of the labels: class_order='annotations' (the order of mmdet's CocoDataset) or "
+    "class_order='classes'"
 )
 
 
@@ -48,7 +48,7 @@ def coco_categories(content: Any, source: str) -> Categories:
 
 def read_categories(path: PathLike) -> Categories:
     """Read the categories of a COCO annotation file."""
-    return coco_categories(read_json(path), Path(path).name)
+    return coco_categories(read_json(path)[0], Path(path).name)
 
 
 def describe_orders(annotated: Sequence[str], annotated_by: str, given: Sequence[str], given_by: str) -> str:
@@ -93,7 +93,7 @@ def label_names_of_file(
     names = categories.names
     if classes is None:
         if class_order == CLASSES:
-            raise ResultFileError("--class-order classes: the classes must be given (--classes)")
+            raise ResultFileError("class_order='classes' needs class names (classes=[...])")
         return LabelNames(names, ANNOTATIONS)
     known, chosen = set(names), categories.numbered(classes)
     unknown = [name for name in classes if name not in known]
@@ -106,7 +106,7 @@ def label_names_of_file(
         return LabelNames(tuple(classes), CLASSES)
     if chosen == tuple(classes) or class_order is not None:
         return LabelNames(chosen, ANNOTATIONS)
-    return LabelNames(chosen, ANNOTATIONS, f"{describe_orders(chosen, source, classes, '--classes')}. {_CHOICE}")
+    return LabelNames(chosen, ANNOTATIONS, f"{describe_orders(chosen, source, classes, 'classes=[...]')}. {_CHOICE}")
 
 
 def label_names_of_dataset(
@@ -123,19 +123,19 @@ def label_names_of_dataset(
     """
     names = tuple(map(str, dataset.metainfo.get("classes") or ()))
     if not names:
-        raise ResultFileError(f"{source}: its test dataset names no classes (give them with --classes)")
-    named_by = "metainfo" if classes is None else "--classes"
+        raise ResultFileError(f"{source}: its test dataset names no classes (give them with classes=[...])")
+    named_by = "metainfo" if classes is None else "classes=[...]"
     by_file = _order_of_files(source, dataset, names)
     if by_file is None:
         if class_order == ANNOTATIONS:
             raise ResultFileError(
-                f"{source}: --class-order annotations: the annotations of its test dataset ({type(dataset).__name__}) "
+                f"{source}: class_order='annotations': the annotations of its test dataset ({type(dataset).__name__}) "
                 "have no order of classes"
             )
         conflict = ""
         if class_order is None and set(names) <= set(own) and not same_labels(names, own):
             orders = describe_orders(own, source, names, named_by)
-            conflict = f"{orders}. Leave out --classes, or give --class-order classes"
+            conflict = f"{orders}. Leave out classes=[...], or give class_order='classes'"
         return LabelNames(names, METAINFO if classes is None else CLASSES, conflict)
     file, categories, listed = by_file
     if class_order == CLASSES:
@@ -152,7 +152,7 @@ def label_names_of_dataset(
         warnings.warn(
             f"{source}: {both}. mmdet's CocoDataset numbers labels in the order of {file}, and so does this report. "
             "List metainfo.classes in that order to make them agree; if the labels of your model follow metainfo, give "
-            "--class-order classes",
+            "class_order='classes'",
             MetricWarning,
         )
         return LabelNames(listed, ANNOTATIONS)

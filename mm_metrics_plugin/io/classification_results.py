@@ -5,19 +5,33 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from types import MappingProxyType
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError, pluralize
+from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError, pluralize, shortened
+from mm_metrics_plugin.functional._inputs import as_array, score_precision
 from mm_metrics_plugin.functional.thresholding import reach
-from mm_metrics_plugin.io.arrays import score_precision, to_array, written_bytes
+from mm_metrics_plugin.io.arrays import to_array, written_bytes
+from mm_metrics_plugin.io.contents import read_file
 from mm_metrics_plugin.io.detection_results import text_or_empty
-from mm_metrics_plugin.io.files import PathLike, RowCounts, check_num_classes, trim_memory
-from mm_metrics_plugin.io.safe_pickle import collector_paused, read_pickle
+from mm_metrics_plugin.io.files import PathLike, check_num_classes, trim_memory
+from mm_metrics_plugin.io.formats import (
+    CLASSIFICATION,
+    MMPRETRAIN,
+    plain_content,
+    recognize,
+    refusal,
+)
+from mm_metrics_plugin.io.safe_pickle import collector_paused
+from mm_metrics_plugin.row_counts import RowCounts
 
 SINGLE_LABEL, MULTI_LABEL = TASKS = ("single-label", "multi-label")
+TASK_GIVEN = "given"  # the reason for a task that is not inferred
 ROWS_AT_ONCE = 1024  # checked at a time, so that the check needs little memory
+_ARRAY_NAMES = {"pred_score": "scores", "gt_label": "labels", "gt_score": "labels"}
+_BINARY = "one score per sample, of class 1"
 SUM_TOLERANCE = 0.01  # for sums of softmax scores in half precision
 
 
@@ -39,6 +53,7 @@ class ClassificationResults:
         task_reason: The reason for the inferred task.
         precision: (samples,) code of the precision in which the scores of each sample were written (see
             ``functional.thresholding``).
+        classes: Names of the classes, if the results name them.
     """
 
     source: str
@@ -51,6 +66,8 @@ class ClassificationResults:
     row_counts: RowCounts
     precision: np.ndarray
     task_reason: str = ""
+    sha256: Optional[str] = None
+    classes: Tuple[str, ...] = ()
 
     @property
     def task(self) -> str:
@@ -85,44 +102,72 @@ def read_classification(
     """Read what mmpretrain's ``tools/test.py --out`` wrote.
 
     Args:
-        path: The ``.pkl`` file.
-        trust: Read it with plain pickle, which runs any code in it.
+        path: The pickle, or JSON with the same content.
+        trust: Read a pickle with plain pickle, which runs any code in it.
         task: ``'single-label'`` or ``'multi-label'``; inferred from the samples by default.
         on_progress: Receives the fraction of the file that was read.
     """
     path = Path(path)
     with collector_paused():
-        content = read_pickle(path, trust=trust, on_progress=on_progress)
-        results = classification_from_samples(content, path.name, most_bytes=path.stat().st_size, task=task)
+        content, most_bytes, digest = read_file(path, CLASSIFICATION, trust=trust, on_progress=on_progress)
+        results = classification_from_samples(content, path.name, most_bytes=most_bytes, task=task)
         del content
     trim_memory()
-    return results
+    return replace(results, sha256=digest)
 
 
 def classification_from_arrays(
-    scores: Any, ground_truth: Any, *, source: str, task: Optional[str] = None
+    scores: Any, labels: Any, *, source: str, task: Optional[str] = None
 ) -> ClassificationResults:
-    """Results from scores (samples, classes) and labels (samples,) or targets (samples, classes) of 1, 0 and -1."""
-    true, rows = np.asarray(ground_truth), np.asarray(scores)
-    if true.ndim not in (1, 2) or len(true) != len(rows):
+    """Results from scores (samples, classes) and labels (samples,) or targets (samples, classes) of 1, 0 and -1.
+
+    Scores (samples,) or (samples, 1) with labels 0 and 1 are those of class 1, in a multi-label task of one class.
+    """
+    try:
+        rows, true = as_array(scores, "scores"), as_array(labels, "labels")
+    except MetricInputError as error:
+        raise ResultFileError(f"{source}: {error}") from None
+    if rows.ndim not in (1, 2) or true.ndim not in (1, 2) or len(true) != len(rows):
         raise ResultFileError(
-            f"{source}: ground truth must be {pluralize(len(rows), 'label')} or rows of targets "
-            f"(found shape {true.shape})"
+            f"{source}: 'scores' must have shape (samples, classes) or (samples,), and 'labels' as many rows (found "
+            f"{rows.shape} and {true.shape})"
         )
+    if rows.dtype.kind != "f":
+        hint = "; scores come first, then labels" if true.dtype.kind == "f" else ""
+        raise ResultFileError(f"{source}: 'scores' must be floating-point numbers (found {rows.dtype}{hint})")
+    true = true.astype(np.int64) if true.dtype.kind == "b" else true
+    binary = rows.size == len(rows)
+    if binary:
+        if true.ndim == 1 and not np.isin(true, (0, 1)).all():
+            found = true[~np.isin(true, (0, 1))][0]
+            raise ResultFileError(f"{source}: 'labels' of one score per sample must be 0 and 1 (found {found})")
+        rows, true = rows.reshape(-1, 1), true.reshape(len(true), -1)
+    elif true.size == len(true):
+        true = true.reshape(-1)  # a column of labels
     field = "gt_label" if true.ndim == 1 else "gt_score"
     samples = [{"pred_score": row, field: target} for row, target in zip(rows, true)]
-    return classification_from_samples(samples, source, task=task)
+    results = classification_from_samples(samples, source, task=task, names=_ARRAY_NAMES)
+    return replace(results, classes=("1",), task_reason=_BINARY) if binary and task is None else results
 
 
 def classification_from_samples(
-    content: Any, source: str, *, most_bytes: Optional[int] = None, task: Optional[str] = None
+    content: Any,
+    source: str,
+    *,
+    most_bytes: Optional[int] = None,
+    task: Optional[str] = None,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> ClassificationResults:
     """Stack the samples of a result pickle.
 
     The task is multi-label if any sample has a ``gt_score``, or a number of true or predicted labels other than one.
-    Otherwise it is single-label. Scores of more than ``most_bytes`` are refused before they are copied.
+    Otherwise it is single-label. Scores of more than ``most_bytes`` are refused before they are copied. ``names`` are
+    those of the fields in messages.
     """
-    samples = _Samples(content, source)
+    content = plain_content(content, source)
+    if recognize(content) is not MMPRETRAIN:
+        raise refusal(source, content, CLASSIFICATION)
+    samples = _Samples(content, source, names)
     scores, precision = samples.scores(most_bytes)
     # The true labels are None for samples that have a 'gt_score' instead.
     scored = [sample.get("gt_score") is not None for sample in content]
@@ -144,7 +189,7 @@ def classification_from_samples(
         names=tuple(text_or_empty(sample.get("img_path")) for sample in content),
         sample_idx=np.array([_index(sample.get("sample_idx")) for sample in content], dtype=np.int64),
         row_counts=RowCounts(len(content), len(content)),
-        task_reason=reason if task is None else "--task",
+        task_reason=reason if task is None else TASK_GIVEN,
         precision=precision,
     )
 
@@ -172,19 +217,14 @@ def _infer_task(
 class _Samples:
     """One dict per sample, whose fields are checked as they are read."""
 
-    def __init__(self, content: Any, source: str) -> None:
-        if not isinstance(content, list) or not content:
-            what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
-            raise ResultFileError(f"{source}: must be a list with one dict per sample (found {what})")
+    def __init__(self, content: Sequence[Any], source: str, names: Mapping[str, str]) -> None:
         for number, sample in enumerate(content):
             if type(sample) is not dict:
                 found = type(sample).__name__
                 raise ResultFileError(f"{source}: sample number {number} must be a dict (found {found})")
-        if "pred_score" not in content[0]:
-            hint = "; these are detection results" if "pred_instances" in content[0] else ""
-            raise ResultFileError(f"{source}: sample number 0 has no 'pred_score'{hint}")
-        self.content: List[Dict[str, Any]] = content
+        self.content: Sequence[Dict[str, Any]] = content
         self.source = source
+        self.names = names
         self.num_classes = 0
 
     def scores(self, most_bytes: Optional[int]) -> Tuple[np.ndarray, np.ndarray]:
@@ -225,7 +265,10 @@ class _Samples:
             raise self._error(field, number, "must be whole numbers", f"{array.dtype} {array.shape}")
         if array.min() < 0 or array.max() >= classes:
             wrong = int(array[(array < 0) | (array >= classes)][0])
-            raise self._error(field, number, f"must be between 0 and {classes - 1}", wrong)
+            expected = f"must be between 0 and {classes - 1}"
+            if classes == 1:
+                expected = "must be 0, the only class that has a score"
+            raise self._error(field, number, expected, wrong)
         return array.astype(np.int64)
 
     def ground_truth(
@@ -265,11 +308,12 @@ class _Samples:
         with suppress(TypeError, ValueError, RuntimeError, OverflowError):
             array = np.atleast_1d(to_array(value))
         if array is None or (array.size and array.dtype.kind not in "fiu"):
-            raise self._error(field, number, "must be an array of numbers", type(value).__name__)
+            raise self._error(field, number, "must be an array of numbers", shortened(value))
         return array
 
     def _error(self, field: str, number: int, expected: str, found: Any) -> ResultFileError:
-        return ResultFileError(f"{self.source}: '{field}' of sample number {number} {expected} (found {found})")
+        name = self.names.get(field, field)
+        return ResultFileError(f"{self.source}: '{name}' of sample number {number} {expected} (found {found})")
 
 
 def _index(value: Any) -> int:

@@ -17,17 +17,17 @@ import numpy as np
 
 from mm_metrics_plugin import register_metrics
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
-from mm_metrics_plugin.functional.detection.data import GroundTruths
+from mm_metrics_plugin.functional.detection.data import GroundTruths, ImageId
 from mm_metrics_plugin.io.class_order import label_names_of_dataset, leaf_datasets
-from mm_metrics_plugin.io.files import PathLike, RowCounts, check_is_file
+from mm_metrics_plugin.io.files import PathLike, check_is_file
 from mm_metrics_plugin.io.ground_truth import (
     SWAPPED,
     GroundTruth,
-    ImageId,
     distinct_ids,
     has_swapped_corners,
     read_ground_truth,
 )
+from mm_metrics_plugin.row_counts import RowCounts
 
 Track = Callable[[Sequence[int]], Iterable[int]]
 
@@ -229,7 +229,7 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
             dataset.full_init()  # datasets of folders know their classes only after this
     names = dataset.metainfo.get("classes")
     if not names:
-        raise ResultFileError(f"{path.name}: its test dataset names no classes (give them with --classes)")
+        raise ResultFileError(f"{path.name}: its test dataset names no classes (give them with classes=[...])")
     return tuple(map(str, names))
 
 
@@ -264,7 +264,7 @@ def _build(
 
         __import__(library)
     except ImportError as error:
-        instead = "the annotation file as ground truth" if library == "mmdet" else "the class names with --classes"
+        instead = "the annotation file as ground truth" if library == "mmdet" else "the class names with classes=[...]"
         raise ResultFileError(f"{path.name}: reading a config needs {library} ({error}); or give {instead}") from error
     with _errors_name(path, "cannot be read as a config"):
         register_metrics()  # the user's code may need them
@@ -310,7 +310,7 @@ def _parsed(options: Sequence[str]) -> Dict[str, Any]:
 
     for option in options:
         if "=" not in option:
-            raise ResultFileError(f"--cfg-options: must be KEY=VALUE (found {option!a})")
+            raise ResultFileError(f"cfg_options=[...] must be KEY=VALUE (found {option!a})")
     parser = ArgumentParser()
     parser.add_argument("--options", nargs="+", action=DictAction)
     return dict(parser.parse_args(["--options", *options]).options)

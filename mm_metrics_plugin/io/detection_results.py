@@ -17,13 +17,25 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import ResultFileError, pluralize
-from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
+from mm_metrics_plugin.exceptions import ResultFileError, pluralize, shortened
+from mm_metrics_plugin.functional._inputs import score_precision
+from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths, ImageId
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
-from mm_metrics_plugin.io.arrays import JsonRows, score_precision, to_array
-from mm_metrics_plugin.io.files import PathLike, RowCounts, check_num_boxes, read_json, trim_memory
-from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, ImageId, distinct_ids, has_swapped_corners
-from mm_metrics_plugin.io.safe_pickle import read_pickle
+from mm_metrics_plugin.io.arrays import JsonRows, to_array
+from mm_metrics_plugin.io.contents import read_file
+from mm_metrics_plugin.io.files import PathLike, check_num_boxes, trim_memory
+from mm_metrics_plugin.io.formats import (
+    COCO_RESULTS,
+    DETECTIONS,
+    MMDET,
+    MMDET_2,
+    NOTHING,
+    plain_content,
+    recognize,
+    refusal,
+)
+from mm_metrics_plugin.io.ground_truth import SWAPPED, GroundTruth, distinct_ids, has_swapped_corners
+from mm_metrics_plugin.row_counts import RowCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,23 +44,23 @@ class DetectionResults:
 
     Args:
         source: Name of the file.
-        dialect: ``'mmdet'``, ``'mmdet 2'`` or ``'coco'``.
         num_images: Images in the file.
-        image_ids: Id of each image; None in ``mmdet 2`` files, which have only an order.
-        detections: ``image`` counts images in the order of the file. Labels are class indices; in
-            ``coco`` files, positions in ``category_ids``.
+        image_ids: Id of each image; None in files of mmdet 2.x, which have only an order.
+        detections: ``image`` counts images in the order of the file. Labels are class indices or, if there are
+            ``category_ids``, positions in these.
         row_counts: Detections read, used and dropped.
         image_names: Path of each image, "" if unknown.
         image_sizes: (images, 2) height and width, 0 if unknown.
-        category_ids: The category ids of a ``coco`` file.
+        category_ids: The category ids of a file that has no labels, such as COCO results.
+        lists_all_images: Whether the file also lists images without detections; COCO results do not.
         num_classes: Number of classes, if the file has it.
         ground_truth: The ground truth in the file, if it has one.
         file_size: In bytes; None if the content comes from no file.
         masks: Detections that have a mask, which is not read.
+        sha256: Of the file; None if the content comes from no file.
     """
 
     source: str
-    dialect: str
     num_images: int
     image_ids: Optional[Tuple[ImageId, ...]]
     detections: Detections
@@ -60,12 +72,14 @@ class DetectionResults:
     ground_truth: Optional[GroundTruth] = None
     file_size: Optional[int] = None
     masks: int = 0
+    lists_all_images: bool = True
+    sha256: Optional[str] = None
 
 
 def read_results(
     path: PathLike, *, trust: bool = False, on_progress: Optional[Callable[[float], None]] = None
 ) -> DetectionResults:
-    """Read the detections in a ``.pkl`` or ``.json`` file.
+    """Read the detections in a pickle or a JSON file.
 
     Args:
         path: The file.
@@ -73,41 +87,24 @@ def read_results(
         on_progress: Receives the fraction of a pickle that was read.
     """
     path = Path(path)
-    kind = path.suffix.lower()
-    if kind == ".json":
-        return replace(_read_coco(read_json(path), path.name), file_size=path.stat().st_size)
-    if kind not in (".pkl", ".pickle"):
-        raise ResultFileError(f"{path.name}: results are a .pkl, .pickle or .json file (found {kind or 'no suffix'!r})")
-    content, size = read_pickle(path, trust=trust, on_progress=on_progress), path.stat().st_size
-    results = results_from_images(content, path.name, file_size=size)
+    content, _, digest = read_file(path, DETECTIONS, trust=trust, on_progress=on_progress)
+    results = results_from_content(content, path.name, file_size=path.stat().st_size)
     del content
     trim_memory()
-    return results
+    return replace(results, sha256=digest)
 
 
-def results_from_content(content: Any, source: str) -> DetectionResults:
-    """Detections in memory, in any of the dialects."""
-    is_coco = isinstance(content, list) and content and isinstance(content[0], dict) and "category_id" in content[0]
-    return _read_coco(content, source) if is_coco else results_from_images(content, source)
+def results_from_content(content: Any, source: str, *, file_size: Optional[int] = None) -> DetectionResults:
+    """Flatten the detections that a file holds, or in memory, in any of the formats of ``READERS``.
 
-
-def results_from_images(content: Any, source: str, *, file_size: Optional[int] = None) -> DetectionResults:
-    """Flatten the content of a result pickle, which has one entry per image.
-
-    More boxes than a file of ``file_size`` bytes can hold are refused before they are copied.
+    An empty list is COCO results without detections. More boxes than a file of ``file_size`` bytes can hold are refused
+    before they are copied.
     """
-    if not isinstance(content, list) or not content:
-        what = "an empty list" if isinstance(content, list) else f"a {type(content).__name__}"
-        raise ResultFileError(f"{source}: must be a list with one entry per image (found {what})")
-    first = content[0]
-    if isinstance(first, dict):
-        return _Images(content, source, file_size).read()
-    if isinstance(first, (list, tuple)):
-        return _read_mmdet_2(content, source, file_size)
-    raise ResultFileError(
-        f"{source}: image number 0 must be a dict (mmdet 3.x) or a list of arrays (mmdet 2.x) "
-        f"(found {type(first).__name__})"
-    )
+    content = plain_content(content, source)
+    form = recognize(content)
+    if form not in READERS:
+        raise refusal(source, content, DETECTIONS)
+    return READERS[form](list(content), source, file_size)
 
 
 class _Images:
@@ -120,9 +117,6 @@ class _Images:
         for number, image in enumerate(images):
             if type(image) is not dict:
                 raise ResultFileError(f"{source}: image number {number} must be a dict (found {type(image).__name__})")
-        if "pred_instances" not in images[0]:
-            hint = "; these are classification results" if "pred_score" in images[0] else ""
-            raise ResultFileError(f"{source}: image number 0 has no 'pred_instances'{hint}")
         ids = [int(key) if isinstance(key, np.integer) else key for key in (image.get("img_id") for image in images)]
         self.names = tuple(text_or_empty(image.get("img_path")) for image in images)
         self.ids = tuple(distinct_ids(JsonRows(images, source, "image").ids("img_id", ids), self.names))
@@ -142,7 +136,6 @@ class _Images:
         predicted = (image["pred_instances"] for image in images)
         return DetectionResults(
             source=source,
-            dialect="mmdet",
             num_images=len(images),
             image_ids=self.ids,
             detections=detections,
@@ -184,8 +177,8 @@ class _Images:
         if isinstance(value, (np.ndarray, list, tuple)) or hasattr(value, "__array__"):
             try:
                 array = to_array(value)
-            except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-                raise self._error(number, field, "must be an array", str(error)[:80]) from None
+            except (TypeError, ValueError, RuntimeError, OverflowError):
+                raise self._error(number, field, "must be an array of numbers", shortened(value)) from None
             if array.ndim:
                 return array
         raise self._error(number, field, "must be an array", "nothing" if value is None else type(value).__name__)
@@ -226,10 +219,7 @@ class _Images:
         boxes, labels = objects.numbers("bbox", 4), objects.numbers("bbox_label")
         if (labels % 1).any() or (abs(labels) > 1 << 40).any():
             raise ResultFileError(f"{self.source}: 'bbox_label' of every object must be a whole number")
-        # A box of a group of objects in OpenImages is a crowd in COCO.
-        crowd = np.array(
-            [_is_set(row, "ignore_flag") or _is_set(row, "is_group_of") for row in objects.rows], dtype=bool
-        )
+        crowd = objects.flags("ignore_flag") | objects.flags("is_group_of")  # a group in OpenImages is a crowd in COCO
         return GroundTruths(np.repeat(np.arange(len(lists)), list(map(len, lists))), boxes, labels, crowd=crowd)
 
 
@@ -244,11 +234,6 @@ def _concatenated(arrays: List[np.ndarray], field: str) -> np.ndarray:
         # No integer dtype holds both int64 and uint64. Labels this large are refused later, by the number of classes.
         arrays = [np.minimum(array, np.iinfo(np.int64).max).astype(np.int64) for array in arrays]
     return np.asarray(np.concatenate(arrays))
-
-
-def _is_set(row: Dict[str, Any], flag: str) -> bool:
-    value = row.get(flag)
-    return isinstance(value, (int, np.integer, np.bool_)) and bool(value)
 
 
 def text_or_empty(value: Any) -> str:
@@ -295,7 +280,6 @@ def _read_mmdet_2(content: List[Any], source: str, file_size: Optional[int]) -> 
     images = np.repeat(np.arange(len(per_image)), num_classes)
     return DetectionResults(
         source=source,
-        dialect="mmdet 2",
         num_images=len(per_image),
         image_ids=None,
         detections=Detections(
@@ -311,20 +295,14 @@ def _read_mmdet_2(content: List[Any], source: str, file_size: Optional[int]) -> 
     )
 
 
-def _read_coco(content: Any, source: str) -> DetectionResults:
-    if not isinstance(content, list):
-        is_ground_truth = isinstance(content, dict) and "annotations" in content
-        hint = "; this is an annotation file, and GROUND_TRUTH comes first" if is_ground_truth else ""
-        raise ResultFileError(
-            f"{source}: COCO results are a list of detections (found a {type(content).__name__}{hint})"
-        )
+def _read_coco(content: List[Any], source: str, file_size: Optional[int]) -> DetectionResults:
     rows = JsonRows(content, source, "detection")
     image_ids, image = _numbered(rows.ids("image_id"))
     category_ids, labels = _numbered(rows.ids("category_id"))
     boxes, scores = rows.numbers("bbox", 4), rows.numbers("score")
     return DetectionResults(
         source=source,
-        dialect="coco",
+        lists_all_images=False,
         num_images=len(image_ids),
         image_ids=tuple(image_ids),
         detections=Detections(image, Boxes(boxes, "xywh"), scores, labels),
@@ -332,6 +310,7 @@ def _read_coco(content: Any, source: str) -> DetectionResults:
         image_names=("",) * len(image_ids),
         image_sizes=np.zeros((len(image_ids), 2), np.int64),
         category_ids=tuple(category_ids),
+        file_size=file_size,
         masks=sum(row.get("segmentation") is not None for row in content),
     )
 
@@ -341,3 +320,16 @@ def _numbered(values: List[Any]) -> Tuple[List[Any], np.ndarray]:
     different = list(dict.fromkeys(values))
     number = {value: at for at, value in enumerate(different)}
     return different, np.fromiter(map(number.__getitem__, values), np.int64, len(values))
+
+
+def _read_images(content: List[Any], source: str, file_size: Optional[int]) -> DetectionResults:
+    return _Images(content, source, file_size).read()
+
+
+# The function that reads each format. An empty list is COCO results without detections.
+READERS: Dict[Any, Callable[[List[Any], str, Optional[int]], DetectionResults]] = {
+    MMDET: _read_images,
+    MMDET_2: _read_mmdet_2,
+    COCO_RESULTS: _read_coco,
+    NOTHING: _read_coco,
+}

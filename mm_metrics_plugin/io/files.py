@@ -1,24 +1,24 @@
-"""Bytes and JSON of a file, the memory that its content may take, and the counts of its rows."""
+"""Bytes and JSON of a file, and the memory that its content may take."""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import mmap
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from math import isqrt
 from pathlib import Path
-from typing import Any, Dict, Iterable, Mapping, Optional, Tuple, Union
-
-import numpy as np
+from typing import Any, Optional, Tuple, Union
 
 from mm_metrics_plugin.exceptions import ResultFileError, pluralize
 
 PathLike = Union[str, "os.PathLike[str]"]
 Content = Union[bytes, mmap.mmap]
+_BLOCK = 8 << 20  # bytes
 LARGE = 16 << 20  # bytes; the memory of larger files is released part by part
 LONGEST_INTEGER = 4300  # digits; Python needs the square of their number in time, and newer versions have this limit
 _CAN_RELEASE = all(hasattr(mmap, name) for name in ("MADV_DONTNEED", "MAP_ANONYMOUS", "MAP_PRIVATE"))
@@ -26,8 +26,12 @@ _CAN_RELEASE = all(hasattr(mmap, name) for name in ("MADV_DONTNEED", "MAP_ANONYM
 
 def check_is_file(path: Path) -> None:
     """Refuse a path that is missing or is not a regular file, such as a pipe or a device."""
-    if not path.is_file():
-        raise ResultFileError(f"{path.name}: cannot be read ({'not a file' if path.exists() else 'no such file'})")
+    try:
+        reason = "" if path.is_file() else "not a file" if path.exists() else "no such file"
+    except OSError as error:  # such as a name that is too long
+        reason = str(error.strerror)
+    if reason:
+        raise ResultFileError(f"{path.name:.255}: cannot be read ({reason})")
 
 
 def read_bytes(path: PathLike) -> bytes:
@@ -40,24 +44,30 @@ def read_bytes(path: PathLike) -> bytes:
         raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
 
 
-def read_content(path: PathLike) -> Content:
-    """Like :func:`read_bytes`, but the memory of a large file can be released part by part (see :func:`release`)."""
+def read_content(path: PathLike) -> Tuple[Content, str]:
+    """The bytes of a regular file, and their SHA-256.
+
+    The memory of a large file can be released part by part (see :func:`release`).
+    """
     path = Path(path)
     check_is_file(path)
     size = path.stat().st_size
     if size < LARGE or not _CAN_RELEASE:
-        return read_bytes(path)
+        data = read_bytes(path)
+        return data, hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256()
     try:
         # A copy instead of a view of the file: reading a view ends the process if another process truncates the file.
         content = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with open(path, "rb", buffering=0) as file, memoryview(content) as target:
             at = 0
             while at < size:
-                number = file.readinto(target[at:])
+                number = file.readinto(target[at : at + _BLOCK])
                 if not number:
                     raise ResultFileError(f"{path.name}: became shorter while it was read")
+                digest.update(target[at : at + number])
                 at += number
-        return content
+        return content, digest.hexdigest()
     except OSError as error:
         raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
 
@@ -80,11 +90,16 @@ def trim_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def read_json(path: PathLike) -> Any:
-    """Read a JSON file."""
-    data, name = read_bytes(path), Path(path).name
-    if data[:1] == b"\x80":
-        raise ResultFileError(f"{name}: is a pickle by its first byte (expected JSON; rename it to .pkl)")
+def read_json(path: PathLike) -> Tuple[Any, str]:
+    """The values of a JSON file, and its SHA-256."""
+    data = read_bytes(path)
+    with ThreadPoolExecutor(1) as pool:  # hashed while it is parsed
+        digest = pool.submit(hashlib.sha256, data)
+        return parse_json(data, Path(path).name), digest.result().hexdigest()
+
+
+def parse_json(data: Union[str, bytes], name: str) -> Any:
+    """The values of JSON text; ``name`` is its name in messages."""
     try:
         return json.loads(data, parse_int=_PARSE_INT)
     except UnicodeDecodeError as error:
@@ -130,7 +145,7 @@ def check_num_classes(num_classes: int, source: str, file_size: Optional[int], *
     if labels_only:
         raise ResultFileError(
             f"{source}: the largest label is {num_classes - 1}, and class names are not given. Without names, a file "
-            f"of this size may have at most {most} classes (give the names with --classes)"
+            f"of this size may have at most {most} classes (give the names with classes=[...])"
         )
     raise ResultFileError(f"{source}: {num_classes} classes are more than a file of this size may have ({most})")
 
@@ -139,72 +154,3 @@ def check_num_boxes(count: int, source: str, file_size: Optional[int]) -> None:
     """Refuse more boxes than a file of this size can hold, before they are copied."""
     if file_size is not None and count > file_size // 8:  # four numbers of half precision
         raise ResultFileError(f"{source}: {pluralize(count, 'box')} are more than a file of this size can hold")
-
-
-# -- counts ------------------------------------------------------------------------------------------------------------
-
-# In the order in which rows are checked, which is the order in reports.
-REASONS = (
-    "image not in the file",
-    "marked 'ignore'",
-    "empty",
-    "outside the image",
-    "corners swapped",
-    "category not in the file",
-    "class not chosen",
-    "image not in the test set",
-    "left out by the dataset",
-    "removed by NMS",
-)
-
-
-@dataclass(frozen=True)
-class RowCounts:
-    """How many rows were read, used, and dropped for which reason. ``read`` is the sum of the others.
-
-    Args:
-        read: Rows in the file.
-        used: Rows that are evaluated.
-        dropped: Dropped rows by reason.
-    """
-
-    read: int
-    used: int
-    dropped: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def select(cls, reasons: Mapping[str, np.ndarray]) -> Tuple[np.ndarray, RowCounts]:
-        """Which rows no reason to drop them applies to, and the counts, with each dropped row under its first reason.
-
-        Args:
-            reasons: For each reason, a mask of the rows it applies to.
-        """
-        masks = np.stack(list(reasons.values()))
-        drop: np.ndarray = np.logical_or.reduce(masks)
-        first = np.bincount(masks.argmax(axis=0)[drop], minlength=len(masks)).tolist()
-        dropped = {reason: number for reason, number in zip(reasons, first) if number}
-        return ~drop, cls(len(drop), int(np.count_nonzero(~drop)), dropped)
-
-    def drop(self, reason: str, dropped: int) -> RowCounts:
-        """The counts after a later step dropped more rows."""
-        if not dropped:
-            return self
-        return RowCounts(self.read, self.used - dropped, {**self.dropped, reason: dropped})
-
-    @classmethod
-    def total(cls, counts: Iterable[RowCounts]) -> RowCounts:
-        """The sum of several counts, with the reasons in the order of reports."""
-        counts = list(counts)
-        dropped: Dict[str, int] = dict.fromkeys(REASONS, 0)
-        for part in counts:
-            for reason, number in part.dropped.items():
-                dropped[reason] = dropped.get(reason, 0) + number
-        return cls(
-            sum(part.read for part in counts),
-            sum(part.used for part in counts),
-            {reason: number for reason, number in dropped.items() if number},
-        )
-
-    def to_dict(self) -> Dict[str, Any]:
-        """As a plain dict."""
-        return {"read": self.read, "used": self.used, "dropped": dict(self.dropped)}

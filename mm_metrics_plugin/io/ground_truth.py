@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, first_ten, listing
-from mm_metrics_plugin.functional.detection.data import GroundTruths
+from mm_metrics_plugin.functional.detection.data import GroundTruths, ImageId
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.io.arrays import JsonRows, check_unique
 from mm_metrics_plugin.io.class_order import ANNOTATIONS, CLASSES, coco_categories, label_names_of_file
-from mm_metrics_plugin.io.files import PathLike, RowCounts, read_json
+from mm_metrics_plugin.io.contents import read_file
+from mm_metrics_plugin.io.file_formats import VOC_FOLDER, recognize_file
+from mm_metrics_plugin.io.files import PathLike
+from mm_metrics_plugin.io.formats import (
+    COCO_ANNOTATIONS,
+    GROUND_TRUTH,
+    SCORED_ANNOTATIONS,
+    plain_content,
+    recognize,
+    refusal,
+)
 from mm_metrics_plugin.io.voc import read_voc
-
-ImageId = Union[int, str]
+from mm_metrics_plugin.row_counts import RowCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +51,7 @@ class GroundTruth:
         images_ordered: Whether the images are in the order of the test set, so that results without image ids
             can be joined by position.
         image_folders: The image folders of a config. ``image_names`` are then paths.
+        sha256: Of an annotation file; None of a folder, a config or objects in memory.
     """
 
     source: str
@@ -57,6 +67,7 @@ class GroundTruth:
     class_conflict: str = ""
     images_ordered: bool = True
     image_folders: Tuple[str, ...] = ()
+    sha256: Optional[str] = None
 
 
 def distinct_ids(ids: Sequence[ImageId], paths: Sequence[str]) -> Sequence[ImageId]:
@@ -88,27 +99,29 @@ def read_ground_truth(
     if isinstance(classes, str):
         raise ResultFileError(f"'classes' must be a list of names (found {classes!r})")
     path = Path(path)
-    if path.is_dir():
+    if recognize_file(path) is VOC_FOLDER:
         if class_order == ANNOTATIONS:
-            raise ResultFileError(f"{path.name}: VOC annotations have no order of classes; labels follow --classes")
+            raise ResultFileError(f"{path.name}: VOC annotations have no order of classes; labels follow classes=[...]")
         return _ground_truth_from_voc(path, classes, image_set)
+    content, _, digest = read_file(path, GROUND_TRUTH)
     if image_set is not None:
-        raise ResultFileError(f"{path.name}: --image-set requires a folder of VOC files; this file lists its images")
-    if path.suffix.lower() != ".json":
-        raise ResultFileError(f"{path.name}: ground truth is a COCO .json file or a folder of VOC .xml files")
-    return ground_truth_from_coco(read_json(path), path.name, classes=classes, class_order=class_order)
+        raise ResultFileError(f"{path.name}: image_set=... requires a folder of VOC files; this file lists its images")
+    ground_truth = ground_truth_from_coco(content, path.name, classes=classes, class_order=class_order)
+    return replace(ground_truth, sha256=digest)
 
 
 def ground_truth_from_coco(
     content: Any, source: str, *, classes: Optional[Sequence[str]] = None, class_order: Optional[str] = None
 ) -> GroundTruth:
     """Ground truth from a dict of COCO annotations; ``source`` is its name in messages."""
+    content = plain_content(content, source)
+    form = recognize(content)
+    if form is not COCO_ANNOTATIONS and form is not SCORED_ANNOTATIONS:
+        raise refusal(source, content, GROUND_TRUTH)
     for part in ("images", "annotations", "categories"):
-        if not isinstance(content, dict) or not isinstance(content.get(part), list):
-            raise ResultFileError(
-                f"{source}: is not a COCO annotation file (expected lists 'images', 'annotations' and 'categories'; "
-                f"found {_kind_of(content)})"
-            )
+        if not isinstance(content[part], list):
+            found = type(content[part]).__name__
+            raise ResultFileError(f"{source}: '{part}' of COCO annotations must be a list (found {found})")
     images = JsonRows(content["images"], source, "image")
     image_ids = images.ids("id")
     check_unique(image_ids, "image id", source)
@@ -145,9 +158,7 @@ def ground_truth_from_coco(
     area = annotations.numbers(
         "area", values=[row["area"] if "area" in row else row["bbox"][2] * row["bbox"][3] for row in annotations.rows]
     )
-    crowd, ignore = (
-        np.array([bool(row.get(flag, False)) for row in annotations.rows], dtype=bool) for flag in ("iscrowd", "ignore")
-    )
+    crowd, ignore = annotations.flags("iscrowd"), annotations.flags("ignore")
     # Objects thinner than a pixel and objects of area 0 are kept, as in pycocotools; mmdet's CocoDataset drops them.
     # Boxes that nothing can overlap and annotations marked 'ignore' are dropped, as in mmdet, and counted.
     left, top, width, height = boxes.T
@@ -179,14 +190,6 @@ def ground_truth_from_coco(
     )
 
 
-def _kind_of(content: Any) -> str:
-    if isinstance(content, list):
-        return "a list, as in COCO results; GROUND_TRUTH comes first"
-    if isinstance(content, dict):
-        return ", ".join(sorted(map(str, content))[:6]) or "nothing"
-    return f"a {type(content).__name__}"
-
-
 def _lookup(values: Sequence[Any], indices: Dict[Any, int]) -> np.ndarray:
     """The index of each value, -1 if it has none."""
     try:
@@ -205,7 +208,7 @@ def _ground_truth_from_voc(
     if classes is None:
         raise ResultFileError(
             f"{folder.name}: VOC annotations do not define the label of a class; list all classes of the model in the "
-            "order of its labels with --classes, or give the config as GROUND_TRUTH (the folder has objects of "
+            "order of its labels with classes=[...], or give the config as ground_truth=... (the folder has objects of "
             f"{listing('class', sorted(set(names))) if names else 'no class'})"
         )
     labels = _lookup(names, {name: label for label, name in enumerate(classes)})
@@ -249,7 +252,7 @@ def check_same_ground_truth(first: GroundTruth, second: GroundTruth) -> None:
             what = f"class, box or crowd flag of object number {np.flatnonzero((mine != theirs).any(axis=1))[0]}"
         raise ResultFileError(
             f"{first.source} and {second.source}: differ in the ground truth of image {image_id!a} ({what}); "
-            "give the annotations as GROUND_TRUTH instead of -"
+            "give the annotations as ground_truth=..."
         )
 
 

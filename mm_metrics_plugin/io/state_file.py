@@ -15,7 +15,7 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.files import PathLike, check_is_file
 from mm_metrics_plugin.io.writing import write_all
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _HEADER = "header"
 # What a damaged zip file, header or JSON can raise; a RuntimeError is a feature of zip files that is not supported.
 _DAMAGED: Any = (ValueError, KeyError, TypeError, EOFError, MemoryError, RuntimeError, SyntaxError)
@@ -49,11 +49,11 @@ def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
         raise ResultFileError(f"{path.name}: cannot be read ({error.strerror or error})") from None
     except (*_DAMAGED, zipfile.BadZipFile, zlib.error) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise ResultFileError(f"{path.name}: is not a state file of --save-state ({reason})") from None
+        raise ResultFileError(f"{path.name}: is not a state file, which save_state=... writes ({reason})") from None
     if version != SCHEMA_VERSION:
         raise ResultFileError(
             f"{path.name}: is a state of format version {version!a}, and this version of the package reads version "
-            f"{SCHEMA_VERSION}; save it again with --save-state"
+            f"{SCHEMA_VERSION}; save it again with save_state=..."
         )
     return header, arrays
 

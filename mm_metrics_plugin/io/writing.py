@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import errno
 import json
-import math
 import os
 import secrets
 import signal
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Iterable, Iterator, List, Mapping, Sequence, Union
 
-import numpy as np
+from mm_metrics_plugin.functional._arrays import json_values
 
 
 def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
@@ -98,6 +97,7 @@ def to_json(value: Any, *, compact: bool = False) -> str:
         compact: Without line breaks and spaces, for programs.
 
     Example:
+        >>> import numpy as np
         >>> print(to_json({"recall": np.array([0.5, np.nan]), "tp": np.int64(3)}))
         {
           "recall": [0.5, null],
@@ -105,8 +105,8 @@ def to_json(value: Any, *, compact: bool = False) -> str:
         }
     """
     if compact:
-        return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
-    return "".join(_indented(_plain(value), "")) + "\n"
+        return json.dumps(json_values(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+    return "".join(_indented(json_values(value), "")) + "\n"
 
 
 def _indented(value: Any, indent: str) -> Iterator[str]:
@@ -131,19 +131,6 @@ def _indented(value: Any, indent: str) -> Iterator[str]:
 
 
 _CONTAINERS = {dict, list, tuple}
-_PLAIN_TYPES = {int, str, bool, type(None)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return value if _PLAIN_TYPES.issuperset(map(type, value)) else [_plain(item) for item in value]
-    return value
 
 
 def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -157,7 +144,7 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     # With this line end, cells that contain a carriage return are quoted. Otherwise they would be split.
     writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
     writer.writerow([_csv_cell(cell) for cell in header])
-    writer.writerows([_csv_cell(cell) for cell in _plain(list(row))] for row in rows)
+    writer.writerows([_csv_cell(cell) for cell in json_values(list(row))] for row in rows)
     return "".join(f"{line[:-2]}\n" for line in lines)
 
 

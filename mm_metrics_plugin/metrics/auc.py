@@ -21,8 +21,9 @@ from mm_metrics_plugin.metrics.classification_base import (
     ScoredMetricBase,
     SingleLabelMetricBase,
 )
-from mm_metrics_plugin.metrics.runner_log import class_values, threshold_suffixes
+from mm_metrics_plugin.metrics.runner_log import threshold_suffixes
 from mm_metrics_plugin.metrics.sample_fields import Samples
+from mm_metrics_plugin.reports.base import class_values
 from mm_metrics_plugin.settings import require, require_choice, require_ci
 from mm_metrics_plugin.states.base import Batch, State, StateGroup
 from mm_metrics_plugin.states.counts import DecisionState
@@ -44,11 +45,12 @@ class _AUCMetric(ScoredMetricBase):
         classwise: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(num_thresholds=num_thresholds, **kwargs)
+        super().__init__(**kwargs)
+        self.set_num_thresholds(num_thresholds)
         require_choice("average", average, ("macro", "micro", "weighted", None))
         require_choice("curve", curve, CURVES)
         require_choice("absent", absent, ABSENT_RULES)
-        require(max_fpr is None or curve == "roc", "max_fpr goes with curve='roc' only")
+        require(max_fpr is None or curve == "roc", "max_fpr requires curve='roc' only")
         require(max_fpr is None or 0 < max_fpr <= 1, f"max_fpr must lie in (0, 1] (found {max_fpr!r})")
         require(max_fpr is None or num_thresholds is None, "max_fpr and num_thresholds do not go together")
         self.average = average
@@ -173,7 +175,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         require_choice("multi_class", multi_class, ("ovr", "ovo"))
         require(
             multi_class == "ovr" or (average in ("macro", "weighted") and curve == "roc" and max_fpr is None),
-            "multi_class='ovo' goes with average='macro' or 'weighted', curve='roc' and no max_fpr "
+            "multi_class='ovo' requires average='macro' or 'weighted', curve='roc' and no max_fpr "
             f"(found {average!r}, {curve!r}, {max_fpr!r})",
         )
         require(
@@ -192,7 +194,7 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
                 (curve, multi_class, max_fpr, num_thresholds, thrs) == ("roc", "ovr", None, None, None)
                 and average in ("macro", None)
             ),
-            "ci goes with curve='roc', multi_class='ovr', average='macro' or None, and neither max_fpr, num_thresholds "
+            "ci requires curve='roc', multi_class='ovr', average='macro' or None, and neither max_fpr, num_thresholds "
             "nor thrs",
         )
         self.ci = ci
@@ -256,12 +258,11 @@ class SingleLabelAUC(_AUCMetric, SingleLabelMetricBase):
         return metrics
 
     def _decision_results(self, state: DecisionState) -> dict[str, AUCResult]:
-        # Samples without scores have one decision for all thresholds.
-        suffixes = self._suffixes if state.correct is None or len(state.correct) > 1 else [""]
         if state.support is None:
-            return {suffix: self._no_result() for suffix in suffixes}
-        histograms = zip(*state.histograms())
-        return {suffix: self._histogram_result(*pair) for suffix, pair in zip(suffixes, histograms)}
+            return {suffix: self._no_result() for suffix in self._suffixes}
+        results = [self._histogram_result(*pair) for pair in zip(*state.histograms())]
+        # Samples without scores have one decision for all thresholds.
+        return dict(zip(self._suffixes, results * len(self._suffixes) if len(results) == 1 else results))
 
 
 @METRICS.register_module()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import logging
+import warnings
 from abc import abstractmethod
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -14,11 +17,12 @@ from mmengine.dist import get_dist_info, is_main_process
 from mmengine.evaluator import BaseMetric
 from mmengine.logging import print_log
 
-from mm_metrics_plugin.exceptions import MetricInputError, MetricWarning, UndefinedMetricWarning
+from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import unique_names
-from mm_metrics_plugin.metrics.padding import Share, find_padding, sample_identity
-from mm_metrics_plugin.metrics.runner_log import class_table, in_runner, warn
+from mm_metrics_plugin.metrics.padding import Share, find_padding, sample_identity, too_many_samples
+from mm_metrics_plugin.metrics.runner_log import NamedWarnings, class_table, in_runner, python_warnings
 from mm_metrics_plugin.metrics.sample_fields import Sample, SampleName, Samples, check_samples
+from mm_metrics_plugin.settings import require_known_options
 from mm_metrics_plugin.states.base import Batch, State, merge_all
 from mm_metrics_plugin.states.distributed import all_gather_or_raise, all_reduce_state
 
@@ -48,6 +52,16 @@ class FigureSpec(NamedTuple):
     result: Callable[[], Any]
 
 
+def _option_names(metric: type[StreamingMetric]) -> list[str]:
+    """The names of the options of a metric and of its base classes in this package."""
+    names: dict[str, None] = {}
+    for base in metric.__mro__[: metric.__mro__.index(StreamingMetric) + 1]:
+        init = vars(base).get("__init__")
+        parameters = [] if init is None else list(inspect.signature(init).parameters.values())[1:]
+        names.update((one.name, None) for one in parameters if one.kind is not one.VAR_KEYWORD)
+    return list(names)
+
+
 class _Results(List[Any]):
     """``results``, always true.
 
@@ -59,7 +73,7 @@ class _Results(List[Any]):
         return True
 
 
-class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no types
+class StreamingMetric(NamedWarnings, BaseMetric):  # type: ignore[misc]  # mmengine has no types
     """Base class of all metrics. It never keeps the dataset in memory and never counts padding.
 
     A subclass implements three methods: :meth:`empty_state`, :meth:`read` (samples to arrays) and :meth:`compute`
@@ -86,15 +100,17 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
     _only_dataset: int | None = None  # the one of them that is evaluated; None for all
     _current_meta: Mapping[str, Any] | None = None  # of the dataset whose samples are read
 
-    def __init__(self, collect_device: str = "cpu", prefix: str | None = None) -> None:
+    def __init__(self, collect_device: str = "cpu", prefix: str | None = None, **unknown: Any) -> None:
+        require_known_options(unknown, _option_names(type(self)), owner=type(self).__name__)
         super().__init__(collect_device=collect_device, prefix=prefix)
         self.results: list[Any] = _Results()
         self._seen = 0
         self._state_index = 0  # in results, of the state of the current dataset
         self._dataset: int | None = None  # the current one of concatenated datasets
-        self._first: str | None = None
+        self._first_batch: list[str | None] = []  # the identities of its samples
         self._last: str | None = None
-        self._warned: set[str] = set()
+        self._earlier: State | None = None  # of the samples that were read before the first batch came again
+        self._earlier_samples = 0
 
     @abstractmethod
     def empty_state(self) -> State:
@@ -144,27 +160,64 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
         """Add one batch of samples; mmengine calls it."""
         if not len(self.results):  # also if the caller cleared them instead of evaluate()
             self._reset()
-        try:
+        with self._named_errors():
             check_samples(data_samples, self.sample_name)
             if not len(data_samples):
                 return
-            if not self._seen:
-                self._first = sample_identity(data_samples[0])
             metas = self._dataset_meta if isinstance(self._dataset_meta, Sequence) else [self._dataset_meta]
             ends = (metas[0] or {}).get("cumulative_sizes") if metas else None  # of mmdet's ConcatDataset
-            if ends and ends[-1]:
+            ends = ends if ends and ends[-1] else None
+            if self._seen and self._is_first_batch(data_samples):
+                self._begin_again(ends)
+            if not self._seen:
+                self._first_batch = [sample_identity(sample) for sample in data_samples]
+            if ends is not None:
                 self._process_concatenated(data_samples, ends)
             else:
                 self._process(data_samples)
             self._last = sample_identity(data_samples[-1])
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Put the name of the metric before the message of an error that does not have it."""
+        try:
+            yield
         except MetricInputError as error:
             name = type(self).__name__
             raise error if name in str(error) else MetricInputError(f"{name}: {error}") from None
 
     def _reset(self) -> None:
         self.results.clear()
-        self._seen = 0
-        self._first = self._last = self._dataset = None
+        self._seen = self._earlier_samples = 0
+        self._first_batch = []
+        self._last = self._dataset = self._earlier = None
+
+    def _is_first_batch(self, samples: Samples) -> bool:
+        """Whether a batch has the samples of the first batch, as that of a new evaluation after an interrupted one."""
+        first = sample_identity(samples[0])
+        if first is None or first != self._first_batch[0] or self.in_one_state:
+            return False
+        return [sample_identity(sample) for sample in samples] == self._first_batch
+
+    def _begin_again(self, ends: Sequence[int] | None) -> None:
+        """Set aside the samples so far, which are of an interrupted evaluation unless the dataset repeats samples.
+
+        At the end, the number of samples tells. Of concatenated datasets the position tells: samples may come again
+        where a dataset begins.
+        """
+        if ends is None:
+            state, samples = self._local_state(drop_last=False)
+            earlier = state if self._earlier is None else self._earlier.merge(state)
+            samples += self._earlier_samples
+            self._reset()
+            self._earlier, self._earlier_samples = earlier, samples
+        elif self._seen * get_dist_info()[1] not in ends[:-1]:
+            self._warn_left_out(self._seen)
+            self._reset()
+
+    def _warn_left_out(self, samples: int) -> None:
+        number = pluralize(samples, "sample")
+        self.warn(f"left out {number} of an interrupted evaluation, because the first batch was read again")
 
     def _process(self, samples: Samples) -> None:
         batch = self.read(samples)
@@ -183,6 +236,10 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
                     "its batches span datasets: evaluate each dataset in a separate run"
                 )
             ends = ends[-1:]
+        read, share = self._seen + len(samples), -(-ends[-1] // get_dist_info()[1])
+        if read > share:
+            self._reset()
+            raise too_many_samples(f"{read} samples on this process", f"{share} for it")
         # After the last dataset there is padding, which starts over.
         datasets = np.searchsorted(ends, self.dataset_indices(len(samples)) % ends[-1], side="right")
         borders = {0, *(np.flatnonzero(np.diff(datasets)) + 1).tolist(), len(samples)}
@@ -261,9 +318,14 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
             state, samples, error = None, 0, None
             if not len(self.results):
                 self._reset()
-            padding = find_padding(all_gather_or_raise(Share(self._seen, self._first, self._last)), size)
+            first = self._first_batch[0] if self._first_batch else None
+            shares = all_gather_or_raise(Share(self._seen, first, self._last, self._earlier_samples))
+            with self._named_errors():
+                padding = find_padding(shares, size)
             try:
                 state, samples = self._local_state(drop_last=get_dist_info()[0] in padding.ranks)
+                if padding.counts_earlier and self._earlier is not None:
+                    state, samples = self._earlier.merge(state), samples + self._earlier_samples
             except Exception as caught:  # raised on every rank below
                 error = caught
             state, total = all_reduce_state(state, samples, error)
@@ -271,6 +333,9 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
             with ExitStack() as outputs:
                 if is_main_process():
                     try:
+                        earlier = sum(other.earlier for other in shares)
+                        if earlier and not padding.counts_earlier:
+                            self._warn_left_out(earlier)
                         if padding.warning is not None:
                             self.warn(
                                 f"read {total + len(padding.ranks)} samples of a dataset of {size} on "
@@ -345,6 +410,31 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
         """The key with the prefix."""
         return f"{self.prefix}/{key}" if self.prefix else key
 
+    def log_keys(self, dataset_meta: Any = None) -> list[str] | None:
+        """The keys that an evaluation logs, with the prefix: those of an evaluation without samples.
+
+        Keys per class need the number of classes, from the options or the dataset (by default that of this metric).
+
+        Returns:
+            The keys in their order; None if they cannot be known without samples.
+
+        Example:
+            >>> from mm_metrics_plugin import SingleLabelAUC
+            >>> SingleLabelAUC(average=None).log_keys({"classes": ("cat", "dog")})
+            ['single-label/auc/cat', 'single-label/auc/dog']
+        """
+        metric = copy.copy(self)  # the metric itself must still warn in its evaluation
+        if getattr(metric, "absent", None) == "error":
+            metric.absent = "skip"  # no class has samples
+        try:
+            with warnings.catch_warnings(), python_warnings():
+                warnings.simplefilter("ignore")
+                if dataset_meta is not None:
+                    metric.dataset_meta = dataset_meta
+                return [metric.full_key(key) for key in metric.compute(metric.empty_state())]
+        except Exception:  # the evaluation raises it
+            return None
+
     def dataset_indices(self, count: int) -> np.ndarray:
         """The indices in the dataset of the next ``count`` samples of this process."""
         rank, world_size = get_dist_info()
@@ -374,46 +464,3 @@ class StreamingMetric(BaseMetric):  # type: ignore[misc]  # mmengine has no type
                 f"give the dataset metainfo=dict(classes=(...)) with {num_classes} names",
             )
         return [str(index) for index in range(num_classes)]
-
-    def warn(self, message: str, category: type[MetricWarning] = MetricWarning) -> None:
-        """Warn with the name of the metric: in mmengine's log inside a Runner, else as Python does."""
-        warn(f"{type(self).__name__}: {message}", category, stacklevel=4)
-
-    def warn_once(self, topic: str, message: str, category: type[MetricWarning] = MetricWarning) -> None:
-        """Warn unless this metric has warned of the topic before."""
-        if topic not in self._warned:
-            self._warned.add(topic)
-            self.warn(message, category)
-
-    def warn_undefined(
-        self, what: str, reason: str, classes: Sequence[str], *, mean_of: int = 0, remedy: str = ""
-    ) -> None:
-        """Warn, once for each ``what``, that it is undefined for these classes (if there are any).
-
-        Args:
-            what: Name of the value.
-            reason: Why it is undefined.
-            classes: The classes, or what else it is undefined for.
-            mean_of: Number of classes of the dataset, if a mean leaves out the undefined ones; 0 otherwise.
-            remedy: What this means for ``save_best``, and what to do.
-        """
-        if not classes:
-            return
-        named = ", ".join(classes[:10]) + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
-        message = f"{what} is undefined for {named}: {reason}"
-        if mean_of > len(classes):
-            message += f". The mean is over {mean_of - len(classes)} of {mean_of} classes, also in save_best{remedy}"
-        self.warn_once(what, message, UndefinedMetricWarning)
-
-    def warn_undefined_classes(
-        self, what: str, reason: str, names: Sequence[str], values: np.ndarray, *, skip: bool, remedy: str = ""
-    ) -> None:
-        """Warn of the classes whose value is NaN, which a mean leaves out if ``skip``; or that there are no classes."""
-        undefined = [name for name, value in zip(names, values) if np.isnan(value)]
-        self.warn_undefined(what, reason, undefined, mean_of=len(names) if skip else 0, remedy=remedy)
-        if not len(names):
-            self.warn_no_samples(what)
-
-    def warn_no_samples(self, what: str) -> None:
-        """Warn that a value is undefined because there were no samples."""
-        self.warn_undefined(what, "there were no samples", ["the dataset"])

@@ -64,7 +64,8 @@ class CalibrationError(SingleLabelMetricBase):
         num_thresholds: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(num_thresholds=num_thresholds, **kwargs)
+        super().__init__(**kwargs)
+        self.set_num_thresholds(num_thresholds)
         require_choice("binning", binning, BINNINGS)
         require(num_bins >= 1, f"num_bins must be at least 1 (found {num_bins!r})")
         require(0 <= floor < 1, f"floor must lie in [0, 1) (found {floor!r})")

@@ -35,15 +35,19 @@ class ScoredMetricBase(StreamingMetric):
     """Reads and checks ``pred_score``. Without ``num_classes``, the first sample of each evaluation decides."""
 
     _learned_classes: int | None = None
+    num_thresholds: int | None = None  # set by metrics that have this option
 
-    def __init__(self, num_classes: int | None = None, num_thresholds: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, num_classes: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if num_classes is not None:
             require_int("num_classes", num_classes, low=1)
+        self.num_classes = num_classes
+
+    def set_num_thresholds(self, num_thresholds: int | None) -> None:
+        """Check and set the number of bins of scores; None keeps all scores."""
         require(
             num_thresholds is None or num_thresholds >= 2, f"num_thresholds must be at least 2 (found {num_thresholds})"
         )
-        self.num_classes = num_classes
         self.num_thresholds = num_thresholds
 
     def classes_expected(self) -> int:

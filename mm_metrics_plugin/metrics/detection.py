@@ -5,50 +5,40 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 from mmengine.logging import print_log
 from mmengine.registry import METRICS
 
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, MATCHING_RULES
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional.classification.confusion_matrix import (
-    ConfusionResult,
-    MatrixView,
-    confusion_matrix_report,
-    matrix_view,
-)
-from mm_metrics_plugin.functional.detection.average_precision import average_precision
-from mm_metrics_plugin.functional.detection.confusion_rules import background_name, protocol_report
-from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.functional.detection.operating_points import operating_points
-from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
-from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW, bootstrap_ci
+from mm_metrics_plugin.functional.classification.confusion_matrix import MatrixView, matrix_view
+from mm_metrics_plugin.functional.detection.matching import MATRIX, SCORES
+from mm_metrics_plugin.functional.statistics.bootstrap import TOO_FEW
 from mm_metrics_plugin.io.class_order import describe_orders, read_categories, same_labels
 from mm_metrics_plugin.io.writing import ready_to_write, to_csv, to_json
 from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
 from mm_metrics_plugin.metrics.detection_samples import ResizeCheck, read_images, with_image_order
 from mm_metrics_plugin.metrics.prf import REMEDY, zero_division_value
-from mm_metrics_plugin.metrics.runner_log import class_key, class_values, text_table, warn
+from mm_metrics_plugin.metrics.runner_log import text_table, warn
 from mm_metrics_plugin.metrics.sample_fields import Samples
 from mm_metrics_plugin.render.tables import matrix_rows
+from mm_metrics_plugin.reports.base import class_key
+from mm_metrics_plugin.reports.detection import RATES, DetectionReport
 from mm_metrics_plugin.settings import (
     COCO_IOU_THRS,
     COCO_MAX_DETS,
-    MATCHING_RULES,
     DetectionSettings,
+    number_text,
     require,
     require_choice,
     require_int,
 )
-from mm_metrics_plugin.states.detection import DetectionState, ImageBatch, RuleState
+from mm_metrics_plugin.states.detection import DetectionState, ImageBatch
 
 _CURVES = ("pr_curves", "confidence_curves")
-_CURVE_POINTS = 201  # of the curves against the score threshold
-_RATES = ("f1", "precision", "recall")
-_MICRO_RATES = ("f1_micro", "precision_micro", "recall_micro")
-_MEAN_AP = ("mAP", "mAP_50", "mAP_75")
-_OPERATING_KEYS = ("threshold", "f_score", "precision", "recall")
 
 
 @METRICS.register_module()
@@ -94,9 +84,9 @@ class DetectionPRF(StreamingMetric):
             values per class.
         ci: Confidence level, such as 0.95, of confidence intervals over images. The ends are NaN if there are too few
             images: precision and recall of a class need 10 detections or ground truths in 5 images; F1, AP and means
-            need 30 images. About 30 bytes per detection are kept. Goes with ``matching='coco'``.
+            need 30 images. About 30 bytes per detection are kept. Requires ``matching='coco'``.
         operating_point: Rule of the best score threshold: ``'f1'``, ``'f2'``, ``'precision=0.9'`` or
-            ``'recall=0.95'``. Goes with ``matching='coco'``.
+            ``'recall=0.95'``. Requires ``matching='coco'``.
         resamples: Number of bootstrap resamples over images, for the intervals of AP.
         seed: Seed of the resamples.
         ann_file: The COCO annotation file of the dataset, as in ``CocoMetric``. mmdet's ``CocoDataset`` numbers labels
@@ -123,7 +113,7 @@ class DetectionPRF(StreamingMetric):
         self,
         score_thr: float = 0.3,
         iou_thr: float = 0.5,
-        matching: str = "coco",
+        matching: str = ANALYSIS_RULE,
         nms_iou_thr: float | None = None,
         average: str = "macro",
         zero_division: str | float = "skip",
@@ -141,7 +131,8 @@ class DetectionPRF(StreamingMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        require_choice("matching", matching, MATCHING_RULES)
+        require_choice("matching", matching, list(MATCHING_RULES))
+        analyses = MATCHING_RULES[matching].has_analyses
         require_choice("average", average, ("macro", "micro", "weighted"))
         self._zero_division = zero_division_value(zero_division)
         self.settings = DetectionSettings(
@@ -159,14 +150,14 @@ class DetectionPRF(StreamingMetric):
         )
         if num_classes is not None:
             require_int("num_classes", num_classes, low=1)
-        require(ci is None or zero_division == "skip", f"ci goes with zero_division='skip' (found {zero_division!r})")
+        require(ci is None or zero_division == "skip", f"ci requires zero_division='skip' (found {zero_division!r})")
         require(
-            ci is None or (matching == "coco" and average != "weighted"),
-            f"ci goes with matching='coco' and average='macro' or 'micro' (found {matching!r} and {average!r})",
+            ci is None or (analyses and average != "weighted"),
+            f"ci requires matching={ANALYSIS_RULE!r} and average='macro' or 'micro' (found {matching!r}, {average!r})",
         )
         require(
-            operating_point is None or matching == "coco",
-            f"operating_point goes with matching='coco' (found {matching!r})",
+            operating_point is None or analyses,
+            f"operating_point requires matching={ANALYSIS_RULE!r} (found {matching!r})",
         )
         self.matching = matching
         self.average = average
@@ -195,184 +186,97 @@ class DetectionPRF(StreamingMetric):
 
     def empty_state(self) -> DetectionState:
         """The confusion matrix; for AP, confidence intervals and curves also the matched detections."""
-        curves = self.matching == "coco" and any(map(self.wants, _CURVES))
-        if self.settings.ci is not None or self.settings.operating_point is not None or curves:
-            table = "scores"
-        else:
-            table = "ap" if self.ap else "none"
-        return DetectionState(self._num_classes, self.settings, table=table)
+        curves = MATCHING_RULES[self.matching].has_analyses and any(map(self.wants, _CURVES))
+        needs_scores = self.ap or self.settings.ci is not None or self.settings.operating_point is not None or curves
+        return DetectionState(self._num_classes, self.settings, keep=SCORES if needs_scores else MATRIX)
 
     def read(self, samples: Samples) -> ImageBatch:
         """The detections and ground truths of a batch of images."""
         name, num_classes = self.sample_names(samples), self._num_classes
         batch = read_images(samples, name)
         names = [name(index) for index in range(len(samples))]
-        batch.detections.check(num_classes=num_classes, names=names)
-        batch.ground_truths.check(num_classes=num_classes, names=names)
+        batch.check(num_classes=num_classes, names=names)
         message = self._resize_check.message(samples, batch, names, num_classes=num_classes)
         if message is not None:
             self.warn_once("resized ground truths", message)
         return with_image_order(batch, samples, self.dataset_indices(len(samples)), names)
 
+    def report(self, state: DetectionState) -> DetectionReport:
+        """The report that the values, files and figures are read off."""
+        names = tuple(self.class_names(state.num_classes))
+        return DetectionReport(names, state, zero_division=self._zero_division, with_ap=self.ap)
+
     def compute(self, state: DetectionState) -> dict[str, float]:
         """The values by key."""
-        names = self.class_names(state.num_classes)
-        table = state.table()
-        metrics = self._rates(self._confusion_result(state.rule(self.matching)), names)
-        if self.ap:
-            metrics.update(self._average_precision(table, names))
-        if self.settings.operating_point is not None:
-            metrics.update(self._operating_point(table, names))
-        if self.settings.ci is not None:
-            metrics.update(self._intervals(table, names))
-        return metrics
+        report = self.report(state)
+        self._warn_undefined(report)
+        return report.log_values(average=self.average, classwise=self.classwise)
 
-    def _confusion_result(self, rule: RuleState) -> ConfusionResult:
-        """The rates of the confusion matrix; without ground truths and detections NaN, also with ``zero_division``."""
-        zero_division = self._zero_division if rule.matrix.any() else float("nan")
-        return confusion_matrix_report(rule.matrix, background=True, zero_division=zero_division)
+    def _warn_undefined(self, report: DetectionReport) -> None:
+        """Warn of what limits the values, and of those that are undefined."""
+        columns, names = report.protocols[0].columns, report.classes
+        reasons = ("neither ground truths nor detections", "no detections", "no ground truths")
+        for key, reason in zip(RATES, reasons):
+            skip, remedy = self.average != "micro", "" if key == "recall" else REMEDY
+            self.warn_undefined_classes(key, f"the class has {reason}", names, columns[key], skip=skip, remedy=remedy)
+        analysis = report.analysis
+        if analysis is None:
+            return
+        if self.ap:
+            message = self.settings.truncation_message(analysis.most_detections)
+            if message:
+                self.warn_once("max_dets", message)
+            per_class = analysis.average_precision.per_class
+            self.warn_undefined_classes("AP", "the class has no ground truths", names, per_class, skip=True)
+        points = analysis.points if analysis.table.num_images > 1 else None
+        if points is not None and np.isnan(points.overall.threshold):
+            self.warn_undefined("operating_threshold", "no threshold satisfies the rule", ["all classes"])
+        if self.settings.ci is not None:
+            intervals = report.log_intervals(average=self.average, classwise=self.classwise)
+            too_few = [
+                class_key(key, name) if name else key
+                for (key, name), interval in intervals.items()
+                if interval.reason in TOO_FEW
+            ]
+            self.warn_undefined("the confidence interval", "there are too few images or ground truths", too_few)
 
     @contextmanager
     def outputs_written(self, state: DetectionState) -> Iterator[None]:
         """Write the confusion matrix to the log and to files."""
-        names = self.class_names(state.num_classes)
-        with ready_to_write({} if self.outfile_prefix is None else self._files(state, names)):
+        report = self.report(state)
+        with ready_to_write({} if self.outfile_prefix is None else self._files(report)):
             yield
         if self.confusion_matrix:
-            print_log(_matrix_text(state.rule(self.matching).matrix, names), logger="current", level=logging.INFO)
+            text = _matrix_text(report.protocols[0].result.matrix, report.labels)
+            print_log(text, logger="current", level=logging.INFO)
 
     def figures(self, state: DetectionState) -> list[FigureSpec]:
         """The confusion matrix; with ``matching='coco'`` also the curves of precision, recall and F1."""
-        rule, settings = state.rule(self.matching), self.settings
-        names = self.class_names(state.num_classes)
+        report, settings = self.report(state), self.settings
 
         def view() -> MatrixView:
-            title = f"{self.matching}: score >= {settings.score_thr:g}, IoU >= {settings.iou_thr:g}"
-            return matrix_view(rule.matrix, [*names, background_name(names)], title=title)
+            score_thr, iou_thr = number_text(settings.score_thr), number_text(settings.iou_thr)
+            title = f"{self.matching}: score >= {score_thr}, IoU >= {iou_thr}"
+            return matrix_view(report.protocols[0].result.matrix, report.labels, title=title)
 
-        def curves() -> Any:
-            table: Any = state.table()
-            return precision_recall_curves(
-                table, iou_thr=settings.iou_thr, num_points=_CURVE_POINTS, max_dets=settings.max_dets
-            )
-
-        if rule.cells is None:
+        if state.rule(self.matching).cells is None:
             return []
-        matrix = [FigureSpec(("confusion_matrix",), names, view)]
-        return [*matrix, FigureSpec(_CURVES, names, curves)] if state.table_kind == "scores" else matrix
+        matrix = [FigureSpec(("confusion_matrix",), report.classes, view)]
+        analysis = report.analysis
+        if analysis is None or not MATCHING_RULES[self.matching].has_analyses:
+            return matrix
+        return [*matrix, FigureSpec(_CURVES, report.classes, lambda: analysis.curves)]
 
-    def _rates(self, result: ConfusionResult, names: list[str]) -> dict[str, float]:
-        average, micro, per_class = getattr(result, self.average), result.micro, result.per_class
-        counts = {"tp": result.tp[:-1], "fp": result.fp[:-1], "fn": result.fn[:-1]}
-        metrics = {
-            **dict(zip(_RATES, (average.f_score, average.precision, average.recall))),
-            "f1_of_means": result.f_of_means,
-            **dict(zip(_MICRO_RATES, (micro.f_score, micro.precision, micro.recall))),
-            **{key: value.sum() for key, value in counts.items()},
-        }
-        rates = dict(zip(_RATES, (rate[:-1] for rate in (per_class.f_score, per_class.precision, per_class.recall))))
-        if self.average != "micro":
-            metrics["classes_averaged"] = np.count_nonzero(~np.isnan(rates["f1"]))
-        if self.classwise:
-            for key, values in {**rates, **counts}.items():
-                metrics.update(class_values(key, names, values))
-        reasons = ("neither ground truths nor detections", "no detections", "no ground truths")
-        for (key, values), reason in zip(rates.items(), reasons):
-            skip, remedy = self.average != "micro", "" if key == "recall" else REMEDY
-            self.warn_undefined_classes(key, f"the class has {reason}", names, values, skip=skip, remedy=remedy)
-        return metrics
-
-    def _average_precision(self, table: MatchTable | None, names: list[str]) -> dict[str, float]:
-        if table is None:
-            return dict.fromkeys(_MEAN_AP, np.nan)
-        message = self.settings.truncation_message(table.most_detections, option="max_dets")
-        if message:
-            self.warn_once("max_dets", message)
-        result = average_precision(table, max_dets=self.settings.max_dets)
-        values = result.to_dict()
-        metrics = {key: values[key] for key in _MEAN_AP}
-        if self.classwise:
-            metrics.update(class_values("AP", names, result.per_class))
-        self.warn_undefined_classes("AP", "the class has no ground truths", names, result.per_class, skip=True)
-        return metrics
-
-    def _operating_point(self, table: MatchTable | None, names: list[str]) -> dict[str, float]:
-        """The best score threshold, and its results on the same images and on others."""
-        if table is None or table.num_images < 2:
-            keys = [*(f"operating_{key}" for key in _OPERATING_KEYS), "cross_fitted_f_score"]
-            metrics, per_class = dict.fromkeys(keys, float("nan")), [float("nan")] * len(names)
-        else:
-            points = operating_points(
-                table,
-                rule=self.settings.operating_point or "f1",
-                iou_thr=self.settings.iou_thr,
-                folds=min(5, table.num_images),
-                seed=self.settings.seed,
-            )
-            metrics = {f"operating_{key}": getattr(points.overall, key) for key in _OPERATING_KEYS}
-            metrics["cross_fitted_f_score"] = points.overall_cross_fitted.f_score
-            per_class = [point.threshold for point in points.per_class]
-            if np.isnan(points.overall.threshold):
-                self.warn_undefined("operating_threshold", "no threshold satisfies the rule", ["all classes"])
-        if self.classwise:
-            metrics.update(class_values("operating_threshold", names, per_class))
-        return metrics
-
-    def _intervals(self, table: MatchTable | None, names: list[str]) -> dict[str, float]:
-        """The ends of the confidence intervals of every rate and AP."""
-        keys = [*_RATES, "f1_of_means", *_MICRO_RATES, *(_MEAN_AP if self.ap else ())]
-        class_keys = [*_RATES, *(["AP"] if self.ap else [])] if self.classwise else []
-        if table is None:
-            undefined = [f"{key}_{end}" for key in keys for end in ("low", "high")]
-            pairs = [(key, name) for key in class_keys for name in names]
-            undefined += [class_key(f"{key}_{end}", name) for key, name in pairs for end in ("low", "high")]
-            return dict.fromkeys(undefined, float("nan"))
-        settings = self.settings
-        intervals = bootstrap_ci(
-            table,
-            score_thr=settings.score_thr,
-            iou_thr=settings.iou_thr,
-            average_precision=self.ap,
-            max_dets=settings.max_dets,
-            ci=settings.ci or 0.95,
-            resamples=settings.resamples,
-            seed=settings.seed,
-        )
-        metrics: dict[str, float] = {}
-        too_few = []
-        for key in keys:
-            interval = intervals.overall[f"{key}_micro" if self.average == "micro" and key in _RATES else key]
-            metrics[f"{key}_low"], metrics[f"{key}_high"] = interval.low, interval.high
-            too_few += [key] if interval.reason in TOO_FEW else []
-        for key in class_keys:
-            for index, name in enumerate(names):
-                interval = intervals.per_class[key].at(index)
-                metrics[class_key(f"{key}_low", name)] = interval.low
-                metrics[class_key(f"{key}_high", name)] = interval.high
-                too_few += [class_key(key, name)] if interval.reason in TOO_FEW else []
-        self.warn_undefined("the confidence interval", "there are too few images or ground truths", too_few)
-        return metrics
-
-    def _files(self, state: DetectionState, names: list[str]) -> dict[str, str]:
+    def _files(self, report: DetectionReport) -> dict[str, str]:
         """The confusion matrix and the table per class, as JSON and CSV."""
-        rule = state.rule(self.matching)
-        result = self._confusion_result(rule)
-        report = protocol_report(
-            self.matching,
-            result.matrix,
-            classes=names,
-            ground_truths=result.support[:-1],
-            detections=result.predicted[:-1],
-            counts={**state.counts_by_name, **rule.counts_by_name},
-            background_types=rule.background_types,
-            zero_division=self._zero_division if rule.matrix.any() else float("nan"),
-        )
-        content = {"protocol": self.matching, "classes": names, **report.to_dict()}
+        rule = report.protocols[0]
+        rule = replace(rule, counts={**report.state.counts_by_name, **rule.counts})
+        content = {"protocol": self.matching, "classes": list(report.classes), **rule.to_dict()}
         rows = [list(row.values()) for row in content["per_class"]]
         files = {
             "json": to_json(content),
-            "per_class.csv": to_csv(list(report.columns), rows),
-            "confusion_matrix.csv": to_csv(*matrix_rows(content, [*names, background_name(names)])),
+            "per_class.csv": to_csv(list(rule.columns), rows),
+            "confusion_matrix.csv": to_csv(*matrix_rows(content, report.labels)),
         }
         return {f"{self.outfile_prefix}.{ending}": text for ending, text in files.items()}
 
@@ -396,7 +300,6 @@ def _label_names(ann_file: str, names: Sequence[str]) -> Sequence[str]:
     return listed
 
 
-def _matrix_text(matrix: np.ndarray, names: list[str]) -> str:
-    labels = [*names, background_name(names)]
+def _matrix_text(matrix: np.ndarray, labels: Sequence[str]) -> str:
     rows = [[name, *map(str, row)] for name, row in zip(labels, matrix.tolist())]
     return "confusion matrix (rows ground truth, columns prediction)\n" + text_table([["", *labels], *rows])

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-import random
-import warnings
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Sequence
 
-import numpy as np
-import torch
-from mmengine.evaluator import Evaluator
 from mmengine.hooks import Hook, LoggerHook
 from mmengine.registry import HOOKS
 from mmengine.runner import BaseLoop, EpochBasedTrainLoop, IterBasedTrainLoop, Runner
-from mmengine.structures import BaseDataElement
 from mmengine.visualization import BaseVisBackend, LocalVisBackend
 from mmengine.visualization.vis_backend import MLflowVisBackend
 
-from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
-from mm_metrics_plugin.metrics.runner_log import python_warnings
-from mm_metrics_plugin.metrics.sample_fields import field_values
+from mm_metrics_plugin.metrics.base import FigureSpec
+from mm_metrics_plugin.metrics.evaluation_checks import check_evaluations, describe_keys, metrics_of
 from mm_metrics_plugin.render.figures import draw_figures
 from mm_metrics_plugin.render.figures.confusion_matrix import DPI, to_rgb
 from mm_metrics_plugin.settings import require
@@ -32,8 +23,12 @@ from mm_metrics_plugin.settings import require
 class EvaluationCheckHook(Hook):  # type: ignore[misc]  # mmengine has no types
     """Stops a run before training starts if its evaluation would fail after the first epoch.
 
-    It checks, of the metrics of this package, that no two of them give the same keys, and that the first sample of the
-    dataset has the ground truth that they read. :class:`MetricFigureHook` checks the same and warns.
+    It writes the keys of the metrics of this package to the log, and checks that no two of them give the same key, that
+    they give the keys of ``save_best`` (CheckpointHook) and ``monitor`` (EarlyStoppingHook,
+    ReduceOnPlateauParamScheduler), and that the first sample of the dataset has the ground truth that they read.
+    :class:`MetricFigureHook` checks the same and warns.
+
+    At the start of every validation and test it drops the samples of an interrupted one.
 
     Example:
         >>> HOOKS.build(dict(type="EvaluationCheckHook")).priority
@@ -41,77 +36,25 @@ class EvaluationCheckHook(Hook):  # type: ignore[misc]  # mmengine has no types
     """
 
     def before_run(self, runner: Runner) -> None:
-        """Check the evaluators that are already built."""
+        """Log the keys of the evaluators that are already built, and check them."""
+        for name, loop in (("validation", runner._val_loop), ("test", runner._test_loop)):
+            described = describe_keys(loop)
+            if described:
+                runner.logger.info(f"EvaluationCheckHook: the {name} logs {described}")
         check_evaluations(runner)
 
+    def before_val_epoch(self, runner: Runner) -> None:
+        """Drop the samples of an interrupted validation."""
+        _drop_samples(runner.val_loop)
 
-def check_evaluations(runner: Runner) -> None:
-    """Raises an error if the validation or the test of a Runner would fail; only loops that are built are checked."""
-    for loop in (runner._val_loop, runner._test_loop):  # val_loop and test_loop would build them
-        evaluator = getattr(loop, "evaluator", None)
-        if not isinstance(evaluator, Evaluator):
-            continue
-        metrics = [metric for metric in evaluator.metrics if isinstance(metric, StreamingMetric)]
-        if not hasattr(evaluator, "dataset_prefixes"):  # mmdet's MultiDatasetsEvaluator adds them to the keys
-            check_keys(metrics)
-        if any(metric.target_fields for metric in metrics):
-            _check_targets(metrics, getattr(getattr(loop, "dataloader", None), "dataset", None))
+    def before_test_epoch(self, runner: Runner) -> None:
+        """Drop the samples of an interrupted test."""
+        _drop_samples(runner.test_loop)
 
 
-def check_keys(metrics: list[StreamingMetric]) -> None:
-    """Raises ValueError if two metrics of an evaluator give the same key, which mmengine refuses after evaluating."""
-    metric_of_key: dict[str, str] = {}
-    for metric in metrics:
-        name = type(metric).__name__
-        for key in _keys(metric):
-            if key in metric_of_key:
-                raise ValueError(
-                    f"{metric_of_key[key]} and {name} of one evaluator both give the key {key!r}: give one of them "
-                    "another prefix=..."
-                )
-            metric_of_key[key] = name
-
-
-def _keys(metric: StreamingMetric) -> list[str]:
-    """The keys of an evaluation without samples; none if the metric needs samples."""
-    metric = copy.deepcopy(metric)  # the metric itself must still warn in its evaluation
-    try:
-        with warnings.catch_warnings(), python_warnings():
-            warnings.simplefilter("ignore")
-            return [metric.full_key(key) for key in metric.compute(metric.empty_state())]
-    except Exception:  # the evaluation raises it
-        return []
-
-
-def _check_targets(metrics: list[StreamingMetric], dataset: Any) -> None:
-    """Raises MetricInputError unless the first sample of a dataset has the ground truth that the metrics read."""
-    try:
-        with _restored_random_states():
-            item = dataset[0]
-    except Exception:  # an empty dataset, or one that fails in the loop
-        return
-    sample = item.get("data_samples") if isinstance(item, Mapping) else None
-    if not isinstance(sample, BaseDataElement):
-        return
-    samples = [sample.to_dict()]
-    for metric in metrics:
-        for field in metric.target_fields:
-            try:
-                field_values(samples, field, metric.sample_names(samples))
-            except MetricInputError as error:
-                raise MetricInputError(f"{type(metric).__name__}: {error}") from None
-
-
-@contextmanager
-def _restored_random_states() -> Iterator[None]:
-    """Restores the random states, so that random transforms do not change the training."""
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 (transforms use it)
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
-        torch.set_rng_state(states[2])
+def _drop_samples(loop: Any) -> None:
+    for _, metric in metrics_of(loop):
+        metric.results.clear()
 
 
 @HOOKS.register_module()
@@ -184,12 +127,12 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
 
     def _request(self, loop: Any) -> None:
         # On every process: all must have the same states, though only the main one keeps the merged state.
-        for _, metric in _metrics(loop):
+        for _, metric in metrics_of(loop):
             metric.figures_wanted = self.figures
 
     def _send_figures(self, runner: Runner, loop: Any, prefix: str) -> None:
         available: list[str] = []
-        for task, metric in _metrics(loop):
+        for task, metric in metrics_of(loop):
             specs: list[FigureSpec] = []
             with self._errors_logged(runner, f"{type(metric).__name__} has no figures"):
                 specs = metric.pop_figures()
@@ -237,17 +180,6 @@ class MetricFigureHook(Hook):  # type: ignore[misc]  # mmengine has no types
         if (once or message) not in self._logged:
             self._logged.add(once or message)
             runner.logger.warning(f"MetricFigureHook: {message}")
-
-
-def _metrics(loop: Any) -> Iterator[tuple[str, StreamingMetric]]:
-    """The metrics of a loop, each with the prefix of its task inside mmpretrain's MultiTasksMetric."""
-    waiting = [("", metric) for metric in getattr(getattr(loop, "evaluator", None), "metrics", ())]
-    while waiting:
-        task, metric = waiting.pop(0)
-        if isinstance(metric, StreamingMetric):
-            yield task, metric
-        elif type(metric).__name__ == "MultiTasksMetric":
-            waiting += [(f"{task}{name}_", child) for name, children in metric._metrics.items() for child in children]
 
 
 def _earlier_validations(runner: Runner) -> int | None:

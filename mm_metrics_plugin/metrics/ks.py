@@ -12,11 +12,11 @@ from mm_metrics_plugin.functional._arrays import ABSENT_RULES, mean_over_classes
 from mm_metrics_plugin.functional.classification.histograms import histogram_ks
 from mm_metrics_plugin.functional.classification.roc_curves import KSResult, ks_statistic
 from mm_metrics_plugin.metrics.classification_base import ONE_SIDED_CLASS, SingleLabelMetricBase
-from mm_metrics_plugin.metrics.runner_log import class_values
 from mm_metrics_plugin.metrics.sample_fields import Samples
+from mm_metrics_plugin.reports.base import class_values
 from mm_metrics_plugin.settings import require, require_choice
 from mm_metrics_plugin.states.base import Batch, State
-from mm_metrics_plugin.states.scores import ScoreHistogramState, ScoreState, score_state
+from mm_metrics_plugin.states.scores import ScoreHistogramState, ThresholdScoreState
 
 
 @METRICS.register_module()
@@ -26,7 +26,8 @@ class SingleLabelKS(SingleLabelMetricBase):
     Keys, with the prefix ``single-label``; values lie in 0 to 1:
 
     - ``ks``: the mean over the classes, or the value of ``positive_label``.
-    - ``ks_threshold``: the highest threshold with this value, with ``positive_label``.
+    - ``ks_threshold``: the highest score threshold with this value, with ``positive_label``; as every threshold it is
+      rounded to the precision of each sample's scores.
     - ``classes_in_ks``: number of classes with a value, without ``positive_label``.
     - ``ks_error``: how far the exact value may be above ``ks``, with ``num_thresholds``.
     - ``ks/<class>``, ``ks_threshold/<class>``: the same per class, with ``classwise``.
@@ -34,7 +35,7 @@ class SingleLabelKS(SingleLabelMetricBase):
     Args:
         positive_label: The positive class of a binary problem. Only its scores are kept.
         num_thresholds: Count scores (which must lie in 0 to 1) in this many bins instead of keeping them: constant
-            memory; the exact value is at most ``ks_error`` above.
+            memory; the exact value is at most ``ks_error`` above, and a threshold is the lower end of a bin.
         absent: Classes without samples: ``'skip'`` leaves them out of the mean, ``'nan'`` makes the mean NaN,
             ``'error'`` raises.
         classwise: Also keys per class.
@@ -58,7 +59,8 @@ class SingleLabelKS(SingleLabelMetricBase):
         classwise: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(num_thresholds=num_thresholds, **kwargs)
+        super().__init__(**kwargs)
+        self.set_num_thresholds(num_thresholds)
         require_choice("absent", absent, ABSENT_RULES)
         require(
             positive_label is None or (positive_label >= 0 and not classwise),
@@ -70,20 +72,21 @@ class SingleLabelKS(SingleLabelMetricBase):
 
     def empty_state(self) -> State:
         """Scores or their histogram."""
-        return score_state(self.num_thresholds)
+        return ThresholdScoreState() if self.num_thresholds is None else ScoreHistogramState(self.num_thresholds)
 
     def read(self, samples: Samples) -> Batch:
         """Scores and labels of a batch; with ``positive_label`` of one column."""
         scores, labels = self.read_scores(samples)
+        precision = [self.score_precisions(samples)] if self.num_thresholds is None else []
         if self.positive_label is None:
-            return Batch(scores, labels)
+            return Batch(scores, labels, *precision)
         if self.positive_label >= scores.shape[1]:
             raise MetricInputError(
                 f"'pred_score' of {self.sample_names(samples)(0)} must hold a score of class {self.positive_label}, "
                 f"the positive_label (found {pluralize(scores.shape[1], 'score')})"
             )
         column = slice(self.positive_label, self.positive_label + 1)
-        return Batch(scores[:, column], (labels == self.positive_label).astype(np.int8)[:, None])
+        return Batch(scores[:, column], (labels == self.positive_label).astype(np.int8)[:, None], *precision)
 
     def compute(self, state: State) -> dict[str, float]:
         """The KS statistic and its threshold, by key."""
@@ -106,7 +109,7 @@ class SingleLabelKS(SingleLabelMetricBase):
     def _result(self, state: State) -> KSResult:
         if isinstance(state, ScoreHistogramState) and state.totals is not None:
             return histogram_ks(state.positives, state.totals)
-        if isinstance(state, ScoreState) and len(state.labels):
-            return ks_statistic(state.scores.blocks, state.labels.rows)
+        if isinstance(state, ThresholdScoreState) and len(state.labels):
+            return ks_statistic(state.scores.blocks, state.labels.rows, precision=state.precision.rows)
         undefined = np.full(self.classes_expected() if self.positive_label is None else 1, np.nan)
         return KSResult(undefined, undefined, np.zeros(len(undefined), dtype=np.int64), undefined)

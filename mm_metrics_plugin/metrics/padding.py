@@ -1,8 +1,10 @@
-"""Find the padding of distributed samplers."""
+"""Find samples that are not of this evaluation: the padding of samplers, and samples of an interrupted evaluation."""
 
 from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple, Sequence
+
+from mm_metrics_plugin.exceptions import MetricInputError
 
 # The fields that identify a sample in OpenMMLab.
 _IDENTITY = ("sample_idx", "img_id", "img_path")
@@ -14,6 +16,7 @@ class Share(NamedTuple):
     samples: int
     first: str | None = None
     last: str | None = None
+    earlier: int = 0  # number of samples that were read before the first batch came again
 
 
 class Padding(NamedTuple):
@@ -21,6 +24,7 @@ class Padding(NamedTuple):
 
     ranks: tuple[int, ...] = ()
     warning: str | None = None
+    counts_earlier: bool = False  # whether the samples before the first batch came again belong to the evaluation
 
 
 def sample_identity(sample: Mapping[str, Any]) -> str | None:
@@ -34,18 +38,33 @@ def find_padding(shares: Sequence[Share], size: int) -> Padding:
     mmengine's ``DefaultSampler`` and torch's ``DistributedSampler`` give sample ``i`` of process ``r`` the index
     ``i * world_size + r`` and start over at index ``size``: padding is the last sample of a process, and it repeats the
     first sample of a process. If the numbers of samples fit this rule, the identities verify it.
+
+    Raises:
+        MetricInputError: A process read more samples than the dataset has for it.
     """
+    if any(share.earlier for share in shares):
+        current, whole = ([_with_earlier(share, counts) for share in shares] for counts in (False, True))
+        # A dataset with the same samples twice is complete with the earlier ones, which are else of another evaluation.
+        # That would have begun again on every process.
+        began_again = all(share.earlier for share in shares) and _complete(current, size)
+        if size <= 0 or (_complete(whole, size) and not began_again):
+            return find_padding(whole, size)._replace(counts_earlier=True)
+        return find_padding(current, size)
     world_size, total = len(shares), sum(share.samples for share in shares)
-    if world_size == 1 or size <= 0:
+    if size <= 0:
+        return Padding()
+    per_rank, extra = -(-size // world_size), total - size
+    numbers = ", ".join(str(share.samples) for share in shares)
+    if extra > 0 and any(share.samples > per_rank for share in shares):
+        raise too_many_samples(f"{numbers} samples" + f" on {world_size} processes" * (world_size > 1), f"{size}")
+    if world_size == 1:
         return Padding()
     if total < size:  # a metric of some of the samples, such as one task of several
         return Padding(warning="Some of them may be padding that is counted twice" if size % world_size else None)
     if total == size:
         return Padding(warning=_repeated(shares) if size % world_size else None)
-    per_rank, extra = -(-size // world_size), total - size
     counted = f"{extra} of them are padding, which was counted because it could not be identified"
     if any(share.samples != per_rank for share in shares):
-        numbers = ", ".join(str(share.samples) for share in shares)
         return Padding(
             warning=f"{counted}: the processes read {numbers} samples, while mmengine's DefaultSampler gives each "
             f"{per_rank}"
@@ -70,6 +89,25 @@ def find_padding(shares: Sequence[Share], size: int) -> Padding:
         f"DefaultSampler adds it there; this could not be verified, because the samples have none of "
         f"{', '.join(_IDENTITY)}",
     )
+
+
+def too_many_samples(found: str, expected: str) -> MetricInputError:
+    """The error of a metric that read more samples than the dataset has."""
+    return MetricInputError(
+        f"read {found}, but the dataset has {expected}: samples of an interrupted evaluation may be among them. "
+        "Evaluate again, which starts without them, as EvaluationCheckHook makes every evaluation do; "
+        "evaluate(size=...) needs the number of samples"
+    )
+
+
+def _with_earlier(share: Share, counts: bool) -> Share:
+    return share._replace(samples=share.samples + share.earlier * counts, earlier=0)
+
+
+def _complete(shares: Sequence[Share], size: int) -> bool:
+    """Whether the processes read the whole dataset, with padding or without."""
+    samples = [share.samples for share in shares]
+    return sum(samples) == size or set(samples) == {-(-size // len(samples))}
 
 
 def _repeated(shares: Sequence[Share]) -> str | None:

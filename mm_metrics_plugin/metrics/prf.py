@@ -23,8 +23,9 @@ from mm_metrics_plugin.functional.ranking import label_ranks, top_k_decisions
 from mm_metrics_plugin.functional.thresholding import hard_decisions, limits_for, reach
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.classification_base import MultiLabelMetricBase, ScoredMetricBase, SingleLabelMetricBase
-from mm_metrics_plugin.metrics.runner_log import class_values, threshold_suffixes
+from mm_metrics_plugin.metrics.runner_log import threshold_suffixes
 from mm_metrics_plugin.metrics.sample_fields import Samples
+from mm_metrics_plugin.reports.base import class_values
 from mm_metrics_plugin.settings import require, require_choice
 from mm_metrics_plugin.states.base import Batch, State
 from mm_metrics_plugin.states.counts import BinaryCountState, ConfusionState
@@ -65,7 +66,7 @@ class _PRFMetric(ScoredMetricBase):
         chosen, fixed = zero_division_value(zero_division), CONVENTIONS[convention]
         require(
             convention == "default" or zero_division == "skip",
-            f"zero_division goes with convention='default' (found {zero_division!r} and {convention!r})",
+            f"zero_division requires convention='default' (found {zero_division!r} and {convention!r})",
         )
         if convention == "paddlerec" and self.averages == ("macro",):
             self.averages = ("macro", "micro")

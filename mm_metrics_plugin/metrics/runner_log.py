@@ -6,25 +6,17 @@ import logging
 import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Iterator, Mapping, Sequence
 
+import numpy as np
 from mmengine.logging import MMLogger, print_log
 
-from mm_metrics_plugin.exceptions import MetricWarning
+from mm_metrics_plugin.exceptions import MetricWarning, UndefinedMetricWarning
+from mm_metrics_plugin.functional.thresholding import threshold_text
 from mm_metrics_plugin.render.tables import printable
 from mm_metrics_plugin.settings import require
 
 _python_only: ContextVar[bool] = ContextVar("python_only", default=False)
-
-
-def class_key(name: str, class_name: str) -> str:
-    """The key of a value of one class, ``<name>/<class>``. Names and other keys have no slash."""
-    return f"{name}/{class_name}"
-
-
-def class_values(name: str, classes: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
-    """The values of all classes by key."""
-    return {class_key(name, class_name): value for class_name, value in zip(classes, values)}
 
 
 def class_table(metrics: Mapping[str, float]) -> str:
@@ -33,11 +25,17 @@ def class_table(metrics: Mapping[str, float]) -> str:
     for key, value in metrics.items():
         name, slash, class_name = key.partition("/")
         if slash:
-            is_count = name.split("_")[0] in ("tp", "fp", "tn", "fn")
-            rows.setdefault(class_name, {})[name] = f"{value:.0f}" if is_count else f"{value:.4f}"
+            rows.setdefault(class_name, {})[name] = _cell(name, value)
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
     cells = [[printable(label), *(row.get(name, "") for name in names)] for label, row in rows.items()]
     return text_table([["class", *names], *cells]) if rows else ""
+
+
+def _cell(name: str, value: float) -> str:
+    if name.endswith("threshold"):
+        return threshold_text(value)
+    is_count = name.split("_")[0] in ("tp", "fp", "tn", "fn")
+    return f"{value:.0f}" if is_count else f"{value:.4f}"
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> str:
@@ -73,6 +71,55 @@ def warn(message: str, category: type[MetricWarning] = MetricWarning, *, stackle
         print_log(message, logger="current", level=logging.WARNING)
     else:
         warnings.warn(message, category, stacklevel=stacklevel)
+
+
+class NamedWarnings:
+    """The warnings of a metric, with its name and each once."""
+
+    _warned: frozenset[str] = frozenset()  # topics
+
+    def warn(self, message: str, category: type[MetricWarning] = MetricWarning) -> None:
+        """Warn with the name of the metric: in mmengine's log inside a Runner, else as Python does."""
+        warn(f"{type(self).__name__}: {message}", category, stacklevel=4)
+
+    def warn_once(self, topic: str, message: str, category: type[MetricWarning] = MetricWarning) -> None:
+        """Warn unless this metric has warned of the topic before."""
+        if topic not in self._warned:
+            self._warned |= {topic}
+            self.warn(message, category)
+
+    def warn_undefined(
+        self, what: str, reason: str, classes: Sequence[str], *, mean_of: int = 0, remedy: str = ""
+    ) -> None:
+        """Warn, once for each ``what``, that it is undefined for these classes (if there are any).
+
+        Args:
+            what: Name of the value.
+            reason: Why it is undefined.
+            classes: The classes, or what else it is undefined for.
+            mean_of: Number of classes of the dataset, if a mean leaves out the undefined ones; 0 otherwise.
+            remedy: What this means for ``save_best``, and what to do.
+        """
+        if not classes:
+            return
+        named = ", ".join(classes[:10]) + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
+        message = f"{what} is undefined for {named}: {reason}"
+        if mean_of > len(classes):
+            message += f". The mean is over {mean_of - len(classes)} of {mean_of} classes, also in save_best{remedy}"
+        self.warn_once(what, message, UndefinedMetricWarning)
+
+    def warn_undefined_classes(
+        self, what: str, reason: str, names: Sequence[str], values: np.ndarray, *, skip: bool, remedy: str = ""
+    ) -> None:
+        """Warn of the classes whose value is NaN, which a mean leaves out if ``skip``; or that there are no classes."""
+        undefined = [name for name, value in zip(names, values) if np.isnan(value)]
+        self.warn_undefined(what, reason, undefined, mean_of=len(names) if skip else 0, remedy=remedy)
+        if not len(names):
+            self.warn_no_samples(what)
+
+    def warn_no_samples(self, what: str) -> None:
+        """Warn that a value is undefined because there were no samples."""
+        self.warn_undefined(what, "there were no samples", ["the dataset"])
 
 
 @contextmanager

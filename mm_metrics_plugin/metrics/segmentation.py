@@ -21,7 +21,6 @@ from mm_metrics_plugin.functional.segmentation import (
 )
 from mm_metrics_plugin.functional.thresholding import FLOAT64, round_thresholds
 from mm_metrics_plugin.metrics.base import FigureSpec, StreamingMetric
-from mm_metrics_plugin.metrics.runner_log import class_values
 from mm_metrics_plugin.metrics.sample_fields import (
     Samples,
     check_values,
@@ -31,6 +30,7 @@ from mm_metrics_plugin.metrics.sample_fields import (
     squeezed_shape,
     to_host,
 )
+from mm_metrics_plugin.reports.base import class_values
 from mm_metrics_plugin.settings import require, require_choice, require_int
 from mm_metrics_plugin.states.base import Batch, State
 from mm_metrics_plugin.states.counts import PixelConfusionState

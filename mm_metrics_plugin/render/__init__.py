@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.render.figures import draw_figures
@@ -18,3 +18,7 @@ def __getattr__(name: str) -> Any:
         module = "figures" if name == "draw_figures" else "outputs"
         return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)

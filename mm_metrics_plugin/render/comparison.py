@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
-from mm_metrics_plugin.render.sections import Section, class_order_lines, joined_by_lines, mask_lines, task_lines
+from mm_metrics_plugin.render.sections import Section, class_order_lines, joined_by_lines, mask_lines, tally, task_lines
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, Table, printable
+from mm_metrics_plugin.reports.base import missing_results_lines
+from mm_metrics_plugin.settings import number_text
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.evaluation.comparison import ComparisonReport, DifferenceRow, PairwiseComparison
 
 SIGNIFICANT = ("better", "worse")
+MARKS = {"missing_results": "*", "score_thr": "†"}  # of verdicts, by the code of a warning
 SHOWN_PER_CLASS = ("AP_50", "auc", "f1")
 MAX_ROWS = 40
 MAX_CHANGED = 20
@@ -61,10 +64,15 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
     settings = report.settings
     ci = settings.ci
     unit = "image" if report.kind == "detection" else "sample"
-    lines = [f"{pluralize(report.images, unit)}, the same for all runs; differences in percentage points"]
+    letters = run_letters([printable(summary.name) for summary in report.summaries])
+    lines = [
+        f"{pluralize(report.images, unit)}, the same for all runs; differences in percentage points",
+        *run_lines(report, letters),
+    ]
     if settings.detection is not None:
         detection = settings.detection
-        lines.append(f"precision, recall and F1 at score >= {detection.score_thr:g}, IoU >= {detection.iou_thr:g}")
+        iou_thr = number_text(detection.iou_thr)
+        lines.append(f"precision, recall and F1 at {_score_threshold(report)}, IoU >= {iou_thr}")
         lines.append(f"AP uses at most {detection.max_dets} detections per class and image (max_dets)")
     elif settings.classification is not None:
         lines += task_lines(settings.classification)
@@ -76,13 +84,38 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
         f"p-values and {100 * ci:g} % confidence intervals are adjusted for the number of rows of their table: a "
         "difference is significant exactly where its interval does not contain 0",
     ]
-    names = {printable(name): "" for pair in report.comparisons for name in (pair.first, pair.second)}
-    letters = run_letters(list(names))
-    lines += [f"{letter}: {name}" for name, letter in letters.items() if letter != name]
     sections = [Section("", lines)]
     for pair in report.comparisons:
         sections += _pair_sections(report, pair, letters)
     return sections
+
+
+def run_lines(report: ComparisonReport, letters: Mapping[str, str]) -> List[str]:
+    """What was read and used of the ground truth and of each run, and the best score thresholds if they are used."""
+    ground_truths = [summary.counts.get("ground_truths") for summary in report.summaries]
+    same = all(counts == ground_truths[0] for counts in ground_truths)
+    lines = [tally("ground-truth object", ground_truths[0])] if same and ground_truths[0] else []
+    nouns = {"samples": "sample", "detections": "detection"}
+    if not same:
+        nouns["ground_truths"] = "ground-truth object"
+    for summary in report.summaries:
+        name = printable(summary.name)
+        texts = [tally(noun, summary.counts[key]) for key, noun in nouns.items() if key in summary.counts]
+        texts += missing_results_lines(summary.counts)
+        best = summary.cross_fitted
+        if best is not None and report.settings.detection.operating_point is not None:  # type: ignore[union-attr]
+            texts.append(f"score threshold about {best.point.threshold:.4g}")
+        lines.append(f"{name if letters[name] == name else f'{letters[name]}: {name}'}: {'; '.join(texts)}")
+    return lines
+
+
+def _score_threshold(report: ComparisonReport) -> str:
+    """Such as "score >= 0.3"."""
+    settings: Any = report.settings.detection
+    best = report.summaries[0].cross_fitted
+    if settings.operating_point is None or best is None:
+        return f"score >= {number_text(settings.score_thr)}"
+    return f"the best score threshold of each run ({best.rule}; selected on other images, {len(best.thresholds)} folds)"
 
 
 def run_letters(names: Sequence[str]) -> Dict[str, str]:
@@ -105,10 +138,13 @@ def _pair_sections(report: ComparisonReport, pair: PairwiseComparison, letters: 
     rows = pair.rows(report.classes)
     overall = overall_rows(pair, report.classes)
     ci = report.settings.ci
-    lines = [_sentence(row, second, ci) for row in overall if row.verdict in SIGNIFICANT]
+    sentences = [_sentence(row, second, ci) for row in overall if row.verdict in SIGNIFICANT]
+    lines = [*warning_lines(pair, letters), *(sentences or ["no significant difference"])]
     header = ["", first, second, "difference", f"{100 * ci:g} % CI", "p", "verdict"]
     table = header, [_cells(row, OVERALL_NAMES.get(row.metric, row.metric), second, ci) for row in overall]
-    sections = [Section(f"Comparison: {second} against {first}", lines or ["no significant difference"], table)]
+    notes = classes_lines(overall, len(report.classes))
+    title = f"Comparison: {second} against {first}"
+    sections = [Section(title, lines, table, notes=notes, headline=True)]
     for metric in SHOWN_PER_CLASS:
         per_class = [row for row in rows if row.class_name is not None and row.metric == metric]
         if not per_class:
@@ -135,9 +171,28 @@ def _pair_sections(report: ComparisonReport, pair: PairwiseComparison, letters: 
     return sections
 
 
+def warning_lines(pair: PairwiseComparison, letters: Mapping[str, str]) -> List[str]:
+    """The reasons to doubt the verdicts, each with its mark."""
+    return [f"{MARKS[code]} {letters[printable(run)]}: {message}" for code, run, message in pair.warnings]
+
+
+def classes_lines(rows: Sequence[DifferenceRow], classes: int) -> List[str]:
+    """Which means leave out classes without a value in both runs."""
+    total = pluralize(classes, "class")
+    parts = [
+        f"{OVERALL_NAMES.get(row.metric, row.metric)} is over {row.classes_averaged} of {total}"
+        for row in rows
+        if row.classes_averaged is not None and row.classes_averaged < classes
+    ]
+    return [f"means leave out classes without a value in either run: {', '.join(parts)}"] if parts else []
+
+
 def verdict_text(row: DifferenceRow, second: str) -> str:
-    """The verdict, with the name of the second run if the difference is significant."""
-    return f"{second} is {row.verdict}" if row.verdict in SIGNIFICANT else row.verdict
+    """The verdict with the marks of its warnings, and with the name of the second run if it is significant."""
+    if row.verdict == "undefined":
+        return row.verdict
+    text = f"{second} is {row.verdict}" if row.verdict in SIGNIFICANT else row.verdict
+    return text + "".join(MARKS[code] for code in row.warnings)
 
 
 def _sentence(row: DifferenceRow, second: str, ci: float) -> str:
@@ -168,6 +223,7 @@ def difference_csv(report: ComparisonReport) -> Table:
         for row in pair.rows(report.classes):
             values: Dict[str, Any] = row._asdict()
             header = ["first_run", "second_run", *values]
+            values["warnings"] = "; ".join(row.warnings)
             rows.append([pair.first, pair.second, *("" if value is None else value for value in values.values())])
     return header, rows
 

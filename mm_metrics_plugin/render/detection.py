@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.evaluation.detection import DEFAULT_MATCHING
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, DEFAULT_MATCHING
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.render.sections import (
+    ClassOrder,
     Section,
     averaged_lines,
     class_order_lines,
-    class_rows,
     confusion_sections,
     interval_sections,
     joined_by_lines,
@@ -22,7 +22,6 @@ from mm_metrics_plugin.render.sections import (
     matrix_sections,
     means_section,
     tally,
-    truncated,
 )
 from mm_metrics_plugin.render.tables import (
     COLUMN_NAMES,
@@ -35,19 +34,15 @@ from mm_metrics_plugin.render.tables import (
     printable,
     rows_of,
 )
-from mm_metrics_plugin.settings import DetectionSettings
+from mm_metrics_plugin.settings import COCO_IOU_THRS, DetectionSettings, number_text
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.detection import DetectionAnalysis, DetectionReport
     from mm_metrics_plugin.functional.classification.confusion_matrix import ConfusionResult
-    from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport
+    from mm_metrics_plugin.functional.detection.confusion_matrix import RuleReport
     from mm_metrics_plugin.render.outputs import TextOptions
+    from mm_metrics_plugin.reports.detection import DetectionReport
+    from mm_metrics_plugin.reports.detection_analysis import DetectionAnalysis
 
-PROTOCOLS = {
-    "coco": "at most one detection per object, within classes by score; the others may be confusions",
-    "mmdet": "every overlapping pair counts, as in mmdet's confusion_matrix.py",
-    "agnostic": "at most one detection per object, by overlap, whatever the classes",
-}
 ERROR_TYPES = {
     "classification": "right place, wrong class",
     "localization": "right class, wrong place",
@@ -56,14 +51,7 @@ ERROR_TYPES = {
     "background": "no object within IoU 0.1",
     "missed": "object neither found nor confused",
 }
-SUGGESTIONS = {  # arguments that the last line of a report suggests
-    "--verbose": "--verbose (object sizes, false positives by type, mmdet's counting and why it differs)",
-    "--matching": "--matching mmdet",
-    "OUT_DIR": "OUT_DIR (everything as Markdown, JSON, CSV and figures)",
-    "--html": "--html (a page)",
-}
 _RATES = ("precision", "recall", "f1")
-MAX_ROWS = 40
 
 
 def detection_sections(report: DetectionReport, text: Optional[TextOptions] = None) -> List[Section]:
@@ -72,64 +60,78 @@ def detection_sections(report: DetectionReport, text: Optional[TextOptions] = No
     if text is not None and not verbose:
         default = DEFAULT_MATCHING[:1] if report.settings.matching == DEFAULT_MATCHING else None
         wanted = text.protocols or default
-        protocols = [rule for rule in protocols if wanted is None or rule.protocol in wanted] or protocols
-    names = [protocol.protocol for protocol in protocols]
+        protocols = [rule for rule in protocols if wanted is None or rule.name in wanted] or protocols
+    names = [protocol.name for protocol in protocols]
     sections = [Section("", [*_detection_opening(report), *report.missing_results])]
+    order = _class_order(protocols[0], analysis)
     for protocol in protocols:
-        sections.append(_protocol_section(report, protocol, text))
+        sections.append(_protocol_section(report, protocol, text, order))
         sections += confusion_sections(protocol.confusions, text)
         if text is None:
             sections += matrix_sections(protocol.result.matrix, report.labels)
-        if verbose and protocol.protocol != "mmdet":  # mmdet matches a ground truth any number of times
+        if verbose and protocol.rule.one_to_one:
             table = class_table({name: protocol.columns[name] for name in ("name", "fp", *FALSE_POSITIVE_TYPES)})
-            title = f"False positives by type ({protocol.protocol})"
-            notes = _false_positive_lines(report.settings.iou_thr)
+            title = f"False positives by type ({protocol.name})"
+            notes = _false_positive_lines(number_text(report.settings.iou_thr))
             sections.append(Section(title, table=table, notes=notes, minor=True))
     if text is None:
-        sections.append(means_section({protocol.protocol: protocol.means for protocol in protocols}))
+        sections.append(means_section({protocol.name: protocol.means for protocol in protocols}))
     if analysis is not None and verbose:
         sections += [_average_precision(analysis), _sizes(analysis)]
         sections += [_errors(analysis)] if analysis.errors is not None else []
         sections += optional_sections(analysis)
     elif analysis is not None:
-        sections += [_errors(analysis, brief=True)] if analysis.errors is not None and "coco" in names else []
-        sections += truncated(optional_sections(analysis), MAX_ROWS)
-    if report.differences and (verbose or "mmdet" in names):
+        sections += [_errors(analysis, brief=True)] if analysis.errors is not None and ANALYSIS_RULE in names else []
+        sections += optional_sections(analysis, order)
+    if report.differences and (verbose or not all(protocol.rule.one_to_one for protocol in protocols)):
         sections.append(Section("Why the protocols differ", report.differences))
-    mmdet = next((protocol for protocol in report.protocols if protocol.protocol == "mmdet"), None)
-    if mmdet is not None and (verbose or "mmdet" in names or (text is not None and text.published)):
+    mmdet = next((protocol for protocol in report.protocols if protocol.rule.prints_summary), None)
+    if mmdet is not None and (verbose or mmdet.name in names or (text is not None and text.published)):
         block = published_block(mmdet.result, [printable(name) for name in report.classes])
-        rates = f"mean precision and mean recall at score >= {report.settings.score_thr:g}"
+        rates = f"mean precision and mean recall at score >= {number_text(report.settings.score_thr)}"
         title = f"Published summary: AP and AR are {rates}, by mmdet's counting"
         sections.append(Section(title, code=block))
     if text is not None and text.suggested:
-        sections.append(Section("", ["", f"More: {', '.join(SUGGESTIONS[name] for name in text.suggested)}"]))
+        sections.append(Section("", ["", f"More: {', '.join(text.suggested)}"]))
     return sections
 
 
+def _class_order(protocol: RuleReport, analysis: Optional[DetectionAnalysis]) -> ClassOrder:
+    """The order of classes on one screen: by AP if the table has it, else by F1."""
+    if protocol.rule.has_analyses and analysis is not None:
+        return ClassOrder.lowest(analysis.ap_columns(), "AP")
+    return ClassOrder.lowest(protocol.columns, "f1")
+
+
 def _detection_opening(report: DetectionReport) -> List[str]:
-    nouns = {"images": "image", "ground_truths": "ground-truth object", "detections": "detection"}
+    images, objects = (
+        tally("image", report.counts["images"]),
+        tally("ground-truth object", report.counts["ground_truths"]),
+    )
     settings, results = report.settings, report.inputs.get("results", ())
-    nms = "" if settings.nms_iou_thr is None else f", NMS above IoU {settings.nms_iou_thr:g}"
+    nms = "" if settings.nms_iou_thr is None else f", NMS above IoU {number_text(settings.nms_iou_thr)}"
     return [
-        *(tally(noun, report.counts[key]) for key, noun in nouns.items()),
+        f"{images}, {objects}",
+        tally("detection", report.counts["detections"]),
         *class_order_lines(report.inputs),
         *joined_by_lines(results, "image"),
         *mask_lines(results),
-        f"score threshold {settings.score_thr:g}, IoU threshold {settings.iou_thr:g}{nms}",
+        f"score threshold {number_text(settings.score_thr)}, IoU threshold {number_text(settings.iou_thr)}{nms}",
     ]
 
 
-def _protocol_section(report: DetectionReport, protocol: ProtocolReport, text: Optional[TextOptions]) -> Section:
+def _protocol_section(
+    report: DetectionReport, protocol: RuleReport, text: Optional[TextOptions], order: ClassOrder
+) -> Section:
     """The table per class; on the terminal with AP and means."""
-    analysis, name = report.analysis, protocol.protocol
+    analysis, name = report.analysis, protocol.name
     columns = {key: column for key, column in protocol.columns.items() if key not in FALSE_POSITIVE_TYPES}
     notes = averaged_lines(protocol.classes_averaged, len(report.classes))
     means: List[List[Any]] = []
     if text is not None:
-        if name == "coco" and not text.verbose:
+        if protocol.rule.has_analyses and not text.verbose:
             del columns["detections"]  # TP + FP
-        if name == "coco" and analysis is not None:
+        if protocol.rule.has_analyses and analysis is not None:
             columns["AP"] = analysis.ap_columns()["AP"]
         means = _mean_rows(report, protocol, columns)
         notes = ["macro: mean over classes; micro: pooled over classes", *notes]
@@ -140,11 +142,11 @@ def _protocol_section(report: DetectionReport, protocol: ProtocolReport, text: O
             notes.append(f"ignored: {regions}, and detections that match only crowd regions ({matched:,})")
         if "AP" in columns and analysis is not None:
             notes += max_dets_lines(analysis.max_dets, analysis.most_detections)
-    table, truncated = class_rows(columns, text, "AP" if "AP" in columns else "f1")
-    return Section(f"{name}: {PROTOCOLS[name]}", table=table, means=means, notes=[*truncated, *notes])
+    title = f"{name}: {protocol.rule.description}"
+    return Section(title, table=class_table(columns), means=means, notes=notes, order=order, headline=True)
 
 
-def _mean_rows(report: DetectionReport, protocol: ProtocolReport, columns: Mapping[str, Any]) -> List[List[Any]]:
+def _mean_rows(report: DetectionReport, protocol: RuleReport, columns: Mapping[str, Any]) -> List[List[Any]]:
     """The rows "macro" and "micro" of the table per class."""
     means = protocol.means
     macro: Dict[str, Any] = {name: means[name] for name in _RATES}
@@ -157,14 +159,14 @@ def _mean_rows(report: DetectionReport, protocol: ProtocolReport, columns: Mappi
     return [[title, *(row.get(name, "") for name in list(columns)[1:])] for title, row in rows.items()]
 
 
-def _false_positive_lines(iou_thr: float) -> List[str]:
+def _false_positive_lines(iou_thr: str) -> List[str]:
     return [
         "the four types add up to FP; the last three are the background row of the matrix",
         "confusion: matched to an object of another class",
-        f"confusion, matched object: only objects of other classes reach IoU {iou_thr:g}, and other detections are "
+        f"confusion, matched object: only objects of other classes reach IoU {iou_thr}, and other detections are "
         "matched to them",
-        f"duplicate: an object of its class reaches IoU {iou_thr:g}, and another detection is matched to it",
-        f"background: no object reaches IoU {iou_thr:g}",
+        f"duplicate: an object of its class reaches IoU {iou_thr}, and another detection is matched to it",
+        f"background: no object reaches IoU {iou_thr}",
     ]
 
 
@@ -176,12 +178,21 @@ def max_dets_lines(max_dets: int, most: int) -> List[str]:
     return [f"AP uses at most {max_dets} detections per class and image (max_dets); no class has more in any image"]
 
 
+def iou_thrs_text(iou_thrs: Sequence[float]) -> str:
+    """The IoU thresholds of average precision in words."""
+    texts = [f"{value:.4g}" for value in iou_thrs]
+    if tuple(iou_thrs) == COCO_IOU_THRS:
+        return "the ten IoU thresholds 0.50 to 0.95"
+    return f"the IoU threshold{'s' if len(texts) > 1 else ''} {', '.join(texts)}"
+
+
 def _average_precision(analysis: DetectionAnalysis) -> Section:
     columns = analysis.ap_columns()
     overall = analysis.average_precision.to_dict()
     header, rows = class_table(columns)
     rows.append(["mean", *(overall[f"m{name}"] for name in header[1:])])
-    lines = max_dets_lines(analysis.max_dets, analysis.most_detections)
+    thresholds = iou_thrs_text(analysis.average_precision.iou_thrs)
+    lines = [f"AP: mean over {thresholds}", *max_dets_lines(analysis.max_dets, analysis.most_detections)]
     return Section("Average precision (COCO)", lines, (header, rows))
 
 
@@ -195,8 +206,8 @@ def _sizes(analysis: DetectionAnalysis) -> Section:
     lines = [
         "an object on the edge of two ranges is in both, as in COCO; every range is matched on its own, so TP and FP "
         "of the ranges need not add up to those of all objects",
-        f"TP and FP of all detections at score >= {analysis.score_thr:g}; mAP uses at most {analysis.max_dets} "
-        "detections per class and image",
+        f"TP and FP of all detections at score >= {number_text(analysis.score_thr)}; mAP uses at most "
+        f"{analysis.max_dets} detections per class and image",
     ]
     return Section("Results by object size (area in square pixels)", lines, (header, rows))
 
@@ -212,11 +223,12 @@ def size_range(name: str, low: float, high: float) -> str:
 def _errors(analysis: DetectionAnalysis, *, brief: bool = False) -> Section:
     """The error types; briefly, without the counts of all detections."""
     errors: Any = analysis.errors
-    counts = {f"score >= {analysis.score_thr:g}": analysis.error_totals, "all detections": errors.totals}
+    counts = {f"score >= {number_text(analysis.score_thr)}": analysis.error_totals, "all detections": errors.totals}
     columns = {**(dict(list(counts.items())[:1]) if brief else counts), "dAP": errors.dap}
     rows = [[f"{name}: {words}", *(column[name] for column in columns.values())] for name, words in ERROR_TYPES.items()]
-    line = f"dAP: AP at IoU {errors.iou_thr:g} gained by fixing all errors of this type"
-    return Section("Error types (TIDE)", [line] if brief else error_lines(analysis), (["error type", *columns], rows))
+    line = f"dAP: AP at IoU {number_text(errors.iou_thr)} gained by fixing all errors of this type"
+    lines, table = [line] if brief else error_lines(analysis), (["error type", *columns], rows)
+    return Section("Error types (TIDE)", lines, table, optional="error types")
 
 
 def error_lines(analysis: DetectionAnalysis) -> List[str]:
@@ -224,7 +236,7 @@ def error_lines(analysis: DetectionAnalysis) -> List[str]:
     errors: Any = analysis.errors
     overall = analysis.sizes.metrics()["all"]
     return [
-        f"score >= {analysis.score_thr:g}: counted as the confusion matrix of coco; the errors of "
+        f"score >= {number_text(analysis.score_thr)}: counted as the confusion matrix of coco; the errors of "
         f"detections add up to FP ({overall['fp']:,}), missed objects and confusions in the matrix to FN "
         f"({overall['ground_truths'] - overall['tp']:,})",
         "in terms of the false positives by type: classification = confusion + confusion with a matched object; "
@@ -232,19 +244,20 @@ def error_lines(analysis: DetectionAnalysis) -> List[str]:
         f"all detections: TIDE's counts of all detections ({errors.detections:,}), whatever their score, without a "
         "limit per image",
         f"dAP: the AP gained by fixing all errors of a type, of all detections as well; their AP at IoU "
-        f"{errors.iou_thr:g} is {cell(errors.average_precision)}",
+        f"{number_text(errors.iou_thr)} is {cell(errors.average_precision)}",
     ]
 
 
-def optional_sections(analysis: DetectionAnalysis) -> List[Section]:
+def optional_sections(analysis: DetectionAnalysis, order: Optional[ClassOrder] = None) -> List[Section]:
     """Operating points and confidence intervals, if the report has them."""
-    sections = [] if analysis.points is None else [_operating_points(analysis)]
+    sections = [] if analysis.points is None else [_operating_points(analysis, order)]
     if analysis.intervals is not None:
-        sections += interval_sections(analysis.intervals, analysis.classes, (*_RATES, "AP", "AP_50"))
+        names = (*_RATES, "AP", "AP_50")
+        sections += interval_sections(analysis.intervals, analysis.classes, names, order=order)
     return sections
 
 
-def _operating_points(analysis: DetectionAnalysis) -> Section:
+def _operating_points(analysis: DetectionAnalysis, order: Optional[ClassOrder]) -> Section:
     points: Any = analysis.points
     header = ["class", "score threshold", "precision", "recall", f"F{points.rule.beta:g}"]
     header += [f"{name}*" for name in header[2:]]
@@ -261,7 +274,7 @@ def _operating_points(analysis: DetectionAnalysis) -> Section:
         f"{points.rule}; thresholds are chosen on the images they are evaluated on, so these values are optimistic",
         f"* cross-fitted: thresholds are chosen on other images ({points.folds} folds)",
     ]
-    return Section("Operating points: the best score thresholds", lines, (header, rows))
+    return Section("Operating points: the best score thresholds", lines, (header, rows), order=order)
 
 
 def published_block(result: ConfusionResult, classes: Sequence[str]) -> str:
@@ -301,10 +314,10 @@ def class_csv(report: DetectionReport) -> Table:
     header: List[str] = []
     rows: List[List[Any]] = []
     for protocol in report.protocols:
-        own = more if protocol.protocol == "coco" else {name: [""] * len(report.classes) for name in more}
+        own = more if protocol.rule.has_analyses else {name: [""] * len(report.classes) for name in more}
         columns = {**protocol.columns, **own}
         header = ["protocol", *columns]
-        rows += [[protocol.protocol, *row] for row in rows_of(columns)]
+        rows += [[protocol.name, *row] for row in rows_of(columns)]
     return header, rows
 
 

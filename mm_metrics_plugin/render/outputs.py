@@ -9,25 +9,24 @@ import os
 import warnings
 from dataclasses import dataclass, field
 from functools import partial
-from html import escape
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, pluralize
+from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.io.writing import to_csv, to_json, write_all
-from mm_metrics_plugin.render.tables import Table, cell, matrix_csv, printable
-from mm_metrics_plugin.settings import require_int
+from mm_metrics_plugin.render.tables import Table, matrix_csv, printable
+from mm_metrics_plugin.settings import number_text, require_int
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.classification import ClassificationReport
     from mm_metrics_plugin.evaluation.comparison import ComparisonReport
-    from mm_metrics_plugin.evaluation.detection import DetectionReport
-    from mm_metrics_plugin.evaluation.report import Progress, Report
     from mm_metrics_plugin.render.sections import Section
+    from mm_metrics_plugin.reports.base import Progress, Report
+    from mm_metrics_plugin.reports.classification import ClassificationReport
+    from mm_metrics_plugin.reports.detection import DetectionReport
 
 Draw = Callable[[], Any]
-MAX_SUMMARY_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -36,15 +35,17 @@ class TextOptions:
 
     Attributes:
         protocols: The protocols to print; None: ``coco``, or those of the report.
-        verbose: Print all sections and rows.
+        verbose: Print all sections and rows, not only one screen.
         published: End with the published summary of mmdet's counting.
-        suggested: Arguments to suggest in the last line.
+        suggested: What the last line suggests.
+        everything: Where to find what one screen leaves out.
     """
 
     protocols: Optional[Sequence[str]] = None
     verbose: bool = False
     published: bool = False
     suggested: Sequence[str] = ()
+    everything: str = "to_markdown() has all"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class PageOptions:
     def __post_init__(self) -> None:
         require_int("gallery", self.gallery, low=0)
         if self.images is not None and not os.path.isdir(self.images):
-            raise ResultFileError(f"--images: must be a folder (found {self.images!a})")
+            raise ResultFileError(f"images={self.images!a} must be a folder")
 
 
 @dataclass(frozen=True)
@@ -100,21 +101,16 @@ def report_outputs(
         text: Options of the printed report.
         page: Options of the page; None makes no page.
     """
-    from mm_metrics_plugin.evaluation.classification import ClassificationReport
-    from mm_metrics_plugin.evaluation.detection import DetectionReport
     from mm_metrics_plugin.render.markdown import to_markdown
 
-    if isinstance(report, DetectionReport):
-        parts = _detection_parts(report)
-    elif isinstance(report, ClassificationReport):
-        parts = _classification_parts(report)
-    else:
-        parts = _comparison_parts(report)  # type: ignore[arg-type]
+    parts = report_parts(report)
 
     def make_text() -> str:
-        from mm_metrics_plugin.render.text import to_text  # imports rich
+        from mm_metrics_plugin.render.text import to_screen, to_text  # imports rich
 
-        return to_text(parts.sections(text or TextOptions()))
+        options = text or TextOptions()
+        sections = parts.sections(options)
+        return to_text(sections) if options.verbose else to_screen(sections, options.everything)
 
     csv: Dict[str, Callable[[], str]] = {name: partial(_to_csv, make) for name, make in parts.tables.items()}
     formats: Dict[str, Callable[[], str]] = {
@@ -135,7 +131,7 @@ def _to_csv(make: Callable[[], Table]) -> str:
     return to_csv(*make())
 
 
-class _Parts(NamedTuple):
+class ReportParts(NamedTuple):
     """What reports of different kinds have in common."""
 
     title: str
@@ -147,12 +143,24 @@ class _Parts(NamedTuple):
     files: Mapping[str, Callable[[], str]]  # further ones
 
 
-def _detection_parts(report: DetectionReport) -> _Parts:
+def report_parts(report: Report) -> ReportParts:
+    """The parts of a report by its kind."""
+    from mm_metrics_plugin.reports.classification import ClassificationReport
+    from mm_metrics_plugin.reports.detection import DetectionReport
+
+    if isinstance(report, DetectionReport):
+        return _detection_parts(report)
+    if isinstance(report, ClassificationReport):
+        return _classification_parts(report)
+    return _comparison_parts(report)  # type: ignore[arg-type]
+
+
+def _detection_parts(report: DetectionReport) -> ReportParts:
     from mm_metrics_plugin.render.detection import class_csv, curve_csv, detection_sections
     from mm_metrics_plugin.render.html.detection import detection_page
 
     analysis = report.analysis
-    matrices = {protocol.protocol: protocol.result.matrix for protocol in report.protocols}
+    matrices = {protocol.name: protocol.result.matrix for protocol in report.protocols}
     tables: Dict[str, Callable[[], Table]] = {
         "per_class": partial(class_csv, report),
         "confusion_matrix": partial(matrix_csv, matrices, report.labels),
@@ -163,20 +171,20 @@ def _detection_parts(report: DetectionReport) -> _Parts:
         if analysis.points is not None:
             files["thresholds.json"] = lambda: to_json(analysis.thresholds())
     sections, page = partial(detection_sections, report), partial(detection_page, report)
-    return _Parts("Detection report", "report", sections, tables, page, partial(_detection_figures, report), files)
+    return ReportParts("Detection report", "report", sections, tables, page, partial(_detection_figures, report), files)
 
 
 def _detection_figures(report: DetectionReport, color_theme: str) -> Dict[str, Draw]:
     """The matrix of the first protocol, those of others unless they are there by default, and the curves."""
-    from mm_metrics_plugin.evaluation.detection import DEFAULT_MATCHING
+    from mm_metrics_plugin.conventions import DEFAULT_MATCHING
     from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
     from mm_metrics_plugin.render.figures.curves import pr_curve_figure, threshold_curve_figure
 
     settings = report.settings
     figures: Dict[str, Draw] = {}
     for protocol in report.protocols[:1] if settings.matching == DEFAULT_MATCHING else report.protocols:
-        name = f"confusion_matrix_{protocol.protocol}.png" if figures else "confusion_matrix.png"
-        title = f"{protocol.protocol}, score >= {settings.score_thr:g}, IoU >= {settings.iou_thr:g}"
+        name = f"confusion_matrix_{protocol.name}.png" if figures else "confusion_matrix.png"
+        title = f"{protocol.name}, score >= {number_text(settings.score_thr)}, IoU >= {number_text(settings.iou_thr)}"
         matrix = protocol.result.matrix
         figures[name] = partial(confusion_figure, matrix, report.labels, title=title, color_theme=color_theme)
     if report.analysis is not None:
@@ -186,7 +194,7 @@ def _detection_figures(report: DetectionReport, color_theme: str) -> Dict[str, D
     return figures
 
 
-def _classification_parts(report: ClassificationReport) -> _Parts:
+def _classification_parts(report: ClassificationReport) -> ReportParts:
     from mm_metrics_plugin.render.classification import class_csv, classification_sections
     from mm_metrics_plugin.render.html.classification import classification_page
 
@@ -196,7 +204,7 @@ def _classification_parts(report: ClassificationReport) -> _Parts:
         tables["confusion_matrix"] = partial(matrix_csv, {"": matrix}, report.classes)
     sections, page = partial(classification_sections, report), partial(classification_page, report)
     figures = partial(_classification_figures, report)
-    return _Parts("Classification report", "report", sections, tables, page, figures, {})
+    return ReportParts("Classification report", "report", sections, tables, page, figures, {})
 
 
 def _classification_figures(report: ClassificationReport, color_theme: str) -> Dict[str, Draw]:
@@ -214,13 +222,13 @@ def _classification_figures(report: ClassificationReport, color_theme: str) -> D
     return figures
 
 
-def _comparison_parts(report: ComparisonReport) -> _Parts:
+def _comparison_parts(report: ComparisonReport) -> ReportParts:
     from mm_metrics_plugin.render.comparison import changed_csv, comparison_sections, difference_csv
     from mm_metrics_plugin.render.html.comparison import comparison_page
 
     tables = {"differences": partial(difference_csv, report), "changed_images": partial(changed_csv, report)}
     sections, page = (lambda text: comparison_sections(report)), partial(comparison_page, report)
-    return _Parts("Comparison", "comparison", sections, tables, page, lambda color_theme: {}, {})
+    return ReportParts("Comparison", "comparison", sections, tables, page, lambda color_theme: {}, {})
 
 
 def save_outputs(
@@ -242,15 +250,18 @@ def save_outputs(
         keep_figures: Whether to return the figures.
         progress: Receives the steps.
     """
-    from mm_metrics_plugin.evaluation.report import Progress
+    from mm_metrics_plugin.reports.base import Progress
 
     progress = progress or Progress()
     if folder is not None:
         check_folder(folder)
     if page is not None:
-        check_page(folder)
+        check_page()
     outputs, saved = report_outputs(report, page=page), SavedOutputs()
     figures = outputs.figures(color_theme)
+    if figures and not can_draw():
+        _warn_not_drawn(list(figures), "matplotlib is not installed: pip install matplotlib", folder)
+        figures = {}
     if figures:
         from mm_metrics_plugin.render.figures.confusion_matrix import check_color_theme, save_png
 
@@ -268,8 +279,7 @@ def save_outputs(
             figure = figures[name]()
             save_png(figure, image)
         except Exception as error:
-            older = "; the file in OUT_DIR is of an older report" if folder and (folder / name).exists() else ""
-            warnings.warn(f"{name} cannot be drawn ({type(error).__name__}: {error}){older}", MetricWarning)
+            _warn_not_drawn([name], f"{type(error).__name__}: {error}", folder)
             continue
         if folder is not None:
             write_all({str(folder / name): image.getvalue()})
@@ -279,7 +289,13 @@ def save_outputs(
     return saved
 
 
-def check_folder(path: Path, *, option: str = "OUT_DIR") -> None:
+def _warn_not_drawn(names: Sequence[str], reason: str, folder: Optional[Path]) -> None:
+    older = [name for name in names if folder is not None and (folder / name).exists()]
+    found = f"; the folder has {', '.join(older)} of an older report" if older else ""
+    warnings.warn(f"{', '.join(names)} cannot be drawn ({reason}){found}", MetricWarning)
+
+
+def check_folder(path: Path, *, option: str = "folder") -> None:
     """Raise a ResultFileError if the folder of an option cannot be made, before anything is read."""
     # The first part of the path that exists, even as a broken link.
     existing = next((part for part in (path, *path.parents) if os.path.lexists(part)), None)
@@ -290,41 +306,15 @@ def check_folder(path: Path, *, option: str = "OUT_DIR") -> None:
     raise ResultFileError(f"{printable(path)}: {option} must be a folder{parent} (found {kind})")
 
 
-def check_page(folder: Optional[Path]) -> None:
-    """Raise a ResultFileError if no page can be made, before anything is read."""
+def can_draw() -> bool:
+    """Whether matplotlib, which draws the figures, is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def check_page() -> None:
+    """Raise a ResultFileError if a library that pages need is missing, before anything is read."""
     from mm_metrics_plugin.render.html import missing_libraries
 
-    if folder is None:
-        raise ResultFileError("--html: OUT_DIR must be given, the folder of the page")
     missing = missing_libraries()
     if missing:
-        raise ResultFileError(f"--html: needs {' and '.join(missing)} (pip install {' '.join(missing)})")
-
-
-def summary_html(report: Any) -> str:
-    """A compact table for a notebook: one row per class, or per difference over all classes."""
-    from mm_metrics_plugin.evaluation.comparison import ComparisonReport
-    from mm_metrics_plugin.evaluation.detection import DetectionReport
-
-    header, rows = next(iter(report_outputs(report).tables.values()))()
-    if isinstance(report, ComparisonReport):
-        unit = "image" if report.kind == "detection" else "sample"
-        title = f"{pluralize(report.images, unit)}, confidence level {report.settings.ci:g}"
-        rows = [row for row in rows if not row[header.index("class_name")]]
-    else:
-        means: Dict[str, float] = {}
-        if isinstance(report, DetectionReport):
-            if report.analysis is not None:
-                means["mAP"] = report.analysis.average_precision.to_dict()["mAP"]
-            means.update(report.protocols[0].means)
-            header, rows = header[1:], [row[1:] for row in rows if row[0] == report.protocols[0].protocol]
-        else:
-            means = report.means
-        title = ", ".join(f"{name} {cell(value)}" for name, value in means.items())
-    more = f"<p>{pluralize(len(rows) - MAX_SUMMARY_ROWS, 'more row')}</p>" if len(rows) > MAX_SUMMARY_ROWS else ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell(value))}</td>" for value in row) + "</tr>"
-        for row in rows[:MAX_SUMMARY_ROWS]
-    )
-    return f"<p>{escape(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        raise ResultFileError(f"html=True: needs {', '.join(missing)} (pip install {' '.join(missing)})")

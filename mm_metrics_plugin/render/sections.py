@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, List, Mapping, NamedTuple, Optional, Sequence
+
+import numpy as np
 
 from mm_metrics_plugin.exceptions import pluralize
-from mm_metrics_plugin.render.tables import (
-    CORNER,
-    OVERALL_NAMES,
-    Table,
-    class_table,
-    printable,
-    rows_of,
-)
+from mm_metrics_plugin.io.classification_results import TASK_GIVEN
+from mm_metrics_plugin.render.tables import COLUMN_NAMES, CORNER, OVERALL_NAMES, Table, printable, rows_of
+from mm_metrics_plugin.settings import number_text
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mm_metrics_plugin.functional.classification.confusion_matrix import Confusion
     from mm_metrics_plugin.render.outputs import TextOptions
     from mm_metrics_plugin.settings import ClassificationSettings
 
-MAX_CLASSES = 20  # of a table that fits one screen
-MAX_CONFUSIONS = 5
+MAX_CONFUSIONS = 5  # on one screen
 MAX_COLUMNS = 21  # of a matrix in Markdown; a larger one is in the CSV file and the figure
 CLASS_ORDERS = {
     "annotations": "labels follow the categories of the annotation file, as in mmdet's CocoDataset",
     "classes": "labels follow the given class names",
     "metainfo": "labels follow the metainfo of the config's test set",
-    "labels": "no class names are given, so classes are label numbers (--classes names them)",
+    "labels": "no class names are given, so classes are label numbers (the option classes names them)",
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Section:
     """A heading, sentences, a table with rows of means, notes below it, and preformatted text.
 
     A section without a heading belongs to the section before it, and so does a section with a ``minor`` heading.
+
+    Attributes:
+        order: Of a table that ends with one row per class: the order in which one screen keeps these rows.
+        optional: What the section shows, if one screen may leave it out.
+        headline: Whether a notebook shows it.
     """
 
     heading: str
@@ -47,18 +47,33 @@ class Section:
     notes: Sequence[str] = ()
     code: str = ""
     minor: bool = False
+    order: Optional[ClassOrder] = None
+    optional: str = ""
+    headline: bool = False
 
 
-def truncated(sections: Sequence[Section], most: int) -> List[Section]:
-    """Sections with at most ``most`` rows per table."""
-    result = []
-    for section in sections:
-        if section.table is not None and len(section.table[1]) > most:
-            header, rows = section.table
-            note = f"{pluralize(len(rows) - most, 'more row')}: --verbose prints all, OUT_DIR receives all"
-            section = replace(section, table=(header, rows[:most]), notes=[note])
-        result.append(section)
-    return result
+class ClassOrder(NamedTuple):
+    """The order of classes on one screen: the lowest values of a column first, undefined ones last."""
+
+    column: str
+    classes: Sequence[int]
+
+    @classmethod
+    def lowest(cls, columns: Mapping[str, Any], name: str) -> ClassOrder:
+        """The order by a column."""
+        values = np.asarray(columns[name], dtype=np.float64)
+        return cls(COLUMN_NAMES.get(name, name), np.argsort(values, kind="stable").tolist())
+
+
+def with_classes(section: Section, most: int, everything: str) -> Section:
+    """The section with the rows of at most ``most`` classes, and a note on where everything is."""
+    if section.table is None or section.order is None or len(section.order.classes) <= most:
+        return section
+    (header, rows), (column, classes) = section.table, section.order
+    first = len(rows) - len(classes)
+    kept = [*rows[:first], *(rows[first + index] for index in classes[:most])]
+    note = f"{most} of {pluralize(len(classes), 'class')}, lowest {column} first; {everything}"
+    return replace(section, table=(header, kept), notes=[note, *section.notes])
 
 
 def tally(noun: str, counts: Mapping[str, Any]) -> str:
@@ -100,19 +115,8 @@ def mask_lines(entries: Any) -> List[str]:
 def task_lines(settings: ClassificationSettings) -> List[str]:
     """The task of a classifier, the reason for it, and the score threshold of a multi-label task."""
     reason = settings.task_reason
-    lines = [f"task: {settings.task} ({reason}{'' if reason == '--task' else '; --task changes it'})"]
-    return lines + ([] if settings.score_thr is None else [f"score threshold: {settings.score_thr:g}"])
-
-
-def class_rows(columns: Mapping[str, Any], text: Optional[TextOptions], order: str) -> Tuple[Table, List[str]]:
-    """The table per class: all classes, or for the terminal at most 20 with the lowest values of a column."""
-    header, rows = class_table(columns)
-    if text is None or text.verbose or len(rows) <= MAX_CLASSES:
-        return (header, rows), []
-    at = list(columns).index(order)
-    worst = sorted(rows, key=lambda row: (row[at] != row[at], row[at]))[:MAX_CLASSES]
-    note = f"{MAX_CLASSES} of {pluralize(len(rows), 'class')}, lowest {header[at]} first; --verbose prints all"
-    return (header, worst), [note]
+    lines = [f"task: {settings.task} ({reason}{'' if reason == TASK_GIVEN else '; the option task changes it'})"]
+    return lines + ([] if settings.score_thr is None else [f"score threshold: {number_text(settings.score_thr)}"])
 
 
 def averaged_lines(averaged: Mapping[str, int], classes: int) -> List[str]:
@@ -130,7 +134,8 @@ def confusion_sections(confusions: Sequence[Confusion], text: Optional[TextOptio
     ]
     if text is not None:
         lines = [f"  {line}" for line in (lines if text.verbose else lines[:MAX_CONFUSIONS])]
-    return [Section("Most frequent confusions (true → predicted)", lines, minor=True)] if lines else []
+    heading = "Most frequent confusions (true → predicted)"
+    return [Section(heading, lines, minor=True, optional="most frequent confusions")] if lines else []
 
 
 def matrix_sections(matrix: np.ndarray, labels: Sequence[str]) -> List[Section]:
@@ -149,7 +154,12 @@ def means_section(columns: Mapping[str, Mapping[str, float]]) -> Section:
 
 
 def interval_sections(
-    intervals: Any, classes: Sequence[str], names: Sequence[str], *, samples: bool = False
+    intervals: Any,
+    classes: Sequence[str],
+    names: Sequence[str],
+    *,
+    order: Optional[ClassOrder] = None,
+    samples: bool = False,
 ) -> List[Section]:
     """Confidence intervals over all classes and per class; ``samples`` instead of images with objects."""
     from mm_metrics_plugin.functional.statistics.bootstrap import (  # imports SciPy
@@ -184,9 +194,17 @@ def interval_sections(
         if key in intervals.per_class:
             columns = intervals.per_class[key]
             per_class[key] = [_interval(*limits) for limits in zip(columns.low, columns.high, columns.reason)]
+    cells = chain((row[-1] for row in overall), *(per_class[key] for key in list(per_class)[1:]))
+    if not any(text.startswith("too few") for text in cells):
+        del lines[-1]
     return [
         Section("Confidence intervals", lines, (["", "value", f"{level} CI"], overall)),
-        Section("", table=(["class", *list(per_class)[1:]], rows_of(per_class))),
+        Section(
+            "",
+            table=(["class", *list(per_class)[1:]], rows_of(per_class)),
+            order=order,
+            optional="confidence intervals per class",
+        ),
     ]
 
 

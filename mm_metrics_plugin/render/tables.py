@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
 from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_entries
+from mm_metrics_plugin.functional.thresholding import Threshold
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,12 +69,17 @@ def short_names(names: Sequence[Any], longest: int) -> List[str]:
 
 
 def cell(value: Any) -> str:
-    """A number as text: integers with thousands separators, others with four decimals, undefined ones as a dash."""
+    """A number as text: integers with thousands separators, others with four decimals, undefined ones as a dash.
+
+    A score threshold has as many decimals as select the same scores.
+    """
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, int):
         return f"{value:,}"
-    return "–" if value != value else f"{value:.4f}"
+    if value != value:
+        return "–"
+    return value.text if isinstance(value, Threshold) else f"{value:.4f}"
 
 
 def rows_of(columns: Mapping[str, Any]) -> List[List[Any]]:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mm_metrics_plugin.render.sections import Section
+from mm_metrics_plugin.render.sections import Section, with_classes
 from mm_metrics_plugin.render.tables import cell
 
 WIDTH = 120  # if the output is not a terminal
@@ -25,6 +25,44 @@ UNLIMITED = 1_000_000  # width of the console, so that it truncates nothing
 MIN_NAME_WIDTH = 16  # of the first column, even if the table is then wider than the terminal
 MAX_CELL_WIDTH = 28  # of any other column; longer class names are wrapped
 GAP = 2  # between columns
+SCREEN_LINES = 45
+MAX_CLASSES, MIN_CLASSES = 20, 4  # of a table on one screen
+
+
+def to_screen(sections: Sequence[Section], everything: str) -> str:
+    """Sections as text of one screen, if possible: with fewer classes, and without optional sections.
+
+    What is left out is named, with ``everything``: where to find it.
+    """
+
+    def text_with(most: int, left_out: Sequence[Section]) -> str:
+        shown = [with_classes(section, most, everything) for section in sections if section not in left_out]
+        if left_out:
+            names = ", ".join(section.optional for section in left_out)
+            shown.insert(sections.index(left_out[0]), Section("", [f"not shown: {names}; {everything}"]))
+        return to_text(shown)
+
+    def room(text: str) -> int:
+        return SCREEN_LINES - text.count("\n")
+
+    text = text_with(MAX_CLASSES, [])
+    if room(text) >= 0:
+        return text
+    left_out: List[Section] = []
+    for section in (section for section in sections if section.optional):
+        if room(text_with(MIN_CLASSES, left_out)) >= 0:
+            break
+        left_out.append(section)
+    for section in left_out[:-1]:  # without the last one, there may be room for one before it
+        fewer = [other for other in left_out if other is not section]
+        left_out = fewer if room(text_with(MIN_CLASSES, fewer)) >= 0 else left_out
+    text = text_with(MIN_CLASSES, left_out)
+    lines_per_class = max(1, room(text) - room(text_with(MIN_CLASSES + 1, left_out)))
+    for most in range(min(MAX_CLASSES, MIN_CLASSES + room(text) // lines_per_class), MIN_CLASSES, -1):
+        more = text_with(most, left_out)
+        if room(more) >= 0:  # unless long names are wrapped
+            return more
+    return text
 
 
 def to_text(sections: Sequence[Section]) -> str:

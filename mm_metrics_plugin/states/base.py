@@ -189,7 +189,8 @@ class State:
         """A state with the same settings and these arrays."""
         result = self.empty()
         for name, reduction in self.reductions.items():
-            setattr(result, name, RowBuffer.of(arrays[name]) if reduction == CONCAT else arrays[name])
+            if arrays[name] is not None:
+                setattr(result, name, RowBuffer.of(arrays[name]) if reduction == CONCAT else arrays[name])
         return result
 
 

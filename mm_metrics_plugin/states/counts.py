@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mm_metrics_plugin.functional.ranking import count_pairs
+from mm_metrics_plugin.settings import require_int
 from mm_metrics_plugin.states.base import SUM, State
 
 
@@ -21,8 +22,8 @@ class MatrixState(State):
     background_rows = 0  # rows after those of the classes, for predictions without a ground truth
 
     def __init__(self, num_classes: int, num_rules: int = 1) -> None:
-        self.num_classes = num_classes
-        self.num_rules = num_rules
+        self.num_classes = require_int("num_classes", num_classes, low=0)
+        self.num_rules = require_int("num_rules", num_rules, low=1)
         super().__init__()
 
     def add_cells(self, indices: np.ndarray) -> None:
@@ -88,7 +89,7 @@ class DecisionState(State):
     support: np.ndarray
 
     def __init__(self, num_classes: int) -> None:
-        self.num_classes = num_classes
+        self.num_classes = require_int("num_classes", num_classes, low=0)
         super().__init__()
 
     def update(self, decisions: np.ndarray, labels: np.ndarray) -> DecisionState:

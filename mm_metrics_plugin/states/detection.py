@@ -6,25 +6,27 @@ Every image is matched once, when it is added. Only the results of matching are 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import map_in_order, stable_order
-from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, RuleCounts
+from mm_metrics_plugin.exceptions import MetricInputError, pluralize
+from mm_metrics_plugin.functional._arrays import index_array, map_in_order, stable_order
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
-from mm_metrics_plugin.functional.detection.examples import Examples, ImageBoxes, Members, WorstImages
-from mm_metrics_plugin.functional.detection.match_table import MatchDetails, MatchTable, report_grid
-from mm_metrics_plugin.functional.detection.matching import BatchCounts, ImageMatches, match_images
-from mm_metrics_plugin.settings import DetectionSettings
+from mm_metrics_plugin.functional.detection.examples import CellExamples, Columns, DrawnShapes, Examples, WorstImages
+from mm_metrics_plugin.functional.detection.grid import report_grid
+from mm_metrics_plugin.functional.detection.match_table import MatchDetails, MatchTable, is_gt_column
+from mm_metrics_plugin.functional.detection.matching import FULL, KEEP, MATRIX, BatchCounts, ImageMatches, match_images
+from mm_metrics_plugin.functional.detection.rules import BACKGROUND_TYPES, RuleCounts
+from mm_metrics_plugin.settings import DetectionSettings, require_choice, require_int
 from mm_metrics_plugin.states.base import CONCAT, SUM, Batch, RowBuffer, State, StateGroup
 from mm_metrics_plugin.states.counts import MatrixState
 
 RULE_COUNTS = ("detections_ignored", "ground_truths_ignored", "duplicates")
-EXAMPLE_GROUPS: dict[str, Any] = {"members": Members, "images": WorstImages, "boxes": ImageBoxes}
+EXAMPLE_TABLES: dict[str, type[Columns]] = {"cells": CellExamples, "images": WorstImages, "shapes": DrawnShapes}
 NO_NUMBER = np.iinfo(np.int64).max  # key of images whose id is not a number, which come last
 IMAGE_COLUMNS = ("images", "texts", "text_positions")
-_AP_COLUMNS = ("image", "label", "score", "matched", "ignored", "gt_image", "gt_label", "gt_counts")
+_COLUMNS = ("image", "label", "score", "precision", "matched", "ignored", "gt_image", "gt_label", "gt_valid")
 _DETAILS = tuple(column.name for column in fields(MatchDetails))
 _DETECTIONS_AT_ONCE = 1 << 17  # matched at a time
 
@@ -123,24 +125,18 @@ class CountState(State):
         return self
 
 
-def is_gt_column(name: str) -> bool:
-    """Whether a column of a :class:`MatchTable` has one row per ground truth."""
-    return name.startswith("gt_") and name != "gt_index"
-
-
 class MatchState(State):
     """The columns of a :class:`MatchTable`.
 
-    ``kind='ap'`` keeps the columns of average precision (26 bytes per detection with float32 scores), ``'scores'`` also
-    those of curves and intervals (27), ``'full'`` also those of error types (45).
+    ``keep='scores'`` keeps the columns of average precision, curves and intervals (27 bytes per detection with float32
+    scores), ``'full'`` also those of error types (47).
     """
 
-    def __init__(self, num_classes: int, settings: DetectionSettings, *, kind: str = "full") -> None:
+    def __init__(self, num_classes: int, settings: DetectionSettings, *, keep: str = FULL) -> None:
         self.num_classes = num_classes
         self.settings = settings
-        self.kind = kind
-        more = {"ap": (), "scores": ("precision",), "full": ("precision", *_DETAILS)}[kind]
-        self.table_columns = (*_AP_COLUMNS, *more)
+        self.keep = keep
+        self.table_columns = (*_COLUMNS, *_DETAILS) if keep == FULL else _COLUMNS
         self.reductions = dict.fromkeys((*IMAGE_COLUMNS, *self.table_columns), CONCAT)
         super().__init__()
 
@@ -199,7 +195,7 @@ class MatchState(State):
                     if is_gt_column(name) == is_gt_column(image_column):
                         columns[name] = columns[name][order]
         details = None
-        if self.kind == "full":
+        if self.keep == FULL:
             details = MatchDetails(**{name: columns.pop(name) for name in _DETAILS})
         return MatchTable(
             grid=report_grid(self.settings),
@@ -211,9 +207,23 @@ class MatchState(State):
         )
 
 
+def _keys_and_positions(order: Any, num_images: int) -> np.ndarray:
+    """(images, 2) of the ``order`` of an :class:`ImageBatch`."""
+    keys = np.asarray(order)
+    if keys.shape not in ((num_images,), (num_images, 2)):
+        raise MetricInputError(f"'order' must have {pluralize(num_images, 'row')}, one per image (found {keys.shape})")
+    if keys.size and keys.dtype.kind not in "iu":
+        raise MetricInputError(f"'order' must be integers (found {keys.dtype})")
+    keys = np.stack([keys, keys], axis=1) if keys.ndim == 1 else keys
+    index_array("order", keys[:, 1])
+    return keys.astype(np.int64, copy=False)
+
+
 def _image_numbers(images: np.ndarray, texts: np.ndarray | None, text_positions: np.ndarray | None) -> np.ndarray:
     """The number of the image at each position: by key, then by text, then by position."""
     tie = images[:, 1]
+    if len(np.unique(tie)) < len(tie):
+        raise MetricInputError("two images have the same position in 'order'; give every image another one")
     if texts is not None and text_positions is not None:
         rank = np.empty(len(texts), dtype=np.int64)
         rank[np.lexsort((text_positions, texts))] = np.arange(len(texts))
@@ -228,9 +238,9 @@ def _image_numbers(images: np.ndarray, texts: np.ndarray | None, text_positions:
 
 
 class ExampleState(State):
-    """The worst members of every cell, and the worst images (by FN and by FP) with their boxes."""
+    """The worst members of every cell, and the worst images (by FN and by FP) with their shapes."""
 
-    reductions = {f"{group}_{name}": CONCAT for group, kind in EXAMPLE_GROUPS.items() for name in kind._fields}
+    reductions = {f"{group}_{name}": CONCAT for group, kind in EXAMPLE_TABLES.items() for name in kind.array_names()}
 
     def __init__(self, num_rules: int, worst_images: int) -> None:
         self.num_rules = num_rules
@@ -240,8 +250,8 @@ class ExampleState(State):
     def update(self, examples: Examples, order: np.ndarray) -> ExampleState:
         """Add examples of some images whose positions are ``order[:, 1]``, and keep the worst of all."""
         position = order[:, 1].astype(np.int32)
-        for group, columns in examples._asdict().items():
-            for name, column in columns._asdict().items():
+        for group, table in examples._asdict().items():
+            for name, column in table.to_arrays().items():
                 self.add(f"{group}_{name}", position[column] if name == "image" else column)
         self._keep_worst()
         return self
@@ -263,51 +273,58 @@ class ExampleState(State):
     def examples(self) -> Examples | None:
         """The worst examples; None without images."""
         arrays = self.arrays()
-        if arrays["members_cell"] is None:
+        if arrays["cells_cell"] is None:
             return None
-        members, images, boxes = (
-            kind(*(arrays[f"{group}_{name}"] for name in kind._fields)) for group, kind in EXAMPLE_GROUPS.items()
-        )
+        tables: list[Any] = [
+            kind.from_arrays({name: arrays[f"{group}_{name}"] for name in kind.array_names()})  # type: ignore[misc]
+            for group, kind in EXAMPLE_TABLES.items()
+        ]
+        cells, images, shapes = tables
         kept = images.worst(self.worst_images)
-        kept = kept[np.argsort(images.image[kept])]  # independent of the order of the batches
-        images = WorstImages(*(column[kept] for column in images))
-        rows = np.flatnonzero(np.isin(boxes.image, images.image))
-        rows = rows[stable_order(boxes.image[rows])]
-        return Examples(members.worst(self.num_rules), images, ImageBoxes(*(column[rows] for column in boxes)))
+        images = images.take(kept[np.argsort(images.image[kept])])  # independent of the order of the batches
+        rows = np.flatnonzero(np.isin(shapes.image, images.image))
+        return Examples(cells.worst(self.num_rules), images, shapes.take(rows[stable_order(shapes.image[rows])]))
 
     def _keep_worst(self) -> None:
         examples = self.examples()
-        for group, columns in examples._asdict().items() if examples else ():
-            for name, column in columns._asdict().items():
+        for group, table in examples._asdict().items() if examples else ():
+            for name, column in table.to_arrays().items():
                 setattr(self, f"{group}_{name}", RowBuffer.of(column))
 
 
 class DetectionState(StateGroup):
-    """The states of a detector, updated by one matching pass; ``table`` and ``worst_images`` as in `match_images`."""
+    """The states of a detector, updated by one matching pass; ``keep`` and ``worst_images`` as in `match_images`."""
 
     def __init__(
-        self, num_classes: int, settings: DetectionSettings, *, table: str = "full", worst_images: int | None = None
+        self, num_classes: int, settings: DetectionSettings, *, keep: str = FULL, worst_images: int | None = None
     ) -> None:
         self.num_classes = num_classes
         self.settings = settings
-        self.table_kind = table
-        self.worst_images = worst_images
+        self.keep = keep
+        self.worst_images = None if worst_images is None else require_int("worst_images", worst_images, low=0)
+        require_choice("keep", keep, KEEP)
         members: dict[str, State] = {"counts": CountState()}
         members.update({rule: RuleState(num_classes) for rule in settings.matching})
-        if table != "none":
-            members["matches"] = MatchState(num_classes, settings, kind=table)
+        if keep != MATRIX:
+            members["matches"] = MatchState(num_classes, settings, keep=keep)
         if worst_images is not None:
             members["examples"] = ExampleState(len(settings.matching), worst_images)
         super().__init__(**members)
 
     def update(
-        self, batch: DetectionBatch, order: Any, texts: np.ndarray | None = None, names: Sequence[Any] | None = None
+        self,
+        batch: DetectionBatch,
+        order: Any,
+        texts: np.ndarray | None = None,
+        names: Sequence[Any] | None = None,
+        on_progress: Callable[[float], None] | None = None,
     ) -> DetectionState:
-        """Match the images, block by block; arguments as in :class:`ImageBatch`."""
+        """Match the images, block by block; arguments as in :class:`ImageBatch`.
+
+        ``on_progress`` receives the fraction that is done.
+        """
         names = range(batch.num_images) if names is None else names
-        order = np.asarray(order, dtype=np.int64)
-        if order.ndim == 1:
-            order = np.stack([order, order], axis=1)
+        order = _keys_and_positions(order, batch.num_images)
         several = len(batch.detections) > _DETECTIONS_AT_ONCE
         if several and "matches" in self.members:
             self["matches"].reserve(len(batch.detections), len(batch.ground_truths))
@@ -322,7 +339,7 @@ class DetectionState(StateGroup):
                 block,
                 self.settings,
                 num_classes=self.num_classes,
-                table=self.table_kind,
+                keep=self.keep,
                 worst_images=self.worst_images,
                 names=names[rows],
             )
@@ -337,6 +354,8 @@ class DetectionState(StateGroup):
                 self["matches"].update(matches.table, order[rows], None if texts is None else texts[rows])
             if matches.examples is not None:
                 self["examples"].update(matches.examples, order[rows])
+            if on_progress is not None:
+                on_progress(rows.stop / batch.num_images)
         return self
 
     def rule(self, name: str) -> RuleState:
@@ -350,7 +369,7 @@ class DetectionState(StateGroup):
         return dict(zip(CountState.NAMES, self["counts"].counts.tolist()))
 
     def table(self) -> MatchTable | None:
-        """The matched detections; None without images or with ``table='none'``."""
+        """The matched detections; None without images or with ``keep='matrix'``."""
         return self["matches"].table() if "matches" in self.members else None
 
     def examples(self) -> Examples | None:

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, MISSED, TP
+from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.examples import BOX_KINDS
-from mm_metrics_plugin.functional.detection.match_table import MatchTable, report_grid
-from mm_metrics_plugin.functional.detection.tide import FIXED, ON_CROWD, TRUE_POSITIVE
+from mm_metrics_plugin.functional.detection.examples import DRAWN_KINDS, RULE_NAMES
+from mm_metrics_plugin.functional.detection.grid import report_grid
+from mm_metrics_plugin.functional.detection.match_table import ErrorType, MatchTable, Outcome, is_gt_column
+from mm_metrics_plugin.functional.detection.matching import FULL
+from mm_metrics_plugin.functional.detection.rules import BACKGROUND_TYPES
 from mm_metrics_plugin.functional.thresholding import PRECISIONS
-from mm_metrics_plugin.settings import MATCHING_RULES, require
+from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import SUM
-from mm_metrics_plugin.states.detection import EXAMPLE_GROUPS, DetectionState, RuleState, is_gt_column
+from mm_metrics_plugin.states.detection import EXAMPLE_TABLES, DetectionState, RuleState
 
 _MAX_COUNT = 1 << 48  # sums stay within int64
 
@@ -50,7 +52,11 @@ def _check_layout(state: DetectionState, arrays: dict[str, Any]) -> None:
             elif member == "examples":
                 length = f"{column.split('_')[0]}_image"
             rows = arrays[f"{member}.{length}"]
-            shape = (-1 if rows is None else len(rows), *shape[1:])
+            number = -1 if rows is None else len(rows)
+            if column.endswith("outline_points"):  # as many as the lengths say
+                lengths = arrays[f"{member}.{column[: -len('points')]}lengths"]
+                number = -1 if lengths is None or lengths.min(initial=0) < 0 else int(lengths.sum())
+            shape = (number, *shape[1:])
         is_score = name == "matches.score" and array is not None and array.dtype in (np.float32, np.float64)
         require(
             array is not None and (array.dtype == expected.dtype or is_score) and array.shape == shape,
@@ -67,19 +73,19 @@ def _check_ranges(state: DetectionState, arrays: dict[str, Any], num_images: int
         "matches.image": (0, num_images),
         "matches.gt_image": (0, num_images),
         "matches.precision": (0, len(PRECISIONS)),
-        "matches.outcome": (0, MISSED),
-        "matches.gt_outcome": (0, MISSED + 1),
-        "matches.error_type": (0, 2 * FIXED),
+        "matches.outcome": (0, Outcome.MISSED),
+        "matches.gt_outcome": (0, Outcome.MISSED + 1),
+        "matches.error_type": (0, len(ErrorType)),
         "matches.overlap": (0, 1 + 1e-6),
-        **{f"examples.{group}_image": (0, num_images) for group in EXAMPLE_GROUPS},
-        "examples.members_rule": (0, len(MATCHING_RULES)),
-        "examples.members_cell": (0, (classes + 1) ** 2),
-        "examples.members_background_type": (-1, len(BACKGROUND_TYPES)),
-        "examples.members_label": (-1, classes),
-        "examples.members_gt_label": (-1, classes),
+        **{f"examples.{group}_image": (0, num_images) for group in EXAMPLE_TABLES},
+        "examples.cells_rule": (0, len(RULE_NAMES)),
+        "examples.cells_cell": (0, (classes + 1) ** 2),
+        "examples.cells_background_type": (-1, len(BACKGROUND_TYPES)),
+        "examples.cells_label": (-1, classes),
+        "examples.cells_gt_label": (-1, classes),
         "examples.images_missed": (0, _MAX_COUNT),
-        "examples.boxes_label": (-1, classes),
-        "examples.boxes_kind": (0, len(BOX_KINDS)),
+        "examples.shapes_label": (-1, classes),
+        "examples.shapes_kind": (0, len(DRAWN_KINDS)),
     }
     for name, (low, high) in limits.items():
         array = arrays.get(name)
@@ -87,8 +93,8 @@ def _check_ranges(state: DetectionState, arrays: dict[str, Any], num_images: int
         require(inside, f"{name!a} must be from {low} to below {high:g}")
     for name in ("matches.score", "matches.gt_area"):
         require(arrays.get(name) is None or np.isfinite(arrays[name]).all(), f"{name!a} must be finite")
-    badness = arrays.get("examples.members_badness")
-    require(badness is None or not np.isnan(badness).any(), "'examples.members_badness' must be numbers")
+    severity = arrays.get("examples.cells_severity")
+    require(severity is None or not np.isnan(severity).any(), "'examples.cells_severity' must be numbers")
 
 
 def _check_rule(name: str, rule: RuleState) -> None:
@@ -99,7 +105,7 @@ def _check_rule(name: str, rule: RuleState) -> None:
     )
     sums = [matrix[:-1].sum(axis=1), matrix[:, :-1].sum(axis=0)]
     require(
-        name == "mmdet" or np.array_equal(rule.used, sums),  # mmdet counts some detections twice
+        not MATCHING_RULES[name].one_to_one or np.array_equal(rule.used, sums),
         f"the matrix of {name!a} must add up to its ground truths and detections",
     )
 
@@ -112,9 +118,9 @@ def _check_matches(state: DetectionState, columns: dict[str, Any], num_images: i
         f"'images' must be the numbers from 0 to {num_images - 1}",
     )
     unused = ~report_grid(state.settings).word_masks()
-    for name in ("matched", "ignored", "gt_counts"):
+    for name in ("matched", "ignored", "gt_valid"):
         require(not (columns[name] & unused).any(), f"{name!a} must have no bits of other settings")
-    if state.table_kind != "full":
+    if state.keep != FULL:
         return
     for name, image_column, low in (
         ("det_index", "image", 0),
@@ -126,10 +132,8 @@ def _check_matches(state: DetectionState, columns: dict[str, Any], num_images: i
             ((columns[name] >= low) & (columns[name] < limit)).all(),
             f"{name!a} must be a position in the image{', or -1' * (low < 0)}",
         )
-    error_type = columns["error_type"]
-    require(((error_type & (ON_CROWD - 1)) <= TRUE_POSITIVE).all(), "'error_type' must be a known type")
     require(
-        (((error_type & FIXED) == 0) | (columns["error_gt"] >= 0)).all(),
+        (~columns["error_fixed"] | (columns["error_gt"] >= 0)).all(),
         "'error_gt' must be the ground truth of every error that can be fixed",
     )
 
@@ -140,12 +144,12 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
         not ((np.diff(table.image) == 0) & (np.diff(table.score) > 0)).any(),
         "'score' must be descending in every image",
     )
-    reached, not_crowd = table.reach(state.settings.score_thr), table.gt_counts.any(axis=1)
+    reached, valid = table.reach(state.settings.score_thr), table.gt_valid.any(axis=1)
     counts = {
         "detections": len(table.score),
         "detections_below_threshold": int(len(reached) - reached.sum()),
         "ground_truths": len(table.gt_label),
-        "crowds": int((~not_crowd).sum()),
+        "crowds": int((~valid).sum()),
     }
     for name, count in counts.items():
         require(state.counts_by_name[name] == count, f"the number of {name!a} must be {count}")
@@ -153,29 +157,29 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
     is_tp, is_tp_or_fp = table.flags(state.settings.iou_thr)
     # Name, rows of detections or ground truths, their labels, and the expected number per class.
     sums: list[tuple[str, Any, np.ndarray, np.ndarray]] = []
-    if "coco" in state.settings.matching:
-        rule = state.rule("coco")
-        ground_truths, detections = rule.used
-        sums += [
-            ("true positives of 'coco'", is_tp & reached, label, rule.matrix.diagonal()[:-1]),
-            ("detections of 'coco'", is_tp_or_fp & reached, label, detections),
-            ("ground truths of 'coco'", not_crowd, gt_label, ground_truths),
-        ]
-        if details is not None:
-            missed = details.gt_outcome == MISSED
-            sums.append(("missed ground truths of 'coco'", missed, gt_label, rule.matrix[:-1, -1]))
-            for outcome, number in zip(BACKGROUND_TYPES.values(), rule.background_types):
-                sums.append(("false positives of 'coco'", details.outcome == outcome, label, number))
-    if "mmdet" in state.settings.matching:
-        ground_truths, detections = state.rule("mmdet").used
-        sums.append(("detections of 'mmdet'", reached, label, detections))
-        sums.append(("ground truths of 'mmdet'", np.ones(len(gt_label), dtype=bool), gt_label, ground_truths))
+    for name in state.settings.matching:
+        rule, (ground_truths, detections) = state.rule(name), state.rule(name).used
+        if MATCHING_RULES[name].has_analyses:
+            sums += [
+                (f"true positives of {name!a}", is_tp & reached, label, rule.matrix.diagonal()[:-1]),
+                (f"detections of {name!a}", is_tp_or_fp & reached, label, detections),
+                (f"ground truths of {name!a}", valid, gt_label, ground_truths),
+            ]
+            if details is not None:
+                missed = details.gt_outcome == Outcome.MISSED
+                sums.append((f"missed ground truths of {name!a}", missed, gt_label, rule.matrix[:-1, -1]))
+                for outcome, number in zip(BACKGROUND_TYPES.values(), rule.background_types):
+                    sums.append((f"false positives of {name!a}", details.outcome == outcome, label, number))
+        elif not MATCHING_RULES[name].ignores_crowds:
+            sums.append((f"detections of {name!a}", reached, label, detections))
+            every = np.ones(len(gt_label), dtype=bool)
+            sums.append((f"ground truths of {name!a}", every, gt_label, ground_truths))
     if details is not None:
-        is_tide_tp = (details.error_type & (ON_CROWD - 1)) == TRUE_POSITIVE
+        is_tide_tp = details.error_type == ErrorType.TRUE_POSITIVE
         matched = np.bincount(gt_label[details.gt_tide_matched], minlength=state.num_classes)
         sums.append(("true positives of TIDE", is_tide_tp, label, matched))
         require(
-            np.array_equal(details.outcome == TP, is_tp & reached),
+            np.array_equal(details.outcome == Outcome.TP, is_tp & reached),
             "'outcome' must be TP where a detection is matched",
         )
     for name, rows, labels, count_per_class in sums:

@@ -7,6 +7,7 @@ from collections import deque
 import numpy as np
 
 from mm_metrics_plugin.functional.classification.histograms import bin_scores
+from mm_metrics_plugin.settings import require_int
 from mm_metrics_plugin.states.base import CONCAT, SUM, RowBuffer, State, StateGroup
 from mm_metrics_plugin.states.sums import ExactSumState
 
@@ -25,11 +26,40 @@ class ScoreState(State):
         return self
 
 
+class ThresholdScoreState(ScoreState):
+    """All scores and labels, and the precision code of each sample's scores, to which thresholds are rounded."""
+
+    reductions = {**ScoreState.reductions, "precision": CONCAT}
+    precision: RowBuffer
+
+    def update(  # type: ignore[override]
+        self, scores: np.ndarray, labels: np.ndarray, precision: np.ndarray
+    ) -> ThresholdScoreState:
+        """Keep the scores and labels as :class:`ScoreState` does, and the codes (samples)."""
+        super().update(scores, labels)
+        self.add("precision", np.asarray(precision, dtype=np.uint8))
+        return self
+
+
+class SampleState(ThresholdScoreState):
+    """Also the indices of the samples, for reports."""
+
+    reductions = {**ThresholdScoreState.reductions, "sample_idx": CONCAT}
+
+    def update(  # type: ignore[override]
+        self, scores: np.ndarray, labels: np.ndarray, precision: np.ndarray, sample_idx: np.ndarray
+    ) -> SampleState:
+        """Keep the columns of some samples."""
+        super().update(scores, labels, precision)
+        self.add("sample_idx", np.asarray(sample_idx, dtype=np.int64))
+        return self
+
+
 class RecentScoreState(ScoreState):
     """The scores and labels of the last ``num_batches`` batches."""
 
     def __init__(self, num_batches: int) -> None:
-        self.num_batches = num_batches
+        self.num_batches = require_int("num_batches", num_batches, low=1)
         super().__init__()
 
     def _clear(self) -> None:
@@ -55,7 +85,7 @@ class ScoreHistogramState(State):
     positives: np.ndarray
 
     def __init__(self, num_bins: int) -> None:
-        self.num_bins = num_bins
+        self.num_bins = require_int("num_bins", num_bins, low=1)
         super().__init__()
 
     def update(self, scores: np.ndarray, labels: np.ndarray) -> ScoreHistogramState:

@@ -105,7 +105,8 @@ def test_the_slider_counts_like_a_threshold(page, report):
         page.locator("#score-thr").focus()
         for key in ("ArrowLeft", "PageUp", "Home"):
             page.keyboard.press(key)
-            positive = scores[:, label] >= np.float32(value(page, "#score-thr-value"))
+            threshold = np.float32(page.locator("#score-thr-value").inner_text())  # as shown, not the exact one
+            positive = scores[:, label] >= threshold
             tp, fp = int((positive & (labels == label)).sum()), int((positive & (labels != label)).sum())
             fn = int((labels == label).sum()) - tp
             shown = [value(page, f'#readout [data-column="{key}"]') for key in keys]

@@ -144,6 +144,39 @@ def test_the_images_that_differ_are_listed_worst_first(page, paths, comparisons)
     assert page.locator("#images-summary-1").get_attribute("data-value") == "0"
 
 
+def test_verdicts_warnings_and_counts_equal_the_json(opened, paths, tmp_path):
+    """The second run has no results for 20 images, and no detections in the others: its precision is undefined."""
+    content = pickle.loads(paths[1].read_bytes())[:40]
+    for one in content:
+        one["pred_instances"] = {key: value[:0] for key, value in one["pred_instances"].items()}
+    path, (pair,) = make(
+        tmp_path / "out", *paths[:2], files.write_pickle(tmp_path / "b.pkl", content), "--allow-missing"
+    )
+    page, runs = opened(path), json.loads((tmp_path / "out" / "comparison.json").read_text())["runs"]
+
+    def shown(row):
+        return {"undefined": "undefined", "worse": "b.pkl is worse*"}.get(row["verdict"], f"{row['verdict']}*")
+
+    verdicts = [shown(row) for row in pair["overall"]]
+    assert sorted(row[6] for row in table_rows(page, "overall-0")) == sorted(verdicts)
+    cells = page.locator("#overall-0 tbody td:last-child").all_inner_texts()
+    assert sorted(cells) == sorted(verdicts) and "undefined" in cells and "b.pkl is worse*" in cells
+    ((middles,),) = traces(page, "chart-0", "x")
+    assert len(middles) == sum(row["difference"] is not None for row in pair["overall"]) < len(pair["overall"])
+    page.select_option("#metric-0", label="precision")
+    cells = page.locator("#classes-0 tbody td:last-child").all_inner_texts()
+    assert cells == [shown(row) for row in pair["per_class"] if row["metric"] == "precision"]
+    (warning,) = pair["warnings"]
+    assert page.get_by_test_id("warning").inner_text() == f"* b.pkl: {warning['message']}."
+    assert "macro precision is over 0 of 4 classes" in page.get_by_test_id("classes-averaged").inner_text()
+    for run in runs:
+        for unit, counts in run["counts"].items():
+            for key in ("read", "used"):
+                cell = page.locator(f"[data-key='{run['name']}: {unit}.{key}']")
+                assert int(cell.get_attribute("data-value")) == counts[key]
+    assert "20 images without results" in page.locator("header").inner_text()
+
+
 def test_names_are_text(page):
     assert page.locator("#comparison-0 h2").inner_text() == "B against A"  # a run name is long
     assert f"B: {RUN}" in page.locator("header").inner_text()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
 
+from mm_metrics_plugin import evaluate_classification, evaluate_detection
 from mm_metrics_plugin.cli import main
 from tests.helpers import result_files as files
 from tests.helpers.detection_problems import crowded_images
@@ -54,6 +56,26 @@ def test_the_best_threshold_gives_the_reported_rates(written):
     # On images it was not chosen on, it cannot be better than the best.
     assert thresholds["cross_fitted"]["overall"]["f_score"] <= best["f_score"] + 1e-12
     assert list(thresholds["per_class"]) == list(CLASSES)
+
+
+def test_the_printed_thresholds_give_the_reported_counts():
+    """Rounding to four decimals would lose the detection that the threshold of some classes stands for."""
+    paths = files.DEMO / "annotations.json", files.DEMO / "results.pkl"
+    report = evaluate_detection(*paths, operating_point="f1", gallery=None)
+    points = dict(
+        zip(["micro (pooled)", *report.classes], [report.analysis.points.overall, *report.analysis.points.per_class])
+    )
+    section = str(report).partition("Operating points")[2]
+    printed = {name: re.search(rf"^{re.escape(name)} +(\S+)", section, re.MULTILINE)[1] for name in points}
+    assert sum(float(f"{point.threshold:.4f}") > point.threshold for point in points.values()) >= 3
+    for at, (name, text) in enumerate(printed.items()):
+        again = evaluate_detection(*paths, score_thr=float(text), matching=("coco",), matrix_only=True, gallery=None)
+        columns = again.protocols[0].columns
+        counts = [int(columns[key].sum() if at == 0 else columns[key][at - 1]) for key in ("tp", "fp", "fn")]
+        assert counts == [points[name].tp, points[name].fp, points[name].fn]
+        assert f"threshold {text}:" in str(points[name])
+        assert re.search(rf"^\| {re.escape(name)} \| {text} \|", report.to_markdown(), re.MULTILINE)
+    assert report.to_dict()["operating_points"]["threshold"] == points["micro (pooled)"].threshold  # all digits
 
 
 def test_intervals_contain_the_value_and_depend_on_the_seed(written):
@@ -113,7 +135,7 @@ def as_files(folder, batch, num_classes):
     return truth, files.write_pickle(folder / "results.pkl", files.results_of(made))
 
 
-LIMIT = "AP uses the best 100 of up to 240 detections per class and image, as COCO does; change it with --max-dets"
+LIMIT = "AP uses the best 100 of up to 240 detections per class and image ({}), as COCO does"
 
 
 def test_detections_beyond_max_dets_are_a_warning(tmp_path, capsys):
@@ -122,11 +144,11 @@ def test_detections_beyond_max_dets_are_a_warning(tmp_path, capsys):
     few = ["--resamples", "5", "--permutations", "5"]
     for command in (["detection", truth, results], ["compare", truth, results, results, *few]):
         assert main([*command, "--format", "json"]) == 0
-        assert capsys.readouterr().err == f"mm-metrics: warning: {LIMIT}\n"
+        assert capsys.readouterr().err == f"mm-metrics: warning: {LIMIT.format('--max-dets 100')}\n"
         assert main([*command, "--format", "json", "--max-dets", "240"]) == 0
         text, error = capsys.readouterr()
         assert error == "" and json.loads(text)["settings"]["max_dets"] == 240
-    assert LIMIT in " ".join(files.printed("detection", truth, results, "--verbose").split())
+    assert LIMIT.format("max_dets=100") in " ".join(files.printed("detection", truth, results, "--verbose").split())
 
 
 # --- classifiers ------------------------------------------------------------------------------------------------------
@@ -138,7 +160,7 @@ def test_classifier_thresholds_and_intervals(tmp_path):
     samples = files.samples(120)
     path = files.write_pickle(tmp_path / "results.pkl", samples)
     options = ("--ci", "0.95", "--at-specificity", "0.8")
-    text = files.printed("classification", path, tmp_path / "out", *options)
+    text = files.printed("classification", path, tmp_path / "out", *options, "--verbose")
     assert "Confidence intervals" in text and "KS" in text
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     scores = np.stack([sample["pred_score"] for sample in samples])
@@ -153,6 +175,17 @@ def test_classifier_thresholds_and_intervals(tmp_path):
     assert macro["value"] == pytest.approx(report["auc"], abs=1e-12) and macro["low"] < macro["value"] < macro["high"]
     assert (tmp_path / "out" / "curves.png").read_bytes()[:4] == b"\x89PNG"
     assert report_of("classification", path)["intervals"] is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_printed_thresholds_of_a_sure_classifier_give_the_reported_rates(dtype):
+    positive = np.array([0.99998936, 0.99999, 0.9999999, 0.2, 0.99997, 0.99998, 0.1, 0.9999892], dtype=dtype)
+    labels = np.array([1, 1, 1, 1, 0, 0, 0, 0])
+    report = evaluate_classification((np.stack([1 - positive, positive], axis=1), labels), classes=["no", "yes"])
+    ks, threshold = re.search(r"^yes +(\S+) +(\S+)", str(report).partition("Thresholds")[2], re.MULTILINE).groups()
+    reached = positive >= dtype(threshold)
+    assert float(ks) == reached[labels == 1].mean() - reached[labels == 0].mean() == 0.75 and len(threshold) > 8
+    assert f"| yes | {ks} | {threshold} |" in report.to_markdown()
 
 
 def test_too_few_samples_are_the_reason_without_an_interval(tmp_path):

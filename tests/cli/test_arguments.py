@@ -61,7 +61,12 @@ def test_cfg_options_end_at_the_first_argument_that_is_no_pair(option):
         (["compare", "r.pkl", "--classes=a", "b", "s.pkl"], "b: does not exist; --classes was read as class 'a'"),
         (["detection", "t.json", "r.pkl", "x/", "y/"], "one folder, OUT_DIR, may follow the files (found x/ y/)"),
         (["detection", "t.json", "r.pkl", "x/", "--out", "y/"], "OUT_DIR is given twice: x/ and --out y/"),
-        (["detection", "t.json", "r.pkl", "--no-such-option"], "unrecognized arguments: --no-such-option"),
+        (["detection", "t.json", "r.pkl", "--xyz"], "unrecognized arguments: --xyz (see"),
+        (["detection", "t.json", "r.pkl", "x/", "--score-threshold", "0.5"], "-threshold; did you mean --score-thr?"),
+        (["compare", "a.pkl", "b.pkl", "--iou-threshold=0.5"], "--iou-threshold; did you mean --iou-thr?"),
+        (["detection", "t.json", "r.pkl", "--format", "jsn"], "; did you mean json?"),
+        (["detect", "t.json", "r.pkl"], "; did you mean detection?"),
+        (["--versoin"], "--versoin; did you mean --version?"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments, words, capsys):
@@ -187,7 +192,7 @@ def test_an_image_with_too_many_overlapping_pairs_is_refused(subcommand, tmp_pat
     truth = files.write_json(tmp_path / "t.json", files.truth_of(made))
     results = files.write_pickle(tmp_path / "r.pkl", files.results_of(made))
     error = files.error_of(capsys, subcommand, truth, *([results] * (2 if subcommand == "compare" else 1)))
-    assert "image 3 has more than 30 pairs" in error and "nms_iou_thr" in error
+    assert "image 3 has more than 30 pairs" in error and "--nms-iou-thr" in error
 
 
 @pytest.mark.parametrize("words", [("",), ("--out", "")])

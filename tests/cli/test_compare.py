@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
 
+from mm_metrics_plugin import compare_runs
+from mm_metrics_plugin.render.tables import OVERALL_NAMES
 from tests.helpers import result_files as files
 
 pytestmark = pytest.mark.usefixtures("shown_warnings")
@@ -58,7 +62,7 @@ def test_equal_runs_do_not_differ(folder):
 def test_each_run_is_compared_with_the_first(folder, capsys):
     runs = [folder / f"{name}.pkl" for name in ("good", "same", "worse")]
     text = files.printed("compare", folder / "truth.json", *runs, folder / "out", *QUICK)
-    assert "C: worse.pkl\n" in text and "C is worse" in text and "comparison.json" in capsys.readouterr().err
+    assert "\nC: worse.pkl: " in text and "C is worse" in text and "comparison.json" in capsys.readouterr().err
     report = json.loads((folder / "out" / "comparison.json").read_text())
     assert [(pair["first"], pair["second"]) for pair in report["comparisons"]] == [
         ("good.pkl", "same.pkl"),
@@ -153,6 +157,185 @@ def test_masks_that_are_not_evaluated_are_counted(tmp_path):
     assert [run.get("masks") for run in runs] == [None, number]
 
 
+def alone(run, *options):
+    """The report on one run."""
+    return files.report_of("detection", run.parent / "truth.json", run, *options)
+
+
+def outputs_of(folder, *arguments):
+    """The text of a comparison, and the content of comparison.json, comparison.md, differences.csv and report.html."""
+    text = files.printed("compare", *arguments, folder / "out", "--html", *QUICK)
+    names = ("comparison.json", "comparison.md", "differences.csv", "report.html")
+    report, markdown, table, page = ((folder / "out" / name).read_text(encoding="utf-8") for name in names)
+    return text, json.loads(report), markdown, list(csv.DictReader(table.splitlines())), page
+
+
+def assert_same_verdicts(pair, text, markdown, page):
+    """Each verdict over all classes is in the table of every output, with the marks of its warnings."""
+    rows = dict(
+        re.findall(
+            r'<tr data-metric="(\w+)"><th[^>]*>[^<]*</th>\s*<td class="numeric" data-column(.*?)</tr>', page, re.S
+        )
+    )
+    for row in pair["overall"]:
+        shown = row["verdict"] if row["verdict"] not in ("better", "worse") else f"{pair['second']} is {row['verdict']}"
+        shown += "*" * ("missing_results" in row["warnings"]) if shown != "undefined" else ""
+        title = OVERALL_NAMES[row["metric"]]
+        assert any(re.fullmatch(rf"{title}  .*  {re.escape(shown)}", line) for line in text.splitlines()), row
+        assert any(
+            line.startswith(f"| {title} |".replace("_", r"\_")) and line.replace("\\", "").endswith(f"| {shown} |")
+            for line in markdown.splitlines()
+        )
+        assert re.findall(r"<td class=[^>]*>([^<]*)</td>", rows[row["metric"]])[-1] == shown
+
+
+def unwrapped(text):
+    """Text without line breaks, HTML entities and escapes of Markdown."""
+    return " ".join(html.unescape(text).replace("\\", "").split())
+
+
+def test_missing_results_are_counted_and_marked(folder, tmp_path):
+    """The same detector, whose second file lacks 20 of 60 images."""
+    content = pickle.loads((folder / "good.pkl").read_bytes())
+    half = files.write_pickle(folder / "half.pkl", content[:40])
+    arguments = (folder / "truth.json", folder / "good.pkl", half, "--allow-missing")
+    text, report, markdown, table, page = outputs_of(tmp_path, *arguments)
+    (pair,) = report["comparisons"]
+    assert report["inputs"]["allow_missing"] is True
+    # Each run is counted as by a report on this run alone.
+    runs = [alone(folder / "good.pkl"), alone(half, "--allow-missing")]
+    assert [run["counts"] for run in report["runs"]] == [run["counts"] for run in runs]
+    assert [run["name"] for run in report["runs"]] == ["good.pkl", "half.pkl"]
+    read, used = (runs[1]["counts"]["detections"][key] for key in ("read", "used"))
+    counted = (
+        f"half.pkl: {read} detections read, {used} used ({read - used} score below 0.3); "
+        "20 images without results, evaluated as having no detections"
+    )
+    warning = "half.pkl: no results for 20 of 60 images; they are evaluated as having no detections"
+    for shown in (text, markdown, page):
+        assert counted in unwrapped(shown) and f"* {warning}" in unwrapped(shown)
+    assert [entry["code"] for entry in pair["warnings"]] == ["missing_results"]
+    rows = [*pair["overall"], *pair["per_class"]]
+    assert "worse" in {row["verdict"] for row in rows} and {row["verdict"] for row in table} == {
+        row["verdict"] for row in rows
+    }
+    assert all(row["warnings"] == ["missing_results"] for row in rows)
+    assert {row["warnings"] for row in table} == {"missing_results"}
+    assert_same_verdicts(pair, text, markdown, page)
+    # Without missing images, nothing is marked.
+    (pair,) = report_of(folder / "truth.json", folder / "good.pkl", folder / "same.pkl")["comparisons"]
+    assert pair["warnings"] == [] and {tuple(row["warnings"]) for row in pair["overall"]} == {()}
+
+
+def test_coco_results_of_half_a_test_set_are_counted_and_marked(tmp_path):
+    """COCO results do not list images without detections: those that neither run lists are no reason for a warning."""
+    truth, whole = files.DEMO / "annotations.json", files.DEMO.parent / "comparison" / "larger.json"
+    rows = json.loads(whole.read_text())
+    listed = sorted({row["image_id"] for row in rows})
+    half = files.write_json(tmp_path / "half.json", [row for row in rows if row["image_id"] in listed[::2]])
+    report = report_of(truth, whole, half, *QUICK)
+    missing = [300 - len(listed), 300 - len(listed[::2])]
+    assert [run["counts"]["images"]["without_results"] for run in report["runs"]] == missing and missing[0] > 0
+    (warning,) = [one for one in report["comparisons"][0]["warnings"] if one["code"] == "missing_results"]
+    assert warning["run"] == "half.json"
+    assert warning["message"].startswith(
+        f"no results for {len(listed[1::2])} of 300 images, in which the other run has"
+    )
+    (pair,) = report_of(truth, files.DEMO / "results.pkl", whole, *QUICK)["comparisons"]
+    assert {one["code"] for one in pair["warnings"]} == {"score_thr"}
+
+
+def test_a_score_threshold_near_the_best_is_no_warning():
+    truth, *runs = (
+        files.DEMO / "annotations.json",
+        files.DEMO / "results.pkl",
+        files.DEMO.parent / "comparison" / "larger.json",
+    )
+    for score_thr, warned in ((0.05, [0, 1]), (0.3, [0, 1]), (0.37, []), (0.4, []), (0.6, [0, 1])):
+        (pair,) = compare_runs(truth, runs, names=["0", "1"], score_thr=score_thr, permutations=1).comparisons
+        assert [int(warning.run) for warning in pair.warnings if warning.code == "score_thr"] == warned, score_thr
+
+
+def test_means_are_over_the_classes_of_both_runs(folder, tmp_path):
+    """The second run never predicts the class with the lowest precision."""
+    good = alone(folder / "good.pkl")["protocols"]["coco"]["per_class"]
+    hard = min(range(4), key=lambda label: good[label]["precision"])
+    content = pickle.loads((folder / "good.pkl").read_bytes())
+    for one in content:
+        kept = one["pred_instances"]["labels"] != hard
+        one["pred_instances"] = {key: value[kept] for key, value in one["pred_instances"].items()}
+    never = files.write_pickle(folder / "never.pkl", content)
+    text, report, markdown, table, page = outputs_of(tmp_path, folder / "truth.json", folder / "good.pkl", never)
+    (pair,) = report["comparisons"]
+    overall = {row["metric"]: row for row in pair["overall"]}
+    others = [row["precision"] for label, row in enumerate(good) if label != hard]
+    assert overall["precision"]["first"] == pytest.approx(np.mean(others), abs=1e-12)
+    assert overall["precision"]["second"] == overall["precision"]["first"]
+    assert overall["precision"]["verdict"] == "no difference" and overall["recall"]["verdict"] == "worse"
+    classes = {name: row["classes_averaged"] for name, row in overall.items()}
+    assert classes["precision"] == classes["f1_of_means"] == 3 and classes["recall"] == classes["mAP"] == 4
+    assert classes["f1_micro"] is None
+    assert {row["metric"]: row["classes_averaged"] for row in table if not row["class_name"]} == {
+        name: "" if number is None else str(number) for name, number in classes.items()
+    }
+    note = "means leave out classes without a value in either run: macro precision is over 3 of 4 classes, F1 of means"
+    assert all(note in unwrapped(shown) for shown in (text, markdown, page))
+    # An undefined difference has no other verdict, in any output.
+    for row in (*pair["per_class"], *pair["overall"]):
+        assert (row["verdict"] == "undefined") == (row["difference"] is None) == (row["p_value"] is None)
+    undefined = [(row["metric"], row["class_name"]) for row in pair["per_class"] if row["verdict"] == "undefined"]
+    assert undefined == [("precision", files.CLASSES[hard])]
+    assert [(row["metric"], row["class_name"]) for row in table if row["verdict"] == "undefined"] == undefined
+
+
+def test_runs_without_detections_are_undefined(folder, tmp_path):
+    content = pickle.loads((folder / "good.pkl").read_bytes())
+    for one in content:
+        one["pred_instances"] = {key: value[:0] for key, value in one["pred_instances"].items()}
+    none = files.write_pickle(folder / "none.pkl", content)
+    text, report, markdown, _, page = outputs_of(tmp_path, folder / "truth.json", none, none)
+    verdicts = {row["metric"]: row["verdict"] for row in report["comparisons"][0]["overall"]}
+    assert verdicts["precision"] == verdicts["precision_micro"] == verdicts["f1_of_means"] == "undefined"
+    assert verdicts["recall"] == verdicts["mAP"] == "no difference"
+    assert_same_verdicts(report["comparisons"][0], text, markdown, page)
+
+
+def test_each_run_at_its_own_threshold(folder, tmp_path, capsys):
+    """The second run is the first with all scores divided by 3: only the threshold differs."""
+    content = pickle.loads((folder / "good.pkl").read_bytes())
+    for one in content:
+        one["pred_instances"]["scores"] = one["pred_instances"]["scores"] / 3
+    low = files.write_pickle(folder / "low.pkl", content)
+    truth, good = folder / "truth.json", folder / "good.pkl"
+    shared = report_of(truth, good, low)
+    rows = {row["metric"]: row for row in shared["comparisons"][0]["overall"]}
+    assert rows["recall"]["verdict"] == "worse" and rows["mAP"]["verdict"] == "no difference"
+    assert rows["recall"]["warnings"] == ["score_thr"] and rows["mAP"]["warnings"] == []
+    (warning,) = shared["comparisons"][0]["warnings"]
+    assert warning["code"] == "score_thr" and warning["run"] == "low.pkl"
+    text, report, markdown, _, page = outputs_of(tmp_path, truth, good, low, "--operating-point", "f1")
+    assert {row["verdict"] for row in report["comparisons"][0]["overall"]} == {"no difference"}
+    assert report["comparisons"][0]["warnings"] == [] and report["comparisons"][0]["changed_images"] == []
+    assert report["settings"]["operating_point"] == "f1" and report["settings"]["score_thr"] is None
+    line = "at the best score threshold of each run (greatest F1; selected on other images, 5 folds), IoU >= 0.5"
+    assert line in unwrapped(text) and line in unwrapped(markdown)
+    for run, summary in zip((good, low), report["runs"]):
+        fitted = alone(run, "--operating-point", "f1")["operating_points"]["cross_fitted"]["overall"]
+        assert {key: summary["cross_fitted"][key] for key in fitted} == pytest.approx(fitted)
+        shown = f"score threshold about {fitted['threshold']:.4g}"
+        assert all(shown in unwrapped(output) for output in (text, markdown, page))
+    micro = next(row for row in report["comparisons"][0]["overall"] if row["metric"] == "f1_micro")
+    assert micro["first"] == pytest.approx(report["runs"][0]["cross_fitted"]["f_score"])
+    counts = report["runs"][0]["counts"]["detections"]
+    assert counts["used"] + counts["dropped"]["score below the best threshold"] == counts["read"]
+    both = ("--operating-point", "f1", "--score-thr", "0.5")
+    assert "--score-thr excludes --operating-point f1, which gives each run its own" in error_of(
+        capsys, truth, good, low, *both
+    )
+    error = error_of(capsys, truth, good, low, "--operating-point", "recall=0.999")
+    assert "good.pkl: no score threshold satisfies --operating-point recall=0.999 on the images of" in error
+
+
 # --- classifiers ------------------------------------------------------------------------------------------------------
 
 
@@ -224,6 +407,9 @@ def test_classifiers_are_joined_by_name(tmp_path):
         assert rows["auc"][side] == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
         assert rows["accuracy"][side] == pytest.approx((scores.argmax(1) == truth.argmax(1)).mean(), abs=1e-12)
     assert rows["auc"]["verdict"] == "worse" and report["kind"] == "classification"
+    assert [run["counts"] for run in report["runs"]] == [
+        files.report_of("classification", path)["counts"] for path in (first, second)
+    ]
     assert report["comparisons"][0]["changed_images"][0]["image"].endswith(".png")
     # Without names, samples are joined by position.
     for sample in (*samples, *other):
@@ -289,10 +475,12 @@ def test_what_cannot_be_compared(folder, tmp_path, capsys):
     truth, good = folder / "truth.json", folder / "good.pkl"
     samples = named(files.samples(40))
     scores = files.write_pickle(tmp_path / "scores.pkl", samples)
-    assert "--task: is for classifiers" in error_of(capsys, truth, good, good, "--task", "multi-label")
+    assert "--allow-missing is for detectors" in error_of(capsys, "-", scores, scores, "--allow-missing")
+    assert "--operating-point is for detectors" in error_of(capsys, "-", scores, scores, "--operating-point", "f1")
+    assert "--task is for classifiers" in error_of(capsys, truth, good, good, "--task", "multi-label")
     assert "at least two runs" in error_of(capsys, truth, good)
     assert "cannot be compared with classifiers" in error_of(capsys, truth, good, scores)
-    assert "GROUND_TRUTH must be -" in error_of(capsys, truth, scores, scores)
+    assert "contains its ground truth, which requires GROUND_TRUTH -" in error_of(capsys, truth, scores, scores)
     message = "good.pkl: contains no ground truth; give the annotation file as GROUND_TRUTH"
     assert message in error_of(capsys, "-", good, good) and message in error_of(capsys, good, good)
     some = files.write_pickle(tmp_path / "some.pkl", files.results_of(files.problem(59)))

@@ -62,7 +62,8 @@ def test_reports_work_without_torch(tmp_path):
 
 
 def test_without_numpy_and_pkg_resources(tmp_path):
-    _, found = check(tmp_path, ["numpy", "torch"])
+    _, found = check(tmp_path, ["numpy", "torch", "matplotlib"])
+    assert found["figures"] == ("absent", "matplotlib is not installed", "pip install 'matplotlib>=3.5'")
     assert found["the mm-metrics command"] == ("wrong", "numpy is not installed", "pip install 'numpy>=1.20'")
     _, found = check(tmp_path, ["pkg_resources"])  # as with setuptools >= 81
     for name in ("mmengine", "mmdet", "mmpretrain"):
@@ -78,7 +79,7 @@ def test_help_and_unknown_arguments(tmp_path):
 
 
 def test_minimum_versions_are_those_of_the_requirements():
-    lines = [(ROOT / "requirements" / f"{name}.txt").read_text() for name in ("runtime", "report")]
+    lines = [(ROOT / "requirements" / f"{name}.txt").read_text() for name in ("runtime", "report", "mmengine")]
     required = dict(re.findall(r"^([\w-]+)>=([\d.]+)$", "".join(lines), re.MULTILINE))
     for minimum, (name, *_) in LIBRARIES.values():
         assert required.get(name, minimum) == minimum

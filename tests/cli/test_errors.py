@@ -69,18 +69,18 @@ def folder(tmp_path_factory):
         (["truth.json", "results.pkl", "--save-state", "part.pkl"], ["--save-state", "must end in .npz"]),
         (["one.json", "one.pkl", "--operating-point", "f1"], ["at least 2 images"]),
         (["truth.json", "nowhere.pkl"], ["nowhere.pkl: cannot be read (no such file)"]),
-        (["nowhere.json", "results.pkl"], ["nowhere.json: cannot be read (No such file"]),
+        (["nowhere.json", "results.pkl"], ["nowhere.json: cannot be read (no such file"]),
         (["nowhere.py", "results.pkl"], ["nowhere.py: cannot be read"]),
         (["truth.json", "cut.pkl"], ["cut.pkl"]),
         (["truth.json", "evil.pkl"], ["evil.pkl: it asks for"]),
         (["truth.json", "text.pkl"], ["text.pkl"]),
         (["truth.json", "results.txt"], ["results.txt"]),
         (["broken.json", "results.pkl"], ["broken.json: is not JSON"]),
-        (["empty", "results.pkl"], ["holds no .xml files"]),
-        (["file", "results.pkl"], ["file: ground truth is"]),
-        (["results.pkl", "truth.json"], ["results.pkl: is a result file; GROUND_TRUTH comes first"]),
-        (["rows.json", "truth.json"], ["rows.json: is not a COCO annotation file", "GROUND_TRUTH comes first"]),
-        (["truth.json", "truth.json"], ["this is an annotation file, and GROUND_TRUTH comes first"]),
+        (["empty", "results.pkl"], ["empty: found a folder without annotations; ground truth is"]),
+        (["file", "results.pkl"], ["file: found a text file; ground truth is"]),
+        (["results.pkl", "truth.json"], ["results.pkl: found results of mmdet", "comes before the results"]),
+        (["rows.json", "truth.json"], ["rows.json: found an empty list", "comes before the results"]),
+        (["truth.json", "truth.json"], ["truth.json: found COCO annotations; results of a detector are"]),
         (["truth.json", "results.pkl", "file"], ["OUT_DIR must be a folder"]),
         (["truth.json", "results.pkl", "/proc/nowhere"], ["/proc/nowhere"]),
         (["wrong.py", "results.pkl"], ["cannot be read as a config"]),
@@ -144,7 +144,7 @@ def test_trust_reads_with_plain_pickle_and_warns(folder, capsys):
 def test_a_score_threshold_above_every_score_is_a_warning(folder, capsys, options):
     arguments = ["detection", folder / "truth.json", folder / "results.pkl", "--score-thr", "30", *options]
     assert files.report_of(*arguments)["protocols"]["coco"]["recall"] == 0
-    highest = "" if options else f" (the highest score is {files.problem(30).scores.max():.4g})"
+    highest = "" if options else f" (the highest score is {files.problem(30).scores.max()!s})"
     warning = f"mm-metrics: warning: no detection reaches the score threshold 30{highest}\n"
     assert capsys.readouterr().err == warning
 

@@ -129,4 +129,4 @@ def test_a_figure_that_cannot_be_drawn_is_a_warning(tmp_path, monkeypatch, capsy
     for name in os.listdir(tmp_path / "out"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert main(["classification", str(path), str(tmp_path / "whole")]) == 0
-    assert "the file in OUT_DIR is of an older report" in capsys.readouterr().err
+    assert "the folder has confusion_matrix.png of an older report" in capsys.readouterr().err

@@ -13,7 +13,9 @@ from PIL import Image
 
 from benchmarks.bench_reading import write_results, write_truth
 from benchmarks.detection_problem import make_problem
+from mm_metrics_plugin import evaluate_detection
 from mm_metrics_plugin.cli import main
+from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from tests.helpers import result_files as files
 from tests.helpers.result_files import command, pair, refused
@@ -52,11 +54,31 @@ def test_html_writes_a_page(folder, tmp_path, capsys):
     assert not (tmp_path / "none" / "report.html").exists()
 
 
-@pytest.mark.parametrize("name, library", [("jinja2", "jinja2"), ("plotly", "plotly"), ("PIL", "pillow")])
-def test_missing_libraries_are_named_before_anything_is_read(folder, name, library):
+def test_options_of_the_page_imply_the_page(folder, tmp_path, capsys):
+    paths = folder / "truth.json", folder / "results.pkl"
+    for number, options in enumerate((["--images", folder], ["--gallery", "0"])):
+        text = files.printed("detection", *paths, tmp_path / str(number), *options)
+        assert (tmp_path / str(number) / "report.html").exists() and "--html" not in text
+        assert "--html: OUT_DIR must be given" in files.error_of(capsys, "detection", *paths, *options)
+    report = evaluate_detection(*paths)
+    assert "report.html" in report.save(tmp_path / "python", images=folder)
+    with pytest.raises(ResultFileError, match="images='nowhere' must be a folder"):
+        report.save(tmp_path / "python", images="nowhere")
+
+
+@pytest.mark.parametrize(
+    "name, library, option",
+    [
+        ("jinja2", "jinja2", "--html"),
+        ("plotly", "plotly", "--html"),
+        ("PIL", "pillow", "--html"),
+        ("matplotlib", "matplotlib", "--show"),
+    ],
+)
+def test_missing_libraries_are_named_before_anything_is_read(folder, name, library, option):
     script = ("-c", WITHOUT.format(name=name))
-    line = refused(command("detection", "no.json", "no.pkl", "out", "--html", cwd=folder, script=script))
-    assert library in line and "pip install" in line
+    line = refused(command("detection", "no.json", "no.pkl", "out", option, cwd=folder, script=script))
+    assert f"{option}: needs {library} (pip install {library})" in line
 
 
 def test_a_page_of_many_classes_and_images_stays_small(tmp_path):
@@ -154,8 +176,8 @@ def test_an_image_of_the_same_last_part_is_shown_only_if_it_is_the_only_one_and_
     text = (tmp_path / "out" / "report.html").read_text()
     captions = {int(name) for name in re.findall(r'<figcaption><span class="name">cam\d/(\d+)\.jpg', text)}
     assert captions and captions <= set(range(20, 30))
-    assert "not found: --images" in text
-    options = ["--html", "--images", images, "--gallery", "400"]
+    assert "not found in the folder of the option images" in text
+    options = ["--images", images, "--gallery", "400"]
     files.printed("merge", tmp_path / "a.npz", tmp_path / "b", *options)
     assert figures_of(tmp_path / "b") == figures_of(tmp_path / "out")
 
@@ -170,5 +192,5 @@ def test_an_annotation_file_alone_shows_no_images(folder, tmp_path):
     for options in ([], ["--images", folder], ["--images", folder, "--gallery", "0"]):
         files.printed(*arguments, *options)
         text = (tmp_path / "out" / "report.html").read_text()
-        assert "data:image/jpeg" not in text and ("not found: --images" in text) == (len(options) == 2)
+        assert "data:image/jpeg" not in text and ("not found in the folder" in text) == (len(options) == 2)
     assert 'id="gallery"' not in text

@@ -9,7 +9,7 @@ import pytest
 from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.io.detection_results import read_results, results_from_images
+from mm_metrics_plugin.io.detection_results import read_results, results_from_content
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
 from mm_metrics_plugin.settings import DetectionSettings
 
@@ -51,11 +51,11 @@ def result(n):
 
 
 def results(order=range(IMAGES)):
-    return results_from_images([result(n) for n in order], "results.pkl")
+    return results_from_content([result(n) for n in order], "results.pkl")
 
 
 def is_perfect(joined):
-    found = match_images(joined.batch, DetectionSettings(), num_classes=len(joined.classes), table="none")
+    found = match_images(joined.batch, DetectionSettings(), num_classes=len(joined.classes), keep="matrix")
     matrix = found.rules["coco"].matrix
     return (matrix == np.diag([IMAGES] * len(joined.classes) + [0])).all()
 
@@ -97,18 +97,18 @@ def test_images_and_labels_that_do_not_fit_are_listed(truth_file):
     for image in content:
         image["pred_instances"]["labels"] = np.array([0, 1, 80])
     with pytest.raises(ResultFileError, match=r"40 labels beyond .*in image 491, \.\.\."):
-        join(truth, results_from_images(content, "results.pkl"))
+        join(truth, results_from_content(content, "results.pkl"))
 
 
 def test_ground_truth_in_the_results():
     content = [{**result(n), "gt_instances": result(n)["pred_instances"]} for n in range(IMAGES)]
-    inside = results_from_images(content, "results.pkl")
+    inside = results_from_content(content, "results.pkl")
     assert is_perfect(join(inside.ground_truth, inside, classes=["a", "b", "c"]))
     assert join(inside.ground_truth, inside).classes == ("0", "1", "2")
     with pytest.raises(ResultFileError, match="beyond the 2 classes"):
         join(inside.ground_truth, inside, classes=["a", "b"])
     with pytest.raises(ResultFileError, match="need COCO annotations"):
-        join(inside.ground_truth, replace(inside, dialect="coco", category_ids=(0, 1, 2)))
+        join(inside.ground_truth, replace(inside, lists_all_images=False, category_ids=(0, 1, 2)))
 
 
 def with_repeated_ids(order=range(IMAGES)):
@@ -121,17 +121,17 @@ def with_repeated_ids(order=range(IMAGES)):
 
 
 def test_images_whose_ids_repeat_are_joined_by_path():
-    found = results_from_images(with_repeated_ids(), "results.pkl")
+    found = results_from_content(with_repeated_ids(), "results.pkl")
     joined = join(found.ground_truth, found, classes=tuple(CATEGORIES))
     assert is_perfect(joined) and joined.joined_by == "image path"
     assert joined.image_ids[0] == "part0/0.jpg"
-    other = results_from_images(with_repeated_ids(range(IMAGES)[::-1]), "other.pkl")
+    other = results_from_content(with_repeated_ids(range(IMAGES)[::-1]), "other.pkl")
     assert is_perfect(join(found.ground_truth, other, classes=tuple(CATEGORIES)))
 
 
 def test_a_shard_with_unique_ids_is_joined_by_path_if_others_repeat_them():
-    found = results_from_images(with_repeated_ids(), "results.pkl")
-    half = results_from_images(with_repeated_ids(range(IMAGES // 2)), "half.pkl")
+    found = results_from_content(with_repeated_ids(), "results.pkl")
+    half = results_from_content(with_repeated_ids(range(IMAGES // 2)), "half.pkl")
     assert half.image_ids == tuple(range(IMAGES // 2))
     joined = join(found.ground_truth, half, classes=tuple(CATEGORIES), allow_missing=True)
     assert joined.missing_images == IMAGES // 2 and joined.joined_by == "image path"
@@ -142,14 +142,12 @@ def test_ids_and_paths_that_repeat_cannot_be_joined(path):
     images = with_repeated_ids()
     for image in images:
         image["img_path"] = path
-    found = results_from_images(images, "results.pkl")
+    found = results_from_content(images, "results.pkl")
     with pytest.raises(ResultFileError, match="more than once"):
         join(found.ground_truth, found, classes=tuple(CATEGORIES))
 
 
 def test_one_annotation_file_is_not_the_ground_truth_of_both_parts(truth_file):
-    found = results_from_images(with_repeated_ids(), "results.pkl")
-    with pytest.raises(
-        ResultFileError, match=r"image ids repeat in the results.*give the config of the test set as GROUND_TRUTH"
-    ):
+    found = results_from_content(with_repeated_ids(), "results.pkl")
+    with pytest.raises(ResultFileError, match=r"image ids repeat in the results.*give the config .* as ground_truth="):
         join(read_ground_truth(truth_file), found)

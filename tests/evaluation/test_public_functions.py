@@ -18,9 +18,9 @@ from mm_metrics_plugin import (
     merge_states,
 )
 from mm_metrics_plugin.cli import main
-from mm_metrics_plugin.evaluation.report import Progress
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.io.writing import to_json
+from mm_metrics_plugin.reports.base import Progress
 from tests.helpers import result_files as files
 from tests.helpers.result_files import ROOT
 
@@ -111,6 +111,23 @@ def test_comparison_writes_what_the_command_writes(tmp_path):
     assert "<html" in (tmp_path / "python" / "report.html").read_text()
 
 
+def test_to_dict_is_the_content_of_the_json_file(scores, tmp_path):
+    annotations = json.loads(TRUTH.read_text())
+    reports = {
+        "report.json": [
+            evaluate_detection({**annotations, "annotations": annotations["annotations"][:5]}, [], ci=0.9, resamples=9),
+            evaluate_classification(scores[0], np.zeros(60, dtype=int), ci=0.9),
+        ],
+        "comparison.json": [compare_runs(TRUTH, [RESULTS, []], permutations=10)],
+    }
+    for name, made in reports.items():
+        for report in made:
+            report.save(tmp_path)
+            text = (tmp_path / name).read_text(encoding="utf-8")
+            assert report.to_dict() == json.loads(text) == json.loads(json.dumps(report.to_dict(), allow_nan=False))
+            assert "null" in text and "NaN" not in text
+
+
 def test_reports_in_a_notebook(scores, monkeypatch):
     report = evaluate_classification(scores, classes=["cat", "<b>", "dog"])
     assert "&lt;b&gt;" in report._repr_html_() and "<script" not in report._repr_html_()
@@ -165,3 +182,23 @@ def test_long_loops_report_their_progress(tmp_path):
     progress = RecordedProgress()
     compare_runs(truth, [results, results], permutations=500, progress=progress)
     assert progress.loops["comparing run 2 with run 1"] > 1  # batches of permutations
+
+
+@pytest.mark.parametrize("iou_thrs, iou_thr", [((0.75,), 0.5), ((0.3, 0.5, 0.75), 0.75), ((0.42, 0.6), 0.1)])
+def test_all_functions_average_over_the_given_iou_thresholds(iou_thrs, iou_thr, tmp_path):
+    made = files.problem()
+    truth, results, options = files.truth_of(made), files.results_of(made), {"iou_thrs": iou_thrs, "iou_thr": iou_thr}
+    report = evaluate_detection(truth, results, **options)
+    alone = [evaluate_detection(truth, results, iou_thrs=(value,)).analysis.average_precision for value in iou_thrs]
+    expected = np.mean([ap.to_dict()["mAP"] for ap in alone])
+    for number, part in enumerate((results[:15], results[15:])):
+        evaluate_detection(truth, part, save_state=tmp_path / f"{number}.npz", **options)
+    merged = merge_states([tmp_path / f"{number}.npz" for number in range(2)])
+    for found in (report, merged):
+        assert found.analysis.average_precision.to_dict()["mAP"] == pytest.approx(expected, abs=1e-12)
+        assert found.to_dict()["settings"]["iou_thrs"] == list(iou_thrs)
+        assert f"mean over the IoU threshold{'s' * (len(iou_thrs) > 1)} {iou_thrs[0]}" in found.to_markdown()
+    comparison = compare_runs(truth, [results, results[::-1]], permutations=2, **options).to_dict()
+    compared = {row["metric"]: row for row in comparison["comparisons"][0]["overall"]}
+    assert compared["mAP"]["first"] == pytest.approx(expected, abs=1e-12)
+    assert comparison["settings"]["iou_thrs"] == list(iou_thrs)

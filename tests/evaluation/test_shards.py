@@ -118,13 +118,13 @@ def test_several_processes_share_the_images_of_one_file(folder, tmp_path):
 
 
 def test_an_error_on_one_process_ends_all_with_one_line(folder, tmp_path):
-    bad = files.write_pickle(tmp_path / "bad.pkl", [{"img_id": 1}])
+    bad = files.write_pickle(tmp_path / "bad.pkl", [{"img_id": 1, "pred_instances": {}}])
     code, out, error = torchrun(
         2, "detection", folder / "truth.json", shards(folder)[2], bad, tmp_path / "out", cwd=tmp_path
     )
     assert code != 0 and out == ""
     (line,) = [line for line in error.splitlines() if line.startswith("mm-metrics")]
-    assert "bad.pkl: image number 0 has no 'pred_instances'" in line
+    assert "bad.pkl: 'pred_instances.bboxes' of image 1 must be an array" in line
     assert not (tmp_path / "out").exists()
 
 
@@ -207,7 +207,7 @@ def test_damaged_states_are_refused(states, folder, capsys, tmp_path):
         "short": (header, {**arrays, "matches.score": arrays["matches.score"][1:]}, "not a state"),
         "positions": (header, {**arrays, "matches.error_gt": arrays["matches.error_gt"] + np.int32(99)}, "not a state"),
         "dtype": (header, {**arrays, "matches.matched": arrays["matches.matched"].astype(np.int64)}, "not a state"),
-        "example": (header, {**arrays, "examples.boxes_image": arrays["examples.boxes_image"] + 7}, "not a state"),
+        "example": (header, {**arrays, "examples.shapes_image": arrays["examples.shapes_image"] + 7}, "not a state"),
         "matrix": (header, {**arrays, "coco.cells": arrays["coco.cells"][:, 1:]}, "not a state"),
         "missing": (header, {key: value for key, value in arrays.items() if key != "coco.cells"}, "not a state"),
         "twice": ({**header, "image_ids": [1] * 7}, arrays, "not a state"),
@@ -252,9 +252,9 @@ def test_damaged_states_are_refused(states, folder, capsys, tmp_path):
         ("matches.ignored", 1 << 63),
         ("coco.cells", -1),
         ("counts.counts", 1 << 62),
-        ("examples.members_cell", 10**6),
-        ("examples.members_rule", 9),
-        ("examples.boxes_label", 99),
+        ("examples.cells_cell", 10**6),
+        ("examples.cells_rule", 9),
+        ("examples.shapes_label", 99),
     ):
         changed = arrays[field].copy()
         changed.flat[0] = value
@@ -274,7 +274,7 @@ def test_states_are_plain_arrays_and_reproducible(states, folder, tmp_path):
     with np.load(path, allow_pickle=False) as content:
         header = json.loads(content["header"].tobytes())
         assert all(content[name].dtype.kind in "biuf" for name in content.files)
-    assert header["schema_version"] == 4 and header["classes"] == list(CLASSES)
+    assert header["schema_version"] == 5 and header["classes"] == list(CLASSES)
     assert header["settings"]["score_thr"] == 0.3 and len(header["results"][0]["sha256"]) == 64
     assert all(entry.compress_type == zipfile.ZIP_STORED for entry in zipfile.ZipFile(path).infolist())
 
@@ -297,7 +297,7 @@ def test_matching_in_blocks_gives_the_same_report(images, tmp_path, monkeypatch)
     truth, results = tied(images)
     paths = files.write_json(tmp_path / "truth.json", truth), files.write_pickle(tmp_path / "results.pkl", results)
     expected = evaluate_detection(*paths).save(tmp_path / "whole")
-    monkeypatch.setattr("mm_metrics_plugin.evaluation.shards.IMAGES_PER_BLOCK", 7)
+    monkeypatch.setattr("mm_metrics_plugin.states.detection._DETECTIONS_AT_ONCE", 7)
     evaluate_detection(*paths).save(tmp_path / "blocks")
     for name in expected:
         if name.endswith((".json", ".md", ".csv")):
@@ -314,8 +314,8 @@ def test_examples_do_not_depend_on_shards_and_image_order(seed, tmp_path):
     for name, results in (("whole", content), ("first", content[::2]), ("second", content[1::2])):
         found = evaluate_detection(truth, results, save_state=tmp_path / f"{name}.npz", gallery=6)
         if name == "whole":
-            expected = found.shard.state.arrays()
-    merged = merge_states([tmp_path / "second.npz", tmp_path / "first.npz"]).shard.state.arrays()
+            expected = found.state.arrays()
+    merged = merge_states([tmp_path / "second.npz", tmp_path / "first.npz"]).state.arrays()
     for name in expected:
         if name.startswith("examples."):
             np.testing.assert_array_equal(merged[name], expected[name], err_msg=name)

@@ -141,7 +141,7 @@ STEPS = """
 import json, sys, time
 from mm_metrics_command import load
 main = load("mm_metrics_plugin.cli").main
-from mm_metrics_plugin.evaluation.report import Progress
+from mm_metrics_plugin.reports.base import Progress
 wanted, number, note, *arguments = sys.argv[1:]
 calls = {}
 step = Progress.step

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
@@ -15,7 +16,7 @@ from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_cu
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.detection.tide import errors_at_threshold, tide_errors
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.settings import DetectionSettings
 from tests.helpers.detection_problems import match_table, members_of
 
 SCORE_THRESHOLD = 0.5
@@ -24,14 +25,14 @@ _AREA_EDGES = (150.0,)
 
 def threshold_counts(problem, *, score_threshold=SCORE_THRESHOLD):
     """Counts of every matching rule at a score threshold, and its examples."""
-    settings = DetectionSettings(matching=MATCHING_RULES, score_thr=score_threshold)
+    settings = DetectionSettings(matching=tuple(MATCHING_RULES), score_thr=score_threshold)
     size = problem.num_classes + 1
     found = match_images(
         problem.batch, settings, num_classes=problem.num_classes, worst_images=problem.batch.num_images
     )
     result = {"all/counts": np.array(found.counts)}
     for rule, counts in found.rules.items():
-        cells = members_of(found.examples.members, rule).cell
+        cells = members_of(found.examples.cells, rule).cell
         result[f"matrix/{rule}"] = counts.matrix
         result[f"matrix/members {rule}"] = np.bincount(cells, minlength=size * size).reshape(size, size)
         result[f"class/used {rule}"] = np.stack([counts.detections, counts.ground_truths], axis=1)
@@ -41,7 +42,7 @@ def threshold_counts(problem, *, score_threshold=SCORE_THRESHOLD):
     for name, counts in errors_at_threshold(found.table).items():
         result[f"class/{name} at threshold"] = counts
     result["all/missed"] = np.array(found.examples.images.missed.sum())
-    result["all/drawn"] = np.bincount(found.examples.boxes.kind, minlength=3)
+    result["all/drawn"] = np.bincount(found.examples.shapes.kind, minlength=3)
     return result
 
 

@@ -13,10 +13,12 @@ import numpy as np
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.functional.thresholding import PRECISIONS, round_thresholds
+from mm_metrics_plugin.settings import DetectionSettings
 
 
 def random_batch(seed, *, crowds=True, odd_boxes=True, ties=True):
@@ -55,7 +57,7 @@ def problems(number):
     for seed in range(number):
         batch, num_classes = random_batch(seed)
         iou_thr, score_thr = [0.3, 0.5, 0.55, 0.75, 1.0][seed % 5], [0.0, 0.4, 0.6, 1.0][seed % 4]
-        settings = DetectionSettings(iou_thr=iou_thr, score_thr=score_thr, matching=MATCHING_RULES)
+        settings = DetectionSettings(iou_thr=iou_thr, score_thr=score_thr, matching=tuple(MATCHING_RULES))
         yield seed, with_areas(batch, seed) if seed % 2 else batch, num_classes, settings
 
 
@@ -219,6 +221,11 @@ def accumulated(batch, num_classes, **params):
     return evaluation.eval
 
 
+def undefined_as_nan(values):
+    """The values of pycocotools, which are -1 where undefined."""
+    return np.where(np.asarray(values) == -1, np.nan, values)
+
+
 def coco_summary(batch, num_classes):
     """The twelve numbers of pycocotools, and its accumulated results."""
     evaluation = coco_eval(batch, num_classes)
@@ -229,6 +236,15 @@ def coco_summary(batch, num_classes):
     return evaluation.stats, evaluation.eval
 
 
+def mixed_precision(batch, seed):
+    """The batch with few distinct scores, close together, in a random precision in each image."""
+    random, dets = np.random.default_rng(seed), batch.detections
+    scores = np.round(dets.scores.astype(np.float64), 1) + random.choice([-2e-3, -1e-4, 0, 1e-4, 2e-3], len(dets))
+    precision = random.integers(0, len(PRECISIONS), batch.num_images)[dets.image].astype(np.uint8)
+    scores = round_thresholds(scores)[precision, np.arange(len(scores))]
+    return replace(batch, detections=replace(dets, scores=scores, precision=precision))
+
+
 def empty_batch(num_images=1):
     """Images without instances."""
     return DetectionBatch(Detections.empty(), GroundTruths.empty(), num_images)
@@ -236,13 +252,13 @@ def empty_batch(num_images=1):
 
 def match_table(batch, num_classes, **settings):
     """The match table of a batch, without details."""
-    return match_images(batch, DetectionSettings(**settings), num_classes=num_classes, table="scores").table
+    return match_images(batch, DetectionSettings(**settings), num_classes=num_classes, keep="scores").table
 
 
 def counts_at(batch, num_classes, score_thr, iou_thr=0.5):
     """TP, FP and FN of each class from the confusion matrix, after a new matching at a score threshold."""
     settings = DetectionSettings(score_thr=float(score_thr), iou_thr=iou_thr)
-    matrix = match_images(batch, settings, num_classes=num_classes, table="none").rules["coco"].matrix
+    matrix = match_images(batch, settings, num_classes=num_classes, keep="matrix").rules["coco"].matrix
     tp = matrix.diagonal()[:-1]
     return tp, matrix[:, :-1].sum(axis=0) - tp, matrix[:-1].sum(axis=1) - tp
 
@@ -257,4 +273,4 @@ def rows_as_given(table, batch):
 
 def members_of(members, rule):
     """The members of the cells of one confusion matrix."""
-    return members.take(np.flatnonzero(members.rule == MATCHING_RULES.index(rule)))
+    return members.take(np.flatnonzero(members.rule == list(MATCHING_RULES).index(rule)))

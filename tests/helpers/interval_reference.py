@@ -32,19 +32,22 @@ class Ratio:
             return
         hits = sum(x for x, _ in rows)
         self.value = hits / self.trials
+        self.effective_images = images = self.trials**2 / sum(n * n for _, n in rows)
         alone = sum(n == 1 for _, n in rows) / self.trials
         self.residuals = [(x - self.value * n) / self.trials for x, n in zip(successes, trials)]
         robust = sum(residual**2 for residual in self.residuals)
         design = 1.0
         if 0 < hits < self.trials:
             design = robust / (self.value * (1 - self.value) / self.trials)
-            if self.images > 1:
-                design *= 1 + (self.images / (self.images - 1) - 1) * (1 - alone)
+            if images > 1:
+                design *= 1 + (1 / (1 - 1 / max(images, 2)) - 1) * (1 - alone)
             design = max(design, 1.0)
-        prior = 1 + 0.15 * (sum(n * n for _, n in rows) / self.trials - 1)
-        unknown = 2 / (min(hits, self.trials - hits) + 2)
-        design = (1 - unknown) * design + unknown * max(design, prior)
-        self.size, self.df = self.trials / design, self.images * (1 + alone) + 1
+        expected = self.value * (1 - self.value) * (self.trials - len(rows))
+        observed = sum(x * (n - x) / n for x, n in rows)
+        correlation = min(max((expected - observed + 0.4) / (expected + 2), 0), 1)
+        model = 1 + correlation * (sum(n * n for _, n in rows) / self.trials - 1)
+        design += 10 / (10 + images * min(self.value, 1 - self.value)) * max(model - design, 0)
+        self.size, self.df = self.trials / design, images * (1 + alone) + 1
         self.spread = math.sqrt(robust) if 0 < hits < self.trials else 0.0
 
     def interval(self, level):

@@ -162,8 +162,8 @@ COMMANDS = [
         detection(truth=lambda truth: (truth["annotations"].append(truth["annotations"][0]), truth)[1]),
         "truth.json; has annotation id 1 more than once",
     ),
-    ("a list", detection(truth=lambda _: [{"image_id": 1}]), "truth.json; 'annotations'; found a list"),
-    ("GeoJSON", detection(truth=lambda _: {"type": "x", "features": []}), "truth.json; found features, type"),
+    ("results", detection(truth=lambda _: [{"image_id": 1}]), "truth.json; found COCO results; before the results"),
+    ("GeoJSON", detection(truth=lambda _: {"type": "x", "features": []}), "truth.json; found a dict with 'type'"),
     ("a pipe", bad_input.pipe, "results.pkl; not a file"),
     ("a huge box", detection(truth=annotated(bbox=[0, 0, 1e300, 1e300])), "truth.json; image 1; found 1e+300"),
     (

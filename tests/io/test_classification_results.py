@@ -74,7 +74,7 @@ def test_the_task_is_inferred_from_all_samples(tmp_path, more, task, reason):
     assert results.task == task and results.task_reason.endswith(reason)
     assert (results.labels is None) == (task == "multi-label")
     as_multi_label = read_classification(write(tmp_path, samples(**more)), task="multi-label")
-    assert as_multi_label.task_reason == "--task"
+    assert as_multi_label.task_reason == "given"
     expected = results.as_multi_label("").targets
     np.testing.assert_array_equal(as_multi_label.targets, expected)
     if (expected.sum(axis=1) == 1).all():
@@ -90,12 +90,13 @@ def test_the_task_is_inferred_from_all_samples(tmp_path, more, task, reason):
     [
         ([], "found an empty list"),
         ({}, "found a dict"),
-        ([1], "sample number 0 must be a dict"),
-        ([{"pred_instances": {}}], "no 'pred_score'; these are detection results"),
+        ([1], "found a list of int; results of a classifier are"),
+        ([*samples(2), 1], "sample number 2 must be a dict .found int"),
+        ([{"pred_instances": {}}], "found results of mmdet; evaluate_detection and mm-metrics detection read them"),
         ([*samples(2), {}], "'pred_score' of sample number 2 must be an array .found nothing"),
         (samples(pred_score=lambda n: torch.ones(5 + n // 7)), r"'pred_score' of sample number 7 must be 5 scores .*6"),
         (samples(pred_score=lambda n: torch.tensor([0, 0, n == 4]) / (n != 4)), "number 4 .*finite"),
-        (samples(pred_score=lambda n: "ab"), "'pred_score' of sample number 0 must be an array of numbers .found str"),
+        (samples(pred_score=lambda n: "ab"), "'pred_score' of sample number 0 must be an array of numbers .found 'ab'"),
         (samples(gt_label=lambda n: None), "'gt_label' of sample number 0 must be an array .found nothing"),
         (samples(gt_label=lambda n: torch.tensor([n])), r"'gt_label' of sample number 5 must be between 0 and 4"),
         (samples(gt_label=lambda n: torch.tensor([0.5])), "'gt_label' of sample number 0 must be whole numbers"),

@@ -18,7 +18,7 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.io.dataset_config import read_test_set
-from mm_metrics_plugin.io.detection_results import results_from_content, results_from_images
+from mm_metrics_plugin.io.detection_results import results_from_content
 from mm_metrics_plugin.io.ground_truth import read_ground_truth
 from mm_metrics_plugin.settings import DetectionSettings
 from tests.helpers.result_files import coco_evaluation
@@ -101,7 +101,7 @@ def test_ap_equals_pycocotools_for_annotations_and_config(tmp_path, seed):
     assert np.isfinite(expected).all()
     truth = read_ground_truth(path)
     batch = join(truth, results_from_content(rows, "results.json")).batch
-    table = match_images(batch, DetectionSettings(), num_classes=len(CLASSES), table="ap").table
+    table = match_images(batch, DetectionSettings(), num_classes=len(CLASSES), keep="scores").table
     np.testing.assert_allclose(list(average_precision(table).to_dict().values()), expected, rtol=0, atol=1e-10)
     config = built(tmp_path, path)
     np.testing.assert_array_equal(by_image(config.objects), by_image(truth.objects))
@@ -161,7 +161,7 @@ def test_parts_of_a_concatenation_that_share_ids(tmp_path, folders):
     empty = {"bboxes": np.zeros((0, 4)), "scores": np.zeros(0), "labels": np.zeros(0, int)}
     names = [(at % 12 + 1, both.image_names[at]) for at in range(24)[::-1]]
     images = [{"img_id": number, "img_path": name, "pred_instances": empty} for number, name in names]
-    joined = join(both, results_from_images(images, "results.pkl"))
+    joined = join(both, results_from_content(images, "results.pkl"))
     assert joined.image_ids == both.image_ids and joined.joined_by == "image path"
 
 

@@ -11,7 +11,7 @@ from mmdet.structures import DetDataSample
 from mmengine.structures import InstanceData
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.detection_results import read_results, results_from_images
+from mm_metrics_plugin.io.detection_results import read_results, results_from_content
 
 COUNTS = (3, 0, 5)
 
@@ -61,7 +61,7 @@ def check_detections(results):
 def test_mmdet_3(tmp_path):
     results = read_results(write(tmp_path, images()))
     check_detections(results)
-    assert results.dialect == "mmdet"
+    assert results.lists_all_images
     assert results.image_ids == (100, 101, 102)
     assert results.image_names == ("val/0.jpg", "val/1.jpg", "val/2.jpg")
     assert results.image_sizes.tolist() == [[480, 640]] * 3
@@ -135,7 +135,7 @@ def test_mmdet_2(tmp_path, with_masks):
         classes = [rows[np.arange(count) % 4 == label] for label in range(4)]
         content.append((classes, [[] for _ in range(4)]) if with_masks else classes)
     results = read_results(write(tmp_path, content))
-    assert (results.dialect, results.image_ids, results.num_classes, results.num_images) == ("mmdet 2", None, 4, 3)
+    assert (results.image_ids, results.num_classes, results.num_images) == (None, 4, 3)
     order = np.lexsort((results.detections.labels, -results.detections.scores, results.detections.image))
     np.testing.assert_array_equal(results.detections.boxes.array[order], np.concatenate([boxes(3, 0), boxes(5, 2)]))
     assert results.detections.labels[order].tolist() == [0, 1, 2, 0, 1, 2, 3, 0]
@@ -149,7 +149,7 @@ def test_coco_json(tmp_path):
         {"image_id": 9, "category_id": 1, "bbox": [5, 5, 1, 1], "score": 0.25},
     ]
     results = read_results(write(tmp_path, content, "results.bbox.json"))
-    assert (results.dialect, results.image_ids, results.category_ids) == ("coco", (9, 4), (18, 1))
+    assert (results.lists_all_images, results.image_ids, results.category_ids) == (False, (9, 4), (18, 1))
     assert results.detections.image.tolist() == [0, 1, 0]
     assert results.detections.labels.tolist() == [0, 1, 1]
     assert results.detections.boxes.box_format == "xywh"
@@ -173,10 +173,10 @@ def changed(key, value, number=2):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({}, "found a dict"),
-        ([3], r"image number 0 must be a dict .* \(found int\)"),
+        ({}, "found a dict; results of a detector are"),
+        ([3], "found a list of int; results of a detector are"),
         ([*images(), 3], r"image number 3 must be a dict \(found int\)"),
-        ([{"pred_score": np.ones(2)}], "no 'pred_instances'; these are classification results"),
+        ([{"pred_score": np.ones(2)}], "found results of mmpretrain; evaluate_classification and mm-metrics"),
         (changed("img_id", 1.5), r"'img_id' of image number 2 .*found 1\.5"),
         (changed("pred_instances", KeyError), r"'pred_instances' of image 102 must be a dict \(found nothing\)"),
         (changed("pred_instances.bboxes", KeyError), "'pred_instances.bboxes' of image 102 must be an array .found"),
@@ -201,8 +201,7 @@ def test_invalid_results_are_refused(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"annotations": []}, "found a dict; this is an annotation file"),
-        ([1], "detection number 0 must be an object .found int"),
+        ([{"image_id": 1, "category_id": 1}, 1], "detection number 1 must be an object .found int"),
         ([{"image_id": 1}], "detection number 0 has no 'category_id'"),
         ([{"image_id": 1, "category_id": 1, "score": 1, "bbox": [1, 2, 3]}], r"'bbox' of .* 4 finite numbers .found"),
         ([{"image_id": 1, "category_id": 1, "score": float("nan"), "bbox": [1, 2, 3, 4]}], "'score' of .*found nan"),
@@ -218,10 +217,10 @@ def test_invalid_coco_results_are_refused(tmp_path, content, message):
 
 def test_files_of_another_kind(tmp_path):
     for name, data, message in (
-        ("a.json", b"\x80\x02N.", "is a pickle by its first byte"),
+        ("a.json", b"\x80\x02N.", "found nothing; results of a detector"),
         ("b.json", b"[1,", "is not JSON"),
         ("c.json", b"\xff\xfe\xfa", "is not JSON"),
-        ("g.txt", b"", r"\.pkl, \.pickle or \.json"),
+        ("g.txt", b"", "found an empty file; results of a detector"),
     ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(ResultFileError, match=message):
@@ -235,7 +234,7 @@ def test_more_boxes_than_the_file_can_hold_are_not_copied(tmp_path):
     content = [{"img_id": number, "pred_instances": shared} for number in range(50)]
     with pytest.raises(ResultFileError, match="50,000 boxes are more than a file of this size can hold"):
         read_results(write(tmp_path, content))
-    assert len(results_from_images(content[:3], "here").detections) == 3000
+    assert len(results_from_content(content[:3], "here").detections) == 3000
     # An array of this shape takes no memory.
     empty = {"bboxes": np.empty((1 << 40, 0), np.float32), "scores": np.empty(0), "labels": np.empty(0, int)}
     with pytest.raises(ResultFileError, match=r"must have shape \(1099511627776, 4\)"):

@@ -142,7 +142,8 @@ def test_no_annotations_and_no_images(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: 3, "not a COCO annotation file .*found a int"),
+        (lambda c: 3, "found an object of type int; ground truth is a COCO annotation file"),
+        (lambda c: {**c, "images": {}}, "'images' of COCO annotations must be a list .found dict"),
         (lambda c: {**c, "categories": c["categories"] * 2}, "has 4 category ids .* more than once"),
         (lambda c: {**c, "images": [{"id": 1}]}, "image number 0 has no 'height'"),
         (lambda c: {**c, "annotations": [5]}, "annotation number 0 must be an object"),
@@ -234,10 +235,10 @@ def test_invalid_voc_files_are_refused(tmp_path, text, message):
 
 
 def test_a_folder_without_annotations(tmp_path):
-    with pytest.raises(ResultFileError, match=r"holds no \.xml files"):
+    with pytest.raises(ResultFileError, match="found a folder without annotations; ground truth is"):
         read_ground_truth(tmp_path)
     (tmp_path / "a.txt").write_text("")
-    with pytest.raises(ResultFileError, match=r"COCO \.json file or a folder"):
+    with pytest.raises(ResultFileError, match="found an empty file; ground truth is"):
         read_ground_truth(tmp_path / "a.txt")
 
 

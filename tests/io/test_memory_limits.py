@@ -24,10 +24,11 @@ from mm_metrics_plugin.io import files as reading
 from mm_metrics_plugin.io.arrays import JsonRows
 from mm_metrics_plugin.io.classification_results import read_classification
 from mm_metrics_plugin.io.detection_results import read_results
-from mm_metrics_plugin.io.files import RowCounts, check_num_classes
+from mm_metrics_plugin.io.files import check_num_classes
 from mm_metrics_plugin.io.ground_truth import GroundTruth
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.state_file import read_state, write_state
+from mm_metrics_plugin.row_counts import RowCounts
 from tests.helpers.pickles import GOOD, P2, STOP, damaged, numbers, storage, storage_bytes, tensor
 
 BASE = 64 << 20  # these two are a promise of SECURITY.md
@@ -320,7 +321,7 @@ def test_files_are_read_without_madvise_and_malloc_trim(tmp_path, monkeypatch):
     path = tmp_path / "results.pkl"
     path.write_bytes(pickle.dumps([np.zeros(reading.LARGE, np.uint8)]))
     monkeypatch.setattr(reading, "_CAN_RELEASE", False)
-    assert type(reading.read_content(path)) is bytes
+    assert type(reading.read_content(path)[0]) is bytes
     assert read_pickle(path)[0].nbytes == reading.LARGE
     for error in (AttributeError, OSError, TypeError):
 

@@ -322,12 +322,14 @@ def test_depths_of_siblings_are_not_added():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"PK\x03\x04", "not a result file: it is a zip archive"),
-        (b"[1]", "not a result file: it looks like JSON"),
-        (b"", "not a result file: it is empty"),
-        (b"hello world\n", "not a result file: it does not begin like a pickle"),
-        (b"\xff\xd8\xff\xe0 a picture", "not a result file: it does not begin like a pickle"),
-        ("résultats".encode("utf-16"), "not a result file: it does not begin like a pickle"),
+        (b"PK\x03\x04", "found a zip archive, as torch.save writes, at byte 0 (expected a pickle)"),
+        (b"[1]", "found a JSON file"),
+        (b"", "found an empty file"),
+        (b"hello world\n", "found a text file"),
+        (b"image_id,score\n1,0.5\n2,0.9\n", "found a text file"),
+        (b"0 0.5 0.5 0.1 0.1\n", "found a text file"),
+        (b"\xff\xd8\xff\xe0 a picture", "found an image"),
+        ("résultats".encode("utf-16"), "found a file of an unknown format, at byte 0 (expected a pickle)"),
         (b"\x80\x04K\x01." + b"abc", "the pickle is followed by 3 bytes, at byte 5"),
     ],
 )

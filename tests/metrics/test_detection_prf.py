@@ -13,6 +13,7 @@ from mmdet.structures.bbox import HorizontalBoxes
 from mmengine.structures import InstanceData
 
 from mm_metrics_plugin import DetectionPRF, MetricWarning, UndefinedMetricWarning
+from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.testing import evaluate
 from tests.helpers.cases_detection import CLASSES, detections
 from tests.helpers.detection_problems import crowded_images
@@ -62,6 +63,17 @@ def test_box_objects_arrays_and_instance_data_are_read():
     assert values(boxed) == values()
     without = [{key: value for key, value in sample.items() if key != "ignored_instances"} for sample in SAMPLES]
     assert values(without) == values([dict(sample, ignored_instances={}) for sample in without])
+
+
+@pytest.mark.parametrize("matching", MATCHING_RULES)
+def test_files_count_every_ground_truth_and_detection_once(matching, tmp_path):
+    log = values(outfile_prefix=str(tmp_path / "latest"), matching=matching)
+    report = json.loads((tmp_path / "latest.json").read_text())
+    for key in ("ground_truths", "detections"):
+        assert sum(row[key] for row in report["per_class"]) == report["counts"][key]
+    counted_again = report["counts"]["ground_truths_counted_again"]
+    assert log["tp"] + log["fn"] - counted_again == report["counts"]["ground_truths"]
+    assert (counted_again > 0) == (matching == "mmdet")
 
 
 def test_files_have_the_values_of_the_log(tmp_path):
@@ -123,8 +135,7 @@ def test_max_dets_limits_only_ap_and_gives_one_warning():
     options = dict(ap=True, operating_point="f1", classwise=True)
     result, messages = crowded_values(**options)
     assert messages == [
-        "DetectionPRF: AP uses the best 100 of up to 240 detections per class and image, as COCO does; change it with "
-        "max_dets"
+        "DetectionPRF: AP uses the best 100 of up to 240 detections per class and image (max_dets=100), as COCO does"
     ]
     assert (result["recall"], result["tp"], result["fn"], result["operating_recall"]) == (1, 1200, 0, 1)
     assert [result["mAP_50"], result["mAP"]] == pytest.approx([42 / 101] * 2, abs=1e-12)

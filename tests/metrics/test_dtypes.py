@@ -102,7 +102,7 @@ def test_tensors_without_plain_numbers_are_refused(build, sample, path, form):
     metric = build()
     metric.process(None, [sample])
     with pytest.raises(MetricInputError) as caught:
-        metric.process(None, [changed(sample, path, change)])
+        metric.process(None, [dict(changed(sample, path, change), img_id=4)])
     message = str(caught.value)
     for word in (type(metric).__name__, f"'{'.'.join(path)}'", "sample 1", form_name, remedy):
         assert word in message

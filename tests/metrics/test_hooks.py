@@ -34,7 +34,8 @@ from mm_metrics_plugin import (
     UndefinedMetricWarning,
 )
 from mm_metrics_plugin.metrics.base import FigureSpec
-from mm_metrics_plugin.metrics.hooks import _earlier_validations, _name_for, check_evaluations, check_keys
+from mm_metrics_plugin.metrics.evaluation_checks import check_evaluations, check_keys
+from mm_metrics_plugin.metrics.hooks import _earlier_validations, _name_for
 from mm_metrics_plugin.testing import run_processes
 from tests.helpers.cases_detection import CLASSES, detections
 from tests.helpers.runners import Dataset, log_text, runner_for
@@ -224,7 +225,7 @@ def test_detections_are_kept_for_curves_only(matching):
     for wanted, names in (((), []), (("confusion_matrix",), [("confusion_matrix",)])):
         metric = DetectionPRF(matching=matching, num_classes=3)
         metric.figures_wanted = wanted
-        assert metric.empty_state().table_kind == "none"
+        assert metric.empty_state().keep == "matrix"
         assert [spec.names for spec in evaluated(metric, images(), wanted)[1]] == names
 
 
@@ -400,7 +401,8 @@ class MissingFiles(Dataset):
 def test_other_datasets_are_not_checked(dataset):
     """The model may create the samples, and the loop reports what cannot be loaded."""
     loop = SimpleNamespace(evaluator=Evaluator([SingleLabelAUC()]), dataloader=SimpleNamespace(dataset=dataset))
-    check_evaluations(SimpleNamespace(_val_loop=loop, _test_loop=dict(type="TestLoop")))
+    runner = SimpleNamespace(_val_loop=loop, _test_loop=dict(type="TestLoop"), hooks=[], param_schedulers=None)
+    check_evaluations(runner)
 
 
 def test_duplicate_keys_raise_before_training(tmp_path):
@@ -408,11 +410,11 @@ def test_duplicate_keys_raise_before_training(tmp_path):
     with pytest.raises(ValueError, match="both give the key 'single-label/auc': give one of them another prefix="):
         train(tmp_path, BaseDataElement(gt_label=torch.tensor([0])), metrics, [EvaluationCheckHook(), numbers])
     assert not numbers.drawn
-    check_keys([FieldMean("a"), FieldMean("b", key="b")])
+    check_keys(Evaluator([FieldMean("a"), FieldMean("b", key="b")]))
 
 
 def test_the_check_does_not_use_up_the_warning():
     metric = SingleLabelAUC()
-    check_keys([metric])
+    check_keys(Evaluator([metric]))
     with pytest.warns(UndefinedMetricWarning):
         metric.evaluate(0)

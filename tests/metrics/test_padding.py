@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mmengine.dataset import DefaultSampler
 from torch.utils.data import DistributedSampler
 
-from mm_metrics_plugin import FieldSum, MetricWarning
+from mm_metrics_plugin import FieldSum, MetricInputError, MetricWarning
 from mm_metrics_plugin.metrics.padding import Share, find_padding
 from tests.helpers.ranks import on_ranks
 
@@ -75,7 +75,7 @@ UNVERIFIED = (
         # A batch sampler that reorders the samples of a process: its padding is not the last sample.
         ([[0, 2, 4], [0, 1, 3]], 5, True, "21111", "the last sample of process 1 (img_id 3) does not repeat"),
         # Numbers of samples that no sampler gives.
-        ([[0, 1, 2], [3, 0]], 4, True, "2111", "the processes read 3, 2 samples"),
+        ([[0, 1, 2], [3, 4, 5], [6, 0]], 7, True, "2111111", "the processes read 3, 3, 2 samples"),
         # Some samples were not evaluated, so that the total is that of the dataset by chance.
         ([[0, 2, 4], [1, 0]], 5, True, "21101", "may be padding that is counted twice"),
         ([[0, 2], [1, 0]], 5, True, "21100", "read 4 samples of a dataset of 5 on 2 processes. Some of them may be"),
@@ -118,13 +118,18 @@ def test_samplers(sampler, world_size):
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 12), st.integers(2, 5), st.booleans(), st.randoms(use_true_random=False))
-def test_random_shares_are_counted_once_or_give_a_warning(size, world_size, named, random):
+def test_random_shares_are_counted_once_or_give_a_warning_or_an_error(size, world_size, named, random):
     indices = [*range(size), *(random.randrange(size) for _ in range(random.choice((0, 0, 1, world_size - 1))))]
     random.shuffle(indices)
     cuts = sorted(random.randint(0, len(indices)) for _ in range(world_size - 1))
     shares = [indices[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(indices)])]
     identities = [(str(share[0]), str(share[-1])) if named and share else (None, None) for share in shares]
-    padding = find_padding([Share(len(share), *ends) for share, ends in zip(shares, identities)], size)
+    given = [Share(len(share), *ends) for share, ends in zip(shares, identities)]
+    if len(indices) > size and max(map(len, shares)) > -(-size // world_size):
+        with pytest.raises(MetricInputError, match="but the dataset has"):
+            find_padding(given, size)
+        return
+    padding = find_padding(given, size)
     counted = [index for rank, share in enumerate(shares) for index in share[: len(share) - (rank in padding.ranks)]]
     if padding.warning is None:
         assert sorted(counted) == list(range(size))

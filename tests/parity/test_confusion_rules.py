@@ -11,12 +11,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.functional.detection import confusion_rules, pairs
-from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, IGNORED, TP, match_agnostic
+from mm_metrics_plugin.conventions import MATCHING_RULES
+from mm_metrics_plugin.functional.detection import pairs
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.match_table import Outcome
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.pairs import find_pairs
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.functional.detection.rules import BACKGROUND_TYPES, match_by_rule
+from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.detection import DetectionState
 from tests.helpers.detection_problems import (
     StockDataset,
@@ -34,7 +36,7 @@ SEEDS = range(int(os.environ.get("MM_METRICS_SEEDS", "300")))
 def counts_of(batch, num_classes, rule="coco", **options):
     """The counts of one matching rule."""
     settings = DetectionSettings(matching=(rule,), **options)
-    return match_images(batch, settings, num_classes=num_classes, table="none").rules[rule]
+    return match_images(batch, settings, num_classes=num_classes, keep="matrix").rules[rule]
 
 
 def coco_details(batch, num_classes, **options):
@@ -43,18 +45,19 @@ def coco_details(batch, num_classes, **options):
     row, gt_row = rows_as_given(table, batch)
     outcome, gt = np.empty(len(row), dtype=int), np.empty(len(row), dtype=int)
     outcome[row] = table.details.outcome
-    matched = np.isin(table.details.outcome, (TP, confusion_rules.CONFUSION, IGNORED))
+    matched = np.isin(table.details.outcome, (Outcome.TP, Outcome.CONFUSION, Outcome.IGNORED))
     gt[row] = np.where(matched, gt_row, -1)
     return outcome, gt
 
 
 def agnostic_gts(batch, **options):
     """Outcome and matched ground truth of each detection under ``agnostic``, in the order of the batch."""
-    thresholds = {"iou_thr": 0.5, "score_thr": 0.3, **options}
+    settings = DetectionSettings(**options)
     order = np.lexsort((-batch.detections.scores, batch.detections.image))
     detections = batch.detections.take(order)
-    near = find_pairs(detections, batch.ground_truths, min_overlap=thresholds["iou_thr"])
-    actual = match_agnostic(near, detections, batch.ground_truths, **thresholds)
+    near = find_pairs(detections, batch.ground_truths, min_overlap=settings.iou_thr)
+    rule = MATCHING_RULES["agnostic"]
+    actual = match_by_rule(rule, near, detections, batch.ground_truths, np.empty(0), settings)
     outcome, gt = np.empty(len(order), dtype=int), np.empty(len(order), dtype=int)
     outcome[order], gt[order] = actual.outcome, actual.gt
     return outcome, gt
@@ -123,8 +126,8 @@ def test_coco_equals_evaluate_img(block):
         options = thresholds_of(seed)
         outcome, gt = coco_details(batch, num_classes, **options)
         is_tp, ignored, matched = evaluate_img(batch, num_classes, **options)
-        np.testing.assert_array_equal(outcome == TP, is_tp, err_msg=f"seed {seed}")
-        np.testing.assert_array_equal(outcome == IGNORED, ignored, err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(outcome == Outcome.TP, is_tp, err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(outcome == Outcome.IGNORED, ignored, err_msg=f"seed {seed}")
         in_class = is_tp | ignored
         np.testing.assert_array_equal(gt[in_class], matched[in_class], err_msg=f"seed {seed}")
         matrix = counts_of(batch, num_classes, **options).matrix
@@ -221,7 +224,7 @@ def test_mmdet_counts_duplicates_as_tp():
     detections = Detections([0, 0, 0], boxes, [0.9, 0.8, 0.1], [0, 0, 1])
     batch = DetectionBatch(detections, GroundTruths([0], boxes[:1], [0]), 1)
     settings = DetectionSettings(matching=("coco", "mmdet"))
-    state = DetectionState(2, settings, table="none").update(batch, [0])
+    state = DetectionState(2, settings, keep="matrix").update(batch, [0])
     mmdet, coco = state.rule("mmdet"), state.rule("coco")
     assert mmdet.matrix.tolist() == [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
     names = ("duplicates", "ground_truths_counted_again", "detections_counted_again")
@@ -240,7 +243,7 @@ def test_background_types_equal_a_plain_loop(rule, iou_thr):
         options = {"iou_thr": iou_thr, "score_thr": 0.2}
         outcome, gt = coco_details(batch, num_classes, **options) if rule == "coco" else agnostic_gts(batch, **options)
         expected = np.zeros((3, num_classes), dtype=int)
-        for row in np.flatnonzero((outcome < IGNORED) & (gt < 0)):
+        for row in np.flatnonzero((outcome < Outcome.IGNORED) & (gt < 0)):
             reached = [
                 at
                 for at in np.flatnonzero(~gts.crowd & (gts.image == dets.image[row]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.functional.detection import pairs
-from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_iou_thrs, average_precision
+from mm_metrics_plugin.functional.detection.average_precision import APCurves, average_precision
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
@@ -21,6 +21,7 @@ from tests.helpers.detection_problems import (
     empty_batch,
     match_table,
     random_batch,
+    undefined_as_nan,
     with_areas,
 )
 
@@ -29,10 +30,6 @@ def repeated(batch, weights):
     """The batch with every image repeated by its weight."""
     parts = [batch.images(at, at + 1) for at in np.repeat(np.arange(len(weights)), weights)]
     return DetectionBatch.concatenate(parts or [batch.images(0, 0)])
-
-
-def undefined_as_nan(values):
-    return np.where(np.asarray(values) == -1, np.nan, values)
 
 
 @pytest.mark.parametrize("block", [None, 3])
@@ -166,10 +163,26 @@ def test_some_iou_thresholds_equal_those_of_all():
         for given in (None, weights):
             expected = whole.average_precision(given)[places]
             np.testing.assert_allclose(some.average_precision(given), expected, rtol=0, atol=1e-14)
-        assert len(table.grid.iou_thrs) == 11 and ap_iou_thrs(table) == COCO_IOU_THRS
+        assert len(table.grid.iou_thrs) == 11 and average_precision(table).iou_thrs == COCO_IOU_THRS
         # A threshold of the counts changes no average precision.
         expected = average_precision(match_table(batch, num_classes)).to_dict()
         np.testing.assert_array_equal(list(average_precision(table).to_dict().values()), list(expected.values()))
+
+
+def test_any_iou_thresholds_equal_pycocotools():
+    """``iou_thr``, of the counts, is inside and outside of ``iou_thrs``, of average precision."""
+    for seed in range(60):
+        batch, num_classes = random_batch(seed)
+        random = np.random.default_rng(seed)
+        iou_thrs = tuple(np.unique(random.choice(np.arange(1, 21) / 20, random.integers(1, 8))))
+        iou_thr = float(random.choice(iou_thrs)) if seed % 2 else float(random.choice(np.arange(1, 20) / 20))
+        actual = average_precision(match_table(batch, num_classes, iou_thrs=iou_thrs, iou_thr=iou_thr))
+        evaluated = accumulated(batch, num_classes, iouThrs=np.array(iou_thrs))
+        precision = undefined_as_nan(evaluated["precision"])[..., -1].mean(axis=1)
+        np.testing.assert_allclose(actual.ap, precision.transpose(2, 0, 1), rtol=0, atol=1e-12, err_msg=str(seed))
+        assert actual.iou_thrs == iou_thrs
+        expected = np.nanmean(precision[..., 0]) if np.isfinite(precision[..., 0]).any() else np.nan
+        assert actual.to_dict()["mAP"] == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 def test_classes_in_several_chunks_equal_one_chunk(monkeypatch):

@@ -97,13 +97,37 @@ def test_hundreds_of_detections_per_image_equal_tidecv(max_dets):
     assert actual.detections == (len(dets) if max_dets is None else max_dets * batch.num_images)
 
 
-def test_dap_per_class_averages_to_dap():
-    actual = errors_of(everywhere(1), 3)
-    for name in ("classification", "localization", "duplicate", "background", "both"):
-        assert actual.dap[name] == pytest.approx(actual.dap_per_class[name].mean(), abs=1e-12)
-    assert actual.dap["localization"] > 0
-    assert all(len(count) == 3 for count in actual.counts.values())
+@pytest.mark.parametrize("seed", range(40))
+def test_dap_is_the_mean_of_dap_per_class(seed):
+    """Also if classes have no ground truths, or if all of them are missed."""
+    batch, num_classes = random_batch(seed) if seed else (everywhere(1), 3)
+    actual = errors_of(batch, num_classes)
+    gts = batch.ground_truths
+    with_gts = np.bincount(gts.labels[~gts.crowd], minlength=num_classes) > 0
+    for name in ERROR_TYPES:
+        per_class = actual.dap_per_class[name]
+        np.testing.assert_array_equal(~np.isnan(per_class), with_gts)
+        expected = per_class[with_gts].mean() if with_gts.any() else np.nan
+        assert actual.dap[name] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+        assert (per_class[with_gts] >= 0).all() and (per_class[with_gts] <= 1).all()
     assert set(actual.to_dict()["dap"]) == set(ERROR_TYPES)
+
+
+def test_a_class_whose_ground_truths_are_all_missed_stays_in_the_mean():
+    """Fixing them gains 1 without false positives, and nothing with one; tidecv drops or keeps the class."""
+    box, far = [0, 0, 10, 10], [50, 50, 60, 60]
+    gts = GroundTruths([0, 0], [box, far], [0, 1])
+    for boxes, labels, gained in (([box], [0], 0.5), ([box, [200, 0, 210, 10]], [0, 1], 0.0)):
+        scores = [0.9, 0.8][: len(labels)]
+        batch = DetectionBatch(Detections([0] * len(labels), boxes, scores, labels), gts, 1)
+        actual = errors_of(batch, 2)
+        assert actual.average_precision == 0.5 and actual.dap["missed"] == actual.dap_false_negatives == gained
+        check(errors_of(batch, 2, absent="zero"), tide(batch))
+    # A class with detections and without ground truths is in no mean, before and after.
+    batch = DetectionBatch(Detections([0, 0], [box, far], [0.9, 0.8], [0, 1]), gts.take([0]), 1)
+    actual = errors_of(batch, 2)
+    assert actual.average_precision == 1 and set(actual.dap.values()) == {0.0}
+    check(errors_of(batch, 2, absent="zero"), tide(batch))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -120,7 +144,7 @@ def test_no_detections_and_no_ground_truths():
     assert np.isnan(nothing.average_precision) and sum(nothing.totals.values()) == 0
     alone = DetectionBatch(Detections([0], [[0, 0, 5, 5]], [0.5], [1]), GroundTruths.empty(), 1)
     assert errors_of(alone, 2).totals["background"] == 1
-    without_details = match_images(alone, DetectionSettings(), num_classes=2, table="scores").table
+    without_details = match_images(alone, DetectionSettings(), num_classes=2, keep="scores").table
     for function in (tide_errors, errors_at_threshold):
         with pytest.raises(ValueError, match="details"):
             function(without_details)

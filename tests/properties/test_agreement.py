@@ -10,13 +10,13 @@ import torch
 from hypothesis import given
 
 from mm_metrics_plugin import DetectionPRF, SingleLabelAUC, SingleLabelKS, SingleLabelPRF
+from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.evaluation import evaluate_classification, evaluate_detection
 from mm_metrics_plugin.functional._arrays import rates_from_counts
 from mm_metrics_plugin.functional.classification.roc_curves import roc_curves
 from mm_metrics_plugin.functional.statistics.per_image_counts import per_image_counts
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.detection import curve_csv
-from mm_metrics_plugin.settings import MATCHING_RULES
 from tests.helpers.checks import check_agreement, check_rates, numbers
 from tests.helpers.detection_problems import match_table
 from tests.helpers.strategies import detection_problem_of, rolls, scored_labels_of
@@ -30,7 +30,7 @@ pytestmark = [
 def detection_report(problem, threshold):
     """The report of the command, and the content of ``report.json``."""
     batch, names = problem.batch, tuple(f"class {index}" for index in range(problem.num_classes))
-    report = evaluate_detection(batch, classes=names, score_thr=threshold, matching=MATCHING_RULES, gallery=None)
+    report = evaluate_detection(batch, classes=names, score_thr=threshold, matching=tuple(MATCHING_RULES), gallery=None)
     return report, json.loads(to_json(report.to_dict()))
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 
 from mm_metrics_plugin.evaluation.examples import disagreements
-from mm_metrics_plugin.functional.detection.confusion_rules import BELOW_THRESHOLD, IGNORED, TP
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou
+from mm_metrics_plugin.functional.detection.match_table import Outcome
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.tide import ERROR_TYPES, tide_errors
 from mm_metrics_plugin.functional.statistics.paired_tests import paired_permutation_test
@@ -133,10 +133,10 @@ def test_every_detection_and_ground_truth_is_counted_once(roll):
     for rule, counts in actual.rules.items():
         tp = counts.matrix.diagonal()[:-1]
         if rule == "coco":
-            tp = np.bincount(actual.table.label[outcome == TP], minlength=problem.num_classes)
-            used = np.bincount(actual.table.label[outcome < IGNORED], minlength=problem.num_classes)
+            tp = np.bincount(actual.table.label[outcome == Outcome.TP], minlength=problem.num_classes)
+            used = np.bincount(actual.table.label[outcome < Outcome.IGNORED], minlength=problem.num_classes)
             np.testing.assert_array_equal(counts.detections, used)
-            assert actual.counts.detections_below_threshold == np.count_nonzero(outcome == BELOW_THRESHOLD)
+            assert actual.counts.detections_below_threshold == np.count_nonzero(outcome == Outcome.BELOW_THRESHOLD)
         objects = np.bincount(gts.labels[~gts.crowd], minlength=problem.num_classes)
         check_confusion(counts.matrix, ground_truths=objects, detections=counts.detections, tp=tp)
         dropped = actual.counts.detections_below_threshold + counts.detections_ignored
@@ -151,7 +151,7 @@ def found_pairs(problem, rule):
     actual = match_images(
         problem.batch, DetectionSettings(matching=(rule,)), num_classes=problem.num_classes, worst_images=0
     )
-    members = actual.examples.members
+    members = actual.examples.cells
     matched = members.take(np.flatnonzero((members.det_index >= 0) & (members.background_type < 0)))
     return list(zip(matched.image.tolist(), matched.gt_index.tolist()))
 

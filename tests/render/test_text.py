@@ -109,12 +109,13 @@ def test_digits_show_whether_a_difference_is_significant():
 
 def test_confidence_intervals_show_every_name_and_both_limits(window):
     arguments = ("detection", *PATHS, "--ci", "0.95", "--resamples", "30")
-    lines, report = window(*arguments), as_json(*arguments)
+    lines, report = window(*arguments, "--verbose"), as_json(*arguments)
     for index, name in enumerate(report["classes"]):
         for metric in ("precision", "recall", "f1", "AP", "AP_50"):
             interval = report["intervals"]["per_class"][metric]
             assert f"[{interval['low'][index]:.4f}, {interval['high'][index]:.4f}]" in cells_of(lines, name)
-    assert max(map(cell_len, lines)) <= window.width
+    printed_by_numpy = ("Classes (", "Precision [", "Recall [")  # the published summary
+    assert max(cell_len(line) for line in lines if not line.startswith(printed_by_numpy)) <= window.width
 
 
 @pytest.mark.parametrize("verbose", [(), ("--verbose",)])
@@ -143,7 +144,7 @@ def test_classes_of_changed_samples_are_wrapped_and_complete(window, tmp_path):
 def test_the_default_report_is_one_screen_of_one_protocol(tmp_path):
     text = files.printed("detection", *PATHS, tmp_path)
     report = json.loads((tmp_path / "report.json").read_text())
-    assert len(text.splitlines()) <= 42
+    assert len(text.splitlines()) <= 40
     assert f"{report['average_precision']['mAP']:.4f}" in text and "0.4099" not in text  # mmdet's recall
     for words in ("macro", "micro", "frame → ring: 10", "TIDE", "dAP", "--verbose"):
         assert words in text
@@ -187,25 +188,82 @@ def test_the_tool_prints_the_published_summary(tmp_path):
     assert "AP: 0.4700065377550663" in text and text.count("micro  ") == 1
 
 
-def test_many_classes_fit_one_screen_with_the_lowest_ap_first(tmp_path):
+@pytest.fixture(scope="module")
+def many_classes(tmp_path_factory):
+    """Inputs of detectors and classifiers with 80 classes."""
+    folder = tmp_path_factory.mktemp("many")
     problem, names = make_problem(30, 80, 40, 8.0, seed=0), [f"class {index}" for index in range(80)]
-    truth = files.write_json(tmp_path / "t.json", files.truth_of(problem, names))
-    paths = truth, files.write_pickle(tmp_path / "r.pkl", files.results_of(problem))
-    text = files.printed("detection", *paths)
-    assert len(text.splitlines()) <= 60 and "20 of 80 classes, lowest AP first; --verbose prints all" in text
-    everything = files.printed("detection", *paths, "--verbose")
-    assert all(f"\n{name} " in everything for name in names)
-    rows = as_json("detection", *paths)["average_precision"]["per_class"]
-    lowest = sorted(row["AP"] for row in rows if row["AP"] is not None)[:20]
-    shown = re.findall(r"^class \d+ .* (\d\.\d{4})$", text, re.MULTILINE)
-    assert [float(value) for value in shown] == [round(value, 4) for value in lowest]
+    truth = files.write_json(folder / "t.json", files.truth_of(problem, names))
+    results = files.write_pickle(folder / "r.pkl", files.results_of(problem))
+    samples = files.write_pickle(folder / "c.pkl", files.samples(500, 80))
+    return {"detection": (truth, results), "classification": (samples,)}
 
 
-def test_the_table_of_a_notebook():
-    html = evaluate_detection(*PATHS)._repr_html_()
-    assert html.startswith("<p>mAP 0.3910, ") and html.count("<tr>") == 1 + 5 and "<th>protocol</th>" not in html
+TITLES = {
+    "most frequent confusions": "Most frequent confusions",
+    "error types": "Error types",
+    "thresholds": "Thresholds",
+    "calibration": "Calibration",
+}
+
+
+@pytest.mark.parametrize(
+    ("subcommand", "options"),
+    [
+        ("detection", []),
+        ("detection", ["--operating-point", "f1"]),
+        ("detection", ["--ci", "0.95", "--resamples", "5"]),
+        ("classification", []),
+        ("classification", ["--ci", "0.95"]),
+    ],
+)
+def test_many_classes_fit_one_screen_that_names_what_it_leaves_out(subcommand, options, many_classes):
+    arguments = (subcommand, *many_classes[subcommand], *options)
+    text, everything = files.printed(*arguments), files.printed(*arguments, "--verbose")
+    assert len(text.splitlines()) <= 45
+    left_out = re.findall(r"^not shown: (.*); --verbose prints all$", text, re.MULTILINE)
+    left_out = left_out[0].split(", ") if left_out else []
+    assert [name for name, title in TITLES.items() if title in everything and title not in text] == [
+        name for name in TITLES if name in left_out
+    ]
+    assert ("confidence intervals per class" in left_out) == ("--ci" in options)
+    tables = re.findall(r"of 80 classes, lowest (?:AP|F1) first; --verbose prints all", text)
+    assert len(tables) == 1 + ("--operating-point" in options)
+    assert "not shown" not in everything and "classes, lowest" not in everything
+    assert all(f"\n{name} " in everything for name in as_json(*arguments)["classes"])
+
+
+def test_one_screen_shows_the_classes_of_the_lowest_ap_and_says_where_the_others_are(many_classes, tmp_path):
+    text = files.printed("detection", *many_classes["detection"])
+    rows = as_json("detection", *many_classes["detection"])["average_precision"]["per_class"]
+    lowest = sorted(row["AP"] for row in rows if row["AP"] is not None)
+    shown = [float(value) for value in re.findall(r"^class \d+ .* (\d\.\d{4})$", text, re.MULTILINE)]
+    assert len(shown) >= 4 and shown == [round(value, 4) for value in lowest[: len(shown)]]
+    assert f"{len(shown)} of 80 classes, lowest AP first; --verbose prints all" in text
+    text = files.printed("detection", *many_classes["detection"], tmp_path)
+    assert "lowest AP first; report.md has all" in text and "--verbose prints" not in text
+    text = str(evaluate_detection(*many_classes["detection"]))
+    assert "lowest AP first; to_markdown() has all" in text and not re.search(r"--\w|OUT_DIR", text)
+
+
+def test_the_representations_of_reports_are_short():
     runs = [PATHS[1], ROOT / "demo" / "comparison" / "larger.json"]
-    html = compare_runs(PATHS[0], runs, permutations=9)._repr_html_()
-    assert html.startswith("<p>300 images, ") and html.count("<tr>") == 1 + 10  # metrics over all classes
-    html = evaluate_classification((np.eye(21), np.arange(21)))._repr_html_()
-    assert html.startswith("<p>accuracy 1.0000, ") and html.endswith("<p>1 more row</p>")
+    detection, comparison = evaluate_detection(*PATHS), compare_runs(PATHS[0], runs, permutations=9)
+    classification = evaluate_classification((np.eye(21), np.arange(21)))
+    assert repr(detection) == "<DetectionReport: 300 images, 5 classes, mAP 0.3910, mAP_50 0.5451, macro F1 0.5437>"
+    assert repr(classification).startswith("<ClassificationReport: 21 samples, 21 classes, accuracy 1.0000, AUC 1.0000")
+    assert re.fullmatch(
+        r"<ComparisonReport: 300 images, \d+ of 10 differences significant, runs A: results.pkl, B: larger.json>",
+        repr(comparison),
+    )
+    # One row per class and two of means, one per metric, and one per class up to 20.
+    for report, rows, note in (
+        (detection, 1 + 5 + 2, ""),
+        (comparison, 1 + 10, ""),
+        (classification, 1 + 20, "20 of 21 classes, lowest F1 first; to_markdown() has all"),
+    ):
+        html = report._repr_html_()
+        assert repr(report).partition(": ")[2][:-1] in html and note in html
+        assert html.count("<tr") == rows and html.count("<table style=") == 1
+        # In the colors of the notebook, light or dark, and without scripts.
+        assert not re.search(r"<script|<style|background:(?!none)|[;\"]color:|\son\w+=", html)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Callable, Sequence, TypeVar
 
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, Scores, divide, fbeta_score, mean_over_classes, score_blocks
 from mm_metrics_plugin.functional.classification.auc import class_support, map_classes, roc_points
+from mm_metrics_plugin.functional.thresholding import count_reaching, decimal_thresholds, is_mixed, precision_codes
+
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +23,7 @@ class CountCurve(Result):
     fp: np.ndarray  # false positives
     positives: int  # number of positives, or of a detector's ground truths
     negatives: int = 0  # number of negatives; 0 for a detector
+    texts: tuple[str, ...] = ()  # short decimal numbers that select the same scores; only of thinned curves
 
     @property
     def precision(self) -> np.ndarray:
@@ -82,19 +87,56 @@ class ClassificationCurves(Result):
         return values, thresholds
 
 
-def roc_curves(scores: Scores, labels: np.ndarray) -> ClassificationCurves:
+def roc_curves(scores: Scores, labels: np.ndarray, *, precision: np.ndarray | None = None) -> ClassificationCurves:
     """One-vs-rest ROC and precision-recall curves over all thresholds, not interpolated.
 
     Args:
         scores: As in :func:`roc_auc`.
         labels: As in :func:`roc_auc`.
+        precision: (samples,) precision code of each sample's scores, to which thresholds are rounded. None uses the
+            dtype of the scores.
 
     Example:
         >>> curves = roc_curves(np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]]))
         >>> curves.per_class[0].false_positive_rate.tolist(), curves.per_class[0].recall.tolist()
         ([0.0, 0.5, 0.5, 1.0], [0.5, 0.5, 1.0, 1.0])
     """
-    return ClassificationCurves(tuple(map_classes(count_curve, score_blocks(scores), labels)))
+    return ClassificationCurves(tuple(map_curves(lambda curve, ranked: curve, score_blocks(scores), labels, precision)))
+
+
+def map_curves(
+    function: Callable[[CountCurve, np.ndarray], _R],
+    blocks: Sequence[np.ndarray],
+    labels: np.ndarray,
+    precision: np.ndarray | None = None,
+    *,
+    corners: bool = False,
+) -> list[_R]:
+    """``function`` of the curve of every class and its ascending scores.
+
+    With ``corners``, curves have at least the points of :func:`corner_curve`.
+    """
+    if precision is None or not is_mixed(precision):
+        make = corner_curve if corners else count_curve
+        return map_classes(lambda ranked, positives: function(make(ranked, positives), ranked), blocks, labels)
+    ends = np.cumsum([len(block) for block in blocks])[:-1]
+    groups = []  # of each precision: the ascending scores of all samples and of the positives, by class
+    for code in np.unique(precision).tolist():
+        rows = precision == code
+        same = [block[mask] for block, mask in zip(blocks, np.split(rows, ends))]
+        groups.append([(code, *arrays) for arrays in map_classes(lambda *arrays: arrays, same, labels[rows])])
+    curves = (_mixed_curve(of_class) for of_class in zip(*groups))
+    return [function(curve, curve.thresholds[::-1]) for curve in curves]
+
+
+def _mixed_curve(groups: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> CountCurve:
+    """The curve of precision codes with the ascending scores of all samples and of the positives."""
+    thresholds = np.unique(np.concatenate([ranked for _, ranked, _ in groups]))[::-1]
+    tp = count_reaching([(code, positives) for code, _, positives in groups], thresholds)
+    predicted = count_reaching([(code, ranked) for code, ranked, _ in groups], thresholds)
+    num_positives = sum(len(positives) for _, _, positives in groups)
+    num_negatives = sum(len(ranked) for _, ranked, _ in groups) - num_positives
+    return CountCurve(thresholds, tp, predicted - tp, num_positives, num_negatives)
 
 
 def count_curve(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
@@ -137,13 +179,18 @@ def thin_curve(curve: CountCurve, *, max_points: int = 200) -> CountCurve:
     return CountCurve(curve.thresholds[kept], curve.tp[kept], curve.fp[kept], curve.positives, curve.negatives)
 
 
-def thinned_curves(scores: np.ndarray, labels: np.ndarray, *, max_points: int = 200) -> ClassificationCurves:
-    """One-vs-rest curves of about ``max_points`` points each."""
+def thinned_curves(
+    scores: np.ndarray, labels: np.ndarray, *, precision: np.ndarray | None = None, max_points: int = 200
+) -> ClassificationCurves:
+    """One-vs-rest curves of about ``max_points`` points each, with texts of the thresholds."""
+    codes = precision_codes(scores.dtype, precision)
 
-    def thinned(ranked: np.ndarray, positives: np.ndarray) -> CountCurve:
-        return thin_curve(count_curve(ranked, positives), max_points=max_points)
+    def thinned(curve: CountCurve, ranked: np.ndarray) -> CountCurve:
+        curve = thin_curve(curve, max_points=max_points)
+        thresholds = decimal_thresholds(curve.thresholds, [(code, ranked) for code in codes])
+        return replace(curve, texts=tuple(threshold.text for threshold in thresholds))
 
-    return ClassificationCurves(tuple(map_classes(thinned, [scores], labels)))
+    return ClassificationCurves(tuple(map_curves(thinned, [scores], labels, precision)))
 
 
 @dataclass(frozen=True)
@@ -165,17 +212,18 @@ class KSResult(Result):
         return mean_over_classes(self.per_class, absent=absent)
 
 
-def ks_statistic(scores: Scores, labels: np.ndarray) -> KSResult:
+def ks_statistic(scores: Scores, labels: np.ndarray, *, precision: np.ndarray | None = None) -> KSResult:
     """The one-vs-rest Kolmogorov-Smirnov statistic: the maximum distance of the score distributions.
 
     Args:
         scores: As in :func:`roc_auc`.
         labels: As in :func:`roc_auc`.
+        precision: As in :func:`roc_curves`.
 
     Example:
         >>> result = ks_statistic(np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]]))
         >>> result.per_class.tolist(), result.thresholds.tolist()
         ([0.5], [0.8])
     """
-    values, thresholds = roc_curves(scores, labels).youden()
+    values, thresholds = roc_curves(scores, labels, precision=precision).youden()
     return KSResult(values, thresholds, class_support(labels, len(values)), np.zeros(len(values)))

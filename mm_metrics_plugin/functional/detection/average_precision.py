@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
+from mm_metrics_plugin.conventions import COCO
 from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.settings import COCO_AREA_RANGES, COCO_IOU_THRS, COCO_MAX_DETS
+from mm_metrics_plugin.settings import COCO_AREA_RANGES
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -80,7 +81,7 @@ class HitCounts(NamedTuple):
 class APCurves:
     """Precision and recall at every TP in one area range, for any weights of the images.
 
-    At most ``max_dets`` detections per class and image are used, at some or all of the table's IoU thresholds.
+    At most ``max_dets`` detections per class and image are used. IoU thresholds are those of the settings by default.
     """
 
     def __init__(self, table: MatchTable, area: str, max_dets: int, iou_thrs: Sequence[float] | None = None) -> None:
@@ -90,7 +91,7 @@ class APCurves:
             order, self._rank = order[within], self._rank[within]
         matched, ignored = (table.grid.of_range(bits, area)[order] for bits in (table.matched, table.ignored))
         self.table, self.area = table, area
-        self.iou_thrs = table.grid.iou_thrs if iou_thrs is None else tuple(float(value) for value in iou_thrs)
+        self.iou_thrs = table.settings.iou_thrs if iou_thrs is None else tuple(float(value) for value in iou_thrs)
         lowest = table.grid.bit(area, table.grid.iou_thrs[0])[1]
         bits = [matched.dtype.type(table.grid.bit(area, value)[1] // lowest) for value in self.iou_thrs]
         every_threshold = np.bitwise_or.reduce(bits)
@@ -99,8 +100,8 @@ class APCurves:
         self.image, self.label = table.image[order], table.label[order]
         self.hits = np.flatnonzero(tp)  # TP at any threshold
         self.class_starts = np.searchsorted(self.label, np.arange(table.num_classes + 1))
-        self.counts = ignored != every_threshold  # rows that are not ignored at every threshold
-        partly = np.flatnonzero(self.counts & (ignored != 0))
+        self.counted = ignored != every_threshold  # rows that are not ignored at every threshold
+        partly = np.flatnonzero(self.counted & (ignored != 0))
         self.thresholds: list[_Threshold] = []
         for bit in bits:
             own_tp = np.flatnonzero(tp[self.hits] & bit)
@@ -149,12 +150,12 @@ class APCurves:
 
     def counted_gts(self) -> np.ndarray:
         """Rows of the ground truths in the area range."""
-        return np.flatnonzero(self.table.grid.of_range(self.table.gt_counts, self.area))
+        return np.flatnonzero(self.table.grid.of_range(self.table.gt_valid, self.area))
 
     def hit_counts(self) -> Iterator[HitCounts]:
         """The counts at the TP of each IoU threshold."""
-        counted = np.zeros(len(self.counts) + 1, dtype=np.int32)
-        np.cumsum(self.counts, out=counted[1:])
+        counted = np.zeros(len(self.counted) + 1, dtype=np.int32)
+        np.cumsum(self.counted, out=counted[1:])
         for threshold in self.thresholds:
             rows = self.hits[threshold.tp]
             label = self.label[rows]
@@ -207,7 +208,7 @@ class APCurves:
             return csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(height, table.num_images))
 
         num_hits, table = len(self.hits), self.table
-        rows = np.flatnonzero(self.counts)
+        rows = np.flatnonzero(self.counted)
         following = np.searchsorted(self.hits, rows)
         rows, following = rows[following < num_hits], following[following < num_hits]
         # Rows after the last hit of a class have no effect.
@@ -234,15 +235,6 @@ def _cumsum_by_class(values: np.ndarray, starts: np.ndarray) -> None:
             np.cumsum(values[start:stop], axis=0, out=values[start:stop])
 
 
-def ap_iou_thrs(table: MatchTable, iou_thrs: Sequence[float] | None = None) -> tuple[float, ...]:
-    """The given IoU thresholds, else COCO's ten if the table has them, else all of the table."""
-    if iou_thrs is not None:
-        return tuple(float(value) for value in iou_thrs)
-    available = table.grid.iou_thrs
-    has_coco = np.isclose(np.array(available)[:, None], COCO_IOU_THRS, rtol=0, atol=1e-9).any(axis=0).all()
-    return COCO_IOU_THRS if has_coco else available
-
-
 @dataclass(frozen=True, eq=False)
 class AveragePrecision:
     """COCO's average precision and recall; NaN where undefined."""
@@ -267,7 +259,8 @@ class AveragePrecision:
     def to_dict(self) -> dict[str, float]:
         """COCO's twelve numbers, with mmdet's names."""
         most, ranges = self.max_dets[-1], list(enumerate(self.areas))[1:]
-        values = {"mAP": self.per_class, "mAP_50": self.at_iou(0.5), "mAP_75": self.at_iou(0.75)}
+        named = {f"mAP_{round(100 * iou_thr)}": self.at_iou(iou_thr) for iou_thr in COCO.named_iou_thrs}
+        values = {"mAP": self.per_class, **named}
         for index, name in ranges:
             values[f"mAP_{_SHORT.get(name, name)}"] = self.ap[index].mean(axis=0)
         for index, number in enumerate(self.max_dets):
@@ -285,30 +278,31 @@ class AveragePrecision:
 def average_precision(
     table: MatchTable,
     *,
-    max_dets: int = COCO_MAX_DETS,
+    max_dets: int | None = None,
     iou_thrs: Sequence[float] | None = None,
     weights: np.ndarray | None = None,
 ) -> AveragePrecision:
     """COCO's average precision and recall, equal to ``pycocotools``; NaN where it prints -1.
 
     Args:
-        table: Match table of :func:`match_images`.
+        table: Match table of :func:`match_images`. Its settings are the defaults of the other arguments.
         max_dets: Maximum number of detections per class and image, by score. Recall is also computed for 1 and 10.
-        iou_thrs: Some of the table's IoU thresholds. None: COCO's ten, or all of a table without them.
+        iou_thrs: IoU thresholds that are averaged over, some of those of the table.
         weights: (images,) integers, the multiplicity of each image. None: 1.
 
     Example:
         >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
         >>> detections = Detections([0, 0], [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 0])
         >>> batch = DetectionBatch(detections, GroundTruths([0], [[0, 0, 10, 9]], [0]), 1)
-        >>> table = match_images(batch, num_classes=1, table="ap").table
+        >>> table = match_images(batch, num_classes=1, keep="scores").table
         >>> round(average_precision(table).to_dict()["mAP"], 6)
         0.95
     """
-    thresholds = ap_iou_thrs(table, iou_thrs)
+    settings = table.settings_with(max_dets=max_dets, iou_thrs=iou_thrs)
+    thresholds, max_dets = settings.iou_thrs, settings.max_dets
     available = {area_range.name for area_range in table.grid.area_ranges}
     areas = tuple(area_range.name for area_range in COCO_AREA_RANGES if area_range.name in available)
-    numbers = tuple(sorted({1, max_dets} | ({10} if max_dets > 10 else set())))
+    numbers = (*(number for number in COCO.recall_max_dets if number < max_dets), max_dets)
     columns = None if weights is None else np.asarray(weights)[:, None]
 
     def of_range(area: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

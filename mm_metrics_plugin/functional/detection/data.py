@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, Sequence, TypeVar
+from typing import Any, Iterator, Mapping, Sequence, TypeVar, Union
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, pluralize
-from mm_metrics_plugin.functional._arrays import stable_order
-from mm_metrics_plugin.functional.detection.geometry.boxes import MAX_COORDINATE, Boxes, first_invalid, floats, nms
+from mm_metrics_plugin.functional._arrays import index_array, stable_order
+from mm_metrics_plugin.functional.detection.geometry import nms
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, first_invalid, floats
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
+from mm_metrics_plugin.settings import require_int
 
 _R = TypeVar("_R", bound="_Instances")
+ImageId = Union[int, str]
+
+
+def image_order(image_ids: Sequence[ImageId]) -> list[ImageId]:
+    """Image ids in the order that breaks score ties: numbers ascending as in pycocotools, then texts."""
+    return sorted(image_ids, key=lambda image_id: (isinstance(image_id, str), image_id))
 
 
 class _Instances:
@@ -24,7 +32,7 @@ class _Instances:
     field_prefix = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "image", np.asarray(self.image, dtype=np.int64))
+        object.__setattr__(self, "image", index_array(f"{self.field_prefix}image", self.image))
         object.__setattr__(self, "labels", _whole_numbers(self.labels))
         if isinstance(self.geometry, (np.ndarray, list, tuple)):
             object.__setattr__(self, "geometry", Boxes(self.geometry))
@@ -33,10 +41,11 @@ class _Instances:
         return len(self.image)
 
     @classmethod
-    def empty(cls: type[_R]) -> _R:
-        """No instances."""
-        nothing = [np.empty(0)] * (4 if issubclass(cls, Detections) else 3)
-        return cls(*nothing)
+    def empty(cls: type[_R], geometry: Any = None) -> _R:
+        """No instances; of boxes, or of another ``geometry`` without rows."""
+        nothing = [np.empty(0)] * (2 if issubclass(cls, Detections) else 1)
+        shapes = Boxes.empty() if geometry is None else geometry
+        return cls(np.empty(0), shapes, *nothing)  # type: ignore[call-arg]
 
     @property
     def boxes(self) -> Boxes:
@@ -81,18 +90,20 @@ class _Instances:
             name = repr(names[image]) if names is not None and 0 <= image < len(names) else str(image)
             raise MetricInputError(f"'{prefix}{field}' of image {name} must {expected} (found {found})")
 
+        field_name = self.geometry.field
         problem = self.geometry.check()
         if problem is not None:
-            raise MetricInputError(f"'{prefix}boxes' {problem}")
-        lengths = {"boxes": len(self.geometry), **{name: len(column) for name, column in self.columns().items()}}
-        for name, length in lengths.items():
-            if length != len(self):
+            raise MetricInputError(f"'{prefix}{field_name}' {problem}")
+        shapes = {field_name: (len(self.geometry),), **{name: column.shape for name, column in self.columns().items()}}
+        for name, shape in shapes.items():
+            if shape != (len(self),):
                 raise MetricInputError(
-                    f"'{prefix}{name}' must have {pluralize(len(self), 'row')}, one per box (found {length})"
+                    f"'{prefix}{name}' must have {pluralize(len(self), 'row')}, one per instance "
+                    f"(found {shape[0] if len(shape) == 1 else f'shape {shape}'})"
                 )
         if not len(self):
             return
-        invalid = {"boxes": self.geometry.first_invalid()}
+        invalid = {field_name: self.geometry.first_invalid()}
         invalid.update(
             (name, first_invalid(column))
             for name, column in self.columns().items()
@@ -100,10 +111,9 @@ class _Instances:
         )
         for name, place in invalid.items():
             if place is not None:
-                limit = f"be at most {MAX_COORDINATE:g} in size" if np.isfinite(place[1]) else "be finite"
-                fail(name, place[0], limit, place[1])
-        if labels.dtype.kind == "f":
-            row = int(np.argmax(labels != np.floor(labels)))
+                fail(name, *place)
+        if labels.dtype != np.int64:
+            row = int(np.argmax(labels != np.floor(labels))) if labels.dtype.kind == "f" else 0
             fail("labels", row, "be whole numbers", labels[row])
         if labels.min() < 0 or labels.max() >= num_classes:
             row = int(np.argmax((labels < 0) | (labels >= num_classes)))
@@ -111,8 +121,6 @@ class _Instances:
         precision = self.columns().get("precision")
         if precision is not None and precision.max() >= len(PRECISIONS):
             raise MetricInputError(f"'precision' must be a code below {len(PRECISIONS)} (found {int(precision.max())})")
-        if self.image.min() < 0:
-            raise MetricInputError(f"'{prefix}image' must not be negative (found {int(self.image.min())})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,21 +173,30 @@ class GroundTruths(_Instances):
     image: Any  # (M,) image index from 0
     geometry: Any  # shapes; an (M, 4) array becomes ``Boxes`` in xyxy format
     labels: np.ndarray  # (M,) class index
-    # (M,) ignored regions: COCO's ``iscrowd``, VOC's ``difficult``, mmdet's ``ignored_instances``
+    # (M,) regions of many objects, COCO's ``iscrowd``: any number of detections may be matched, and are ignored
     crowd: np.ndarray = None  # type: ignore[assignment]
     area: np.ndarray | None = None  # (M,) annotated area; None: that of the shape
+    # (M,) single objects that are neither TP nor FN, such as VOC's ``difficult``
+    ignore: np.ndarray = None  # type: ignore[assignment]
     field_prefix = "ground-truth "
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        crowd = np.zeros(len(self.image), dtype=bool) if self.crowd is None else np.asarray(self.crowd, dtype=bool)
-        object.__setattr__(self, "crowd", crowd)
+        for name in ("crowd", "ignore"):
+            value = getattr(self, name)
+            column = np.zeros(len(self.image), dtype=bool) if value is None else np.asarray(value, dtype=bool)
+            object.__setattr__(self, name, column)
         if self.area is not None:
             object.__setattr__(self, "area", np.asarray(self.area, dtype=np.float64))
 
     def areas(self) -> np.ndarray:
         """The annotated areas, or those of the shapes."""
         return self.geometry.areas() if self.area is None else self.area
+
+    @property
+    def ignored(self) -> np.ndarray:
+        """(M,) crowds and ignored objects, which are neither TP nor FN."""
+        return np.asarray(self.crowd | self.ignore | self.geometry.is_ignored())
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +215,14 @@ class DetectionBatch:
     ground_truths: GroundTruths
     num_images: int
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_images", require_int("num_images", self.num_images, low=0))
+        for name, kind in (("detections", Detections), ("ground_truths", GroundTruths)):
+            rows: Any = getattr(self, name)
+            if not isinstance(rows, kind):
+                raise TypeError(f"{name} must be {kind.__name__} (found {type(rows).__name__})")
+            index_array(f"{rows.field_prefix}image", rows.image, "num_images", self.num_images)
+
     @classmethod
     def from_images(
         cls,
@@ -209,6 +234,7 @@ class DetectionBatch:
         gt_labels: Sequence[Any],
         gt_crowd: Sequence[Any] | None = None,
         gt_area: Sequence[Any] | None = None,
+        gt_ignore: Sequence[Any] | None = None,
         box_format: str = "xyxy",
         gt_box_format: str = "xyxy",
         names: Sequence[Any] | None = None,
@@ -219,18 +245,63 @@ class DetectionBatch:
             MetricInputError: The arrays of an image differ in length.
         """
         det = _concatenate_fields({"boxes": boxes, "scores": scores, "labels": labels}, "", names)
-        fields = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area}
+        fields = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area, "ignore": gt_ignore}
         gt = _concatenate_fields(
             {key: value for key, value in fields.items() if value is not None}, "ground-truth ", names
         )
-        crowd = gt.get("crowd", np.zeros(len(gt["image"]), dtype=bool))
         codes = np.array([precision_of(np.asarray(values).dtype) for values in scores], dtype=np.uint8)
         precision = codes[det["image"]]
         return cls(
             Detections(det["image"], Boxes(det["boxes"], box_format), det["scores"], det["labels"], precision),
-            GroundTruths(gt["image"], Boxes(gt["boxes"], gt_box_format), gt["labels"], crowd, gt.get("area")),
+            GroundTruths(
+                gt["image"],
+                Boxes(gt["boxes"], gt_box_format),
+                gt["labels"],
+                **{key: gt[key] for key in ("crowd", "area", "ignore") if key in gt},
+            ),
             len(boxes),
         )
+
+    @classmethod
+    def from_dicts(
+        cls,
+        predictions: Sequence[Mapping[str, Any]],
+        targets: Sequence[Mapping[str, Any]] | None,
+        *,
+        names: Sequence[Any] | None = None,
+    ) -> DetectionBatch:
+        """Concatenates one dict per image.
+
+        Predictions have ``boxes``, ``scores`` and ``labels``; targets ``boxes`` and ``labels``, and possibly ``crowd``,
+        ``ignore`` and ``area``.
+
+        Raises:
+            MetricInputError: A field is missing, or the arrays of an image differ in length.
+        """
+        targets = [] if targets is None else targets
+        if len(predictions) != len(targets):
+            raise MetricInputError(
+                f"predictions and targets must be of the same images (found {len(predictions)} and {len(targets)})"
+            )
+        columns = {
+            name: _field_of_images(predictions, name, "predictions", names) for name in ("boxes", "scores", "labels")
+        }
+        columns.update(
+            (f"gt_{name}", _field_of_images(targets, name, "targets", names)) for name in ("boxes", "labels")
+        )
+        for name, empty in (("crowd", False), ("ignore", False), ("area", None)):
+            given = [name in target for target in targets]
+            if any(given) and (empty is not None or all(given)):
+                columns[f"gt_{name}"] = [
+                    target.get(name, np.full(len(labels), empty))
+                    for target, labels in zip(targets, columns["gt_labels"])
+                ]
+        return cls.from_images(**columns, names=names)  # type: ignore[arg-type]
+
+    def check(self, *, num_classes: int, names: Sequence[Any] | None = None) -> None:
+        """Raises MetricInputError if a value is invalid; ``names`` are the image names for the message."""
+        for rows in (self.detections, self.ground_truths):
+            rows.check(num_classes=num_classes, names=names)
 
     def images(self, start: int, stop: int) -> DetectionBatch:
         """Images ``start:stop``, renumbered from 0."""
@@ -241,7 +312,7 @@ class DetectionBatch:
         """The batch after non-maximum suppression within every image and class."""
         dets = self.detections
         groups = dets.image * (int(dets.labels.max(initial=0)) + 1) + dets.labels
-        kept = nms(dets.boxes.to_format("xyxy"), dets.scores, groups, iou_thr=iou_thr)
+        kept = nms(dets.geometry, dets.scores, groups, iou_thr=iou_thr)
         return replace(self, detections=dets.take(kept))
 
     def blocks(self, num_dets: int) -> Iterator[tuple[int, DetectionBatch]]:
@@ -275,7 +346,7 @@ def _sorted_by_image(rows: Any) -> Any:
 def _whole_numbers(values: Any) -> np.ndarray:
     """Integers as int64; other values are kept, and rejected by ``check``."""
     array = np.asarray(values)
-    if array.dtype == np.int64:
+    if array.dtype == np.int64 or array.dtype.kind not in "iuf":
         return array
     if array.dtype.kind == "f" and not (np.abs(array.astype(np.float64)) < 2.0**62).all():
         return array
@@ -283,24 +354,48 @@ def _whole_numbers(values: Any) -> np.ndarray:
     return whole if (whole == array).all() else array
 
 
+def _field_of_images(
+    images: Sequence[Mapping[str, Any]], field: str, argument: str, names: Sequence[Any] | None
+) -> list[Any]:
+    """The field of every image, as arrays on the CPU."""
+    values = []
+    for index, image in enumerate(images):
+        if field not in image:
+            name = index if names is None else names[index]
+            raise MetricInputError(
+                f"{argument} of image {name!r} must have {field!r} (found {', '.join(map(repr, image)) or 'nothing'})"
+            )
+        value = image[field]
+        values.append(value.detach().cpu() if hasattr(value, "detach") else value)
+    return values
+
+
 def _concatenate_fields(
     fields: dict[str, Sequence[Any]], prefix: str, names: Sequence[Any] | None
 ) -> dict[str, np.ndarray]:
     lengths = [len(value) for value in fields["boxes"]]
+    if names is not None and len(names) != len(lengths):
+        raise MetricInputError(f"'names' must be given for {pluralize(len(lengths), 'image')} (found {len(names)})")
     result: dict[str, np.ndarray] = {"image": np.repeat(np.arange(len(lengths)), lengths)}
     for field, values in fields.items():
         if len(values) != len(lengths):
             raise MetricInputError(
                 f"'{prefix}{field}' must be given for {pluralize(len(lengths), 'image')} (found {len(values)})"
             )
+        parts = []
         for image, (value, length) in enumerate(zip(values, lengths)):
+            name = image if names is None else repr(names[image])
             if len(value) != length:
-                name = repr(names[image]) if names is not None else image
                 raise MetricInputError(
-                    f"'{prefix}{field}' of image {name} must have {pluralize(length, 'row')}, one per box "
+                    f"'{prefix}{field}' of image {name} must have {pluralize(length, 'row')}, one per instance "
                     f"(found {len(value)})"
                 )
-        # Empty lists have neither shape nor dtype.
-        parts = [np.asarray(value) for value, length in zip(values, lengths) if length]
+            if length:  # empty lists have neither shape nor dtype
+                parts.append(np.asarray(value))
+                if parts[-1].shape[1:] != parts[0].shape[1:]:
+                    expected = (length, *parts[0].shape[1:])
+                    raise MetricInputError(
+                        f"'{prefix}{field}' of image {name} must have shape {expected} (found {parts[-1].shape})"
+                    )
         result[field] = np.concatenate(parts) if parts else np.empty(0)
     return result

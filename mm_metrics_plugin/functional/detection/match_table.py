@@ -1,194 +1,48 @@
-"""The table of matched detections, and COCO's matching for all IoU thresholds and area ranges at once."""
+"""The table of matched detections and ground truths, the input of all analyses."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import group_starts, stable_order
-from mm_metrics_plugin.functional.detection._assignment import assign
-from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
-from mm_metrics_plugin.functional.thresholding import reach
-from mm_metrics_plugin.settings import (
-    COCO_AREA_EDGES,
-    COCO_AREA_RANGES,
-    COCO_IOU_THRS,
-    AreaRange,
-    DetectionSettings,
-    area_ranges,
-)
+from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional.detection.grid import MatchGrid
+from mm_metrics_plugin.functional.thresholding import precision_of, reach
+from mm_metrics_plugin.settings import DetectionSettings
 
 DEFAULT_SETTINGS = DetectionSettings()
 
-ANY_AREA = AreaRange("any", -np.inf, np.inf)
-MAX_IOU_THR = 1 - 1e-10  # as in pycocotools, so that identical boxes reach a threshold of 1
-NO_GT = -1
 
+class Outcome(IntEnum):
+    """What a detection or a ground truth is at the score and IoU threshold.
 
-@dataclass(frozen=True)
-class MatchGrid:
-    """The settings of average precision (an IoU threshold in an area range), one bit each in 64-bit words.
-
-    Only this class knows the bit layout. COCO's settings take one word; an area range is never split between words.
-    ``iou_thrs`` are ascending, at most 64.
+    An unmatched detection is a DUPLICATE if a ground truth of its class (matched already) reaches the IoU threshold,
+    else CONFUSION_MATCHED if one of another class does, else BACKGROUND.
     """
 
-    iou_thrs: tuple[float, ...] = COCO_IOU_THRS
-    area_ranges: tuple[AreaRange, ...] = COCO_AREA_RANGES
-
-    def __len__(self) -> int:
-        return len(self.iou_thrs) * len(self.area_ranges)
-
-    @property
-    def num_words(self) -> int:
-        """Number of 64-bit words."""
-        return -(-len(self.area_ranges) // self._ranges_per_word)
-
-    @property
-    def _ranges_per_word(self) -> int:
-        return 64 // len(self.iou_thrs)
-
-    def _place(self, area: str) -> tuple[int, int]:
-        """The word of an area range, and its lowest bit."""
-        areas = [area_range.name for area_range in self.area_ranges]
-        if area not in areas:
-            raise ValueError(f"area must be one of {', '.join(areas)} (found {area!r})")
-        word, position = divmod(areas.index(area), self._ranges_per_word)
-        return word, position * len(self.iou_thrs)
-
-    def _range_mask(self, area: str) -> tuple[int, int]:
-        """The word of an area range, and the mask of its bits."""
-        word, shift = self._place(area)
-        return word, ((1 << len(self.iou_thrs)) - 1) << shift
-
-    def bit(self, area: str, iou_thr: float) -> tuple[int, np.uint64]:
-        """The word and the bit of one setting."""
-        distance = np.abs(np.array(self.iou_thrs) - iou_thr)
-        nearest = int(np.argmin(distance))
-        if not distance[nearest] <= 1e-9:
-            raise ValueError(f"iou_thr must be one of {', '.join(map(str, self.iou_thrs))} (found {iou_thr})")
-        word, shift = self._place(area)
-        return word, np.uint64(1) << np.uint64(shift + nearest)
-
-    def at(self, bits: np.ndarray, area: str, iou_thr: float) -> np.ndarray:
-        """(N,) whether the bit of one setting is set."""
-        word, bit = self.bit(area, iou_thr)
-        return np.asarray((bits[:, word] & bit) != 0)
-
-    def of_range(self, bits: np.ndarray, area: str) -> np.ndarray:
-        """(N,) the bits of one area range, shifted to the lowest, as uint16 if they fit."""
-        word, shift = self._place(area)
-        width = len(self.iou_thrs)
-        range_bits = bits[:, word] >> np.uint64(shift)
-        range_bits &= np.uint64((1 << width) - 1)
-        return range_bits.astype(np.uint16 if width <= 16 else np.uint64, copy=False)
-
-    def word_masks(self) -> np.ndarray:
-        """(words,) the bits in use."""
-        masks = [0] * self.num_words
-        for area_range in self.area_ranges:
-            word, mask = self._range_mask(area_range.name)
-            masks[word] |= mask
-        return np.array(masks, dtype=np.uint64)
-
-    def reached(self, overlap: np.ndarray) -> np.ndarray:
-        """(N,) the bits, in any word, of the settings whose IoU threshold the overlap reaches."""
-        thresholds = np.minimum(self.iou_thrs, MAX_IOU_THR)
-        table = np.zeros(len(thresholds) + 1, dtype=np.uint64)
-        for index in range(len(thresholds)):
-            for place in range(self._ranges_per_word):
-                table[index + 1 :] |= np.uint64(1) << np.uint64(place * len(thresholds) + index)
-        return table[np.searchsorted(thresholds, overlap, side="right")]
-
-    def inside(self, areas: np.ndarray) -> np.ndarray:
-        """(N, words) the bits of the settings whose area range contains the area."""
-        result = np.zeros((len(areas), self.num_words), dtype=np.uint64)
-        for area_range in self.area_ranges:
-            word, mask = self._range_mask(area_range.name)
-            if area_range == ANY_AREA:
-                result[:, word] |= np.uint64(mask)
-            else:
-                result[(areas >= area_range.low) & (areas <= area_range.high), word] |= np.uint64(mask)
-        return result
-
-    def gt_counts(self, ground_truths: GroundTruths) -> np.ndarray:
-        """(M, words) the bits of the settings under which each ground truth counts; 0 for crowds."""
-        counts = self.inside(ground_truths.areas())
-        counts[ground_truths.crowd] = 0
-        return counts
+    TP = 0
+    CONFUSION = 1
+    CONFUSION_MATCHED = 2
+    DUPLICATE = 3
+    BACKGROUND = 4
+    IGNORED = 5
+    BELOW_THRESHOLD = 6
+    MISSED = 7
 
 
-@dataclass(frozen=True, eq=False)
-class GridMatches:
-    """The matching of detections under every setting of a grid."""
+class ErrorType(IntEnum):
+    """TIDE's type of a detection."""
 
-    matched: np.ndarray  # (N, words) bits of the settings under which a detection is matched
-    ignored: np.ndarray  # (N, words) bits of the settings under which it is neither TP nor FP
-    gt: np.ndarray  # (N,) its ground truth under the setting ``gt_at``, or -1
-
-
-def match_grid(
-    pairs: OverlapPairs,
-    detections: Detections,
-    ground_truths: GroundTruths,
-    grid: MatchGrid,
-    *,
-    gt_at: tuple[str, float],
-) -> GridMatches:
-    """COCO's matching within classes; detections are sorted by image and descending score.
-
-    The matched ground truths are returned for one setting ``gt_at``, an area range and an IoU threshold.
-    """
-    labels, gt_labels = detections.labels, ground_truths.labels
-    own_class = np.flatnonzero(labels[pairs.det] == gt_labels[pairs.gt])
-    if len(own_class) < len(pairs.det):
-        pairs = pairs.select(own_class)
-    pairs = pairs.by_preference()
-    reached, gt_counts = grid.reached(pairs.overlap), grid.gt_counts(ground_truths)
-    # pycocotools matches non-ignored ground truths first. A ground truth is ignored in some area ranges only, so the
-    # pairs of a detection are listed twice: with the bits under which the ground truth counts, then with the others.
-    starts = group_starts(pairs.det)
-    lengths = np.diff(np.append(starts, len(pairs.det)))
-    first, count = np.repeat(starts, lengths), np.repeat(lengths, lengths)
-    place = np.arange(len(pairs.det)) + first
-    pair = np.empty(2 * len(place), dtype=np.intp)
-    pair[place] = pair[place + count] = np.arange(len(place))
-    counts_here = np.zeros(2 * len(place), dtype=bool)
-    counts_here[place] = True
-    pair_det, pair_gt = pairs.det[pair], pairs.gt[pair]
-
-    inside = grid.inside(detections.geometry.areas())
-    matched, ignored = np.zeros_like(inside), np.zeros_like(inside)
-    gt = np.full(len(detections), NO_GT, dtype=np.int32)
-    gt_word, gt_bit = grid.bit(*gt_at)
-    for word, mask in enumerate(grid.word_masks()):
-        bits, regular = np.empty(2 * len(place), dtype=np.uint64), gt_counts[pairs.gt, word]
-        bits[place], bits[place + count] = reached & regular, reached & mask & ~regular
-        result = assign(pair_det, pair_gt, bits, num_dets=len(detections), shared=ground_truths.crowd)
-        matched[:, word] = result.det_bits
-        det, on_ignored = pair_det[result.pair], np.flatnonzero(~counts_here[result.pair])
-        np.bitwise_or.at(ignored[:, word], det[on_ignored], result.bits[on_ignored])
-        ignored[:, word] |= ~(inside[:, word] | result.det_bits) & mask
-        if word == gt_word:
-            chosen = np.flatnonzero(result.bits & gt_bit)
-            gt[det[chosen]] = pair_gt[result.pair[chosen]]
-    return GridMatches(matched, ignored, gt)
-
-
-def report_grid(settings: DetectionSettings) -> MatchGrid:
-    """The grid of a report: the IoU thresholds of AP and of the counts, the area ranges, and one without limits."""
-    # COCO's 0.8999999999999999 and 0.9 are two thresholds.
-    thresholds = tuple(sorted({*settings.iou_thrs, settings.iou_thr}))
-    ranges = (ANY_AREA, *COCO_AREA_RANGES)
-    if settings.area_edges != COCO_AREA_EDGES:
-        ranges += tuple(added for added in area_ranges(settings.area_edges) if added not in ranges)
-    if not settings.area_edges:
-        ranges = ranges[:2]
-    return MatchGrid(thresholds, ranges)
+    CLASSIFICATION = 0
+    LOCALIZATION = 1
+    BOTH = 2
+    DUPLICATE = 3
+    BACKGROUND = 4
+    TRUE_POSITIVE = 5
 
 
 class RankedRows(NamedTuple):
@@ -216,15 +70,26 @@ class MatchTable:
     ignored: np.ndarray  # (N, words) uint64, bits of the settings under which it is neither TP nor FP
     gt_image: np.ndarray  # (M,) int32, ascending
     gt_label: np.ndarray  # (M,) dtype of ``label``
-    gt_counts: np.ndarray  # (M, words) uint64, bits of the settings under which the ground truth counts; 0 for crowds
+    gt_valid: np.ndarray  # (M, words) uint64, bits of the settings under which the ground truth counts; 0 if ignored
     precision: np.ndarray | None = None  # (N,) uint8, precision code of each score; None: that of the dtype
     details: MatchDetails | None = None  # None if only AP and counts are needed
     settings: DetectionSettings = DEFAULT_SETTINGS
+
+    def settings_with(self, **options: Any) -> DetectionSettings:
+        """The settings of the table with other values of some options; None keeps the table's value."""
+        return replace(self.settings, **{name: value for name, value in options.items() if value is not None})
 
     def flags(self, iou_thr: float, area: str = "any") -> tuple[np.ndarray, np.ndarray]:
         """(N,) which detections are TP, and which are TP or FP."""
         counts = ~self.grid.at(self.ignored, area, iou_thr)
         return counts & self.grid.at(self.matched, area, iou_thr), counts
+
+    @property
+    def precision_codes(self) -> np.ndarray:
+        """(N,) precision code of each score."""
+        if self.precision is not None:
+            return self.precision
+        return np.full(len(self.score), precision_of(self.score.dtype), dtype=np.uint8)
 
     def reach(self, score_thr: float) -> np.ndarray:
         """(N,) whether each score is at least the threshold, in the precision of the score."""
@@ -255,8 +120,55 @@ class MatchTable:
 
     def num_gts(self, area: str) -> np.ndarray:
         """(C,) number of ground truths that count in an area range."""
-        counts = self.grid.of_range(self.gt_counts, area) != 0
-        return np.bincount(self.gt_label[counts], minlength=self.num_classes)
+        valid = self.grid.of_range(self.gt_valid, area) != 0
+        return np.bincount(self.gt_label[valid], minlength=self.num_classes)
+
+    def gt_rows(self, position: np.ndarray) -> np.ndarray:
+        """(N,) rows of ground truths, from their positions in the images of the detections; -1 stays -1."""
+        first = np.searchsorted(self.gt_image, np.arange(self.num_images)).astype(np.int32)
+        rows: np.ndarray = first[self.image] + position
+        rows[position < 0] = -1
+        return rows
+
+    def select_images(self, images: np.ndarray) -> MatchTable:
+        """The table of some images (a mask or ascending indices), renumbered: a slice of the dataset.
+
+        All analyses of a slice follow from it, as if the dataset had only these images.
+        """
+        chosen = np.zeros(self.num_images, dtype=bool)
+        chosen[images] = True
+        number = np.cumsum(chosen, dtype=np.int32) - 1
+        rows, gt_rows = np.flatnonzero(chosen[self.image]), np.flatnonzero(chosen[self.gt_image])
+
+        def taken(holder: Any) -> dict[str, Any]:
+            columns = {column.name: getattr(holder, column.name) for column in fields(holder)}
+            return {
+                name: column[gt_rows if is_gt_column(name) else rows]
+                for name, column in columns.items()
+                if isinstance(column, np.ndarray)
+            }
+
+        columns = taken(self)
+        columns["image"], columns["gt_image"] = number[columns["image"]], number[columns["gt_image"]]
+        details = None if self.details is None else replace(self.details, **taken(self.details))
+        return replace(self, num_images=int(chosen.sum()), details=details, **columns)
+
+    def confusion_matrix(self) -> np.ndarray:
+        """(C + 1, C + 1) matrix of the ``coco`` rule at the score threshold; rows ground truth, background last."""
+        details, size = self.details, self.num_classes + 1
+        if details is None:
+            raise ValueError("the confusion matrix needs a table with details")
+        used = np.flatnonzero(details.outcome < Outcome.IGNORED)
+        gt = np.where(details.outcome[used] <= Outcome.CONFUSION, self.gt_rows(details.gt_index)[used], -1)
+        target = np.append(self.gt_label.astype(np.int64), self.num_classes)[gt]
+        missed = self.gt_label[details.gt_outcome == Outcome.MISSED].astype(np.int64)
+        cells = np.concatenate([target * size + self.label[used], missed * size + self.num_classes])
+        return np.bincount(cells, minlength=size * size).reshape(size, size)
+
+
+def is_gt_column(name: str) -> bool:
+    """Whether a column of a :class:`MatchTable` has one row per ground truth."""
+    return name.startswith("gt_") and name != "gt_index"
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,9 +178,11 @@ class MatchDetails:
     det_index: np.ndarray  # (N,) int32, original position of the detection in its image
     gt_index: np.ndarray  # (N,) int32, position of the matched, else the most overlapping ground truth, or -1
     overlap: np.ndarray  # (N,) float32, overlap with that ground truth
-    outcome: np.ndarray  # (N,) int8, such as ``TP``
-    error_type: np.ndarray  # (N,) int8, see :mod:`~mm_metrics_plugin.functional.detection.tide`
+    outcome: np.ndarray  # (N,) int8, an :class:`Outcome`
+    error_type: np.ndarray  # (N,) int8, an :class:`ErrorType`
+    error_ignored: np.ndarray  # (N,) bool, overlaps a crowd, so it is ignored for TIDE's AP
+    error_fixed: np.ndarray  # (N,) bool, becomes a TP when errors of its type are fixed
     error_gt: np.ndarray  # (N,) int32, position of the ground truth that fixing the error would match, or -1
     gt_area: np.ndarray  # (M,) float64
-    gt_outcome: np.ndarray  # (M,) int8: ``TP``, ``CONFUSION``, ``MISSED`` or ``IGNORED``
+    gt_outcome: np.ndarray  # (M,) int8: TP, CONFUSION, MISSED or IGNORED
     gt_tide_matched: np.ndarray  # (M,) bool, matched in TIDE

@@ -10,38 +10,29 @@ from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, MATCHING_RULES
+from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import group_starts, position_in_group, stable_order
-from mm_metrics_plugin.functional.detection.confusion_rules import (
-    CONFUSION,
-    IGNORED,
-    MISSED,
-    TP,
-    OneToOne,
-    RuleCounts,
-    match_agnostic,
-    match_coco,
-    mmdet_matches,
-    one_to_one_matches,
-    rule_counts,
-)
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, GroundTruths
-from mm_metrics_plugin.functional.detection.examples import Examples, MatchedImages, collect_examples
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes
-from mm_metrics_plugin.functional.detection.match_table import (
+from mm_metrics_plugin.functional.detection.examples import Examples, SortedImages, collect_examples
+from mm_metrics_plugin.functional.detection.grid import (
     ANY_AREA,
-    DEFAULT_SETTINGS,
     MAX_IOU_THR,
     NO_GT,
     GridMatches,
-    MatchDetails,
     MatchGrid,
-    MatchTable,
     match_grid,
     report_grid,
 )
+from mm_metrics_plugin.functional.detection.match_table import DEFAULT_SETTINGS, MatchDetails, MatchTable, Outcome
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs, find_pairs
+from mm_metrics_plugin.functional.detection.rules import RuleCounts, RuleMatches, match_by_rule, rule_counts
 from mm_metrics_plugin.functional.detection.tide import classify_errors
-from mm_metrics_plugin.settings import DetectionSettings
+from mm_metrics_plugin.functional.thresholding import is_mixed
+from mm_metrics_plugin.settings import DetectionSettings, require_choice, require_int
+
+# What is kept of matched images: the confusion matrices, also AP, curves and intervals, or also error types.
+MATRIX, SCORES, FULL = KEEP = ("matrix", "scores", "full")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +41,7 @@ class ImageMatches:
 
     rules: dict[str, RuleCounts]  # by matching rule
     counts: BatchCounts
-    table: MatchTable | None  # None for ``table='none'``
+    table: MatchTable | None  # None for ``keep='matrix'``
     examples: Examples | None = None  # None for ``worst_images=None``
 
 
@@ -66,8 +57,7 @@ class BatchCounts(NamedTuple):
     ground_truths_without_area: int
 
 
-_EMPTY = np.empty(0, dtype=np.int32)
-_NO_MATCHES = GridMatches(_EMPTY, _EMPTY, _EMPTY), OneToOne(_EMPTY, _EMPTY)
+_NO_MATCHES = GridMatches(*[np.empty(0, dtype=np.int32)] * 3)
 
 
 def match_images(
@@ -75,23 +65,24 @@ def match_images(
     settings: DetectionSettings = DEFAULT_SETTINGS,
     *,
     num_classes: int,
-    table: str = "full",
+    keep: str = FULL,
     worst_images: int | None = None,
     names: Sequence[Any] | None = None,
 ) -> ImageMatches:
     """Matches detections to ground truths under every matching rule of the settings.
 
     Args:
-        batch: Checked detections and ground truths.
+        batch: Detections and ground truths.
         settings: Thresholds, area ranges and matching rules.
         num_classes: Number of classes without background.
-        table: Columns of the match table: ``'full'``, ``'scores'`` (without details, for curves and intervals),
-            ``'ap'`` (also without the precision of scores) or ``'none'`` (no table).
+        keep: ``'full'``: a match table with details; ``'scores'``: a table without details, for average precision,
+            curves and intervals; ``'matrix'``: no table.
         worst_images: Number of worst images, by FN and by FP, to collect with other examples. None: no examples.
         names: Image names for error messages; indices by default.
 
     Raises:
-        MetricInputError: An image has too many overlapping pairs.
+        MetricInputError: A value is invalid, an image has too many overlapping pairs or masks of different sizes, or a
+            matching rule is not defined for the geometry.
 
     Example:
         One cat, detected by two cat boxes and one dog box:
@@ -104,7 +95,15 @@ def match_images(
         >>> matches.rules["coco"].matrix.tolist(), matches.table.flags(0.5)[0].tolist()
         ([[1, 0, 0], [0, 0, 0], [1, 1, 0]], [True, False, False])
     """
+    require_choice("keep", keep, KEEP)
+    require_int("num_classes", num_classes, low=0)
+    batch.check(num_classes=num_classes, names=names)
     detections, ground_truths = batch.detections, batch.ground_truths
+    mismatch = detections.geometry.mismatch(detections.image, ground_truths)
+    if mismatch is not None:
+        image, expected, found = mismatch
+        name = image if names is None else names[image]
+        raise MetricInputError(f"'{detections.geometry.field}' of image {name!r} must {expected} (found {found})")
     reaches = detections.reach(settings.score_thr)
     batch_counts = BatchCounts(
         batch.num_images,
@@ -112,12 +111,13 @@ def match_images(
         int(len(reaches) - np.count_nonzero(reaches)),
         int(np.count_nonzero(detections.geometry.is_empty())),
         len(ground_truths),
-        int(np.count_nonzero(ground_truths.crowd)),
+        int(np.count_nonzero(ground_truths.ignored)),
         int(np.count_nonzero(ground_truths.geometry.is_empty())),
     )
-    matrix_only = table == "none" and worst_images is None
-    # Detections with lower scores do not change the matches of the others.
-    if matrix_only and not reaches.all():
+    matrix_only = keep == MATRIX and worst_images is None
+    # Detections with lower scores do not change the matches of the others. With mixed precision, a detection that does
+    # not reach the threshold may have a higher score than one that does.
+    if matrix_only and not reaches.all() and not is_mixed(detections.precision):
         detections = detections.take(np.flatnonzero(reaches))
     order = detections.score_order()
     if order is not None:
@@ -126,45 +126,41 @@ def match_images(
     if (ground_truths.image[1:] < ground_truths.image[:-1]).any():
         gt_order = stable_order(ground_truths.image)
         ground_truths = ground_truths.take(gt_order)
-    grid = MatchGrid((settings.iou_thr,), (ANY_AREA,)) if table == "none" else report_grid(settings)
-    lowest = min(settings.iou_thr, grid.iou_thrs[0], settings.background_iou_thr if table == "full" else 1.0)
+    grid = MatchGrid((settings.iou_thr,), (ANY_AREA,)) if keep == MATRIX else report_grid(settings)
+    lowest = min(settings.iou_thr, grid.iou_thrs[0], settings.background_iou_thr if keep == FULL else 1.0)
+    # The analyses and the examples need the matches of their rule, too.
+    names_of_rules = settings.matching if matrix_only else dict.fromkeys((*settings.matching, ANALYSIS_RULE))
+    rules = [MATCHING_RULES[name] for name in names_of_rules]
     pairs = find_pairs(
         detections,
         ground_truths,
         min_overlap=min(lowest, MAX_IOU_THR) if worst_images is None else 0.0,  # examples show any overlap
-        coco=not matrix_only or settings.matching != ("mmdet",),
-        mmdet="mmdet" in settings.matching,
+        overlaps=tuple(dict.fromkeys(rule.overlap for rule in rules)),
         names=names,
     )
-    thresholds = {"iou_thr": settings.iou_thr, "score_thr": settings.score_thr}
-    within_class, coco = _NO_MATCHES
-    if not matrix_only or "coco" in settings.matching:
+    within_class = _NO_MATCHES
+    if any(rule.has_analyses for rule in rules):
         within_class = match_grid(pairs, detections, ground_truths, grid, gt_at=("any", settings.iou_thr))
-        coco = match_coco(pairs, detections, ground_truths, within_class.gt, **thresholds)
-    matches = {}
-    for rule in settings.matching:
-        if rule == "mmdet":
-            matches[rule] = mmdet_matches(pairs, detections, ground_truths, **thresholds)
-        else:
-            one_to_one = coco if rule == "coco" else match_agnostic(pairs, detections, ground_truths, **thresholds)
-            matches[rule] = one_to_one_matches(one_to_one, ground_truths.crowd)
-    rules = {
-        rule: rule_counts(counted, detections, ground_truths, num_classes, score_thr=settings.score_thr)
-        for rule, counted in matches.items()
+    matches = {
+        rule.name: match_by_rule(rule, pairs, detections, ground_truths, within_class.gt, settings) for rule in rules
     }
+    counts = {name: rule_counts(matches[name], detections, ground_truths, num_classes) for name in settings.matching}
     examples = details = None
-    if table == "full" or worst_images is not None:
+    if keep == FULL or worst_images is not None:
         det_index = _position_in_image(detections.image, order)
         gt_index = _position_in_image(ground_truths.image, gt_order)
-        images = MatchedImages(pairs, detections, ground_truths, det_index, gt_index, batch.num_images)
+        images = SortedImages(pairs, detections, ground_truths, det_index, gt_index, batch.num_images)
         if worst_images is not None:
-            examples = collect_examples(images, coco, matches, num_classes=num_classes, worst_images=worst_images)
-        if table == "full":
-            details = _details(images, coco, settings)
-    if table == "none":
-        return ImageMatches(rules, batch_counts, None, examples)
+            shown = {name: matches[name] for name in settings.matching}
+            examples = collect_examples(
+                images, matches[ANALYSIS_RULE], shown, num_classes=num_classes, worst_images=worst_images
+            )
+        if keep == FULL:
+            details = _details(images, matches[ANALYSIS_RULE], settings)
+    if keep == MATRIX:
+        return ImageMatches(counts, batch_counts, None, examples)
     label_dtype = np.int16 if num_classes < 1 << 15 else np.int32
-    kept = MatchTable(
+    table = MatchTable(
         grid=grid,
         num_classes=num_classes,
         num_images=batch.num_images,
@@ -175,29 +171,31 @@ def match_images(
         ignored=within_class.ignored,
         gt_image=ground_truths.image.astype(np.int32),
         gt_label=ground_truths.labels.astype(label_dtype),
-        gt_counts=grid.gt_counts(ground_truths),
-        precision=detections.precision if table in ("scores", "full") else None,
+        gt_valid=grid.gt_valid(ground_truths),
+        precision=detections.precision,
         details=details,
         settings=settings,
     )
-    return ImageMatches(rules, batch_counts, kept, examples)
+    return ImageMatches(counts, batch_counts, table, examples)
 
 
-def _details(images: MatchedImages, coco: OneToOne, settings: DetectionSettings) -> MatchDetails:
+def _details(images: SortedImages, matches: RuleMatches, settings: DetectionSettings) -> MatchDetails:
     pairs, detections, ground_truths, det_index, gt_index, _ = images
     errors = classify_errors(
         pairs, detections, ground_truths, iou_thr=settings.iou_thr, background_iou_thr=settings.background_iou_thr
     )
-    gt, overlap = _closest_gt(pairs, coco.gt, ground_truths.crowd)
-    gt_outcome = np.where(ground_truths.crowd, IGNORED, MISSED).astype(np.int8)
-    for outcome in (CONFUSION, TP):
-        gt_outcome[coco.gt[coco.outcome == outcome]] = outcome
+    gt, overlap = _closest_gt(pairs, matches.gt, ground_truths.ignored)
+    gt_outcome = np.where(ground_truths.ignored, Outcome.IGNORED, Outcome.MISSED).astype(np.int8)
+    for outcome in (Outcome.CONFUSION, Outcome.TP):
+        gt_outcome[matches.gt[matches.outcome == outcome]] = outcome
     return MatchDetails(
         det_index=det_index,
         gt_index=_at(gt_index, gt),
         overlap=overlap,
-        outcome=coco.outcome,
+        outcome=matches.outcome,
         error_type=errors.error_type,
+        error_ignored=errors.error_ignored,
+        error_fixed=errors.error_fixed,
         error_gt=_at(gt_index, errors.error_gt),
         gt_area=ground_truths.areas(),
         gt_outcome=gt_outcome,
@@ -205,9 +203,9 @@ def _details(images: MatchedImages, coco: OneToOne, settings: DetectionSettings)
     )
 
 
-def _closest_gt(pairs: OverlapPairs, gt: np.ndarray, crowd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _closest_gt(pairs: OverlapPairs, gt: np.ndarray, gt_ignored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The matched ground truth of each detection, else the one with the highest overlap; and that overlap."""
-    best = pairs.by_preference(crowd)
+    best = pairs.by_preference(gt_ignored)
     starts = group_starts(best.det)
     closest, overlap = gt.copy(), np.zeros(len(gt), dtype=np.float32)
     det = best.det[starts]
@@ -241,14 +239,15 @@ def overlaps_by_scale(batch: DetectionBatch, scale_factors: np.ndarray, *, num_c
 
     ``scale_factors`` (images, 2) are the width and height factors of the resized images.
     """
-    settings = DetectionSettings(matching=("agnostic",))
+    rule = next(rule.name for rule in MATCHING_RULES.values() if rule.class_agnostic)
+    settings = DetectionSettings(matching=(rule,))
 
     def count_matches(ground_truths: GroundTruths) -> int:
         matches = match_images(
-            replace(batch, ground_truths=ground_truths), settings, num_classes=num_classes, table="none"
+            replace(batch, ground_truths=ground_truths), settings, num_classes=num_classes, keep=MATRIX
         )
-        return int(matches.rules["agnostic"].matrix[:-1, :-1].sum())
+        return int(matches.rules[rule].matrix[:-1, :-1].sum())
 
     gts = batch.ground_truths
-    rescaled = replace(gts, geometry=Boxes(gts.boxes.array / np.tile(scale_factors, 2)[gts.image]))
+    rescaled = replace(gts, geometry=gts.geometry.scaled(1 / scale_factors[gts.image]))
     return count_matches(gts), count_matches(rescaled)

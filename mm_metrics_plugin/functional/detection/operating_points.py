@@ -1,8 +1,9 @@
 """The best score threshold of a detector, for all classes or for each class.
 
-A threshold is always one of the scores; its counts are those of the ``coco`` confusion matrix. Results on the images
-that a threshold was selected on are optimistic. Cross-fitted results are on other images: the images are split into
-folds, the threshold of each fold is selected on all other folds, and the counts of the folds are added.
+A threshold is always one of the scores. Its counts are those of the ``coco`` confusion matrix at this ``score_thr``,
+which is rounded to the precision of each score. Results on the images that a threshold was selected on are optimistic.
+Cross-fitted results are on other images: the images are split into folds, the threshold of each fold is selected on all
+other folds, and the counts of the folds are added.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, divide, fbeta_score, mean_of_defined, stable_order
+from mm_metrics_plugin.functional.detection.cross_fitting import image_folds
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.pr_curves import RankedScores, best_threshold, ranked_rows
-from mm_metrics_plugin.settings import OperatingRule, require
+from mm_metrics_plugin.functional.thresholding import threshold_text
+from mm_metrics_plugin.settings import OperatingRule
 
 
 @dataclass(frozen=True)
 class OperatingPoint(Result):
     """A score threshold and its counts."""
 
-    threshold: float  # NaN if no threshold satisfies the rule
+    threshold: float  # a Threshold of the scores; NaN if none satisfies the rule
     tp: int
     fp: int
     fn: int
@@ -50,7 +53,7 @@ class OperatingPoint(Result):
 
     def __str__(self) -> str:
         return (
-            f"threshold {self.threshold:.4f}: precision {self.precision:.4f}, recall {self.recall:.4f}, "
+            f"threshold {threshold_text(self.threshold)}: precision {self.precision:.4f}, recall {self.recall:.4f}, "
             f"F{self.beta:g} {self.f_score:.4f}"
         )
 
@@ -81,34 +84,38 @@ class _Group(NamedTuple):
     def best(self, rule: OperatingRule) -> OperatingPoint:
         """Selected and evaluated on all images."""
         threshold = best_threshold(self.scores.curve(int(self.num_gts.sum())), rule)
-        return self._point(threshold, self.scores.score >= threshold, rule)
+        (threshold,) = self.scores.decimal_thresholds([threshold])
+        tp, fp = self.scores.counts_at(np.array([threshold]))[:, 0].tolist()
+        return self._point(threshold, tp, fp, rule)
 
     def cross_fitted(self, rule: OperatingRule) -> OperatingPoint:
         """Selected on all folds but one and evaluated on that one, for each fold."""
-        score, is_tp = self.scores.score, self.scores.is_tp
-        thresholds = []
+        thresholds, counts = [], np.zeros(2, dtype=np.int64)
         for number, num_gts in enumerate(self.num_gts.tolist()):
             others = self.fold != number
-            curve = RankedScores(score[others], is_tp[others]).curve(int(self.num_gts.sum()) - num_gts)
-            thresholds.append(best_threshold(curve, rule))
-        kept = score >= np.array(thresholds)[self.fold]
-        return self._point(float(mean_of_defined(np.array(thresholds))), kept, rule)
+            thresholds.append(best_threshold(self.scores.take(others).curve(int(self.num_gts.sum()) - num_gts), rule))
+            counts += self.scores.take(~others).counts_at(np.array(thresholds[-1:]))[:, 0]
+        tp, fp = counts.tolist()
+        return self._point(float(mean_of_defined(np.array(thresholds))), tp, fp, rule)
 
-    def _point(self, threshold: float, kept: np.ndarray, rule: OperatingRule) -> OperatingPoint:
-        tp = int(np.count_nonzero(kept & self.scores.is_tp))
-        fp = int(np.count_nonzero(kept)) - tp
+    def _point(self, threshold: float, tp: int, fp: int, rule: OperatingRule) -> OperatingPoint:
         return OperatingPoint(threshold, tp, fp, int(self.num_gts.sum()) - tp, rule.beta)
 
 
 def operating_points(
-    table: MatchTable, *, rule: str | OperatingRule = "f1", iou_thr: float = 0.5, folds: int = 5, seed: int = 0
+    table: MatchTable,
+    *,
+    rule: str | OperatingRule | None = None,
+    iou_thr: float | None = None,
+    folds: int = 5,
+    seed: int | None = None,
 ) -> OperatingPoints:
     """The best score threshold for all classes and for each class.
 
     Args:
-        table: Match table of :func:`match_images`.
+        table: Match table of :func:`match_images`. Its settings are the defaults of the other arguments.
         rule: ``'f1'``, ``'f2'``, ... maximize the F-score; ``'precision=0.9'`` maximizes recall with at least this
-            precision; ``'recall=0.95'`` maximizes precision with at least this recall.
+            precision; ``'recall=0.95'`` maximizes precision with at least this recall. Without a setting: ``'f1'``.
         iou_thr: IoU threshold, one of the table's.
         folds: Number of folds of the cross-fitted results.
         seed: Random seed of the split.
@@ -118,20 +125,17 @@ def operating_points(
         >>> image, box = np.arange(8), np.tile([0.0, 0.0, 10.0, 10.0], (8, 1))
         >>> detections = Detections(image, box + 30 * (image > 3)[:, None], 0.9 - image / 10, np.zeros(8))
         >>> batch = DetectionBatch(detections, GroundTruths(image[:6], box[:6], np.zeros(6)), 8)
-        >>> table = match_images(batch, num_classes=1, table="ap").table
+        >>> table = match_images(batch, num_classes=1, keep="scores").table
         >>> print(operating_points(table, folds=4).overall)
         threshold 0.6000: precision 1.0000, recall 0.6667, F1 0.8000
         >>> operating_points(table, rule="recall=0.9", folds=4).overall.threshold
         nan
     """
+    settings = table.settings_with(iou_thr=iou_thr, seed=seed)
+    rule = rule or settings.operating_point or "f1"
     parsed = rule if isinstance(rule, OperatingRule) else OperatingRule.parse(rule)
-    require(
-        2 <= folds <= table.num_images,
-        f"folds must be between 2 and the number of images, {table.num_images} (found {folds})",
-    )
-    fold = np.empty(table.num_images, dtype=np.int64)
-    fold[np.random.default_rng(seed).permutation(table.num_images)] = np.arange(table.num_images) % folds
-    overall, per_class = _groups(table, iou_thr, fold, folds)
+    fold = image_folds(table.num_images, folds=folds, seed=settings.seed)
+    overall, per_class = _groups(table, settings.iou_thr, fold, folds)
     return OperatingPoints(
         parsed,
         folds,
@@ -145,12 +149,10 @@ def operating_points(
 def _groups(table: MatchTable, iou_thr: float, fold: np.ndarray, folds: int) -> tuple[_Group, list[_Group]]:
     """All classes pooled, and each class."""
     rows, is_tp, classes = ranked_rows(table, iou_thr)
-    score, row_fold = table.score[rows], fold[table.image[rows]]
-    gts = table.grid.at(table.gt_counts, "any", iou_thr)
+    scores, row_fold = RankedScores.of_rows(table, rows, is_tp), fold[table.image[rows]]
+    gts = table.grid.at(table.gt_valid, "any", iou_thr)
     cells = table.gt_label[gts].astype(np.int64) * folds + fold[table.gt_image[gts]]
     num_gts = np.bincount(cells, minlength=table.num_classes * folds).reshape(table.num_classes, folds)
-    by_score = stable_order(-score)
-    overall = _Group(RankedScores(score[by_score], is_tp[by_score]), row_fold[by_score], num_gts.sum(axis=0))
-    return overall, [
-        _Group(RankedScores(score[c], is_tp[c]), row_fold[c], numbers) for c, numbers in zip(classes, num_gts)
-    ]
+    by_score = stable_order(-scores.score)
+    overall = _Group(scores.take(by_score), row_fold[by_score], num_gts.sum(axis=0))
+    return overall, [_Group(scores.take(c), row_fold[c], numbers) for c, numbers in zip(classes, num_gts)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
+from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.geometry import Edges
+from mm_metrics_plugin.functional.detection.geometry import Edges, Geometry
 
 MAX_PAIRS = 1 << 21  # per image; a report with examples takes about 300 bytes for each
 _BLOCK_CANDIDATES = 1 << 16  # arrays of this length fit the cache
@@ -19,13 +20,24 @@ class OverlapPairs(NamedTuple):
 
     det: np.ndarray  # (P,) int32 indices of the detections, ascending
     gt: np.ndarray  # (P,) int32 indices of the ground truths, ascending within a detection
-    overlap: np.ndarray  # (P,) float64, COCO's IoU (of a crowd: intersection / detection area), or else mmdet's
-    mmdet_overlap: np.ndarray | None = None  # (P,) float32, mmdet's IoU
+    overlaps: dict[str, np.ndarray]  # (P,) by the method of the geometry that computed them
+
+    @property
+    def overlap(self) -> np.ndarray:
+        """(P,) the overlaps by COCO's rule, ``overlaps`` of the geometry."""
+        return self.overlaps["overlaps"]
 
     def select(self, rows: np.ndarray) -> OverlapPairs:
         """The chosen pairs (indices or a mask)."""
-        float32 = None if self.mmdet_overlap is None else self.mmdet_overlap[rows]
-        return OverlapPairs(self.det[rows], self.gt[rows], self.overlap[rows], float32)
+        return OverlapPairs(
+            self.det[rows], self.gt[rows], {name: overlap[rows] for name, overlap in self.overlaps.items()}
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[OverlapPairs]) -> OverlapPairs:
+        """The pairs of all parts, in order."""
+        overlaps = {name: np.concatenate([part.overlaps[name] for part in parts]) for name in parts[0].overlaps}
+        return cls(np.concatenate([part.det for part in parts]), np.concatenate([part.gt for part in parts]), overlaps)
 
     def by_preference(self, gt_last: np.ndarray | None = None) -> OverlapPairs:
         """The pairs of each detection by descending overlap; of ties the later ground truth first, as in COCO.
@@ -49,28 +61,25 @@ def find_pairs(
     ground_truths: GroundTruths,
     *,
     min_overlap: float,
-    coco: bool = True,
-    mmdet: bool = False,
+    overlaps: Sequence[str] = ("overlaps",),
     names: Sequence[Any] | None = None,
 ) -> OverlapPairs:
     """The pairs in the same image with an overlap above 0 and of at least ``min_overlap``; rows are sorted by image.
 
-    With both ``coco`` and ``mmdet`` overlaps, pairs that reach ``min_overlap`` by either are kept.
+    ``overlaps`` are methods of the geometry. Pairs that reach ``min_overlap`` by one of them are kept.
     """
     first, count = _candidate_ranges(ground_truths.image, detections.image)
     rows = np.flatnonzero(count)
-    crowd = ground_truths.crowd
     blocks: list[OverlapPairs] = []
     num_pairs = np.zeros(1 + int(detections.image.max(initial=-1)), dtype=np.int64)  # per image
     shapes, gt_shapes = detections.geometry, ground_truths.geometry
     edges = (shapes.bounding_boxes(), gt_shapes.bounding_boxes()) if shapes.prefiltered else None
+    methods = {name: _overlap_method(shapes, name) for name in overlaps}
     for det, gt in _candidates(rows, first[rows], count[rows], edges):
-        float32: Any = shapes.mmdet_overlaps(gt_shapes, det, gt) if mmdet else None
-        overlap: Any = shapes.overlaps(gt_shapes, det, gt, crowd[gt]) if coco else float32
-        kept = (overlap >= min_overlap) & (overlap > 0)
-        if mmdet and coco:
-            kept |= (float32 >= np.float32(min_overlap)) & (float32 > 0)
-        pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), overlap, float32)
+        computed = {name: method(ground_truths, det, gt) for name, method in methods.items()}
+        reached = [(overlap >= overlap.dtype.type(min_overlap)) & (overlap > 0) for overlap in computed.values()]
+        kept = np.logical_or.reduce(reached)
+        pairs = OverlapPairs(det.astype(np.int32), gt.astype(np.int32), computed)
         blocks.append(pairs if kept.all() else pairs.select(np.flatnonzero(kept)))
         num_pairs += np.bincount(detections.image[blocks[-1].det], minlength=len(num_pairs))
         if num_pairs.max() > MAX_PAIRS:
@@ -78,13 +87,22 @@ def find_pairs(
             image = full if names is None else names[full]
             raise MetricInputError(
                 f"image {image!r} has more than {MAX_PAIRS} pairs of a detection and a ground truth that overlap; "
-                "such results are damaged, or need non-maximum suppression (nms_iou_thr)"
+                "such results are damaged, or need non-maximum suppression (nms_iou_thr=...)"
             )
     if not blocks:
         empty = np.empty(0, dtype=np.int32)
-        return OverlapPairs(empty, empty, np.empty(0), np.empty(0, dtype=np.float32) if mmdet else None)
-    columns: list[Any] = [None if column[0] is None else np.concatenate(column) for column in zip(*blocks)]
-    return OverlapPairs(*columns)
+        return OverlapPairs(empty, empty, {name: np.empty(0) for name in overlaps})
+    return OverlapPairs.concatenate(blocks)
+
+
+def _overlap_method(geometry: Geometry, name: str) -> Callable[[GroundTruths, np.ndarray, np.ndarray], np.ndarray]:
+    method: Callable[[GroundTruths, np.ndarray, np.ndarray], np.ndarray] | None = getattr(geometry, name, None)
+    if method is None:
+        rules = [rule.name for rule in MATCHING_RULES.values() if rule.overlap == name]
+        raise MetricInputError(
+            f"matching={', '.join(map(repr, rules))} is not defined for {geometry.field}; choose another matching rule"
+        )
+    return method
 
 
 def _candidate_ranges(gt_image: np.ndarray, det_image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
@@ -18,38 +18,71 @@ from mm_metrics_plugin.functional._arrays import (
 from mm_metrics_plugin.functional.classification.roc_curves import CountCurve
 from mm_metrics_plugin.functional.detection.average_precision import APCurves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.functional.thresholding import precision_of, round_thresholds
-from mm_metrics_plugin.settings import COCO_MAX_DETS, OperatingRule
+from mm_metrics_plugin.functional.thresholding import (
+    Threshold,
+    count_reaching,
+    decimal_thresholds,
+    is_mixed,
+    precision_of,
+)
+from mm_metrics_plugin.settings import OperatingRule
 
 _BEST_F1 = OperatingRule("f", 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class RankedScores:
-    """The detections of one class by descending score, to be counted at any threshold."""
+    """Detections by descending score, to be counted at any threshold in the precision of each score."""
 
     score: np.ndarray  # (N,) descending
     is_tp: np.ndarray  # (N,)
     precision: np.ndarray | None = None  # (N,) precision code of each score; None: that of the dtype
 
+    @classmethod
+    def of_rows(cls, table: MatchTable, rows: np.ndarray, is_tp: np.ndarray) -> RankedScores:
+        """The detections in these rows of a table."""
+        return cls(table.score[rows], is_tp, None if table.precision is None else table.precision[rows])
+
+    @classmethod
+    def pooled(cls, parts: Sequence[RankedScores]) -> RankedScores:
+        """The detections of all parts, such as those of the classes."""
+        if not parts:
+            return cls(np.empty(0), np.empty(0, dtype=bool))
+        codes = [part.precision for part in parts if part.precision is not None]
+        score, is_tp = (np.concatenate([getattr(part, name) for part in parts]) for name in ("score", "is_tp"))
+        return cls(score, is_tp, np.concatenate(codes) if codes else None).take(stable_order(-score))
+
+    def take(self, rows: Any) -> RankedScores:
+        """The selected rows (indices, a mask or a slice)."""
+        precision = None if self.precision is None else self.precision[rows]
+        return RankedScores(self.score[rows], self.is_tp[rows], precision)
+
+    def _groups(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """The ascending scores of each precision among the rows of a mask."""
+        if self.precision is None:
+            yield precision_of(self.score.dtype), self.score[rows][::-1]
+            return
+        for code in np.unique(self.precision).tolist():
+            yield code, self.score[rows & (self.precision == code)][::-1]
+
     def counts_at(self, thresholds: np.ndarray) -> np.ndarray:
-        """(2, points) TP and FP at each threshold, in the precision of each score."""
-        counts = np.zeros((2, len(thresholds)), dtype=np.int64)
-        rounded = round_thresholds(thresholds)
-        codes = np.uint8(precision_of(self.score.dtype)) if self.precision is None else self.precision
-        codes = np.broadcast_to(codes, self.score.shape)
-        for code in np.unique(codes):
-            same = codes == code
-            for row, rows in zip(counts, (self.is_tp & same, ~self.is_tp & same)):
-                ascending = self.score[rows][::-1]
-                row += len(ascending) - np.searchsorted(ascending, rounded[code], side="left")
-        return counts
+        """(2, points) TP and FP at each threshold."""
+        return np.stack([count_reaching(self._groups(rows), thresholds) for rows in (self.is_tp, ~self.is_tp)])
+
+    def decimal_thresholds(self, thresholds: Any) -> list[Threshold]:
+        """Thresholds with texts that select the same detections."""
+        return decimal_thresholds(thresholds, list(self._groups(np.ones(len(self.score), dtype=bool))))
 
     def curve(self, positives: int) -> CountCurve:
         """The curve with one point per distinct score."""
         last = np.flatnonzero(np.append(self.score[1:] != self.score[:-1], True)[: len(self.score)]).astype(np.int32)
-        tp = np.cumsum(self.is_tp, dtype=np.int32)[last]
-        return CountCurve(self.score[last], tp, last + 1 - tp, positives)
+        thresholds = self.score[last]
+        if is_mixed(self.precision):  # a lower score may reach a threshold that is rounded to its precision
+            tp, fp = self.counts_at(thresholds).astype(np.int32)
+        else:
+            tp = np.cumsum(self.is_tp, dtype=np.int32)[last]
+            fp = last + 1 - tp
+        return CountCurve(thresholds, tp, fp, positives)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +117,17 @@ class DetectionCurves:
 
 
 def precision_recall_curves(
-    table: MatchTable, *, iou_thr: float = 0.5, beta: float = 1.0, num_points: int = 1001, max_dets: int = COCO_MAX_DETS
+    table: MatchTable,
+    *,
+    iou_thr: float | None = None,
+    beta: float = 1.0,
+    num_points: int = 1001,
+    max_dets: int | None = None,
 ) -> DetectionCurves:
     """Precision-recall curves of a detector, and precision, recall and F-score by score threshold.
 
     Args:
-        table: Match table of :func:`match_images`.
+        table: Match table of :func:`match_images`. Its settings are the defaults of ``iou_thr`` and ``max_dets``.
         iou_thr: IoU threshold, one of the table's.
         beta: Weight of recall relative to precision in the F-score.
         num_points: Number of score thresholds of the grid from 0 to 1, or over the range of scores outside of it.
@@ -100,28 +138,29 @@ def precision_recall_curves(
         >>> boxes = [[0, 0, 9, 9], [50, 0, 59, 9], [20, 0, 29, 9]]
         >>> detections = Detections([0, 0, 0], boxes, [0.9, 0.8, 0.4], [0, 0, 0])
         >>> batch = DetectionBatch(detections, GroundTruths([0, 0], boxes[::2], [0, 0]), 1)
-        >>> table = match_images(batch, num_classes=1, table="ap").table
+        >>> table = match_images(batch, num_classes=1, keep="scores").table
         >>> curves = precision_recall_curves(table, num_points=3)
         >>> curves.per_class[0].precision.round(4).tolist(), curves.per_class[0].recall.tolist()
         ([1.0, 0.5, 0.6667], [0.5, 0.5, 1.0])
     """
-    rows, is_tp, classes = ranked_rows(table, iou_thr)
-    score = table.score[rows]
-    precision = None if table.precision is None else table.precision[rows]
+    settings = table.settings_with(iou_thr=iou_thr, max_dets=max_dets)
+    rows, is_tp, classes = ranked_rows(table, settings.iou_thr)
+    detections = RankedScores.of_rows(table, rows, is_tp)
+    score = detections.score
     num_gts = table.num_gts("any")
     low, high = (float(score.min()), float(score.max())) if len(score) else (0.0, 1.0)
     if low >= 0 and high <= 1:
         low, high = 0.0, 1.0
     confidence = np.linspace(low, high, num_points)
-    ranked = [RankedScores(score[c], is_tp[c], None if precision is None else precision[c]) for c in classes]
+    ranked = [detections.take(c) for c in classes]
     tp, fp = _counts_at(ranked, confidence)
     gts = np.broadcast_to(num_gts[:, None], tp.shape)
     return DetectionCurves(
-        iou_thr=float(iou_thr),
+        iou_thr=settings.iou_thr,
         beta=beta,
         per_class=tuple(scores.curve(int(number)) for scores, number in zip(ranked, num_gts)),
-        average_precision=APCurves(table, "all", max_dets, [iou_thr]).average_precision()[0, :, 0],
-        max_dets=max_dets,
+        average_precision=APCurves(table, "all", settings.max_dets, [settings.iou_thr]).average_precision()[0, :, 0],
+        max_dets=settings.max_dets,
         confidence=confidence,
         precision=divide(tp, tp + fp),
         recall=divide(tp, gts),
@@ -151,11 +190,12 @@ class ThresholdSweep(Result):
     """TP and FP of every class by score threshold, under the ``coco`` rule."""
 
     thresholds: np.ndarray  # (points,) ascending
+    texts: list[str]  # (points,) short decimal numbers that select the same detections
     ground_truths: np.ndarray  # (classes,) number of ground truths
     tp: np.ndarray  # (classes, points)
     fp: np.ndarray  # (classes, points)
-    best: float  # threshold of the highest micro F1; NaN without TP
-    best_per_class: np.ndarray  # (classes,) threshold of the highest F1
+    best: Threshold  # of the highest micro F1; NaN without TP
+    best_per_class: list[Threshold]  # (classes,) of the highest F1
 
     def means(self) -> dict[str, np.ndarray]:
         """(points,) macro averages, by their keys in the JSON report."""
@@ -170,33 +210,38 @@ class ThresholdSweep(Result):
 def threshold_sweep(curves: DetectionCurves, *, also: Sequence[float] = ()) -> ThresholdSweep:
     """Counts at the thresholds of the grid, at the best one, and at those in ``also``."""
     num_gts = np.array([curve.positives for curve in curves.per_class], dtype=np.int64)
-    score, is_tp = (
-        np.concatenate([getattr(scores, name) for scores in curves.ranked]) if curves.ranked else np.empty(0)
-        for name in ("score", "is_tp")
-    )
-    order = stable_order(-score)
-    best = best_threshold(RankedScores(score[order], is_tp[order]).curve(int(num_gts.sum())), _BEST_F1)
+    pooled = RankedScores.pooled(curves.ranked)
+    best = best_threshold(pooled.curve(int(num_gts.sum())), _BEST_F1)
     grid = [*curves.confidence.tolist(), *(float(value) for value in also)]
     thresholds = np.unique(grid if np.isnan(best) else [*grid, best])
     tp, fp = _counts_at(curves.ranked, thresholds)
     return ThresholdSweep(
         thresholds=thresholds,
+        texts=[threshold.text for threshold in pooled.decimal_thresholds(thresholds)],
         ground_truths=num_gts,
         tp=tp,
         fp=fp,
-        best=best,
-        best_per_class=np.array([best_threshold(curve, _BEST_F1) for curve in curves.per_class]),
+        best=pooled.decimal_thresholds([best])[0],
+        best_per_class=[
+            scores.decimal_thresholds([best_threshold(curve, _BEST_F1)])[0]
+            for scores, curve in zip(curves.ranked, curves.per_class)
+        ],
     )
+
+
+def rule_values(tp: np.ndarray, fp: np.ndarray, positives: Any, rule: OperatingRule) -> np.ndarray:
+    """The value that a rule maximizes, at each threshold; -1 where the threshold does not satisfy the rule."""
+    if rule.kind == "f":
+        value = fbeta_score(tp, fp, positives - tp, rule.value)
+    else:
+        rates = divide(tp, tp + fp), divide(tp, positives)
+        constrained, maximized = rates if rule.kind == "precision" else rates[::-1]
+        value = np.where(constrained >= rule.value, maximized, -1.0)
+    return np.where(tp > 0, value, -1.0)
 
 
 def best_threshold(curve: CountCurve, rule: OperatingRule) -> float:
     """The best score threshold by a rule, the highest of ties; NaN if no threshold satisfies it."""
-    if rule.kind == "f":
-        value = curve.f_score(beta=rule.value)
-    else:
-        rates = curve.precision, curve.recall
-        constrained, maximized = rates if rule.kind == "precision" else rates[::-1]
-        value = np.where(constrained >= rule.value, maximized, -1.0)
-    value = np.where(curve.tp > 0, value, -1.0)
+    value = rule_values(curve.tp, curve.fp, curve.positives, rule)
     best = int(np.argmax(value)) if len(value) else -1
     return float(curve.thresholds[best]) if best >= 0 and value[best] >= 0 else float("nan")

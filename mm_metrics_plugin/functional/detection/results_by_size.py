@@ -8,9 +8,9 @@ from typing import Any, Sequence
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, rates_from_counts
-from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.average_precision import APCurves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.settings import COCO_AREA_EDGES, COCO_MAX_DETS, area_ranges
+from mm_metrics_plugin.settings import area_ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,54 +65,57 @@ class SizeReport(Result):
 def results_by_size(
     table: MatchTable,
     *,
-    area_edges: Sequence[float] = COCO_AREA_EDGES,
-    iou_thr: float = 0.5,
-    score_thr: float = 0.3,
-    max_dets: int = COCO_MAX_DETS,
+    area_edges: Sequence[float] | None = None,
+    iou_thr: float | None = None,
+    score_thr: float | None = None,
+    max_dets: int | None = None,
     iou_thrs: Sequence[float] | None = None,
 ) -> SizeReport:
     """Precision and recall at a score threshold, and average precision, by the area of the ground truths.
 
     Args:
-        table: Match table of :func:`match_images` with these area ranges.
+        table: Match table of :func:`match_images`. Its settings are the defaults of the other arguments.
         area_edges: Boundaries between the area ranges in square pixels, ascending.
         iou_thr: IoU threshold of precision and recall.
         score_thr: Score threshold of precision and recall.
         max_dets: Maximum number of detections per class and image for average precision.
-        iou_thrs: IoU thresholds of average precision, as in :func:`average_precision`.
+        iou_thrs: IoU thresholds of average precision.
 
     Example:
         >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
         >>> ground_truths = GroundTruths([0, 0], [[0, 0, 10, 10], [100, 100, 300, 300]], [0, 0])
         >>> batch = DetectionBatch(Detections([0], [[100, 100, 300, 290]], [0.9], [0]), ground_truths, 1)
-        >>> print(results_by_size(match_images(batch, num_classes=1, table="ap").table))
+        >>> print(results_by_size(match_images(batch, num_classes=1, keep="scores").table))
                               gts  precision   recall      mAP   mAP_50
         all                     2     1.0000   0.5000   0.5050   0.5050
         small                   1        nan   0.0000   0.0000   0.0000
         medium                  0        nan      nan      nan      nan
         large                   1     1.0000   1.0000   1.0000   1.0000
     """
-    ranges, thresholds = area_ranges(area_edges), ap_iou_thrs(table, iou_thrs)
+    settings = table.settings_with(
+        area_edges=area_edges, iou_thr=iou_thr, score_thr=score_thr, max_dets=max_dets, iou_thrs=iou_thrs
+    )
+    ranges, thresholds, max_dets = area_ranges(settings.area_edges), settings.iou_thrs, settings.max_dets
     for area_range in ranges:
         key = area_range.name, max_dets, thresholds
         if key not in table.ap_values:
             table.ap_values[key] = APCurves(table, *key).average_precision()[..., 0]
     ap = np.stack([table.ap_values[area_range.name, max_dets, thresholds] for area_range in ranges])
     at_50 = np.flatnonzero(np.isclose(thresholds, 0.5, rtol=0, atol=1e-9))
-    reached = np.flatnonzero(table.reach(score_thr))
+    reached = np.flatnonzero(table.reach(settings.score_thr))
     label = table.label[reached]
     tp, fp, num_gts = [], [], []
     # The confusion matrix includes boxes of negative or huge area, which COCO's range ``all`` does not.
     for area in ("any", *(area_range.name for area_range in ranges[1:])):
-        is_tp, is_tp_or_fp = (flag[reached] for flag in table.flags(iou_thr, area))
+        is_tp, is_tp_or_fp = (flag[reached] for flag in table.flags(settings.iou_thr, area))
         tp.append(np.bincount(label[is_tp], minlength=table.num_classes))
         fp.append(np.bincount(label[is_tp_or_fp & ~is_tp], minlength=table.num_classes))
         num_gts.append(table.num_gts(area))
     return SizeReport(
         ranges={area_range.name: (area_range.low, area_range.high) for area_range in ranges},
         max_dets=max_dets,
-        iou_thr=float(iou_thr),
-        score_thr=float(score_thr),
+        iou_thr=settings.iou_thr,
+        score_thr=settings.score_thr,
         ground_truths=np.stack(num_gts),
         tp=np.stack(tp),
         fp=np.stack(fp),

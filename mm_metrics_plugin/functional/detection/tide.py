@@ -15,8 +15,11 @@ Classification and localization errors are fixed by turning the best detection o
 and removing the others; other errors of detections by removing them; missed ground truths by removing them.
 
 The numbers equal those of ``tidecv``: detections with an overlap above t_f with a crowd are ignored for AP, but their
-error type is counted; of equal scores, fixed and wrong detections come before a TP. AP is a fraction. Classes without
-ground truths are excluded from the mean; with ``absent='zero'`` they count as 0, as in ``tidecv``.
+error type is counted; of equal scores, fixed and wrong detections come before a TP. AP is a fraction.
+
+Means are over the classes with ground truths, before and after a fix. If a fix removes all ground truths of a class,
+its AP is 1 if no detection of the class remains (no error is left), else 0. ``absent='zero'`` selects the means of
+``tidecv`` instead: over the classes with ground truths or detections, before and after separately.
 
 Reference: D. Bolya, S. Foley, J. Hays, J. Hoffman, TIDE (ECCV 2020).
 """
@@ -28,27 +31,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import Result, group_starts, stable_order
-from mm_metrics_plugin.functional.detection import confusion_rules as outcomes
+from mm_metrics_plugin.functional._arrays import Result, group_starts, mean_of_defined, stable_order
 from mm_metrics_plugin.functional.detection._assignment import assign
 from mm_metrics_plugin.functional.detection.average_precision import interpolated_ap
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.match_table import MatchTable
+from mm_metrics_plugin.functional.detection.grid import NO_GT
+from mm_metrics_plugin.functional.detection.match_table import ErrorType, MatchTable, Outcome
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
 
 ERROR_TYPES = ("classification", "localization", "both", "duplicate", "background", "missed")
-CLASSIFICATION, LOCALIZATION, BOTH, DUPLICATE, BACKGROUND = range(5)
-TRUE_POSITIVE = 5
-_TYPE = 7  # mask of the type without flags
-ON_CROWD = 8  # flag: ignored for AP
-FIXED = 16  # flag: becomes a TP when errors of its type are fixed
-NO_GT = -1
 
 
 class ErrorRows(NamedTuple):
-    """The error types of all detections."""
+    """The error types of all detections; columns as in :class:`MatchDetails`."""
 
-    error_type: np.ndarray  # (N,) int8: an index into ``ERROR_TYPES`` or ``TRUE_POSITIVE``, plus flags
+    error_type: np.ndarray  # (N,) int8, an :class:`ErrorType`
+    error_ignored: np.ndarray  # (N,) bool, ignored for AP
+    error_fixed: np.ndarray  # (N,) bool, becomes a TP when errors of its type are fixed
     error_gt: np.ndarray  # (N,) int32 index of the unmatched ground truth that the error covers, or -1
     gt_matched: np.ndarray  # (M,) whether a ground truth is matched
 
@@ -63,9 +62,9 @@ def classify_errors(
 ) -> ErrorRows:
     """The error types of detections sorted by image and descending score, from pairs above the background threshold."""
     own_class = detections.labels[pairs.det] == ground_truths.labels[pairs.gt]
-    on_crowd = np.zeros(len(detections), dtype=bool)
-    on_crowd[pairs.det[own_class & ground_truths.crowd[pairs.gt] & (pairs.overlap > iou_thr)]] = True
-    regular = np.flatnonzero(~ground_truths.crowd[pairs.gt])
+    on_ignored, gt_ignored = np.zeros(len(detections), dtype=bool), ground_truths.ignored
+    on_ignored[pairs.det[own_class & gt_ignored[pairs.gt] & (pairs.overlap > iou_thr)]] = True
+    regular = np.flatnonzero(~gt_ignored[pairs.gt])
     pairs, own_class = pairs.select(regular), own_class[regular]
     is_tp, gt_matched = _matches(pairs.select(own_class & (pairs.overlap >= iou_thr)), detections, ground_truths)
     own, own_gt = _best(pairs.select(own_class), len(detections))
@@ -78,18 +77,24 @@ def classify_errors(
         matched >= iou_thr,
         np.maximum(own, other) <= background_iou_thr,
     ]
-    types = [TRUE_POSITIVE, LOCALIZATION, CLASSIFICATION, DUPLICATE, BACKGROUND]
-    error_type = np.select(conditions, types, default=BOTH).astype(np.int8)
+    types = [
+        ErrorType.TRUE_POSITIVE,
+        ErrorType.LOCALIZATION,
+        ErrorType.CLASSIFICATION,
+        ErrorType.DUPLICATE,
+        ErrorType.BACKGROUND,
+    ]
+    error_type = np.select(conditions, types, default=ErrorType.BOTH).astype(np.int8)
     error_gt = np.full(len(detections), NO_GT, dtype=np.int32)
-    for kind, gt in ((LOCALIZATION, own_gt), (CLASSIFICATION, other_gt)):
+    for kind, gt in ((ErrorType.LOCALIZATION, own_gt), (ErrorType.CLASSIFICATION, other_gt)):
         chosen = np.flatnonzero(error_type == kind)
         error_gt[chosen] = gt[chosen]
     error_gt[np.append(gt_matched, False)[error_gt]] = NO_GT
     covering = np.flatnonzero(error_gt >= 0)
     _, first = np.unique(error_gt[covering], return_index=True)  # the highest score of each ground truth
-    error_type[covering[first]] |= FIXED
-    error_type[on_crowd & ~is_tp] |= ON_CROWD
-    return ErrorRows(error_type, error_gt, gt_matched)
+    fixed = np.zeros(len(detections), dtype=bool)
+    fixed[covering[first]] = True
+    return ErrorRows(error_type, on_ignored & ~is_tp, fixed, error_gt, gt_matched)
 
 
 def _matches(pairs: OverlapPairs, detections: Detections, ground_truths: GroundTruths) -> tuple[np.ndarray, np.ndarray]:
@@ -126,8 +131,9 @@ class TideErrors(Result):
     average_precision_per_class: np.ndarray  # (classes,); NaN for classes without ground truths
     counts: dict[str, np.ndarray]  # by type, (classes,) number of errors
     ignored: dict[str, np.ndarray]  # by type, (classes,) number of these that are ignored for AP (crowds)
-    dap: dict[str, float]  # by type, AP gained by fixing all errors of the type; never below 0
-    dap_per_class: dict[str, np.ndarray]  # by type, (classes,); NaN where undefined
+    # By type, AP gained by fixing all errors of the type: the mean of ``dap_per_class``, or that of ``absent='zero'``.
+    dap: dict[str, float]
+    dap_per_class: dict[str, np.ndarray]  # by type, (classes,), at least 0; NaN for classes without ground truths
     dap_false_positives: float  # AP gained by removing all false positives
     dap_false_negatives: float  # AP gained by removing all unmatched ground truths
 
@@ -168,9 +174,9 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
     """TIDE's errors by type, and dAP.
 
     Args:
-        table: Match table with details (``table='full'``).
-        absent: Treatment of classes without ground truths in the mean: ``'skip'``, or ``'zero'`` to count them as 0 if
-            they have detections, as in ``tidecv``.
+        table: Match table with details (``keep='full'``).
+        absent: ``'skip'`` leaves classes without ground truths out of all means. ``'zero'`` counts them as 0 if they
+            have detections, as in ``tidecv``: then all numbers equal those of ``tidecv``.
 
     Example:
         >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
@@ -185,30 +191,30 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
         raise ValueError(f"absent must be 'skip' or 'zero' (found {absent!r})")
     if details is None:
         raise ValueError("the error types need a table with details")
-    label, kind = table.label, details.error_type & _TYPE
-    is_tp, counts_for_ap = kind == TRUE_POSITIVE, (details.error_type & ON_CROWD) == 0
-    fixed = (details.error_type & FIXED) != 0
-    target = _gt_rows(table, details.error_gt)
-    not_crowd = table.gt_counts.any(axis=1)
+    label, kind, fixed = table.label, details.error_type, details.error_fixed
+    is_tp, counts_for_ap = kind == ErrorType.TRUE_POSITIVE, ~details.error_ignored
+    target = table.gt_rows(details.error_gt)
+    valid = table.gt_valid.any(axis=1)
     covered = np.zeros(len(table.gt_label), dtype=bool)
     covered[target[target >= 0]] = True
-    missed = not_crowd & ~details.gt_tide_matched & ~covered
-    num_gts = np.bincount(table.gt_label[not_crowd], minlength=num_classes)
+    missed = valid & ~details.gt_tide_matched & ~covered
+    num_gts = np.bincount(table.gt_label[valid], minlength=num_classes)
 
     def per_class(label: np.ndarray) -> np.ndarray:
         return np.bincount(label, minlength=num_classes)
 
-    def mean(values: np.ndarray, has_detections: np.ndarray, num_gts: np.ndarray) -> float:
+    def evaluate_rows(label: np.ndarray, now_tp: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, float]:
+        """AP per class and its mean, of detections sorted by class and score, and the numbers of ground truths left."""
+        values, has_detections = _average_precision(label, now_tp, left), per_class(label) > 0
         if absent == "zero":
-            values = np.nan_to_num(values)[(num_gts > 0) | has_detections]
-        values = values[~np.isnan(values)]
-        return float(values.mean()) if len(values) else float("nan")
+            mean = mean_of_defined(np.nan_to_num(values)[(left > 0) | has_detections])
+        values = np.where((num_gts > 0) & (left == 0), ~has_detections, values)
+        return values, float(mean if absent == "zero" else mean_of_defined(values))
 
-    def evaluate(kept: np.ndarray, num_gts: np.ndarray, now_tp: np.ndarray = is_tp) -> tuple[np.ndarray, float]:
-        """AP per class and its mean, of the kept rows."""
+    def evaluate(kept: np.ndarray, left: np.ndarray, now_tp: np.ndarray = is_tp) -> tuple[np.ndarray, float]:
+        """The same of the kept rows."""
         rows = order[kept[order]]
-        values = _average_precision(label[rows], now_tp[rows], num_gts)
-        return values, mean(values, per_class(label[rows]) > 0, num_gts)
+        return evaluate_rows(label[rows], now_tp[rows], left)
 
     def evaluate_reclassified(these: np.ndarray) -> tuple[np.ndarray, float]:
         """AP with classification errors fixed: the best one of each ground truth becomes a TP of its class."""
@@ -223,12 +229,10 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
             position[mask] = first + np.searchsorted(-table.score[kept[first:last]], -table.score[moved[mask]])
         rows, new_label = np.insert(kept, position, moved), np.insert(label[kept], position, moved_label)
         rows = _order_ties(rows, new_label, table.score, is_tp)
-        values = _average_precision(new_label, is_tp[rows] | (these & fixed)[rows], num_gts)
-        return values, mean(values, per_class(new_label) > 0, num_gts)
+        return evaluate_rows(new_label, is_tp[rows] | (these & fixed)[rows], num_gts)
 
     before = table.ranked.order[counts_for_ap[table.ranked.order]]
-    base = _average_precision(label[before], is_tp[before], num_gts)
-    base_mean = mean(base, per_class(label[before]) > 0, num_gts)
+    base, base_mean = evaluate_rows(label[before], is_tp[before], num_gts)
     order = _order_ties(table.ranked.order, label[table.ranked.order], table.score, is_tp)
     result: dict[str, dict[str, Any]] = {"counts": {}, "ignored": {}, "dap": {}, "dap_per_class": {}}
     for index, name in enumerate(ERROR_TYPES):
@@ -238,18 +242,19 @@ def tide_errors(table: MatchTable, *, absent: str = "skip") -> TideErrors:
             value, value_mean = evaluate(counts_for_ap, num_gts - counted)
         else:
             counted, ignored = per_class(label[these]), per_class(label[these & ~counts_for_ap])
-            if index == CLASSIFICATION:
+            if index == ErrorType.CLASSIFICATION:
                 value, value_mean = evaluate_reclassified(these)
             else:
                 these_fixed = these & fixed
                 value, value_mean = evaluate((counts_for_ap & ~these) | these_fixed, num_gts, is_tp | these_fixed)
         result["counts"][name], result["ignored"][name] = counted, ignored
-        result["dap"][name] = max(value_mean - base_mean, 0.0)
-        result["dap_per_class"][name] = value - base
+        gained = np.maximum(value - base, 0.0)  # ties may be ordered differently, as in tidecv
+        result["dap_per_class"][name] = gained
+        result["dap"][name] = float(mean_of_defined(gained)) if absent == "skip" else max(value_mean - base_mean, 0.0)
     # Ranking every TP before every FP removes the effect of the FP.
     rows = np.flatnonzero(counts_for_ap)
     rows = rows[stable_order(label[rows], ~is_tp[rows])]
-    without_fp = mean(_average_precision(label[rows], is_tp[rows], num_gts), per_class(label[rows]) > 0, num_gts)
+    _, without_fp = evaluate_rows(label[rows], is_tp[rows], num_gts)
     _, without_fn = evaluate(counts_for_ap, per_class(table.gt_label[details.gt_tide_matched]))
     return TideErrors(
         detections=len(table.score),
@@ -276,23 +281,15 @@ def errors_at_threshold(table: MatchTable) -> dict[str, np.ndarray]:
     details, num_classes = table.details, table.num_classes
     if details is None:
         raise ValueError("the error types need a table with details")
-    on_background = details.outcome == outcomes.BACKGROUND
-    kind = details.error_type & _TYPE
+    on_background, kind = details.outcome == Outcome.BACKGROUND, details.error_type
+    localization, background = kind == ErrorType.LOCALIZATION, kind == ErrorType.BACKGROUND
     masks = {
-        "classification": np.isin(details.outcome, (outcomes.CONFUSION, outcomes.CONFUSION_MATCHED)),
-        "localization": on_background & (kind == LOCALIZATION),
-        "both": on_background & (kind != LOCALIZATION) & (kind != BACKGROUND),
-        "duplicate": details.outcome == outcomes.DUPLICATE,
-        "background": on_background & (kind == BACKGROUND),
+        "classification": np.isin(details.outcome, (Outcome.CONFUSION, Outcome.CONFUSION_MATCHED)),
+        "localization": on_background & localization,
+        "both": on_background & ~localization & ~background,
+        "duplicate": details.outcome == Outcome.DUPLICATE,
+        "background": on_background & background,
     }
     counts = {name: np.bincount(table.label[rows], minlength=num_classes) for name, rows in masks.items()}
-    missed = details.gt_outcome == outcomes.MISSED
+    missed = details.gt_outcome == Outcome.MISSED
     return {**counts, "missed": np.bincount(table.gt_label[missed], minlength=num_classes)}
-
-
-def _gt_rows(table: MatchTable, position: np.ndarray) -> np.ndarray:
-    """(N,) table rows of ground truths, from their positions in the images of the detections; -1 stays -1."""
-    first = np.searchsorted(table.gt_image, np.arange(table.num_images)).astype(np.int32)
-    rows: np.ndarray = first[table.image] + position
-    rows[position < 0] = NO_GT
-    return rows

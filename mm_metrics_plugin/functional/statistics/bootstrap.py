@@ -13,7 +13,7 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 
 from mm_metrics_plugin.functional._arrays import Result
-from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.average_precision import APCurves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import (
     MetricValues,
@@ -35,7 +35,7 @@ from mm_metrics_plugin.functional.statistics.ratio_intervals import (
     shrink,
     wilson_interval,
 )
-from mm_metrics_plugin.settings import COCO_MAX_DETS, MAX_RESAMPLES, require_ci, require_int
+from mm_metrics_plugin.settings import MAX_RESAMPLES, require_ci, require_int
 
 UNDEFINED, TOO_FEW_OBJECTS, TOO_FEW_IMAGES = "undefined", "too few objects", "too few images"
 TOO_FEW = (TOO_FEW_OBJECTS, TOO_FEW_IMAGES)
@@ -104,7 +104,7 @@ def _proportion_intervals(ratio: Ratios, ci: float) -> Interval:
         ratio.value,
         ratio_intervals(ratio, ci=ci),
         (TOO_FEW_OBJECTS, ratio.trials < MIN_OBJECTS),
-        (TOO_FEW_IMAGES, ratio.images < MIN_IMAGES),
+        (TOO_FEW_IMAGES, ratio.effective_images < MIN_IMAGES),
     )
 
 
@@ -118,7 +118,8 @@ def proportion_interval(successes: np.ndarray, trials: np.ndarray, *, ci: float 
 
 def _f1_intervals(jaccard: Ratios, ci: float) -> Interval:
     ends = f1_of_jaccard(ratio_intervals(jaccard, ci=ci))
-    return _interval(f1_of_jaccard(jaccard.value), ends, (TOO_FEW_IMAGES, jaccard.images < MIN_IMAGES_F1_AP))
+    few = (jaccard.images < MIN_IMAGES_F1_AP) | (jaccard.effective_images < MIN_IMAGES)
+    return _interval(f1_of_jaccard(jaccard.value), ends, (TOO_FEW_IMAGES, few))
 
 
 def _count_intervals(
@@ -272,26 +273,26 @@ def bootstrap_counts(
 def bootstrap_ci(
     table: MatchTable,
     *,
-    score_thr: float = 0.3,
-    iou_thr: float = 0.5,
+    score_thr: float | None = None,
+    iou_thr: float | None = None,
     average_precision: bool = True,
-    max_dets: int = COCO_MAX_DETS,
+    max_dets: int | None = None,
     iou_thrs: Sequence[float] | None = None,
-    ci: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
+    ci: float | None = None,
+    resamples: int | None = None,
+    seed: int | None = None,
     track: Track = iter,
 ) -> Intervals:
     """Confidence intervals of a detector's precision, recall and F1 at a score threshold, and of average precision.
 
     Args:
-        table: Match table of :func:`match_images`.
+        table: Match table of :func:`match_images`. Its settings are the defaults of the other arguments.
         score_thr: Score threshold of precision and recall.
         iou_thr: IoU threshold of precision and recall.
         average_precision: Also compute the intervals of average precision.
         max_dets: Maximum number of detections per class and image for average precision.
-        iou_thrs: IoU thresholds of average precision. None: COCO's ten, or all of a table without them.
-        ci: Confidence level.
+        iou_thrs: IoU thresholds of average precision.
+        ci: Confidence level; 0.95 without a setting.
         resamples: Number of bootstrap resamples over images.
         seed: Random seed of the resamples.
         track: Wraps the batches of resamples to show progress.
@@ -301,10 +302,12 @@ def bootstrap_ci(
         >>> image, box = np.arange(50), np.tile([0.0, 0.0, 10.0, 10.0], (50, 1))
         >>> detections = Detections(image, box + 30 * (image % 5 == 0)[:, None], 1 - image / 100, np.zeros(50))
         >>> batch = DetectionBatch(detections, GroundTruths(image, box, np.zeros(50)), 50)
-        >>> table = match_images(batch, num_classes=1, table="ap").table
+        >>> table = match_images(batch, num_classes=1, keep="scores").table
         >>> print(bootstrap_ci(table).overall["recall_micro"])
         0.8000 [0.6679, 0.8884]
     """
     counts = per_image_counts(table, score_thr=score_thr, iou_thr=iou_thr)
-    curves = APCurves(table, "all", max_dets, ap_iou_thrs(table, iou_thrs)) if average_precision else None
-    return bootstrap_counts(counts, curves, ci=ci, resamples=resamples, seed=seed, track=track)
+    settings = table.settings_with(max_dets=max_dets, iou_thrs=iou_thrs, ci=ci, resamples=resamples, seed=seed)
+    curves = APCurves(table, "all", settings.max_dets, settings.iou_thrs) if average_precision else None
+    level = 0.95 if settings.ci is None else settings.ci
+    return bootstrap_counts(counts, curves, ci=level, resamples=settings.resamples, seed=settings.seed, track=track)

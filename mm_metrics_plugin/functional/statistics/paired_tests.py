@@ -8,6 +8,10 @@ is at least as large as the observed one. The interval is d ± q, where q is the
 Metrics over all classes are a family of tests, and so are the classes of a metric. Differences are studentized and
 compared with the maximum over the family in each permutation (the max-T method of Westfall and Young), which controls
 the family-wise error rate at 1 - ci. The intervals are simultaneous.
+
+A class may have a value in one run only: a run without detections of a class has no precision there. Means are compared
+over the classes in which both runs have a value, in the observed arrangement and in every permutation. The statistic is
+therefore the same function of every arrangement, and the test is exact.
 """
 
 from __future__ import annotations
@@ -19,17 +23,20 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, stable_order
-from mm_metrics_plugin.functional.detection.average_precision import APCurves, ap_iou_thrs
+from mm_metrics_plugin.functional.detection.average_precision import APCurves
+from mm_metrics_plugin.functional.detection.cross_fitting import CrossFittedCounts, image_folds, num_folds
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.statistics.per_image_counts import (
     MetricValues,
     PerImageCounts,
     Track,
     WeightedMetrics,
+    cross_fitted_counts,
     map_draws,
+    mean_name,
     per_image_counts,
 )
-from mm_metrics_plugin.settings import COCO_MAX_DETS, MAX_RESAMPLES, PERMUTATIONS, require_ci, require_int
+from mm_metrics_plugin.settings import MAX_RESAMPLES, PERMUTATIONS, OperatingRule, require_ci, require_int
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.classification.delong import AUCSwaps
@@ -70,8 +77,9 @@ def significant(p_value: float | np.ndarray, *, ci: float) -> np.ndarray:
 def family_tests(first: np.ndarray, second: np.ndarray, permuted: np.ndarray, *, ci: float = 0.95) -> Difference:
     """Tests all differences of a family, from (F,) metrics of both runs and permuted differences (permutations, F).
 
-    Undefined permuted differences count as extreme. Bounds are clipped to [-1, 1]. If no permutation changes a metric,
-    its bounds are NaN and p is 1.
+    Undefined permuted differences count as extreme. An observed difference that is undefined has no p-value, but its
+    permuted ones are in the maximum over the family, which is then the same for every arrangement. Bounds are clipped
+    to [-1, 1]. If no permutation changes a metric, its bounds are NaN and p is 1.
     """
     observed = second - first
     size, swapped = np.abs(observed), np.abs(permuted)
@@ -79,12 +87,13 @@ def family_tests(first: np.ndarray, second: np.ndarray, permuted: np.ndarray, *,
     undefined = np.isnan(swapped)
     defined_swapped = np.where(undefined, 0.0, swapped)
     scale = np.sqrt((np.square(defined_swapped).sum(axis=0) + np.nan_to_num(size) ** 2) / (len(swapped) + 1))
-    tested = ~np.isnan(observed) & (scale > _SAME)
+    varies = scale > _SAME
+    tested = varies & ~np.isnan(observed)
     extreme = np.where(undefined, np.inf, swapped)
     unadjusted = _interval_and_p_value(observed, size, extreme, size, np.ones_like(scale), ci)
-    scale = np.where(tested, scale, 1.0)
+    scale = np.where(varies, scale, 1.0)
     studentized = np.where(tested, size, 0.0) / scale
-    maximum = (np.where(tested, defined_swapped, 0.0) / scale).max(axis=1, initial=0.0)
+    maximum = (np.where(varies, defined_swapped, 0.0) / scale).max(axis=1, initial=0.0)
     extreme = np.where(undefined, np.inf, maximum[:, None])
     observed_maximum = np.full(len(size), studentized.max(initial=0.0))
     adjusted = _interval_and_p_value(observed, studentized, extreme, observed_maximum, scale, ci)
@@ -132,6 +141,7 @@ class Comparison(Result):
     seed: int  # random seed of the permutations
     overall: dict[str, Difference]  # over all classes; together a family of tests
     per_class: dict[str, Difference]  # arrays with one value per class, each a family of tests
+    classes_averaged: dict[str, int]  # number of classes of each mean: those with a value in both runs
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<16}{value}" for name, value in self.overall.items())
@@ -166,7 +176,7 @@ def changed_images(first: PerImageCounts, second: PerImageCounts) -> tuple[Chang
     return tuple(ChangedImage(*row) for row in rows.tolist())
 
 
-def _check_pair(first: PerImageCounts, second: PerImageCounts) -> None:
+def _check_pair(first: PerImageCounts | MatchTable, second: PerImageCounts | MatchTable) -> None:
     for name in ("num_images", "num_classes"):
         if getattr(first, name) != getattr(second, name):
             raise MetricInputError(
@@ -197,14 +207,15 @@ def _interleave_tables(first: MatchTable, second: MatchTable) -> MatchTable:
         for name in ("image", "gt_image")
     )
     rows, gt_rows = stable_order(image), stable_order(gt_image)
-    names = {"label": rows, "score": rows, "matched": rows, "ignored": rows, "gt_label": gt_rows, "gt_counts": gt_rows}
+    names = dict.fromkeys(("label", "score", "matched", "ignored", "precision_codes"), rows)
+    names.update(gt_label=gt_rows, gt_valid=gt_rows)
     columns = {name: np.concatenate([getattr(table, name) for table in tables])[at] for name, at in names.items()}
     return replace(
         first,
         num_images=2 * first.num_images,
         image=image[rows],
         gt_image=gt_image[gt_rows],
-        precision=None,  # AP compares scores with each other, not with a threshold
+        precision=columns.pop("precision_codes"),
         details=None,
         **columns,
     )
@@ -221,6 +232,7 @@ def compare_counts(
     *,
     auc: AUCSwaps | None = None,
     curves: Sequence[APCurves | None] | None = None,
+    cross_fitted: CrossFittedCounts | None = None,
     ci: float = 0.95,
     permutations: int | None = None,
     seed: int = 0,
@@ -228,7 +240,8 @@ def compare_counts(
 ) -> Comparison:
     """Compares precision, recall, F1 and, if given, AUC or average precision of two runs.
 
-    ``curves`` are those of the first run, the second run, and both interleaved. Options as in
+    ``curves`` are those of the first run, the second run, and both interleaved. ``cross_fitted``, of both interleaved,
+    gives the counts of a permutation; without it, they are sums of ``first`` and ``second``. Options as in
     :func:`paired_permutation_test`.
     """
     _check_pair(first, second)
@@ -236,13 +249,15 @@ def compare_counts(
     permutations = PERMUTATIONS if permutations is None else permutations
     require_int("permutations", permutations, low=1, high=MAX_RESAMPLES)
     counts = (first, second, _interleave_counts(first, second))
-    *runs, both = map(WeightedMetrics, counts, curves or [None] * 3)
+    *runs, both = map(WeightedMetrics, counts, curves or [None] * 3, [None, None, cross_fitted])
 
     def swapped(swap: np.ndarray) -> MetricValues:
         stays = 1 - swap
-        return both(_interleave_weights(swap, stays)).minus(both(_interleave_weights(stays, swap)))
+        first, second = both(_interleave_weights(stays, swap)), both(_interleave_weights(swap, stays))
+        return second.over_classes_of(first).minus(first.over_classes_of(second))
 
-    observed = [run.of_all() for run in runs]
+    own = [run.of_all() for run in runs]
+    observed = [values.over_classes_of(other) for values, other in zip(own, own[::-1])]
     draws_of_swaps = swap_draws(
         first.num_images, draws=permutations, seed=seed, batch_size=both.batch_size, track=track
     )
@@ -262,17 +277,20 @@ def compare_counts(
         name: family_tests(observed[0].per_class[name][0], observed[1].per_class[name][0], swapped_values, ci=ci)
         for name, swapped_values in permuted.per_class.items()
     }
-    return Comparison(ci, permutations, seed, overall, per_class)
+    shared = {mean_name(name): int((~np.isnan(test.difference)).sum()) for name, test in per_class.items()}
+    shared["f1_of_means"] = min(shared["precision"], shared["recall"])
+    return Comparison(ci, permutations, seed, overall, per_class, shared)
 
 
 def paired_permutation_test(
     first: MatchTable,
     second: MatchTable,
     *,
-    score_thr: float = 0.3,
-    iou_thr: float = 0.5,
+    score_thr: float | None = None,
+    iou_thr: float | None = None,
+    operating_point: str | None = None,
     average_precision: bool = True,
-    max_dets: int = COCO_MAX_DETS,
+    max_dets: int | None = None,
     iou_thrs: Sequence[float] | None = None,
     ci: float = 0.95,
     permutations: int | None = None,
@@ -282,13 +300,16 @@ def paired_permutation_test(
     """Compares two detectors on the same images: precision, recall and F1 at a score threshold, and average precision.
 
     Args:
-        first: Match table of the first run.
+        first: Match table of the first run. Its settings are the defaults of thresholds, ``operating_point`` and
+            ``max_dets``.
         second: Match table of the second run, with the same images, ground truths and settings.
-        score_thr: Score threshold of precision and recall.
+        score_thr: Score threshold of precision and recall, the same for both runs.
         iou_thr: IoU threshold of precision and recall.
+        operating_point: Rule that selects the score threshold of each run instead, as in :func:`operating_points`. The
+            threshold of an image is selected on other images (5 folds), and again in each permutation.
         average_precision: Also compare average precision.
         max_dets: Maximum number of detections per class and image for average precision.
-        iou_thrs: IoU thresholds of average precision. None: COCO's ten, or all of a table without them.
+        iou_thrs: IoU thresholds of average precision.
         ci: Confidence level of the intervals; the significance level is 1 - ci.
         permutations: Number of permutations; 2,000 by default.
         seed: Random seed of the permutations.
@@ -304,7 +325,7 @@ def paired_permutation_test(
         >>> for every in (2, 5):
         ...     boxes = box + 30 * (image % every == 0)[:, None]
         ...     batch = DetectionBatch(Detections(image, boxes, 1 - image / 100, np.zeros(60)), ground_truths, 60)
-        ...     tables.append(match_images(batch, num_classes=1, table="ap").table)
+        ...     tables.append(match_images(batch, num_classes=1, keep="scores").table)
         >>> paired_permutation_test(*tables).overall["mAP_50"].p_value < 0.05
         True
     """
@@ -313,10 +334,18 @@ def paired_permutation_test(
             "both runs must be matched at the same IoU thresholds and area ranges "
             f"(found {first.grid} and {second.grid})"
         )
-    counts = [per_image_counts(run, score_thr=score_thr, iou_thr=iou_thr) for run in (first, second)]
-    curves = None
+    settings = first.settings_with(score_thr=score_thr, iou_thr=iou_thr, max_dets=max_dets, iou_thrs=iou_thrs)
+    _check_pair(first, second)
+    tables = (first, second, _interleave_tables(first, second))
+    options: dict[str, Any] = {"ci": ci, "permutations": permutations, "seed": seed, "track": track}
     if average_precision:
-        thresholds = ap_iou_thrs(first, iou_thrs)
-        tables = (first, second, _interleave_tables(first, second))
-        curves = [APCurves(table, "all", max_dets, thresholds) for table in tables]
-    return compare_counts(*counts, curves=curves, ci=ci, permutations=permutations, seed=seed, track=track)
+        options["curves"] = [APCurves(table, "all", settings.max_dets, settings.iou_thrs) for table in tables]
+    text = operating_point or (settings.operating_point if score_thr is None else None)
+    if text is None:
+        counts = [per_image_counts(run, score_thr=settings.score_thr, iou_thr=settings.iou_thr) for run in tables[:2]]
+        return compare_counts(*counts, **options)
+    rule = OperatingRule.parse(text)
+    fold = image_folds(first.num_images, folds=num_folds(first.num_images), seed=seed)
+    counts = [cross_fitted_counts(run, fold, rule, iou_thr=settings.iou_thr) for run in (first, second)]
+    options["cross_fitted"] = CrossFittedCounts(tables[2], np.repeat(fold, 2), rule, settings.iou_thr)
+    return compare_counts(*counts, **options)

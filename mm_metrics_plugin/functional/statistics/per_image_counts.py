@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING, Callable, Iterable, Iterator, NamedTuple, Sequ
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined, rates_from_counts
+from mm_metrics_plugin.conventions import COCO
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import (
+    fbeta_of_rates,
+    fbeta_score,
+    index_array,
+    map_in_order,
+    mean_of_defined,
+    rates_from_counts,
+)
 from mm_metrics_plugin.functional.detection.average_precision import APCurves
+from mm_metrics_plugin.functional.detection.cross_fitting import (
+    CrossFittedCounts,
+    cross_fitted_thresholds,
+    reached_by_fold,
+)
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.settings import COCO_IOU_THRS
+from mm_metrics_plugin.settings import OperatingRule, require_int
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -34,10 +48,25 @@ class PerImageCounts:
     label: np.ndarray  # (E,) class of each entry
     counts: np.ndarray  # (3, E) true positives, false positives, false negatives
 
+    def __post_init__(self) -> None:
+        for name, limit in (("image", "num_images"), ("label", "num_classes")):
+            value = require_int(limit, getattr(self, limit), low=0)
+            object.__setattr__(self, name, index_array(name, getattr(self, name), limit, value))
+        object.__setattr__(self, "counts", np.asarray(self.counts))
+        shape = 3, len(self.image)
+        if len(self.label) != len(self.image) or self.counts.shape != shape:
+            raise MetricInputError(
+                f"'label' and 'counts' must have shapes {shape[1:]} and {shape}, as 'image' has {shape[1]} rows "
+                f"(found {self.label.shape} and {self.counts.shape})"
+            )
+
     @classmethod
     def from_events(cls, *events: tuple[np.ndarray, np.ndarray], num_images: int, num_classes: int) -> PerImageCounts:
         """Counts (images, classes) of the TP, the FP and the FN."""
-        cells = [np.asarray(image, dtype=np.int64) * num_classes + label for image, label in events]
+        cells = [
+            index_array("image", image) * num_classes + index_array("label", label, "num_classes", num_classes)
+            for image, label in events
+        ]
         known, place = np.unique(np.concatenate(cells), return_inverse=True)
         parts = np.split(place.reshape(-1), np.cumsum([len(cell) for cell in cells])[:-1])
         counts = np.stack([np.bincount(part, minlength=len(known)) for part in parts])
@@ -47,6 +76,9 @@ class PerImageCounts:
     def from_labels(cls, labels: np.ndarray, predicted: np.ndarray, *, num_classes: int) -> PerImageCounts:
         """The counts of a single-label classifier; negative predictions are no decision."""
         labels, predicted = np.asarray(labels), np.asarray(predicted)
+        _check_same_shape("labels", labels, predicted)
+        for name, values in (("labels", labels), ("predicted", np.maximum(predicted, 0))):
+            index_array(name, values, "num_classes", num_classes)
         sample, wrong = np.arange(len(labels)), labels != predicted
         decided = wrong & (predicted >= 0)
         return cls.from_events(
@@ -61,6 +93,7 @@ class PerImageCounts:
     def from_decisions(cls, targets: np.ndarray, predicted: np.ndarray) -> PerImageCounts:
         """The counts of a multi-label classifier: targets (samples, classes) of 1, 0 and -1 (ignored)."""
         targets, predicted = np.asarray(targets), np.asarray(predicted, dtype=bool)
+        _check_same_shape("targets", targets, predicted)
         masks = ((targets == 1) & predicted, (targets == 0) & predicted, (targets == 1) & ~predicted)
         tp, fp, fn = (np.nonzero(mask) for mask in masks)
         return cls.from_events(
@@ -83,28 +116,46 @@ class PerImageCounts:
         tp, fp, fn = (part.astype(np.int64) for part in sums)
         return tp, fp, fn
 
+    def per_image(self) -> np.ndarray:
+        """(3, images) TP, FP and FN of every image."""
+        sums = [np.bincount(self.image, weights=part, minlength=self.num_images) for part in self.counts]
+        return np.array(sums).reshape(3, self.num_images).astype(np.int64)
 
-def per_image_counts(table: MatchTable, *, score_thr: float, iou_thr: float = 0.5) -> PerImageCounts:
+
+def _check_same_shape(name: str, values: np.ndarray, predicted: np.ndarray) -> None:
+    if values.shape != predicted.shape:
+        raise MetricInputError(f"'predicted' must have the shape of '{name}', {values.shape} (found {predicted.shape})")
+
+
+def per_image_counts(
+    table: MatchTable,
+    *,
+    score_thr: float | None = None,
+    iou_thr: float | None = None,
+    reached: np.ndarray | None = None,
+) -> PerImageCounts:
     """TP, FP and FN per image at a score threshold, as in the ``coco`` confusion matrix.
 
     Args:
-        table: Match table of :func:`match_images`.
+        table: Match table of :func:`match_images`. Its settings are the defaults of the other arguments.
         score_thr: Score threshold.
         iou_thr: IoU threshold, one of the table's.
+        reached: (N,) which detections count, instead of those that reach ``score_thr``.
 
     Example:
         >>> from mm_metrics_plugin.functional import DetectionBatch, Detections, GroundTruths, match_images
         >>> boxes = [[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8]]
         >>> detections = Detections([0, 0, 0], boxes, [0.9, 0.8, 0.7], [0, 0, 1])
         >>> batch = DetectionBatch(detections, GroundTruths([0], boxes[:1], [0]), 1)
-        >>> table = match_images(batch, num_classes=2, table="ap").table
+        >>> table = match_images(batch, num_classes=2, keep="scores").table
         >>> [part.tolist() for part in per_image_counts(table, score_thr=0.75).totals()]
         [[1, 0], [1, 0], [0, 0]]
     """
-    is_tp, is_tp_or_fp = table.flags(iou_thr)
-    reached = table.reach(score_thr)
+    settings = table.settings_with(score_thr=score_thr, iou_thr=iou_thr)
+    is_tp, is_tp_or_fp = table.flags(settings.iou_thr)
+    reached = table.reach(settings.score_thr) if reached is None else reached
     tp, fp = is_tp & reached, is_tp_or_fp & ~is_tp & reached
-    gts = table.grid.at(table.gt_counts, "any", iou_thr)
+    gts = table.grid.at(table.gt_valid, "any", settings.iou_thr)
     counts = PerImageCounts.from_events(
         (table.image[tp], table.label[tp]),
         (table.image[fp], table.label[fp]),
@@ -114,6 +165,37 @@ def per_image_counts(table: MatchTable, *, score_thr: float, iou_thr: float = 0.
     )
     counts.counts[2] -= counts.counts[0]  # FN: ground truths minus TP
     return counts
+
+
+def cross_fitted_counts(
+    table: MatchTable, fold: np.ndarray, rule: OperatingRule, *, iou_thr: float | None = None
+) -> PerImageCounts:
+    """The same at the best score threshold of all classes together, which is selected on the other folds."""
+    thresholds = cross_fitted_thresholds(table, fold, rule, iou_thr=iou_thr)
+    return per_image_counts(table, iou_thr=iou_thr, reached=reached_by_fold(table, fold, thresholds))
+
+
+def f1_gain(first: PerImageCounts, second: PerImageCounts) -> tuple[float, float]:
+    """How much higher the micro F1 of the second counts is, and the standard error of this over images.
+
+    Example:
+        >>> labels = np.array([0, 0, 0, 0])
+        >>> first, second = (PerImageCounts.from_labels(labels, labels == number, num_classes=2) for number in (0, 1))
+        >>> f1_gain(first, second)
+        (1.0, 0.0)
+    """
+    values, residuals = [], []
+    for counts in (first, second):
+        tp, fp, fn = counts.per_image().astype(np.float64)
+        total = 2 * tp + fp + fn
+        values.append(float(fbeta_score(tp.sum(), fp.sum(), fn.sum())))
+        residuals.append((2 * tp - values[-1] * total) / max(total.sum(), 1.0))  # of the linearized ratio
+    return values[1] - values[0], float(np.sqrt(np.square(residuals[1] - residuals[0]).sum()))
+
+
+def mean_name(name: str) -> str:
+    """The name of the mean over classes of a metric."""
+    return f"m{name}" if name.startswith("AP") else name
 
 
 class MetricValues(NamedTuple):
@@ -128,6 +210,15 @@ class MetricValues(NamedTuple):
             *({name: part[name] - subtracted[name] for name in part} for part, subtracted in zip(self, other))
         )
 
+    def over_classes_of(self, other: MetricValues) -> MetricValues:
+        """The same values, with means over only the classes in which the other run is defined as well."""
+        means = {
+            mean_name(name): mean_of_defined(np.where(np.isnan(other.per_class[name]), np.nan, values))
+            for name, values in self.per_class.items()
+        }
+        means["f1_of_means"] = fbeta_of_rates(means["precision"], means["recall"])
+        return MetricValues(self.per_class, {**self.overall, **means})
+
     @classmethod
     def concatenate(cls, parts: list[MetricValues]) -> MetricValues:
         """The draws of all parts, in order."""
@@ -137,12 +228,17 @@ class MetricValues(NamedTuple):
 class WeightedMetrics:
     """Precision, recall, F1 and, if ``curves`` of a detector are given, average precision of weighted images.
 
-    Average precision is ``mAP``, ``mAP_50`` and ``mAP_75`` for COCO's ten IoU thresholds, else ``mAP_<percent>`` of
-    each threshold; per class without the m.
+    Average precision is ``mAP``, the mean over the IoU thresholds of the curves, and ``mAP_50`` and ``mAP_75`` if these
+    are among them; per class without the m. The counts are sums over the images, or else ``cross_fitted``.
     """
 
-    def __init__(self, counts: PerImageCounts, curves: APCurves | None = None) -> None:
-        self.counts, self.curves = counts, curves
+    def __init__(
+        self,
+        counts: PerImageCounts,
+        curves: APCurves | None = None,
+        cross_fitted: CrossFittedCounts | None = None,
+    ) -> None:
+        self.counts, self.curves, self._cross_fitted = counts, curves, cross_fitted
         self._matrix = counts.matrix()
 
     @property
@@ -154,14 +250,19 @@ class WeightedMetrics:
     def batch_size(self) -> int:
         """Number of draws to compute at a time."""
         limit = max(1, _BATCH_WEIGHTS // max(1, self.num_images, 3 * self.counts.num_classes))
-        return min(256, limit) if self.curves is None else min(limit, self.curves.batch_size)
+        limits = [part.batch_size for part in (self.curves, self._cross_fitted) if part is not None]
+        return min(limit, *(limits or [256]))
 
     def __call__(self, weights: np.ndarray) -> MetricValues:
         """The metrics for integer weights (images, draws)."""
         weights = np.ascontiguousarray(weights, dtype=np.float64)
-        per_class, overall = rates_from_counts(*np.split((self._matrix @ weights).T, 3, axis=1))
+        if self._cross_fitted is None:
+            tp, fp, fn = np.split((self._matrix @ weights).T, 3, axis=1)
+        else:
+            tp, fp, fn = self._cross_fitted(weights)
+        per_class, overall = rates_from_counts(tp, fp, fn)
         for name, value in self.average_precisions(weights).items():
-            per_class[name], overall[f"m{name}"] = value, mean_of_defined(value)
+            per_class[name], overall[mean_name(name)] = value, mean_of_defined(value)
         return MetricValues(per_class, overall)
 
     def average_precisions(self, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -173,12 +274,10 @@ class WeightedMetrics:
     def ap_by_name(self, values: np.ndarray) -> dict[str, np.ndarray]:
         """Names the mean and the rows of values (thresholds, ...)."""
         thresholds = () if self.curves is None else self.curves.iou_thrs
-        complete = len(thresholds) == 10 and np.allclose(thresholds, COCO_IOU_THRS, rtol=0, atol=1e-9)
-        named = {"AP": values.mean(axis=0)} if complete else {}
-        for threshold, value in zip(thresholds, values):
-            percent = round(100 * threshold)
-            if not complete or percent in (50, 75):
-                named[f"AP_{percent}"] = value
+        named = {"AP": values.mean(axis=0)}
+        for iou_thr in COCO.named_iou_thrs:
+            at = [value for threshold, value in zip(thresholds, values) if abs(threshold - iou_thr) < 1e-9]
+            named.update({f"AP_{round(100 * iou_thr)}": value for value in at})
         return named
 
     def of_all(self) -> MetricValues:

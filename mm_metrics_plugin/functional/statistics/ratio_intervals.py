@@ -23,7 +23,9 @@ from mm_metrics_plugin.functional._arrays import divide
 Numbers = Union[float, np.ndarray]
 
 # Chosen by simulation (python -m benchmarks coverage).
-_PRIOR_CORRELATION = 0.15  # between objects in one image
+_PRIOR_CORRELATION = 0.2  # of the objects of one image
+_CORRELATION_WEIGHT = 2.0  # of this prior, in expected disagreements
+_MODEL_WEIGHT = 10.0  # of the design effect of this correlation, in effective images with successes or failures
 _PRIOR_WEIGHT = 4.0  # in objects, of the proportion of all classes in the variance of one class
 
 
@@ -33,6 +35,7 @@ class Ratios(NamedTuple):
     value: np.ndarray  # (G,) successes / trials; NaN without trials
     trials: np.ndarray  # (G,) number of trials
     images: np.ndarray  # (G,) number of images with trials
+    effective_images: np.ndarray  # (G,) trials² / sum of squared trials of the images
     size: np.ndarray  # (G,) effective sample size: trials / design effect
     df: np.ndarray  # (G,) degrees of freedom of the t quantile
     shrunken: np.ndarray  # (G,) the value shrunken towards that of all groups; never 0 or 1
@@ -69,24 +72,27 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
         return np.bincount(group, weights=weights, minlength=groups).astype(np.float64)
 
     # Sums of integers are exact, so the order of images and processes does not matter.
-    hits, number, images = total(x), total(n), total()
+    hits, number, squared_sizes = total(x), total(n), total(n * n)
     value = divide(hits, number)
     share = np.nan_to_num(value)
-    squares = np.maximum(total(x * x) - 2 * share * total(x * n) + share**2 * total(n * n), 0.0)
+    squares = np.maximum(total(x * x) - 2 * share * total(x * n) + share**2 * squared_sizes, 0.0)
     varies = (hits > 0) & (hits < number)
     alone = np.nan_to_num(divide(total((n == 1).astype(np.float64)), number))
-    together = np.nan_to_num(divide(total(n * n), number), nan=1.0)  # objects in the image of an object
+    together = np.nan_to_num(divide(squared_sizes, number), nan=1.0)  # objects in the image of an object
+    images = number / together
     design = np.where(varies, divide(squares, share * (1 - share) * number), 1.0)
-    few_images = np.where(images > 1, divide(images, images - 1), 1.0)
+    few_images = np.where(images > 1, 1 / (1 - 1 / np.maximum(images, 2.0)), 1.0)
     design = np.maximum(np.nan_to_num(design, nan=1.0) * (1 + (few_images - 1) * (1 - alone)), 1.0)
-    # With few successes or failures, the prior correlation prevails.
-    unknown = 2 / (np.minimum(hits, number - hits) + 2)
-    design += unknown * np.maximum(1 + _PRIOR_CORRELATION * (together - 1) - design, 0.0)
+    # If few large images have successes or failures, the correlation in the other images prevails.
+    weight = _MODEL_WEIGHT / (_MODEL_WEIGHT + images * np.minimum(share, 1 - share))
+    correlation = _correlation(x, n, group, share * (1 - share) * (number - total()))
+    design += weight * np.maximum(1 + correlation * (together - 1) - design, 0.0)
     size = np.where(number > 0, number / design, 1.0)
     return Ratios(
         value=value,
         trials=number,
-        images=images,
+        images=total(),
+        effective_images=images,
         size=size,
         df=images * (1 + alone) + 1,
         shrunken=shrink(value, np.where(number > 0, size, 0.0)),
@@ -95,6 +101,18 @@ def ratios(image: np.ndarray, group: np.ndarray, successes: np.ndarray, trials: 
         group=group,
         residual=(x - share[group] * n) / np.maximum(number, 1)[group],
     )
+
+
+def _correlation(x: np.ndarray, n: np.ndarray, group: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """(G,) correlation of the objects of one image (Fleiss and Cuzick), between 0 and 1, with a prior.
+
+    It is 1 minus the disagreement of the objects within images, divided by the ``expected`` one of independent objects.
+    """
+    disagreement = x * (n - x) / n
+    order = np.lexsort((disagreement, group))  # the order of images does not change the sums
+    observed = np.bincount(group[order], weights=disagreement[order], minlength=len(expected))
+    prior = _CORRELATION_WEIGHT * _PRIOR_CORRELATION
+    return np.asarray(np.clip((expected - observed + prior) / (expected + _CORRELATION_WEIGHT), 0.0, 1.0))
 
 
 def wilson_interval(

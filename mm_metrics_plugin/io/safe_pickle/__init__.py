@@ -14,19 +14,14 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, UnsafePickleError, pluralize
+from mm_metrics_plugin.io.file_formats import recognize_bytes
 from mm_metrics_plugin.io.files import Content, PathLike, read_content
 from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
 from mm_metrics_plugin.io.safe_pickle.safe_globals import NAMES
 
 DEEPEST = 64
-PROTO = b"\x80"  # the first byte of every pickle of protocol 2 and later
-_KINDS = {
-    b"": "is empty",
-    b"PK\x03\x04": "is a zip archive, as torch.save writes",
-    b"[": "looks like JSON",
-    b"{": "looks like JSON",
-}
+_STARTS, _STOP = (b"\x80", b"(", b"]", b"}"), b"."  # pickles of lists and dicts begin with one of these bytes
 REFERENCE_COST = 32  # bytes that readers need for each array in a list
 _NUMBERS = frozenset((int, float, bool, type(None)))
 _LEAVES = (complex, set, frozenset)
@@ -44,26 +39,28 @@ def read_pickle(path: PathLike, *, trust: bool = False, on_progress: Optional[Ca
         trust: Use :func:`pickle.load` instead, which runs any code in the file.
         on_progress: Receives the fraction of the file that was read.
     """
-    data, name = read_content(path), Path(path).name
-    return _load_with_pickle(data, name) if trust else loads(data, name, on_progress=on_progress)
+    return read_hashed_pickle(path, trust=trust, on_progress=on_progress)[0]
+
+
+def read_hashed_pickle(
+    path: PathLike, *, trust: bool = False, on_progress: Optional[Callable[[float], None]] = None
+) -> Tuple[Any, str]:
+    """The content of :func:`read_pickle`, and the SHA-256 of the file."""
+    (data, digest), name = read_content(path), Path(path).name
+    return _load_with_pickle(data, name) if trust else loads(data, name, on_progress=on_progress), digest
 
 
 def loads(data: Content, source: str = "pickle", *, on_progress: Optional[Callable[[float], None]] = None) -> Any:
     """Like :func:`read_pickle`, for bytes in memory; ``source`` is their name in messages."""
-    kind = _KINDS.get(data[:4]) or _KINDS.get(data[:1])
-    if kind:
-        raise ResultFileError(f"{source}: not a result file: it {kind}, at byte 0 (expected a pickle)")
     machine = Machine(data, NAMES, source, on_progress=on_progress)
     with collector_paused():
         try:
             value, end = run(machine)
-        except UnsafePickleError:
-            raise
-        except ResultFileError as error:
-            if data[:1] == PROTO or machine.memo:
+        except ResultFileError:
+            if data[:1] in _STARTS or data[-1:] == _STOP:
                 raise
-            reason = str(error)[len(source) + 2 :]
-            raise ResultFileError(f"{source}: not a result file: it does not begin like a pickle ({reason})") from None
+            what = recognize_bytes(data).what
+            raise ResultFileError(f"{source}: found {what}, at byte 0 (expected a pickle)") from None
         if end != len(data):
             rest = pluralize(len(data) - end, "byte")
             raise ResultFileError(f"{source}: the pickle is followed by {rest}, at byte {end}")
@@ -151,7 +148,7 @@ def _load_with_pickle(data: Content, source: str) -> Any:
     warnings.warn(
         f"{source}: read with plain pickle on request; it may run any code in it",
         MetricWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
     try:
         return pickle.loads(data)

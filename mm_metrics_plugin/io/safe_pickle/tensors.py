@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 import numpy as np
 
 from mm_metrics_plugin.exceptions import pluralize
-from mm_metrics_plugin.io.arrays import BFloat16Array
+from mm_metrics_plugin.functional._inputs import BFloat16Array
 from mm_metrics_plugin.io.safe_pickle.machine import CONTAINER_COST, FORGOTTEN, Damaged, Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mm_metrics_plugin.render.figures.confusion_matrix import DPI, as_text, check_color_theme, cjk_fallback_font
 from mm_metrics_plugin.render.tables import short_names
+from mm_metrics_plugin.settings import number_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +31,7 @@ def pr_curve_figure(curves: DetectionCurves, classes: Sequence[str], color_theme
     """Draw the precision-recall curves of a detector."""
     lines = [(curve.recall, curve.precision) for curve in curves.per_class]
     mean = curves.mean_recall, curves.mean_precision
-    title = f"Precision-recall curves (all detections, IoU >= {curves.iou_thr:g})"
+    title = f"Precision-recall curves (all detections, IoU >= {number_text(curves.iou_thr)})"
     return _curve_figure(title, classes, color_theme, [("recall", "precision", lines, mean)])
 
 
@@ -46,7 +47,7 @@ def threshold_curve_figure(curves: DetectionCurves, classes: Sequence[str], colo
             (f_score, curves.f_score, curves.mean_f_score),
         )
     ]
-    title = f"Precision, recall and {f_score} by score threshold (all detections, IoU >= {curves.iou_thr:g})"
+    title = f"Precision, recall and {f_score} by score threshold (all detections, IoU >= {number_text(curves.iou_thr)})"
     figure = _curve_figure(title, classes, color_theme, panels)
     for axes in figure.axes:
         axes.set_xlim(grid[0], grid[-1])

@@ -12,16 +12,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from mm_metrics_plugin.evaluation.report import common_folder
+from mm_metrics_plugin.evaluation.inputs import common_folder
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.comparison import points
 from mm_metrics_plugin.render.sections import Section, mask_lines
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, cell, printable, rows_of
+from mm_metrics_plugin.settings import number_text
 from mm_metrics_plugin.version import __version__
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.report import Report
+    from mm_metrics_plugin.reports.base import Report
 
 TEMPLATES = Path(__file__).parent / "templates"
 LIBRARIES = {"jinja2": "jinja2", "plotly": "plotly", "PIL": "pillow"}  # module: distribution
@@ -179,6 +180,7 @@ def render_page(template: str, report: Report, *, data: Mapping[str, Any], **con
         percent=percent,
         exact=exact,
         cell=cell,
+        number_text=number_text,
         pluralize=pluralize,
         printable=printable,
         points=lambda value: points(value, sign=True),

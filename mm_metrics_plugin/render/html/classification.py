@@ -21,9 +21,8 @@ from mm_metrics_plugin.render.html import (
 )
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.classification import ClassificationReport
-    from mm_metrics_plugin.io.classification_results import ClassificationResults
     from mm_metrics_plugin.render.outputs import PageOptions
+    from mm_metrics_plugin.reports.classification import ClassificationReport, ClassificationSamples
 
 MAX_LISTED = 20_000  # samples listed in cells: about 2 MB of the page
 MAX_POINTS = 40_000  # of the curves of all classes
@@ -37,29 +36,30 @@ CALIBRATION = (
 
 def classification_page(report: ClassificationReport, options: PageOptions) -> str:
     """Render the page of a classification report, which has no images."""
-    results: Any = report.results
-    scores, labels = results.scores, results.labels
+    samples = report.samples
+    scores, labels = samples.scores, samples.labels
     true_score = None
     if labels is not None:
         targets = labels
         cells = confusion_cells(scores, labels, hard_decisions(scores, thresholds=[-np.inf])[:, 0], most=MAX_LISTED)
         true_score = scores[cells.sample, labels[cells.sample]]
     else:
-        targets = np.asarray(results.targets)
-        cells = decision_cells(scores, targets, results.reach(report.settings.score_thr), most=MAX_LISTED)
-    curves = thinned_curves(scores, targets, max_points=max(40, min(200, MAX_POINTS // len(report.classes))))
+        targets = np.asarray(samples.targets)
+        cells = decision_cells(scores, targets, samples.reach(report.score_thr), most=MAX_LISTED)
+    points = max(40, min(200, MAX_POINTS // len(report.classes)))
+    curves = thinned_curves(scores, targets, precision=samples.precision, max_points=points)
     data = {
         "curves": [{**curve.to_dict(), "youden": curve.youden()[1]} for curve in curves.per_class],
-        **_data(report, cells, true_score, _sample_names(results)),
+        **_data(report, cells, true_score, _sample_names(samples)),
     }
     return render_page("classification.html", report, data=data, **_context(report))
 
 
-def _sample_names(results: ClassificationResults) -> List[str]:
+def _sample_names(samples: ClassificationSamples) -> List[str]:
     """Names of the samples: the file, else the index in the data set, else the position in the results."""
     return [
         name or (f"sample {index}" if index >= 0 else f"sample {position} of the file")
-        for position, (name, index) in enumerate(zip(without_common_folder(results.names), results.sample_idx.tolist()))
+        for position, (name, index) in enumerate(zip(without_common_folder(samples.names), samples.sample_idx.tolist()))
     ]
 
 

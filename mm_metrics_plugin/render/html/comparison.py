@@ -8,11 +8,14 @@ import numpy as np
 
 from mm_metrics_plugin.render.comparison import (
     SIGNIFICANT,
+    classes_lines,
     interval_text,
     overall_rows,
     p_text,
     run_letters,
+    run_lines,
     verdict_text,
+    warning_lines,
 )
 from mm_metrics_plugin.render.html import provenance, render_page, without_common_folder
 from mm_metrics_plugin.render.html.thumbnails import collect_thumbnails
@@ -37,7 +40,7 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
     runs: Any = report.runs
     thumbnails, remarks = _thumbnails(report, runs, options)
     names = _image_names(runs)
-    run_names = [printable(report.comparisons[0].first), *(printable(pair.second) for pair in report.comparisons)]
+    run_names = [printable(summary.name) for summary in report.summaries]
     letters = run_letters(run_names)
     comparisons = [
         {
@@ -51,6 +54,12 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
         "unit": "sample" if report.kind == "classification" else "image",
         "remarks": remarks,
         "runs": [(letters[name], name) for name in run_names],
+        "run_lines": run_lines(report, letters),
+        "counts": {
+            f"{letters[printable(summary.name)]}: {unit}": counts
+            for summary in report.summaries
+            for unit, counts in summary.counts.items()
+        },
         "comparisons": comparisons,
         **provenance(report, ("ground_truth", "runs")),
     }
@@ -114,6 +123,8 @@ def _differences(report: ComparisonReport, pair: PairwiseComparison, letters: Ma
         "first": first,
         "second": second,
         "overall": overall,
+        "warnings": warning_lines(pair, letters),
+        "classes": classes_lines(overall_rows(pair, report.classes), len(report.classes)),
         "significant": any(row["verdict"] in SIGNIFICANT for row in overall),
         "per_class": [
             {"metric": metric, "title": COLUMN_NAMES.get(metric, metric), "rows": differences}

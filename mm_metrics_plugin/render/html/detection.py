@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.functional.detection.examples import Examples, Members
+from mm_metrics_plugin.functional.detection.examples import RULE_NAMES, CellExamples, Examples
+from mm_metrics_plugin.functional.detection.geometry import Outlines
 from mm_metrics_plugin.functional.detection.pr_curves import ThresholdSweep, threshold_sweep
 from mm_metrics_plugin.render.detection import (
     ERROR_TYPES,
-    PROTOCOLS,
     error_lines,
+    iou_thrs_text,
     max_dets_lines,
     optional_sections,
     size_range,
@@ -28,12 +29,12 @@ from mm_metrics_plugin.render.html import (
 )
 from mm_metrics_plugin.render.html.thumbnails import collect_thumbnails
 from mm_metrics_plugin.render.tables import FALSE_POSITIVE_TYPES, OVERALL_NAMES
-from mm_metrics_plugin.settings import MATCHING_RULES
+from mm_metrics_plugin.settings import number_text
 
 if TYPE_CHECKING:
-    from mm_metrics_plugin.evaluation.detection import DetectionReport
-    from mm_metrics_plugin.functional.detection.confusion_rules import ProtocolReport
+    from mm_metrics_plugin.functional.detection.confusion_matrix import RuleReport
     from mm_metrics_plugin.render.outputs import PageOptions
+    from mm_metrics_plugin.reports.detection import DetectionReport
 
 COUNTS = ("ground_truths", "tp", "fp", "fn")
 RATES = ("precision", "recall", "f1")
@@ -43,13 +44,12 @@ BOX_CLASSES = ("tp", "fp", "fn")  # CSS classes of the kinds of boxes
 
 def detection_page(report: DetectionReport, options: PageOptions) -> str:
     """Render the page of a detection report."""
-    shard: Any = report.shard
-    examples = shard.state.examples()
+    examples, images = report.examples, report.provenance
     thresholds = None
     if report.analysis is not None:
         thresholds = threshold_sweep(report.analysis.curves, also=[report.settings.score_thr])
-    paths = [shard.image_names[image_id] for image_id in shard.image_ids]
-    names = [name or str(image_id) for name, image_id in zip(without_common_folder(paths), shard.image_ids)]
+    paths = images.image_names
+    names = [name or str(image_id) for name, image_id in zip(without_common_folder(paths), images.image_ids)]
     context = _context(report, thresholds)
     context["gallery"] = None if examples is None else _gallery(report, examples, paths, names, options)
     return render_page("detection.html", report, data=_data(report, examples, thresholds, names), **context)
@@ -59,13 +59,22 @@ def _data(
     report: DetectionReport, examples: Optional[Examples], thresholds: Optional[ThresholdSweep], names: Sequence[str]
 ) -> Dict[str, Any]:
     """The data of the page's scripts. Only boxes that are listed in a cell are in it, each once."""
-    members = Members(*([np.empty(0)] * len(Members._fields))) if examples is None else examples.members
+    members = (
+        examples.cells
+        if examples is not None
+        else CellExamples.from_arrays(
+            {
+                name: np.empty((0, 2)) if name.endswith("points") else np.empty(0, dtype=int)
+                for name in CellExamples.array_names()
+            }
+        )
+    )
     images = np.unique(members.image).astype(np.int64)
     boxes: Dict[str, Any] = {}
     indices: Dict[str, np.ndarray] = {}
-    for kind, index, label, box in (
-        ("detection", members.det_index, members.label, members.box),
-        ("ground_truth", members.gt_index, members.gt_label, members.gt_box),
+    for kind, index, label, outline in (
+        ("detection", members.det_index, members.label, members.outline),
+        ("ground_truth", members.gt_index, members.gt_label, members.gt_outline),
     ):
         listed = np.flatnonzero(index >= 0)
         key = np.stack([members.image[listed], index[listed]], axis=1).astype(np.int64).reshape(-1, 2)
@@ -76,9 +85,11 @@ def _data(
         boxes[f"{kind}s"] = {
             "image": np.searchsorted(images, members.image[rows]),
             "label": label[rows],
-            "box": np.round(box[rows], 1),
+            "path": svg_paths(outline.take(rows)),
         }
-        if kind == "detection":
+        if kind == "ground_truth":
+            boxes["ground_truths"]["area"] = np.round(members.gt_area[rows], 1)
+        else:
             boxes["detections"]["score"] = np.round(members.score[rows], 4)
     return {
         "labels": report.labels,
@@ -87,16 +98,22 @@ def _data(
         **boxes,
         "image_names": [names[image] for image in images.tolist()],
         "images": images,
-        "thresholds": None if thresholds is None else thresholds.to_dict(),
+        "thresholds": None if thresholds is None else _threshold_data(thresholds),
     }
 
 
-def _protocol_data(report: ProtocolReport, members: Members, indices: Mapping[str, np.ndarray]) -> Dict[str, Any]:
-    rows = np.flatnonzero(members.rule == MATCHING_RULES.index(report.protocol))
+def _threshold_data(thresholds: ThresholdSweep) -> Dict[str, Any]:
+    best_texts = [threshold.text for threshold in thresholds.best_per_class]
+    return {**thresholds.to_dict(), "best_text": thresholds.best.text, "best_texts": best_texts}
+
+
+def _protocol_data(report: RuleReport, members: CellExamples, indices: Mapping[str, np.ndarray]) -> Dict[str, Any]:
+    rows = np.flatnonzero(members.rule == RULE_NAMES.index(report.name))
     matrix = report.result.matrix
     row, column = np.nonzero(matrix)
     return {
-        "name": report.protocol,
+        "name": report.name,
+        "follows_threshold": report.rule.has_analyses,
         "cells": {"row": row, "column": column, "count": matrix[row, column]},
         "columns": {name: report.columns[name] for name in (*COUNTS, *RATES, *FALSE_POSITIVE_TYPES)},
         "cell": members.cell[rows],
@@ -110,7 +127,7 @@ def _protocol_data(report: ProtocolReport, members: Members, indices: Mapping[st
 def _context(report: DetectionReport, thresholds: Optional[ThresholdSweep]) -> Dict[str, Any]:
     """The variables of the template."""
     analysis = report.analysis
-    main = next((rule for rule in report.protocols if rule.protocol == "coco"), report.protocols[0])
+    main = next((rule for rule in report.protocols if rule.rule.has_analyses), report.protocols[0])
     class_columns = table_columns(counts=COUNTS, rates=RATES)
     values = dict(main.columns)
     if analysis is not None and thresholds is not None:
@@ -120,10 +137,11 @@ def _context(report: DetectionReport, thresholds: Optional[ThresholdSweep]) -> D
         class_columns += [column._replace(kind="number") for column in table_columns(names=(), counts=("best",))]
     return {
         "title": "Detection report",
+        "rules": report.protocols,
         "main": main,
         "cards": _cards(report, main),
         "intervals": None if analysis is None else analysis.intervals,
-        "protocols": {rule.protocol: PROTOCOLS[rule.protocol] for rule in report.protocols},
+        "protocols": {rule.name: rule.rule.description for rule in report.protocols},
         "thresholds": thresholds,
         "class_columns": class_columns,
         "class_rows": table_rows({**values, "name": report.classes}),
@@ -136,7 +154,7 @@ def _context(report: DetectionReport, thresholds: Optional[ThresholdSweep]) -> D
     }
 
 
-def _cards(report: DetectionReport, main: ProtocolReport) -> List[Any]:
+def _cards(report: DetectionReport, main: RuleReport) -> List[Any]:
     """The overall metrics. Only mAP has intervals by another protocol than ``coco``."""
     analysis = report.analysis
     values: Dict[str, float] = dict(main.means)
@@ -144,13 +162,13 @@ def _cards(report: DetectionReport, main: ProtocolReport) -> List[Any]:
     intervals: Mapping[str, Any] = {}
     if analysis is not None:
         values.update(analysis.average_precision.to_dict())
-        words["mAP"] = "Average precision, mean over classes and the IoU thresholds 0.50 to 0.95."
+        words["mAP"] = f"Average precision, mean over classes and {iou_thrs_text(report.settings.iou_thrs)}."
         words["mAP_50"] = "Average precision at IoU 0.5, mean over classes."
         intervals = {} if analysis.intervals is None else analysis.intervals.overall
-    if main.protocol != "coco":
+    if not main.rule.has_analyses:
         intervals = {key: value for key, value in intervals.items() if key.startswith("mAP")}
     words["precision"] = (
-        f"Share of the detections with a score of at least {report.settings.score_thr:g} that are correct; "
+        f"Share of the detections with a score of at least {number_text(report.settings.score_thr)} that are correct; "
         "mean over classes."
     )
     words["recall"] = "Share of the ground-truth objects that are detected; mean over classes."
@@ -167,7 +185,7 @@ def _errors(report: DetectionReport) -> Optional[Dict[str, Any]]:
         "lines": error_lines(analysis),
         "columns": [
             Column("type", "error type", kind="name"),
-            Column("at_score_thr", f"score >= {report.settings.score_thr:g}"),
+            Column("at_score_thr", f"score >= {number_text(report.settings.score_thr)}"),
             Column("count", "all detections"),
             Column("dap", "dAP (pp)", "AP gained by fixing all errors of this type, in percentage points", "points"),
         ],
@@ -203,24 +221,23 @@ def _gallery(
     report: DetectionReport, examples: Examples, paths: Sequence[str], names: Sequence[str], options: PageOptions
 ) -> Optional[Dict[str, Any]]:
     """The worst images with their boxes; None without a folder to look in, or if no image is wanted."""
-    shard: Any = report.shard
-    folders = [folder for truth in shard.ground_truths for folder in truth.get("image_folders", ())]
+    folders, sizes = report.provenance.image_folders, report.provenance.image_sizes.tolist()
     if not options.gallery or (options.images is None and not folders):
         return None
-    worst, drawn = examples.images, examples.boxes
+    worst, drawn = examples.images, examples.shapes
     half = options.gallery // 2
     orders = {
         "by_missed": worst.image[worst.most_missed()[: options.gallery - half]].tolist(),
         "by_score": worst.image[worst.most_confident()[:half]].tolist(),
     }
-    sizes = [shard.image_sizes.get(image_id, (0, 0)) for image_id in shard.image_ids]
     thumbnails, remarks = collect_thumbnails(
         [*orders["by_missed"], *orders["by_score"]], paths, folder=options.images, dataset_folders=folders, sizes=sizes
     )
     images = []
     for image, thumbnail in thumbnails.items():
         at, rows = np.argmax(worst.image == image), drawn.image == image
-        columns = (drawn.kind, np.round(drawn.box, 1), drawn.label, drawn.score)
+        shapes = drawn.take(rows)
+        columns = (shapes.kind.tolist(), svg_paths(shapes.outline), shapes.label.tolist(), shapes.score.tolist())
         images.append(
             {
                 "image": image,
@@ -230,10 +247,10 @@ def _gallery(
                 "boxes": [
                     {
                         "kind": BOX_CLASSES[kind],
-                        "box": box,
+                        "path": path,
                         "text": report.classes[label] + ("" if score != score else f" {score:.2f}"),
                     }
-                    for kind, box, label, score in zip(*(column[rows].tolist() for column in columns))
+                    for kind, path, label, score in zip(*columns)
                 ],
                 "missed": int(worst.missed[at]),
                 "score": float(worst.confidence[at]),
@@ -241,3 +258,19 @@ def _gallery(
             }
         )
     return {"images": images, "remarks": remarks}
+
+
+def svg_paths(outlines: Outlines) -> List[str]:
+    """The ``d`` attribute of an SVG path for each shape, with coordinates of one decimal."""
+    return [_svg_path(np.round(points, 1).tolist()) for points in outlines.lines()]
+
+
+def _svg_path(points: Sequence[Sequence[float]]) -> str:
+    path, command = "", "M"
+    for x, y in points:
+        if x != x:  # NaN: a new line starts
+            command = "M"
+            continue
+        path += f"{command}{x:g} {y:g}"
+        command = "L"
+    return path

@@ -17,7 +17,8 @@ from mm_metrics_plugin.exceptions import pluralize
 LONGEST_SIDE = 480
 QUALITY = 80
 MAX_BYTES = 5_000_000  # of all thumbnails of a page
-MISSING = "not found: --images must name the folder that contains the images"
+MISSING = "not found; the option images names another folder"
+MISSING_IN_FOLDER = "not found in the folder of the option images"
 OUTSIDE = "left out: not below the image folder"
 UNREADABLE = "left out: not readable"
 TOO_LARGE = "left out, to keep the page small"
@@ -178,7 +179,8 @@ def collect_thumbnails(
     """
     finder = ImageFinder(names, dataset_folders, folder)
     thumbnails: Dict[int, Thumbnail] = {}
-    skipped = dict.fromkeys((MISSING, OUTSIDE, UNREADABLE, TOO_LARGE), 0)
+    missing = MISSING if folder is None else MISSING_IN_FOLDER
+    skipped = dict.fromkeys((missing, OUTSIDE, UNREADABLE, TOO_LARGE), 0)
     num_bytes = 0
     for image in dict.fromkeys(images):
         if num_bytes > MAX_BYTES:
@@ -187,11 +189,11 @@ def collect_thumbnails(
         found = finder.find(names[image])
         small = None if found.path is None else thumbnail(found.path)
         if found.path is None:
-            skipped[OUTSIDE if found.outside else MISSING] += 1
+            skipped[OUTSIDE if found.outside else missing] += 1
         elif small is None:
             skipped[UNREADABLE] += 1
         elif found.by_base_name and len(sizes) and not small.has_size(*sizes[image]):
-            skipped[MISSING] += 1  # another image of the same name
+            skipped[missing] += 1  # another image of the same name
         else:
             thumbnails[image] = small
             num_bytes += len(small.uri)

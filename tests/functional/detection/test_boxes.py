@@ -11,7 +11,8 @@ from pycocotools import mask
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection import pairs
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
-from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou, nms
+from mm_metrics_plugin.functional.detection.geometry import nms
+from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, box_iou
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs, find_pairs
 from mm_metrics_plugin.settings import DetectionSettings
@@ -58,12 +59,12 @@ def test_pairs_have_the_overlaps_of_pycocotools_and_mmdet(block, monkeypatch):
         crowd, labels, gt_labels = random.random(15) < 0.3, random.integers(0, 2, 20), random.integers(0, 2, 15)
         detections = Detections(np.zeros(20), first, np.ones(20), labels)
         ground_truths = GroundTruths(np.zeros(15), second, gt_labels, crowd)
-        actual = find_pairs(detections, ground_truths, min_overlap=0.25, mmdet=True)
+        actual = find_pairs(detections, ground_truths, min_overlap=0.25, overlaps=("overlaps", "mmdet_overlaps"))
         # The overlaps of mmdet know no crowds, so a pair may reach the threshold by one of the two only.
         coco = mask.iou(*(Boxes(boxes).to_format("xywh") for boxes in (first, second)), crowd.astype(int).tolist())
         mmdet = bbox_overlaps(first, second)
         kept = (coco >= 0.25) | (mmdet >= np.float32(0.25))
-        for overlap, expected in ((actual.overlap, coco), (actual.mmdet_overlap, mmdet)):
+        for overlap, expected in ((actual.overlap, coco), (actual.overlaps["mmdet_overlaps"], mmdet)):
             table = np.zeros((20, 15))
             table[actual.det, actual.gt] = overlap
             np.testing.assert_array_equal(table, np.where(kept, expected, 0))
@@ -74,7 +75,9 @@ def test_pairs_have_the_overlaps_of_pycocotools_and_mmdet(block, monkeypatch):
 def test_pairs_by_preference_are_in_the_order_of_coco():
     """The highest overlap first, of equal ones the later ground truth, and some ground truths after all others."""
     overlapping = OverlapPairs(
-        np.array([0, 1, 1, 1, 1, 2, 2]), np.array([3, 0, 1, 2, 3, 0, 1]), np.array([0.5, 0.6, 0.9, 0.6, 0.7, 0.2, 0.2])
+        np.array([0, 1, 1, 1, 1, 2, 2]),
+        np.array([3, 0, 1, 2, 3, 0, 1]),
+        {"overlaps": np.array([0.5, 0.6, 0.9, 0.6, 0.7, 0.2, 0.2])},
     )
     assert overlapping.by_preference().gt.tolist() == [3, 1, 3, 2, 0, 1, 0]
     last = overlapping.by_preference(np.array([False, True, False, False]))
@@ -155,8 +158,10 @@ def test_nms_is_applied_before_matching():
 
 
 def test_boxes_beyond_float32_have_a_nan_overlap_without_warning():
-    boxes, row = Boxes([[0.0, 0.0, 1e30, 1e30]]), np.array([0])
+    row = np.array([0])
+    boxes = Boxes([[0.0, 0.0, 1e30, 1e30]])
+    ground_truths = GroundTruths(row, boxes, row)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert np.isnan(boxes.mmdet_overlaps(boxes, row, row)).all()
-    assert boxes.overlaps(boxes, row, row, np.array([False])) == 1
+        assert np.isnan(boxes.mmdet_overlaps(ground_truths, row, row)).all()
+    assert boxes.overlaps(ground_truths, row, row) == 1

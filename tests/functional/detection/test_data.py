@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from mm_metrics_plugin.evaluation.detection import analyze_detections
+from mm_metrics_plugin.evaluation.detection import evaluate_detection
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.geometry import nms
+from mm_metrics_plugin.functional.detection.geometry.boxes import box_iou
 from mm_metrics_plugin.functional.detection.matching import match_images
+from mm_metrics_plugin.reports.detection_analysis import DetectionAnalysis
 from mm_metrics_plugin.settings import DetectionSettings, area_ranges
+from mm_metrics_plugin.states.detection import DetectionState
 from tests.helpers.detection_problems import random_batch
 
 
@@ -22,12 +28,13 @@ from tests.helpers.detection_problems import random_batch
         ({"geometry": [[0, 0, 1e101, 1]]}, r"'boxes' of image 'a.jpg' must be at most 1e\+100 in size"),
         ({"geometry": np.zeros((1, 5))}, r"'boxes' must have shape \(N, 4\) \(found \(1, 5\)\)"),
         ({"scores": [np.inf]}, r"'scores' of image 'a.jpg' must be finite \(found inf\)"),
-        ({"scores": [0.5, 0.6]}, r"'scores' must have 1 row, one per box \(found 2\)"),
+        ({"scores": [0.5, 0.6]}, r"'scores' must have 1 row, one per instance \(found 2\)"),
         ({"labels": [2]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found 2\)"),
         ({"labels": [-1]}, r"'labels' of image 'a.jpg' must be between 0 and 1 \(found -1\)"),
         ({"labels": [0.5]}, r"'labels' of image 'a.jpg' must be whole numbers \(found 0.5\)"),
         ({"labels": [1e30]}, r"'labels' of image 'a.jpg' must be whole numbers \(found 1e\+30\)"),
-        ({"image": [-1]}, r"'image' must not be negative \(found -1\)"),
+        ({"labels": ["cat"]}, r"'labels' of image 'a.jpg' must be whole numbers \(found cat\)"),
+        ({"scores": [[0.5]]}, r"'scores' must have 1 row, one per instance \(found shape \(1, 1\)\)"),
         ({"precision": [9]}, r"'precision' must be a code below 4 \(found 9\)"),
     ],
 )
@@ -43,10 +50,79 @@ def test_invalid_ground_truths_and_lengths_raise():
     with pytest.raises(MetricInputError, match="'ground-truth area' of image 0 must be finite"):
         GroundTruths([0], [[0, 0, 1, 1]], [0], area=[np.nan]).check(num_classes=1)
     images = dict(boxes=[[], [[0, 0, 1, 1]]], labels=[[], [0]], gt_boxes=[[], []], gt_labels=[[], []])
-    with pytest.raises(MetricInputError, match=r"'scores' of image 'b' must have 1 row, one per box \(found 2\)"):
+    with pytest.raises(MetricInputError, match=r"'scores' of image 'b' must have 1 row, one per instance \(found 2\)"):
         DetectionBatch.from_images(**images, scores=[[], [0.1, 0.2]], names=["a", "b"])
     with pytest.raises(MetricInputError, match=r"'scores' must be given for 2 images \(found 1\)"):
         DetectionBatch.from_images(**images, scores=[[]])
+
+
+BOX = [[0, 0, 1, 1]]
+
+
+def batch_at(image=0, gt_image=0, num_images=1):
+    return DetectionBatch(Detections([image], BOX, [0.9], [0]), GroundTruths([gt_image], BOX, [0]), num_images)
+
+
+@pytest.mark.parametrize("value", [-1, 0.5, float("nan"), float("inf"), 1e30, True, "a", None])
+def test_image_index_that_is_no_whole_number_of_at_least_0_raises(value):
+    message = rf"image' must be whole numbers of at least 0 \(found {value} in row 0\)".replace("+", r"\+")
+    for sizes in ({"image": value}, {"gt_image": value}):
+        with pytest.raises(MetricInputError, match=message):
+            batch_at(num_images=9, **sizes)
+
+
+@pytest.mark.parametrize("num_images", [0, 1, 7])
+def test_image_index_beyond_the_number_of_images_raises(num_images):
+    dets, gts = Detections([num_images], BOX, [0.9], [0]), GroundTruths([num_images], BOX, [0])
+    expected = rf"must be below num_images={num_images} \(found {num_images} in row 0\)"
+    with pytest.raises(MetricInputError, match=f"'image' {expected}"):
+        DetectionBatch(dets, GroundTruths.empty(), num_images)
+    with pytest.raises(MetricInputError, match=f"'ground-truth image' {expected}"):
+        DetectionBatch(Detections.empty(), gts, num_images)
+    assert len(DetectionBatch(dets, gts, num_images + 1).images(num_images, num_images + 1).ground_truths) == 1
+
+
+@pytest.mark.parametrize("num_images", [-1, 1.5, True, None, float("nan")])
+def test_number_of_images_that_is_no_whole_number_raises(num_images):
+    with pytest.raises(ValueError, match="num_images must be a whole number of at least 0"):
+        DetectionBatch(Detections.empty(), GroundTruths.empty(), num_images)
+
+
+def test_other_arguments_of_constructors_raise():
+    batch = batch_at()
+    with pytest.raises(TypeError, match="detections must be Detections"):
+        DetectionBatch(batch.ground_truths, batch.detections, 1)
+    with pytest.raises(MetricInputError, match=r"'image' must be one-dimensional \(found shape \(1, 1\)\)"):
+        Detections([[0]], BOX, [0.9], [0])
+    with pytest.raises(MetricInputError, match="at least one image"):
+        evaluate_detection(DetectionBatch(Detections.empty(), GroundTruths.empty(), 0))
+    with pytest.raises(MetricInputError, match=r"'labels' of image 0 must be between 0 and 1 \(found 3\)"):
+        match_images(replace(batch, detections=replace(batch.detections, labels=[3])), num_classes=2)
+    with pytest.raises(ValueError, match="keep must be one of 'matrix', 'scores', 'full'"):
+        match_images(batch, num_classes=1, keep="none")
+    images = dict(boxes=[BOX, [[0, 0, 1]]], scores=[[0.9]] * 2, labels=[[0]] * 2, gt_boxes=[[]] * 2, gt_labels=[[]] * 2)
+    with pytest.raises(MetricInputError, match=r"'boxes' of image 1 must have shape \(1, 4\) \(found \(1, 3\)\)"):
+        DetectionBatch.from_images(**images)
+    with pytest.raises(MetricInputError, match=r"'names' must be given for 2 images \(found 1\)"):
+        DetectionBatch.from_images(**images, names=["a"])
+    for call in (partial(nms, BOX, [0.9, 0.8], [0], iou_thr=0.5), partial(box_iou, BOX, BOX * 2)):
+        with pytest.raises(MetricInputError, match="must have the same length"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ([0], r"'order' must have 2 rows, one per image \(found \(1,\)\)"),
+        ([0.0, 1.0], r"'order' must be integers \(found float64\)"),
+        ([[5, 0], [5, -1]], r"'order' must be whole numbers of at least 0 \(found -1 in row 1\)"),
+        ([3, 3], "two images have the same position in 'order'"),
+    ],
+)
+def test_order_of_images_that_does_not_fit_raises(order, message):
+    batch = DetectionBatch.concatenate([batch_at(), batch_at()])
+    with pytest.raises(MetricInputError, match=message):
+        DetectionState(1, DetectionSettings()).update(batch, order).table()
 
 
 def test_concatenating_parts_with_and_without_areas_raises():
@@ -123,7 +199,7 @@ def test_a_report_has_a_row_for_every_area_range(edges):
     batch = DetectionBatch(Detections([0], box, [0.9], [0]), GroundTruths([0], box, [0]), 1)
     settings = DetectionSettings(area_edges=edges)
     table = match_images(batch, settings, num_classes=1).table
-    sizes = analyze_detections(table, settings, classes=["cat"]).sizes
+    sizes = DetectionAnalysis(["cat"], table).sizes
     rows = sizes.metrics()
     assert len(rows) == (len(edges) + 2 if edges else 1)
     for name, (low, high) in sizes.ranges.items():
@@ -134,5 +210,5 @@ def test_operating_point_of_one_image_raises():
     batch = DetectionBatch(Detections.empty(), GroundTruths.empty(), 1)
     settings = DetectionSettings(operating_point="f1")
     table = match_images(batch, settings, num_classes=1).table
-    with pytest.raises(ValueError, match="operating_point needs at least 2 images"):
-        analyze_detections(table, settings, classes=["cat"])
+    with pytest.raises(ValueError, match="needs at least 2 images"):
+        _ = DetectionAnalysis(["cat"], table).points

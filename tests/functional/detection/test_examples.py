@@ -5,24 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mm_metrics_plugin.conventions import MATCHING_RULES
 from mm_metrics_plugin.functional.detection import examples
-from mm_metrics_plugin.functional.detection.confusion_rules import BACKGROUND_TYPES, IGNORED, TP
-from mm_metrics_plugin.functional.detection.examples import BOX_KINDS
+from mm_metrics_plugin.functional.detection.examples import DRAWN_KINDS
+from mm_metrics_plugin.functional.detection.match_table import Outcome
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.settings import MATCHING_RULES, DetectionSettings
+from mm_metrics_plugin.functional.detection.rules import BACKGROUND_TYPES
+from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
 from mm_metrics_plugin.states.detection import DetectionState
 from tests.helpers.detection_problems import members_of, problems, random_batch, rows_as_given
 from tests.helpers.reference_matching import overlap
 
 SEEDS = range(60)
-SETTINGS = DetectionSettings(matching=MATCHING_RULES, score_thr=0.2)
+SETTINGS = DetectionSettings(matching=tuple(MATCHING_RULES), score_thr=0.2)
 
 
 @pytest.fixture
 def unlimited(monkeypatch):
     monkeypatch.setattr(examples, "MAX_PER_CELL", 10**6)
-    monkeypatch.setattr(examples, "MAX_MEMBERS", 10**9)
+    monkeypatch.setattr(examples, "MAX_CELL_EXAMPLES", 10**9)
 
 
 def match(batch, num_classes, worst_images=3, settings=SETTINGS):
@@ -43,7 +45,7 @@ def test_members_of_every_cell_equal_the_matrix(unlimited):
         batch, size = random_batch(seed)
         dets, gts, matches = batch.detections, batch.ground_truths, match(*random_batch(seed))
         for rule, counts in matches.rules.items():
-            members = members_of(matches.examples.members, rule)
+            members = members_of(matches.examples.cells, rule)
             assert np.array_equal(np.bincount(members.cell, minlength=counts.matrix.size), counts.matrix.ravel())
             target, prediction = np.divmod(members.cell, size + 1)
             assert np.array_equal(prediction, np.where(members.label < 0, size, members.label))
@@ -59,15 +61,16 @@ def test_members_of_every_cell_equal_the_matrix(unlimited):
             assert (members.overlap[pairs] >= 0.5 - 1e-5).all()
             assert np.array_equal(np.isnan(members.overlap), members.label < 0)
             det, gt = rows_of(members, batch)
-            for rows, side, label, box in (
-                (det, dets, members.label, members.box),
-                (gt, gts, members.gt_label, members.gt_box),
+            for rows, side, label, outline in (
+                (det, dets, members.label, members.outline),
+                (gt, gts, members.gt_label, members.gt_outline),
             ):
                 known = rows >= 0
-                assert np.array_equal(known, label >= 0) and np.isnan(box[~known]).all()
+                assert np.array_equal(known, label >= 0) and np.array_equal(known, outline.lengths > 0)
                 assert np.array_equal(label[known], side.labels[rows[known]])
                 assert np.array_equal(side.image[rows[known]], members.image[known])
-                assert np.allclose(box[known], side.boxes.to_format("xywh")[rows[known]], rtol=0, atol=1e-12)
+                corners = outline.points.reshape(-1, 5, 2)[:, [0, 2]].reshape(-1, 4)
+                assert np.allclose(corners, side.boxes.to_format("xyxy")[rows[known]], rtol=0, atol=1e-12)
             assert np.array_equal(members.score[det >= 0], dets.scores[det[det >= 0]])
 
 
@@ -77,7 +80,7 @@ def test_false_positive_has_the_ground_truth_of_the_highest_iou(rule, unlimited)
     for seed in range(40):
         batch, size = random_batch(seed)
         dets, gts = batch.detections, batch.ground_truths
-        members = members_of(match(batch, size).examples.members, rule)
+        members = members_of(match(batch, size).examples.cells, rule)
         members = members.take(np.flatnonzero(members.background_type >= 0))
         for place, (row, best) in enumerate(zip(*rows_of(members, batch))):
             overlaps = {
@@ -98,10 +101,10 @@ def test_false_positive_has_the_ground_truth_of_the_highest_iou(rule, unlimited)
 def test_members_are_sorted_and_limited_per_cell(unlimited, monkeypatch):
     for seed in SEEDS:
         batch, size = random_batch(seed)
-        whole = match(batch, size).examples.members
+        whole = match(batch, size).examples.cells
         with monkeypatch.context() as limited:
             limited.setattr(examples, "MAX_PER_CELL", 2)
-            short = match(batch, size).examples.members
+            short = match(batch, size).examples.cells
         area = batch.ground_truths.areas()
         for rule in MATCHING_RULES:
             own, few = members_of(whole, rule), members_of(short, rule)
@@ -119,15 +122,15 @@ def test_worst_images_equal_a_plain_loop():
     for seed in SEEDS:
         batch, size = random_batch(seed)
         matches = match(batch, size, worst_images=2)
-        table, worst, boxes = matches.table, matches.examples.images, matches.examples.boxes
+        table, worst, shapes = matches.table, matches.examples.images, matches.examples.shapes
         _, gt = rows_as_given(table, batch)
         outcome, crowd = table.details.outcome, batch.ground_truths.crowd
         missed, confidence, kinds = [], [], []
         for image in range(batch.num_images):
             own = table.image == image
-            matched = set(gt[own & (outcome == TP)].tolist())
+            matched = set(gt[own & (outcome == Outcome.TP)].tolist())
             lost = [at for at in np.flatnonzero((batch.ground_truths.image == image) & ~crowd) if at not in matched]
-            false = own & (outcome != TP) & (outcome < IGNORED)
+            false = own & (outcome != Outcome.TP) & (outcome < Outcome.IGNORED)
             missed.append(len(lost))
             confidence.append(max(table.score[false].tolist(), default=-1.0))
             kinds.append((len(matched), np.count_nonzero(false), len(lost)))
@@ -142,7 +145,8 @@ def test_worst_images_equal_a_plain_loop():
         assert worst.missed.tolist() == [missed[image] for image in worst.image]
         assert np.nan_to_num(worst.confidence, nan=-1.0).tolist() == [confidence[image] for image in worst.image]
         for image in images:
-            drawn = [np.count_nonzero((boxes.image == image) & (boxes.kind == kind)) for kind in range(len(BOX_KINDS))]
+            own = shapes.kind[shapes.image == image]
+            drawn = [np.count_nonzero(own == kind) for kind in range(len(DRAWN_KINDS))]
             assert tuple(drawn) == (kinds[image] if image in worst.image else (0, 0, 0))
 
 
@@ -156,6 +160,7 @@ def test_examples_of_shards_merge_to_those_of_all_images(monkeypatch):
         whole = state_of(batch, np.arange(batch.num_images)).examples()
         order = np.random.default_rng(seed).permutation(batch.num_images)
         merged = merge_all([state_of(batch.images(at, at + 1), [at]) for at in order]).examples()
-        for name, columns in whole._asdict().items():
-            for column, own, expected in zip(columns._fields, getattr(merged, name), columns):
-                assert own.dtype == expected.dtype and own.tobytes() == expected.tobytes(), (seed, name, column)
+        for name, table in whole._asdict().items():
+            for column, expected in table.to_arrays().items():
+                own = getattr(merged, name).to_arrays()[column]
+                np.testing.assert_array_equal(own, expected, err_msg=f"{name}.{column}, seed {seed}")

@@ -14,6 +14,9 @@ from tests.helpers.detection_problems import random_batch
 class Shapes:
     """A geometry that has the methods of the interface and nothing else."""
 
+    field = "shapes"
+    overlap_name = "IoU"
+
     def __init__(self, boxes, prefiltered):
         self._boxes = boxes
         self.prefiltered = prefiltered
@@ -25,6 +28,12 @@ class Shapes:
         return None
 
     def first_invalid(self):
+        return None
+
+    def is_ignored(self):
+        return self._boxes.is_ignored()
+
+    def mismatch(self, image, ground_truths):
         return None
 
     def take(self, rows):
@@ -42,8 +51,12 @@ class Shapes:
     def bounding_boxes(self):
         return self._boxes.bounding_boxes()
 
-    def overlaps(self, gts, rows, gt_rows, crowd):
-        return self._boxes.overlaps(gts._boxes, rows, gt_rows, crowd)
+    def outlines(self):
+        return self._boxes.outlines()
+
+    def overlaps(self, ground_truths, rows, gt_rows):
+        plain = replace(ground_truths, geometry=ground_truths.geometry._boxes)
+        return self._boxes.overlaps(plain, rows, gt_rows)
 
 
 @pytest.mark.parametrize("prefiltered", [True, False])

@@ -9,6 +9,7 @@ import pytest
 
 from mm_metrics_plugin.functional.detection import _assignment
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
+from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.functional.detection.matching import match_images
 from mm_metrics_plugin.settings import DetectionSettings
 from mm_metrics_plugin.states.base import merge_all
@@ -61,14 +62,31 @@ def columns_of(table):
     return {name: value for name, value in columns.items() if isinstance(value, np.ndarray)}
 
 
-@pytest.mark.parametrize("kind", ["ap", "scores", "full"])
-def test_shards_in_any_order_merge_bit_for_bit(kind):
+def test_selected_images_are_matched_as_if_they_were_alone():
+    """A slice of the table is the table of the slice, and the matrix of the table is that of the rule."""
+    for seed, batch, size, settings in problems(60):
+        table = match_images(batch, settings, num_classes=size).table
+        chosen = np.random.default_rng(seed).random(batch.num_images) < 0.6
+        alone = DetectionBatch.concatenate(
+            [batch.images(0, 0), *(batch.images(at, at + 1) for at in np.flatnonzero(chosen))]
+        )
+        expected = match_images(alone, settings, num_classes=size)
+        for images in (chosen, np.flatnonzero(chosen)):
+            actual = table.select_images(images)
+            assert actual.num_images == alone.num_images
+            for name, column in columns_of(expected.table).items():
+                np.testing.assert_array_equal(columns_of(actual)[name], column, err_msg=f"seed {seed}: {name}")
+            np.testing.assert_array_equal(actual.confusion_matrix(), expected.rules["coco"].matrix)
+
+
+@pytest.mark.parametrize("keep", ["scores", "full"])
+def test_shards_in_any_order_merge_bit_for_bit(keep):
     for seed, batch, size, settings in problems(100):
         random = np.random.default_rng(seed)
-        whole = match_images(batch, settings, num_classes=size, table=kind)
+        whole = match_images(batch, settings, num_classes=size, keep=keep)
         keys = np.sort(random.permutation(100)[: batch.num_images])
         parts = [
-            state_of(batch.images(at, at + 1), size, settings, [[keys[at], at]], table=kind)
+            state_of(batch.images(at, at + 1), size, settings, [[keys[at], at]], keep=keep)
             for at in random.permutation(batch.num_images)
         ]
         merged = merge_all(parts)
@@ -97,16 +115,16 @@ def test_blocks_of_images_equal_one_block(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("kind", "most"), [("full", 50), ("scores", 35), ("ap", 32), ("none", 0)])
-def test_bytes_per_detection(kind, most, dtype):
+@pytest.mark.parametrize(("keep", "most"), [("full", 52), ("scores", 35), ("matrix", 0)])
+def test_bytes_per_detection(keep, most, dtype):
     batch, size = dense_batch(0)
     scores = batch.detections.scores.astype(dtype)
     batch = replace(batch, detections=replace(batch.detections, scores=scores, precision=None))
-    state = state_of(batch, size, DetectionSettings(), np.arange(batch.num_images), table=kind)
+    state = state_of(batch, size, DetectionSettings(), np.arange(batch.num_images), keep=keep)
     arrays = {name: array for name, array in state.arrays().items() if array is not None}
     rows = [array for array in arrays.values() if len(array) == len(batch.detections)]
     assert sum(array.nbytes for array in rows) <= most * len(batch.detections)
-    assert len(rows) > 4 or kind == "none"
+    assert len(rows) > 4 or keep == "matrix"
     others = sum(array.nbytes for array in arrays.values()) - sum(array.nbytes for array in rows)
     assert others < 40 * len(batch.ground_truths) + 1000  # independent of the number of detections
 

@@ -21,9 +21,9 @@ def computed(monkeypatch):
     """The pairs whose overlap is computed: coordinates of the detection and of the ground truth."""
     pairs, overlaps = [], Boxes.overlaps
 
-    def recorded(self, gts, rows, gt_rows, crowd):
-        pairs.extend(zip(rounded(self.to_format("xyxy")[rows]), rounded(gts.to_format("xyxy")[gt_rows])))
-        return overlaps(self, gts, rows, gt_rows, crowd)
+    def recorded(self, gts, rows, gt_rows):
+        pairs.extend(zip(rounded(self.to_format("xyxy")[rows]), rounded(gts.boxes.to_format("xyxy")[gt_rows])))
+        return overlaps(self, gts, rows, gt_rows)
 
     monkeypatch.setattr(Boxes, "overlaps", recorded)
     return pairs

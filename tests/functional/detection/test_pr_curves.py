@@ -8,12 +8,14 @@ import pytest
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves, threshold_sweep
-from tests.helpers.detection_problems import counts_at, match_table, random_batch
+from tests.helpers.detection_problems import counts_at, match_table, mixed_precision, random_batch
 
 
+@pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", range(30))
-def test_counts_at_every_threshold_equal_a_new_matching(seed):
+def test_counts_at_every_threshold_equal_a_new_matching(seed, mixed):
     batch, num_classes = random_batch(seed)
+    batch = mixed_precision(batch, seed) if mixed else batch
     table = match_table(batch, num_classes)
     curves = precision_recall_curves(table, num_points=11, beta=2.0)
     for label, curve in enumerate(curves.per_class):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.detection.average_precision import APCurves
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.statistics.bootstrap import (
@@ -75,9 +76,9 @@ def test_intervals_of_counts_equal_the_formulas(seed):
         for label in range(5):
             ratio, interval = Ratio(tp[:, label], trials[:, label]), result.per_class[name].at(label)
             if name == "f1":
-                enough, transform = ratio.images >= 30, f1_of
+                enough, transform = ratio.images >= 30 and ratio.effective_images >= 5, f1_of
             else:
-                enough, transform = ratio.trials >= 10 and ratio.images >= 5, float
+                enough, transform = ratio.trials >= 10 and ratio.effective_images >= 5, float
             expected = [transform(end) for end in ratio.interval(0.9)] if enough else [np.nan, np.nan]
             assert [interval.low, interval.high] == pytest.approx(expected, abs=1e-10, nan_ok=True), (name, label)
 
@@ -87,7 +88,7 @@ def test_intervals_of_average_precision_equal_the_formulas():
     result = bootstrap_ci(table, ci=0.9, resamples=40, seed=2)
     draws = map_draws(weighted_metrics(table), bootstrap_draws(60, draws=40, seed=2, batch_size=64)).per_class["AP_50"]
     value = result.per_class["AP_50"].value
-    chosen = table.grid.at(table.gt_counts, "all", 0.5)
+    chosen = table.grid.at(table.gt_valid, "all", 0.5)
     objects = np.bincount(table.gt_label[chosen], minlength=3)
     is_tp, is_tp_or_fp = (flag[table.ranked.order] for flag in table.flags(0.5, "all"))
     labels = table.label[table.ranked.order]
@@ -194,3 +195,26 @@ def test_classes_whose_errors_cancel_in_every_image_still_have_intervals():
     counts = PerImageCounts.from_events(detected, missed, missed, num_images=60, num_classes=2)
     for name, interval in bootstrap_counts(counts).overall.items():
         assert 0.4 < interval.low < 0.47 and 0.53 < interval.high < 0.6, name
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PerImageCounts.from_labels([0, 2], [0, 1], num_classes=2), r"'labels' must be below num_classes=2"),
+        (lambda: PerImageCounts.from_labels([0, 1], [0, 5], num_classes=2), r"'predicted' must be below num_classes=2"),
+        (lambda: PerImageCounts.from_labels([0, -1], [0, 1], num_classes=2), r"'labels' must be whole numbers"),
+        (lambda: PerImageCounts.from_labels([0, 1, 1], [0], num_classes=2), r"'predicted' must have the shape of"),
+        (
+            lambda: PerImageCounts.from_decisions([[0, 1]], [[1]]),
+            r"the shape of 'targets', \(1, 2\) \(found \(1, 1\)\)",
+        ),
+        (
+            lambda: PerImageCounts(1, 2, [1], [0], np.ones((3, 1))),
+            r"'image' must be below num_images=1 \(found 1 in row 0",
+        ),
+        (lambda: PerImageCounts(1, 2, [0], [0], np.ones((2, 1))), r"must have shapes \(1,\) and \(3, 1\)"),
+    ],
+)
+def test_invalid_counts_per_image_raise(make, message):
+    with pytest.raises(MetricInputError, match=message):
+        make()

@@ -8,19 +8,28 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.equal_runs import rejection_rates
 from mm_metrics_plugin.evaluation.comparison import verdict
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional.classification.delong import auc_swaps, delong_test
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
+from mm_metrics_plugin.functional.detection.cross_fitting import CrossFittedCounts, image_folds
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.operating_points import operating_points
 from mm_metrics_plugin.functional.statistics.paired_tests import (
+    _interleave_tables,
     changed_images,
     compare_counts,
     family_tests,
     paired_permutation_test,
     significant,
 )
-from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
+from mm_metrics_plugin.functional.statistics.per_image_counts import (
+    PerImageCounts,
+    cross_fitted_counts,
+    per_image_counts,
+)
+from mm_metrics_plugin.settings import OperatingRule
 from tests.functional.statistics.test_bootstrap import table_at_50
 from tests.helpers.detection_problems import everywhere, match_table
 
@@ -88,6 +97,70 @@ def test_p_value_equals_all_swaps_of_images(seed, ties):
     assert result.difference == pytest.approx(differences[0], abs=1e-12)
     exact = np.mean(np.abs(differences) >= abs(differences[0]) - 1e-12)
     assert result.p_unadjusted == pytest.approx(exact, abs=0.03)
+
+
+def test_means_are_compared_over_the_classes_of_both_runs():
+    """Every arrangement of few images, in plain Python. The second run has no detection of class 1."""
+    first_counts = [[(2, 1, 0), (0, 3, 1)], [(1, 0, 1), (1, 2, 0)], [(2, 0, 0), (0, 2, 1)], [(1, 1, 0), (0, 4, 1)],
+                    [(0, 1, 2), (0, 0, 1)], [(3, 1, 0), (0, 1, 0)]]  # fmt: skip
+    second_counts = [[(max(tp - 1, 0), 1, min(tp, 1) + fn), (0, 0, other[0] + other[2])]
+                     for (tp, _, fn), other in first_counts]  # fmt: skip
+    image, label = (part.reshape(-1) for part in np.indices((6, 2)))
+    first, second = (
+        PerImageCounts(6, 2, image, label, np.reshape(run, (12, 3)).T) for run in (first_counts, second_counts)
+    )
+
+    def difference(runs):
+        """Mean difference in precision over the classes with detections in both runs; infinite without any."""
+        values = []
+        for each in range(2):
+            tp, fp = np.array([[run[number][each][:2] for number in range(6)] for run in runs]).sum(axis=1).T
+            values += [np.diff(tp / (tp + fp))[0]] if (tp + fp).all() else []
+        return np.mean(values) if values else np.inf
+
+    arrangements = []
+    for swaps in itertools.product((False, True), repeat=6):
+        pairs = [(b, a) if swap else (a, b) for swap, a, b in zip(swaps, first_counts, second_counts)]
+        arrangements.append(difference(tuple(zip(*pairs))))
+    result = compare_counts(first, second, permutations=4000)
+    precision = result.overall["precision"]
+    assert precision.difference == pytest.approx(arrangements[0], abs=1e-12)
+    assert precision.first == pytest.approx(9 / 13, abs=1e-12)  # of class 0 alone
+    exact = np.mean(np.abs(arrangements) >= abs(arrangements[0]) - 1e-12)
+    assert precision.p_unadjusted == pytest.approx(exact, abs=0.03)
+    assert result.classes_averaged == {"precision": 1, "recall": 2, "f1": 2, "f1_of_means": 1}
+    assert np.isnan(result.per_class["precision"].p_value[1])
+    assert verdict(result.per_class["precision"].difference[1], np.nan, ci=0.95) == "undefined"
+    means = precision.first, result.overall["recall"].first
+    assert result.overall["f1_of_means"].first == pytest.approx(stats.hmean(means), abs=1e-12)
+
+
+def test_type_i_error_rate_at_the_best_threshold_of_each_run():
+    """Equal detectors have different thresholds, so swapping counts at these would reject in every fifth comparison."""
+    rates = rejection_rates("f1", 30, comparisons=80, permutations=99, seed=41)
+    assert max(rates.values()) <= 0.1 and rates["any"] > 0, rates
+
+
+@pytest.mark.parametrize("rule", ["f1", "recall=0.1"])
+def test_every_permutation_selects_its_own_thresholds(rule):
+    """A permutation is a run that is made of images of both; its thresholds are those of this run alone."""
+    first, second = (everywhere(seed, num_images=12) for seed in (1, 2))
+    second = DetectionBatch(second.detections, first.ground_truths, 12)
+    swap = np.random.default_rng(0).random(12) < 0.5
+    fold, options = image_folds(12, folds=3, seed=5), {"rule": OperatingRule.parse(rule)}
+    both = CrossFittedCounts(
+        _interleave_tables(*(table_at_50(run, 3) for run in (first, second))), np.repeat(fold, 2), **options
+    )
+    for choice in (swap, ~swap, np.zeros(12, dtype=bool)):
+        mixed = [(second if swapped else first).images(image, image + 1) for image, swapped in enumerate(choice)]
+        table = table_at_50(DetectionBatch.concatenate(mixed), 3)
+        expected = operating_points(table, rule=rule, folds=3, seed=5).overall_cross_fitted
+        weights = np.stack([~choice, choice], axis=1).reshape(24, 1).astype(float)
+        counts = both(weights)
+        assert [int(part.sum()) for part in counts] == [expected.tp, expected.fp, expected.fn]
+        assert both.thresholds(weights).mean() == pytest.approx(expected.threshold)
+        alone = cross_fitted_counts(table, fold, **options)
+        assert [part[0].tolist() for part in counts] == [part.tolist() for part in alone.totals()]
 
 
 def test_family_wise_error_rate_of_equal_runs():
@@ -164,6 +237,12 @@ def test_family_tests_equal_hand_computed_values():
     relative = np.array([0.3, 0.1]) / scale
     assert actual.p_value == pytest.approx([(largest >= value - 1e-12).sum() / 4 for value in relative])
     assert actual.high == pytest.approx(np.minimum(np.array([0.3, 0.1]) + np.maximum(largest[2] * scale, [0, 0.1]), 1))
+    # A difference that is undefined only as observed stays in the maximum over the family.
+    without = family_tests(np.zeros(2), np.array([0.3, np.nan]), permuted, ci=0.5)
+    scale[1] = np.sqrt(0.24 / 4)
+    largest = [(np.abs(row) / scale).max() for row in permuted]
+    assert without.p_value[0] == (1 + np.sum(np.array(largest) >= 0.3 / scale[0] - 1e-12)) / 4
+    assert without.p_value[0] > without.p_unadjusted[0] and np.isnan(without.p_value[1])
     # An undefined permuted difference counts as extreme, and NaN stays NaN.
     permuted[:, 1] = np.nan
     actual = family_tests(np.zeros(2), np.array([0.3, 0.1]), permuted, ci=0.5)

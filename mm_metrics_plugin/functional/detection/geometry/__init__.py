@@ -1,10 +1,20 @@
-"""The interface of geometries such as boxes."""
+"""The interface of geometries such as boxes, and non-maximum suppression.
+
+A new geometry is one class with these methods, and a reader that makes it. Matching, examples, states and pages use
+nothing else.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Sequence, TypeVar
 
 import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import group_starts, stable_order
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.detection.data import GroundTruths
 
 _G = TypeVar("_G", bound="Geometry")
 
@@ -18,21 +28,64 @@ class Edges(NamedTuple):
     bottom: np.ndarray
 
 
-class Geometry(Protocol):
-    """Shapes, one per row. Matching depends on this interface only."""
+class Outlines(NamedTuple):
+    """Lines to draw, one row per shape: the points of all shapes one after the other.
 
+    A row of NaN separates two lines of a shape. A closed line ends at its first point.
+    """
+
+    points: np.ndarray  # (P, 2) float64, x and y
+    lengths: np.ndarray  # (N,) int32, number of points of each shape; 0 draws nothing
+
+    def take(self, rows: np.ndarray) -> Outlines:
+        """The outlines of the chosen shapes; the index -1 selects an empty one."""
+        rows = np.asarray(rows)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+        lengths = np.append(self.lengths, np.int32(0))[rows]
+        first = np.append(np.cumsum(self.lengths) - self.lengths, 0)[rows]
+        offset = np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
+        return Outlines(self.points[np.arange(len(offset)) + offset], lengths.astype(np.int32))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Outlines]) -> Outlines:
+        """The outlines of all parts, in order."""
+        return cls(*map(np.concatenate, zip(*parts)))
+
+    def lines(self) -> list[np.ndarray]:
+        """The points of each shape."""
+        return np.split(self.points, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
+
+
+class Geometry(Protocol):
+    """Shapes, one per row."""
+
+    field: ClassVar[str]  # what messages call the shapes, such as ``boxes``
+    overlap_name: ClassVar[str]  # such as ``IoU``
     prefiltered: bool  # whether shapes overlap only if their bounding boxes intersect
+
+    @classmethod
+    def empty(cls: type[_G]) -> _G:
+        """No shapes."""
 
     def __len__(self) -> int:
         """Number of shapes."""
 
     def check(self) -> str | None:
-        """The end of an error message if the array is invalid, else None."""
+        """The end of an error message if the arrays are invalid, else None."""
 
-    def first_invalid(self) -> tuple[int, float] | None:
-        """Row and value of the first invalid coordinate, or None."""
+    def first_invalid(self) -> tuple[int, str, Any] | None:
+        """Row of the first invalid shape, what it must be (``be finite``) and what was found, or None."""
 
-    def take(self: _G, rows: np.ndarray) -> _G:
+    def is_ignored(self) -> np.ndarray:
+        """(N,) whether a ground truth of this shape is neither TP nor FN, such as one without labeled key points."""
+
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, Any] | None:
+        """The first image with shapes that cannot be compared, what they must be and what was found, or None.
+
+        ``image`` (N,) are the images of these shapes; rows of both are in any order.
+        """
+
+    def take(self: _G, rows: Any) -> _G:
         """The selected rows (indices, a mask or a slice)."""
 
     def concatenate(self: _G, others: Sequence[_G]) -> _G:
@@ -47,5 +100,63 @@ class Geometry(Protocol):
     def bounding_boxes(self) -> Edges:
         """The bounding boxes of the shapes."""
 
-    def overlaps(self: _G, gts: _G, rows: np.ndarray, gt_rows: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-        """(P,) IoU of detections ``rows`` and ground truths ``gt_rows``; for a crowd, intersection / detection area."""
+    def scaled(self: _G, factors: np.ndarray) -> _G:
+        """The shapes with x and y multiplied by ``factors`` (N, 2)."""
+
+    def outlines(self) -> Outlines:
+        """The lines that draw the shapes."""
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Everything as arrays, for files and comparison."""
+
+    @classmethod
+    def from_arrays(cls: type[_G], arrays: dict[str, np.ndarray]) -> _G:
+        """The inverse of :meth:`to_arrays`."""
+
+    def overlaps(self, ground_truths: GroundTruths, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
+        """(P,) overlap of detections ``rows`` and ground truths ``gt_rows``; of a crowd by COCO's rule.
+
+        A matching rule may ask for another method with this signature, such as ``mmdet_overlaps`` of boxes.
+        """
+
+
+def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
+    """Indices kept by non-maximum suppression within groups, ascending.
+
+    All groups are processed at once: the best shape of each group suppresses the others, then the best remaining one.
+    Boxes have the overlap of mmdet, so the result equals ``mmcv.ops.nms`` on each group.
+
+    Args:
+        boxes: (N, 4) in xyxy format, or another geometry.
+        scores: (N,) confidence; ties keep their order.
+        groups: (N,) integers, such as ``image * num_classes + label``.
+        iou_thr: Shapes with a higher overlap are suppressed.
+
+    Example:
+        >>> boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 9]])
+        >>> nms(boxes, np.array([0.8, 0.9, 0.7]), np.array([0, 0, 1]), iou_thr=0.5)
+        array([1, 2])
+    """
+    from mm_metrics_plugin.functional.detection.data import GroundTruths
+
+    groups, scores = np.asarray(groups), np.asarray(scores)
+    zeros = np.zeros(len(groups), dtype=np.int64)
+    shapes = GroundTruths(zeros, boxes, zeros)
+    geometry = shapes.geometry
+    if not len(geometry) == len(scores) == len(groups):
+        raise MetricInputError(
+            f"'boxes', 'scores' and 'groups' must have the same length (found {len(geometry)}, {len(scores)}, "
+            f"{len(groups)})"
+        )
+    remaining = stable_order(groups, -scores)
+    overlaps = getattr(geometry, "mmdet_overlaps", geometry.overlaps)
+    kept = []
+    while len(remaining):
+        starts = group_starts(groups[remaining])
+        kept.append(remaining[starts])
+        best = np.repeat(remaining[starts], np.diff(np.append(starts, len(remaining))))
+        overlap = overlaps(shapes, remaining, best)
+        stays = ~(overlap > overlap.dtype.type(iou_thr))
+        stays[starts] = False
+        remaining = remaining[stays]
+    return np.sort(np.concatenate(kept)) if kept else np.empty(0, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Axis-aligned boxes: areas, IoU in COCO's and mmdet's arithmetic, and non-maximum suppression.
+"""Axis-aligned boxes: areas, and IoU in COCO's and mmdet's arithmetic.
 
 Disjoint, empty and inverted boxes have an IoU of exactly 0.
 
@@ -10,12 +10,15 @@ Disjoint, empty and inverted boxes have an IoU of exactly 0.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import group_starts, stable_order
-from mm_metrics_plugin.functional.detection.geometry import Edges
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
+
+if TYPE_CHECKING:
+    from mm_metrics_plugin.functional.detection.data import GroundTruths
 
 BOX_FORMATS = ("xyxy", "xywh")
 MAX_COORDINATE = 1e100  # areas of larger boxes overflow float64
@@ -33,10 +36,12 @@ class Boxes:
         >>> boxes = Boxes([[0, 0, 10, 10], [5, 5, 4, 9]])
         >>> boxes.areas()
         array([100.,  -4.])
-        >>> boxes.overlaps(boxes, np.array([0]), np.array([0]), np.array([False]))
-        array([1.])
+        >>> boxes.to_format("xywh")[1]
+        array([ 5.,  5., -1.,  4.])
     """
 
+    field = "boxes"
+    overlap_name = "IoU"
     prefiltered = True
 
     def __init__(self, array: Any, box_format: str = "xyxy") -> None:
@@ -46,6 +51,11 @@ class Boxes:
         self.array = values.reshape(0, 4) if values.size == 0 else values
         self.box_format = box_format
 
+    @classmethod
+    def empty(cls) -> Boxes:
+        """No boxes."""
+        return cls(np.empty((0, 4)))
+
     def __len__(self) -> int:
         return len(self.array)
 
@@ -53,9 +63,16 @@ class Boxes:
         """The end of an error message if the shape is invalid, else None."""
         return None if self.array.shape[1:] == (4,) else f"must have shape (N, 4) (found {self.array.shape})"
 
-    def first_invalid(self) -> tuple[int, float] | None:
-        """Row and value of the first coordinate that is NaN, infinite or above 1e100."""
+    def first_invalid(self) -> tuple[int, str, Any] | None:
+        """Row, expected and found value of the first coordinate that is NaN, infinite or above 1e100."""
         return first_invalid(self.array)
+
+    def is_ignored(self) -> np.ndarray:
+        """(N,) False."""
+        return np.zeros(len(self), dtype=bool)
+
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> None:
+        """None: all boxes can be compared."""
 
     def take(self, rows: np.ndarray) -> Boxes:
         """The selected rows."""
@@ -104,8 +121,30 @@ class Boxes:
         left, top, right, bottom = edges = np.array(self.to_format("xyxy").T, dtype=np.float32, order="C")
         return edges, (right - left) * (bottom - top)
 
-    def overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-        """(P,) IoU in COCO's arithmetic."""
+    def scaled(self, factors: np.ndarray) -> Boxes:
+        """The boxes with x and y multiplied by ``factors`` (N, 2)."""
+        return Boxes(self.array * np.tile(factors, 2), self.box_format)
+
+    def outlines(self) -> Outlines:
+        """The four edges."""
+        left, top, right, bottom = self.bounding_boxes()
+        x, y = np.stack([left, right, right, left, left], axis=1), np.stack([top, top, bottom, bottom, top], axis=1)
+        return Outlines(np.stack([x, y], axis=2).reshape(-1, 2), np.full(len(self), 5, dtype=np.int32))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The boxes in xywh format, as in COCO files."""
+        return {"boxes": self.to_format("xywh")}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Boxes:
+        """The inverse of :meth:`to_arrays`."""
+        return cls(arrays["boxes"], "xywh")
+
+    def overlaps(self, ground_truths: GroundTruths, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
+        """(P,) IoU in COCO's arithmetic; for a crowd, intersection / detection area."""
+        return self._iou(ground_truths.geometry, rows, gt_rows, ground_truths.crowd[gt_rows])
+
+    def _iou(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray, crowd: np.ndarray) -> np.ndarray:
         (left, top, right, bottom), area = self._coco
         gt, gt_area = gts._coco
         width = np.minimum(right[rows], gt.right[gt_rows]) - np.maximum(left[rows], gt.left[gt_rows])
@@ -117,10 +156,10 @@ class Boxes:
         np.divide(intersection, union, out=result, where=(width > 0) & (height > 0))
         return result
 
-    def mmdet_overlaps(self, gts: Boxes, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
+    def mmdet_overlaps(self, ground_truths: GroundTruths, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
         """(P,) float32 IoU in mmdet's arithmetic; NaN on overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
-            (edges, areas), (gt_edges, gt_areas) = self._mmdet, gts._mmdet
+            (edges, areas), (gt_edges, gt_areas) = self._mmdet, ground_truths.geometry._mmdet
             left, top, right, bottom = edges[:, rows]
             gt_left, gt_top, gt_right, gt_bottom = gt_edges[:, gt_rows]
             width = np.maximum(np.minimum(right, gt_right) - np.maximum(left, gt_left), 0)
@@ -130,14 +169,15 @@ class Boxes:
             return np.asarray(intersection / union)
 
 
-def first_invalid(array: np.ndarray) -> tuple[int, float] | None:
-    """Row and value of the first number that is NaN, infinite or above 1e100; None if all are valid."""
+def first_invalid(array: np.ndarray) -> tuple[int, str, Any] | None:
+    """Row, expected and found value of the first number that is NaN, infinite or above 1e100; None if all are valid."""
     # If any number is NaN or too large, so is the minimum or the maximum.
     if not array.size or (float(array.min()) >= -MAX_COORDINATE and float(array.max()) <= MAX_COORDINATE):
         return None
     rows = array.reshape(len(array), -1).astype(np.float64)
     row, place = np.argwhere(~(np.abs(rows) <= MAX_COORDINATE))[0]
-    return int(row), float(rows[row, place])
+    found = float(rows[row, place])
+    return int(row), f"be at most {MAX_COORDINATE:g} in size" if np.isfinite(found) else "be finite", found
 
 
 def floats(values: Any) -> np.ndarray:
@@ -161,44 +201,8 @@ def box_iou(first: Any, second: Any, *, crowd: bool = False) -> np.ndarray:
         >>> box_iou([[0, 0, 2, 2], [0, 0, 2, 2]], [[1, 0, 3, 2], [2, 2, 2, 9]])
         array([0.33333333, 0.        ])
     """
-    boxes = Boxes(first)
+    boxes, others = Boxes(first), Boxes(second)
+    if len(boxes) != len(others):
+        raise MetricInputError(f"'first' and 'second' must have the same length (found {len(boxes)} and {len(others)})")
     rows = np.arange(len(boxes))
-    return boxes.overlaps(Boxes(second), rows, rows, np.full(len(boxes), crowd))
-
-
-def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
-    """Indices kept by non-maximum suppression within groups, ascending; equal to ``mmcv.ops.nms`` on each group.
-
-    All groups are processed at once: the best box of each group suppresses the others, then the best remaining one.
-
-    Args:
-        boxes: (N, 4) in xyxy format.
-        scores: (N,) confidence; ties keep their order.
-        groups: (N,) integers, such as ``image * num_classes + label``.
-        iou_thr: Boxes with a higher IoU are suppressed.
-
-    Example:
-        >>> boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 9]])
-        >>> nms(boxes, np.array([0.8, 0.9, 0.7]), np.array([0, 0, 1]), iou_thr=0.5)
-        array([1, 2])
-    """
-    remaining = stable_order(np.asarray(groups), -np.asarray(scores))
-    left, top, right, bottom = np.array(np.asarray(boxes).T, dtype=np.float32, order="C").reshape(4, -1)
-    columns = [column[remaining] for column in (left, top, right, bottom, (right - left) * (bottom - top))]
-    groups = np.asarray(groups)[remaining]
-    threshold = np.float32(iou_thr)
-    kept = []
-    while len(remaining):
-        starts = group_starts(groups)
-        kept.append(remaining[starts])
-        lengths = np.diff(np.append(starts, len(remaining)))
-        best = [np.repeat(column[starts], lengths) for column in columns]
-        width = np.maximum(np.minimum(best[2], columns[2]) - np.maximum(best[0], columns[0]), 0)
-        height = np.maximum(np.minimum(best[3], columns[3]) - np.maximum(best[1], columns[1]), 0)
-        intersection = width * height
-        with np.errstate(divide="ignore", invalid="ignore"):
-            stays = ~(intersection / (best[4] + columns[4] - intersection) > threshold)
-        stays[starts] = False
-        remaining, groups = remaining[stays], groups[stays]
-        columns = [column[stays] for column in columns]
-    return np.sort(np.concatenate(kept)) if kept else np.empty(0, dtype=np.int64)
+    return boxes._iou(others, rows, rows, np.full(len(boxes), crowd))

@@ -8,7 +8,8 @@ const page = (() => {
   const grouped = new Intl.NumberFormat("en-US");
   const count = (value) => grouped.format(value);
   const ratio = (part, whole) => (whole === 0 ? NaN : part / whole);
-  const short = (value) => (missing(value) ? "–" : Number(value.toPrecision(4)).toString());
+  /* A threshold without trailing zeros, from a text that selects the same scores as the exact threshold. */
+  const short = (text) => (missing(text) || Number.isNaN(Number(text)) ? "–" : String(Number(text)));
 
   /* Escapes control characters and those that change the direction of writing. */
   const printable = (text) =>
@@ -56,9 +57,9 @@ const page = (() => {
     Object.fromEntries([...element.querySelectorAll("[data-column]")].map((cell) => [cell.dataset.column, cell]));
 
   /* Shows the score threshold of the slider. */
-  function showThreshold(threshold) {
+  function showThreshold(threshold, text) {
     const output = byId("score-thr-value");
-    output.textContent = short(threshold);
+    output.textContent = short(text);
     output.dataset.value = missing(threshold) ? "" : String(threshold);
     byId("score-thr").setAttribute("aria-valuetext", output.textContent);
   }

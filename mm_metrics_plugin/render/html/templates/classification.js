@@ -65,8 +65,8 @@ function curves() {
         ...(diagonal ? [{ x: [0, 1], y: [0, 1], mode: "lines", line: { color: colors.soft, width: 1, dash: "dot" }, hoverinfo: "skip" }] : []),
         {
           x: page.gaps(points.map((point) => point[x])), y: page.gaps(points.map((point) => point[y])), mode: "lines",
-          customdata: [...start.map(() => ""), ...curve().thresholds], line: { color: colors.accent, width: 2 },
-          hovertemplate: `${titles[0]} %{x:.3f}<br>${titles[1]} %{y:.3f}<br>score threshold %{customdata:.4g}<extra></extra>`,
+          customdata: [...start.map(() => ""), ...curve().texts.map(short)], line: { color: colors.accent, width: 2 },
+          hovertemplate: `${titles[0]} %{x:.3f}<br>${titles[1]} %{y:.3f}<br>score threshold %{customdata}<extra></extra>`,
         },
         ...(best() >= 0 ? [mark(best(), colors.soft, "circle-open", "Youden")] : []),
         mark(position(), colors.ink, "circle", "slider"),
@@ -87,7 +87,7 @@ function curves() {
   function move() {
     const threshold = curve().thresholds[position()];
     const current = rates(position());
-    page.showThreshold(threshold);
+    page.showThreshold(threshold, curve().texts[position()]);
     for (const key of ["recall", "specificity", "precision", "f1"]) show(readout[key], current[key]);
     for (const key of ["tp", "fp", "fn", "tn"]) showCount(readout[key], current[key]);
   }
@@ -103,7 +103,7 @@ function curves() {
     slider.max = String(Math.max(0, number - 1));
     slider.disabled = number < 2;
     byId("youden").hidden = best() < 0;
-    byId("youden").textContent = `best by Youden (${short(curve().youden)})`;
+    byId("youden").textContent = `best by Youden (${short(curve().texts[best()])})`;
     byId("no-curve").hidden = curve().positives > 0 && curve().negatives > 0;
     moveTo(Math.max(0, best()));
   }

@@ -12,7 +12,7 @@ const search = (table) => document.querySelector(`[data-search="${table}"]`).dis
 /* --- differences --------------------------------------------------------------------------------------------------- */
 
 function chart(comparison, id) {
-  const rows = [...comparison.overall].reverse();
+  const rows = comparison.overall.filter((row) => !missing(row.difference)).reverse();
   page.plot(byId(`chart-${id}`), (colors) => ({
     data: [{
       x: rows.map((row) => 100 * row.difference), y: rows.map((row) => row.title), mode: "markers",

@@ -1,6 +1,14 @@
 "use strict";
 const { byId, data, make, show, showCount, count, ratio, short } = page;
 
+/* Left, top, width and height of an SVG path of straight lines. */
+function extent(path) {
+  const points = path.split(/[ML]/).slice(1).map((point) => point.split(" ").map(Number));
+  const [xs, ys] = [0, 1].map((axis) => points.map((point) => point[axis]));
+  const round = (value) => Number(value.toFixed(1));
+  return [Math.min(...xs), Math.min(...ys), round(Math.max(...xs) - Math.min(...xs)), round(Math.max(...ys) - Math.min(...ys))];
+}
+
 /* --- slider, curves and table of classes ------------------------------------------------------------------------ */
 
 function classes() {
@@ -27,7 +35,7 @@ function classes() {
     return;
   }
 
-  const { thresholds, ground_truths: gts, tp, fp, means, best, best_per_class: bestPerClass } = data.thresholds;
+  const { thresholds, texts, ground_truths: gts, tp, fp, means, best, best_per_class: bestPerClass } = data.thresholds;
   const rates = (correct, wrong, objects) => ({
     tp: correct, fp: wrong, fn: objects - correct, ground_truths: objects,
     precision: ratio(correct, correct + wrong), recall: ratio(correct, objects), f1: ratio(2 * correct, correct + wrong + objects),
@@ -38,13 +46,14 @@ function classes() {
 
   const slider = byId("score-thr");
   const readout = Object.fromEntries([...byId("readout").tBodies[0].rows].map((row) => [row.dataset.average, page.columnCells(row)]));
-  const followsSlider = () => !select || protocol().name === "coco";
+  const followsSlider = () => !select || protocol().follows_threshold;
 
   /* --- curves --- */
 
   const curveClass = byId("curve-class");
   const curve = () => (curveClass.value === "" ? micro : thresholds.map((_, place) => ofClass(Number(curveClass.value), place)));
   const bestThreshold = () => (curveClass.value === "" ? best : bestPerClass[Number(curveClass.value)]);
+  const bestText = () => short(curveClass.value === "" ? data.thresholds.best_text : data.thresholds.best_texts[Number(curveClass.value)]);
   const position = () => Number(slider.value);
   const margin = { l: 44, r: 12, t: 40, b: 44 };
   const axis = { automargin: false };
@@ -56,7 +65,7 @@ function classes() {
     return {
       data: [["precision", colors.accent], ["recall", colors.tp], ["f1", colors.fp]].map(([name, color]) => ({
         x: thresholds, y: page.gaps(points.map((point) => point[name])), name: name === "f1" ? "F1" : name,
-        mode: "lines", line: { color, width: 2 }, hovertemplate: "%{y:.3f} at %{x:.3f}",
+        mode: "lines", line: { color, width: 2 }, customdata: texts.map(short), hovertemplate: "%{y:.3f} at %{customdata}",
       })),
       layout: {
         xaxis: { ...axis, title: { text: "score threshold" }, range: [thresholds[0], thresholds[thresholds.length - 1]] },
@@ -77,8 +86,8 @@ function classes() {
       data: [
         {
           x: page.gaps(points.map((point) => point.recall)), y: page.gaps(points.map((point) => point.precision)),
-          mode: "lines", line: { color: colors.accent, width: 2 }, customdata: thresholds,
-          hovertemplate: "recall %{x:.3f}<br>precision %{y:.3f}<br>at %{customdata:.3f}<extra></extra>",
+          mode: "lines", line: { color: colors.accent, width: 2 }, customdata: texts.map(short),
+          hovertemplate: "recall %{x:.3f}<br>precision %{y:.3f}<br>at %{customdata}<extra></extra>",
         },
         ...(curveClass.value === "" && peak ? [page.marker(peak.recall, peak.precision, colors.soft, "circle-open", "best F1")] : []),
         page.marker(current.recall, current.precision, colors.ink, "circle", "slider"),
@@ -95,7 +104,7 @@ function classes() {
 
   function move() {
     const place = position();
-    page.showThreshold(thresholds[place]);
+    page.showThreshold(thresholds[place], texts[place]);
     for (const name of ["precision", "recall", "f1"]) {
       show(readout.macro[name], means[name][place]);
       show(readout.micro[name], micro[place][name]);
@@ -117,12 +126,12 @@ function classes() {
   byId("as-reported").append(` (${short(data.score_thr)})`);
   byId("as-reported").addEventListener("click", () => moveTo(data.score_thr));
   byId("best").hidden = best === null;
-  byId("best").append(` (${short(best)})`);
+  byId("best").append(` (${short(data.thresholds.best_text)})`);
   byId("best").addEventListener("click", () => moveTo(best));
 
   const showBest = () => {
     byId("best-threshold").textContent =
-      bestThreshold() === null ? "No detection is correct at any score threshold." : `Highest F1 at a score threshold of ${short(bestThreshold())}.`;
+      bestThreshold() === null ? "No detection is correct at any score threshold." : `Highest F1 at a score threshold of ${bestText()}.`;
   };
   curveClass.addEventListener("change", () => { showBest(); redraw(); });
   showBest();
@@ -146,17 +155,12 @@ function confusions() {
   const protocol = () => data.protocols[Number(select.value)];
   const name = (label) => page.printable(labels[label]);
 
-  /* Draws a ground truth and a detection. */
+  /* Draws the outlines of a ground truth and a detection. */
   function sketch(gt, det, css) {
     if (gt === null || det === null) return null;
-    const boxes = [gt, det];
-    const left = Math.min(...boxes.map((box) => box[0]));
-    const top = Math.min(...boxes.map((box) => box[1]));
-    const width = Math.max(...boxes.map((box) => box[0] + box[2])) - left || 1;
-    const height = Math.max(...boxes.map((box) => box[1] + box[3])) - top || 1;
-    const rectangle = (box, kind) => make("rect", { class: kind, x: box[0], y: box[1], width: Math.max(0, box[2]), height: Math.max(0, box[3]) });
-    const viewBox = [left - width / 8, top - height / 8, 1.25 * width, 1.25 * height].join(" ");
-    return make("svg", { class: "sketch", "aria-hidden": "true", viewBox }, rectangle(gt, "gt"), rectangle(det, css));
+    const [left, top, width, height] = extent(gt + det);
+    const viewBox = [left - width / 8, top - height / 8, 1.25 * width || 1, 1.25 * height || 1].join(" ");
+    return make("svg", { class: "sketch", "aria-hidden": "true", viewBox }, make("path", { class: "gt", d: gt }), make("path", { class: css, d: det }));
   }
 
   /* The ground truth of a member. A detection without a match has the ground truth of the highest IoU, and why there is
@@ -168,26 +172,29 @@ function confusions() {
     return `${object}, already matched (${type === 1 ? "duplicate" : "confusion"})`;
   }
 
-  const boxText = (box) => `${box[2]} × ${box[3]} at ${box[0]}, ${box[1]}`;
+  const sizeText = (path) => {
+    const [left, top, width, height] = extent(path);
+    return `${width} × ${height} at ${left}, ${top}`;
+  };
 
   function memberRow(at, css) {
     const { detection, ground_truth: groundTruths, overlap, background_type: types } = protocol();
     const det = detection[at];
     const gt = groundTruths[at];
-    const detBox = det < 0 ? null : detections.box[det];
-    const gtBox = gt < 0 ? null : gts.box[gt];
+    const detPath = det < 0 ? null : detections.path[det];
+    const gtPath = gt < 0 ? null : gts.path[gt];
     const image = det < 0 ? gts.image[gt] : detections.image[det];
     const figure = byId(`image-${data.images[image]}`);
     const text = page.printable(data.image_names[image]);
     const link = figure && make("a", { href: `#${figure.id}` }, text);
     if (link) link.addEventListener("click", () => figure.dispatchEvent(new Event("reveal")));
-    return make("tr", { "data-area": gtBox && gtBox[2] * gtBox[3] },
+    return make("tr", { "data-area": gt < 0 ? null : gts.area[gt] },
       make("td", { class: "name" }, link || text),
-      make("td", { class: "name", title: gtBox && boxText(gtBox), "data-type": types[at] }, groundTruth(gt, types[at])),
-      make("td", { class: "name", title: detBox && boxText(detBox) }, det < 0 ? "none" : name(detections.label[det])),
+      make("td", { class: "name", title: gtPath && sizeText(gtPath), "data-type": types[at] }, groundTruth(gt, types[at])),
+      make("td", { class: "name", title: detPath && sizeText(detPath) }, det < 0 ? "none" : name(detections.label[det])),
       make("td", { class: "numeric", "data-value": det < 0 ? "" : detections.score[det] }, det < 0 ? "–" : detections.score[det].toFixed(3)),
       make("td", { class: "numeric" }, overlap[at] === null ? "–" : overlap[at].toFixed(2)),
-      make("td", {}, make("div", { class: "boxes" }, sketch(gtBox, detBox, css), boxText(detBox || gtBox))));
+      make("td", {}, make("div", { class: "boxes" }, sketch(gtPath, detPath, css), sizeText(detPath || gtPath))));
   }
 
   function open(row, column) {
@@ -244,9 +251,9 @@ function gallery() {
     const [, , width, height] = boxes.getAttribute("viewBox").split(" ").map(Number);
     const size = Math.max(width, height) / 45;
     boxes.setAttribute("preserveAspectRatio", "xMidYMid meet");
-    for (const box of [...boxes.querySelectorAll("rect:not(.tp)")]) {
-      const y = Number(box.getAttribute("y"));
-      boxes.append(make("text", { x: box.getAttribute("x"), y: y > size ? y - size / 4 : y + size, "font-size": size, "stroke-width": size / 5 }, box.dataset.text));
+    for (const shape of [...boxes.querySelectorAll("path:not(.tp)")]) {
+      const [x, y] = extent(shape.getAttribute("d"));
+      boxes.append(make("text", { x, y: y > size ? y - size / 4 : y + size, "font-size": size, "stroke-width": size / 5 }, shape.dataset.text));
     }
     byId("enlarged-title").textContent = figure.querySelector(".name").textContent;
     stage.style.width = `min(100%, ${(78 * width) / height}vh)`;

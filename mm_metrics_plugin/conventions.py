@@ -1,0 +1,81 @@
+"""Matching rules and conventions of average precision, as data in one registry each. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MatchingRule:
+    """How the detections of an image are matched to its ground truths for a confusion matrix.
+
+    A new rule is an entry of ``MATCHING_RULES``; one that assigns in a new way also needs a function in
+    ``functional/detection/rules.py``.
+    """
+
+    name: str
+    description: str  # shown in reports
+    assignment: str  # key of ``rules.ASSIGNMENTS``
+    overlap: str = "overlaps"  # method of the geometry that computes the overlap
+    ignores_crowds: bool = True  # or counts ignored regions as ordinary ground truths
+    one_to_one: bool = True  # rows and columns of the matrix sum to the ground truths and detections
+    class_agnostic: bool = False  # matches by overlap alone
+    has_analyses: bool = False  # counts are those of the match table: curves, intervals and operating points fit them
+    prints_summary: bool = False  # reports repeat the lines of a patched confusion_matrix.py
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_RULES = (
+    MatchingRule(
+        name="coco",
+        description="at most one detection per object, within classes by score; the others may be confusions",
+        assignment="classes_first",
+        has_analyses=True,
+    ),
+    MatchingRule(
+        name="mmdet",
+        description="every overlapping pair counts, as in mmdet's confusion_matrix.py",
+        assignment="every_pair",
+        overlap="mmdet_overlaps",
+        ignores_crowds=False,
+        one_to_one=False,
+        prints_summary=True,
+    ),
+    MatchingRule(
+        name="agnostic",
+        description="at most one detection per object, by overlap, regardless of the class",
+        assignment="by_overlap",
+        class_agnostic=True,
+    ),
+)
+MATCHING_RULES = {rule.name: rule for rule in _RULES}
+# The rule whose counts the analyses of the match table share.
+ANALYSIS_RULE = next(rule.name for rule in _RULES if rule.has_analyses)
+DEFAULT_MATCHING = ("coco", "mmdet")  # of reports: the first is printed and drawn, files contain both
+
+
+@dataclass(frozen=True)
+class Convention:
+    """The grid of average precision and recall. A new convention is an entry of ``CONVENTIONS``."""
+
+    name: str
+    description: str
+    iou_thrs: tuple[float, ...]  # averaged over
+    named_iou_thrs: tuple[float, ...]  # with values of their own, such as mAP_50
+    area_edges: tuple[float, ...]  # boundaries between the area ranges
+    max_dets: int  # detections per class and image
+    recall_max_dets: tuple[int, ...]  # fewer detections per class and image, for average recall
+
+
+COCO = Convention(
+    name="coco",
+    description="pycocotools",
+    iou_thrs=(0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.8999999999999999, 0.95),  # numpy.linspace(0.5, 0.95, 10)
+    named_iou_thrs=(0.5, 0.75),
+    area_edges=(32.0**2, 96.0**2),
+    max_dets=100,
+    recall_max_dets=(1, 10),
+)
+CONVENTIONS = {convention.name: convention for convention in (COCO,)}

@@ -1,0 +1,109 @@
+"""Checks of the arguments of the public functions, and the provenance of their inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from collections import Counter
+from inspect import signature
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+from mm_metrics_plugin.exceptions import ResultFileError, shortened
+from mm_metrics_plugin.io.formats import is_json_text
+from mm_metrics_plugin.version import __version__
+
+IN_MEMORY = "in memory"
+_BLOCK = 8 << 20  # bytes
+
+
+def input_entry(source: Any, sha256: str | None = None) -> dict[str, Any]:
+    """Name and SHA-256 of a file, or of the XML files in a folder; an input in memory has no checksum.
+
+    The file is read unless ``sha256`` is known.
+    """
+    if not is_path(source):
+        return {"file": IN_MEMORY, "sha256": None}
+    if sha256 is not None:
+        return {"file": Path(source).name, "sha256": sha256}
+    path, digest = Path(source), hashlib.sha256()
+    try:
+        is_folder = path.is_dir()
+        for file in sorted(path.rglob("*.xml")) if is_folder else [path]:
+            if is_folder:
+                digest.update(str(file.relative_to(path)).encode() + b"\0")
+            _update(digest, file)
+    except OSError as error:
+        raise ResultFileError(f"{path.name:.255}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        if isinstance(error, ResultFileError):
+            raise
+        raise ResultFileError(f"{path.name!a}: cannot be read (the name contains a null byte)") from None
+    return {"file": path.name, "sha256": digest.hexdigest()}
+
+
+def _update(digest: Any, path: Path) -> None:
+    if path.exists() and not path.is_file():  # a pipe or device need not end
+        raise ResultFileError(f"{path.name}: cannot be read (not a file)")
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(_BLOCK), b""):
+            digest.update(block)
+
+
+def is_path(source: Any) -> bool:
+    """Whether an input is a path, not an object in memory or JSON text."""
+    return isinstance(source, (str, os.PathLike)) and not is_json_text(source)
+
+
+def keyword_names(function: Callable[..., Any]) -> list[str]:
+    """Names of the keyword-only arguments of a function, for messages about unknown options."""
+    parameters = signature(function).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+
+
+def check_classes(classes: Any) -> None:
+    """Raises a ResultFileError unless class names are None or a sequence of distinct names."""
+    if classes is None:
+        return
+    if isinstance(classes, (str, bytes)) or not isinstance(classes, Sequence):
+        raise ResultFileError(f"classes must be a list of names (found {shortened(classes)})")
+    for name in classes:
+        if not isinstance(name, str):
+            raise ResultFileError(f"classes must be a list of names (found {shortened(name)} among them)")
+    repeated = [name for name, number in Counter(classes).items() if number > 1]
+    if repeated:
+        raise ResultFileError(f"classes=[...] must be distinct (found {repeated[0]!a} more than once)")
+
+
+def check_cfg_options(options: Any) -> None:
+    """Raises a ResultFileError unless overrides of a config are None or a list of text."""
+    is_list = isinstance(options, (list, tuple)) and all(isinstance(option, str) for option in options)
+    if options is not None and not is_list:
+        raise ResultFileError(f"cfg_options must be a list of 'KEY=VALUE' (found {shortened(options)})")
+
+
+def check_path(name: str, path: Any) -> None:
+    """Raises a ResultFileError unless an argument is a path or None."""
+    if path is not None and not is_path(path):
+        raise ResultFileError(f"{name} must be a path (found {shortened(path)})")
+
+
+def versions(*modules: str) -> dict[str, str]:
+    """Versions of Python, of this package, and of those of the modules that are imported."""
+    names = [name for name in ("numpy", *modules) if sys.modules.get(name)]
+    return {
+        "mm_metrics_plugin": __version__,
+        "python": platform.python_version(),
+        **{name: str(sys.modules[name].__version__) for name in names},
+    }
+
+
+def common_folder(names: Sequence[str]) -> str:
+    """The folder that all nonempty names are in, "" if there is none."""
+    folders = {os.path.dirname(name) for name in names if name}
+    try:
+        return os.path.commonpath(folders) if folders and "" not in folders else ""
+    except ValueError:  # some are absolute, some are not
+        return ""

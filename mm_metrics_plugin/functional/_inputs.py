@@ -1,0 +1,68 @@
+"""Arrays from the arguments of functions: NumPy arrays, tensors, lists of numbers and pandas columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mm_metrics_plugin.exceptions import MetricInputError, shortened
+from mm_metrics_plugin.functional.thresholding import BFLOAT16, precision_of
+
+
+class BFloat16Array(np.ndarray):
+    """float32 values that were bfloat16, which NumPy does not have."""
+
+
+def score_precision(array: np.ndarray) -> int:
+    """The code of the precision in which scores were written (see ``functional.thresholding``)."""
+    return BFLOAT16 if isinstance(array, BFloat16Array) else precision_of(array.dtype)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a torch tensor, recognized by its methods, so that torch is not imported."""
+    return hasattr(value, "resolve_neg")
+
+
+def tensor_to_array(tensor: Any) -> np.ndarray:
+    """The values of a tensor, on any device and with or without gradient."""
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    if str(tensor.dtype) == "torch.bfloat16":
+        return np.asarray(tensor.float()).view(BFloat16Array)
+    return np.asarray(tensor)
+
+
+def as_array(value: Any, name: str) -> np.ndarray:
+    """The value of an argument as an array of real numbers in native byte order.
+
+    Raises:
+        MetricInputError: It is something else; the message names the argument.
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise MetricInputError(
+            f"'{name}' must be an array without a mask (found {int(value.mask.sum())} masked values)"
+        )
+    array: Any = None
+    try:
+        if isinstance(value, BFloat16Array):
+            array = value
+        elif is_tensor(value):
+            array = tensor_to_array(value)
+        elif isinstance(value, (list, tuple)) and any(is_tensor(part) for part in value):
+            array = np.asarray([tensor_to_array(part) if is_tensor(part) else part for part in value])
+        else:
+            array = np.asarray(value)
+        if array.dtype.kind == "O" and array.size:  # pandas columns, and integers beyond 64 bits
+            array = np.array(array.tolist())
+    except Exception:  # a conversion can raise any exception
+        array = None
+    if array is None or array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise MetricInputError(f"'{name}' must be real numbers of at most 64 bits (found {_kind_of(value)})")
+    native: np.ndarray = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return native
+
+
+def _kind_of(value: Any) -> str:
+    """A type with its dtype, or the value itself."""
+    dtype = getattr(value, "dtype", None)
+    return shortened(value) if dtype is None else f"{type(value).__name__} of {dtype}"
