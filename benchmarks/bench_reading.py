@@ -14,15 +14,14 @@ import torch
 from benchmarks.detection_problem import Problem, make_problem
 from benchmarks.timing import heading, seconds, versus
 from mm_metrics_plugin.evaluation.joining import join
-from mm_metrics_plugin.io.detection_results import read_results
-from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from mm_metrics_plugin.io.readers import read_detections, read_ground_truth
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 
 MEASURE_PEAK = """
 import sys
 from benchmarks.timing import peak_bytes
-from mm_metrics_plugin.io.detection_results import read_results
-read_results(sys.argv[1])
+from mm_metrics_plugin.io.readers import read_detections
+read_detections(sys.argv[1])
 print(peak_bytes())
 """
 
@@ -88,8 +87,8 @@ def main() -> None:
         print(f"{'read_pickle':<44}{ours:9.3f} s")
         theirs, _ = seconds(lambda: plain(results), repeat=3)
         versus(ours, theirs, "pickle.load, torch already imported", 2)
-        flattened, detections = seconds(lambda: read_results(results), repeat=3)
-        print(f"{'read_results (read and flattened)':<44}{flattened:9.3f} s")
+        flattened, detections = seconds(lambda: read_detections(results), repeat=3)
+        print(f"{'read_detections (read and flattened)':<44}{flattened:9.3f} s")
         read, ground_truth = seconds(lambda: read_ground_truth(truth), repeat=3)
         print(f"{'read_ground_truth':<44}{read:9.3f} s")
         joined, _ = seconds(lambda: join(ground_truth, detections), repeat=3)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from demo.shapes import CLASSES, SIZE, write_shapes
-from mm_metrics_plugin.io.detection_results import read_results
+from mm_metrics_plugin.io.readers import read_detections
 
 FOLDER = Path(__file__).resolve().parent / "detections"
 OTHER = FOLDER.parent / "comparison"
@@ -70,7 +70,7 @@ def run_tool(folder: Path, name: str, *arguments: str) -> None:
 
 def write_coco_results(pickled: Path, path: Path) -> None:
     """Write the same detections as COCO results, a third of the size, in the precision of float32."""
-    results = read_results(pickled)
+    results = read_detections(pickled)
     rows = []
     for index, box, score, label in zip(
         results.detections.image, results.detections.boxes, results.detections.scores, results.detections.labels

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from mm_metrics_plugin.io.readers import read_ground_truth
 from mm_metrics_plugin.io.state_file import read_state
 from tests.helpers import result_files as files
 

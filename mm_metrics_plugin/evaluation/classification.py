@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
 from mm_metrics_plugin.evaluation.inputs import (
     check_cfg_options,
     check_classes,
     check_path,
     input_entry,
-    is_path,
     keyword_names,
     versions,
 )
 from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError, pluralize
 from mm_metrics_plugin.io.class_order import describe_orders
-from mm_metrics_plugin.io.classification_results import (
-    ClassificationResults,
-    classification_from_arrays,
-    classification_from_samples,
-    read_classification,
-)
-from mm_metrics_plugin.io.dataset_config import read_class_names
+from mm_metrics_plugin.io.classification_results import ClassificationResults
 from mm_metrics_plugin.io.files import PathLike
+from mm_metrics_plugin.io.readers import read_classification
+from mm_metrics_plugin.io.readers.dataset_config import read_class_names
 from mm_metrics_plugin.reports.base import Progress
 from mm_metrics_plugin.reports.classification import ClassificationReport
 from mm_metrics_plugin.reports.classification_evaluator import ClassificationEvaluator
@@ -77,7 +72,7 @@ def evaluate_classification(
     progress = progress or Progress()
     inputs: dict[str, Any] = {}
     progress.step("reading the results")
-    samples = load_classification(results, trust=trust, task=settings.task, on_progress=progress.fraction)
+    samples = read_classification(results, trust=trust, task=settings.task, on_progress=progress.fraction)
     inputs["results"] = input_entry(results, samples.sha256)
     names = _class_names(samples, classes, config, cfg_options, inputs)
     progress.step("computing metrics")
@@ -94,22 +89,6 @@ def evaluate_classification(
     evaluator.names, evaluator.row_counts = samples.names, samples.row_counts
     evaluator.inputs = {**inputs, "versions": versions("mmengine", "mmpretrain")}
     return evaluator.compute(progress)
-
-
-def load_classification(
-    results: Any,
-    *,
-    trust: bool = False,
-    task: str | None = None,
-    on_progress: Callable[[float], None] | None = None,
-    name: str = "results",
-) -> ClassificationResults:
-    """Read a result file, or samples or arrays in memory, which have ``name`` in messages."""
-    if is_path(results):
-        return read_classification(results, trust=trust, task=task, on_progress=on_progress)
-    if isinstance(results, tuple) and len(results) == 2:
-        return classification_from_arrays(*results, source=name, task=task)
-    return classification_from_samples(results, name, task=task)
 
 
 def _class_names(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from mm_metrics_plugin.evaluation.examples import Disagreements, disagreements
-from mm_metrics_plugin.evaluation.inputs import check_classes, check_path, input_entry, is_path, keyword_names
+from mm_metrics_plugin.evaluation.inputs import check_classes, check_path, input_entry, keyword_names, versions
 from mm_metrics_plugin.evaluation.loading import DetectionInput, results_entry
 from mm_metrics_plugin.evaluation.run_summaries import RunSummary, RunWarning
 from mm_metrics_plugin.evaluation.runs import (
@@ -21,15 +21,11 @@ from mm_metrics_plugin.evaluation.runs import (
 )
 from mm_metrics_plugin.exceptions import ResultFileError, shortened
 from mm_metrics_plugin.functional.statistics.paired_tests import ChangedImage, Comparison, changed_images, significant
-from mm_metrics_plugin.io.classification_results import (
-    ClassificationResults,
-    classification_from_arrays,
-    classification_from_samples,
-)
-from mm_metrics_plugin.io.contents import read_file
-from mm_metrics_plugin.io.detection_results import DetectionResults, results_from_content
-from mm_metrics_plugin.io.files import PathLike, trim_memory
-from mm_metrics_plugin.io.formats import DETECTIONS, MMPRETRAIN, plain_content, recognize
+from mm_metrics_plugin.io.classification_results import ClassificationResults
+from mm_metrics_plugin.io.detection_data import DetectionResults
+from mm_metrics_plugin.io.files import PathLike
+from mm_metrics_plugin.io.formats import CLASSIFICATION, DETECTIONS, is_path
+from mm_metrics_plugin.io.readers import read
 from mm_metrics_plugin.reports.base import SCHEMA_VERSION, Progress, Report, records
 from mm_metrics_plugin.settings import (
     ClassificationSettings,
@@ -227,7 +223,7 @@ def compare_runs(
     )
     progress.step("reading")
     results = [
-        _read(run, f"run {number}", trust, options.get("task"))
+        read(run, f"run {number}", DETECTIONS, CLASSIFICATION, trust=trust, task=options.get("task"))
         for number, run in enumerate(progress.track(runs), start=1)
     ]
     if len({type(run) for run in results}) > 1:
@@ -244,7 +240,7 @@ def compare_runs(
     if loaded.ground_truth_entry is not None:
         inputs["ground_truth"] = loaded.ground_truth_entry
     del results  # the runs keep what they need
-    inputs["versions"] = source.versions()
+    inputs["versions"] = versions(*loaded.libraries)
     inputs["class_order"] = loaded.class_order
     if loaded.kind == "detection":
         inputs["allow_missing"] = allow_missing
@@ -283,26 +279,6 @@ def _check_arguments(
     for example in (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings())):
         known = {option.name for option in fields(example)}
         with_options(example, {name: value for name, value in options.items() if name in known})
-
-
-def _read(run: Any, name: str, trust: bool, task: Optional[str]) -> Any:
-    """Results of a detector or a classifier, which have ``name`` in messages if they are in memory."""
-    file_size, most_bytes, digest = None, None, None
-    if is_path(run):
-        path = Path(run)
-        content, most_bytes, digest = read_file(path, DETECTIONS, trust=trust)
-        name, file_size = path.name, path.stat().st_size
-    elif isinstance(run, tuple) and len(run) == 2:
-        return classification_from_arrays(*run, source=name, task=task)
-    else:
-        content = plain_content(run, name)
-    if recognize(content) is MMPRETRAIN:
-        results: Any = classification_from_samples(content, name, most_bytes=most_bytes, task=task)
-    else:
-        results = results_from_content(content, name, file_size=file_size)
-    del content
-    trim_memory()
-    return replace(results, sha256=digest)
 
 
 def _run_names(runs: Sequence[Any]) -> List[str]:

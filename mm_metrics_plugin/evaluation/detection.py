@@ -6,12 +6,13 @@ from typing import Any, Sequence
 
 from mm_metrics_plugin.conventions import DEFAULT_MATCHING
 from mm_metrics_plugin.evaluation.distributed import ProcessGroup
-from mm_metrics_plugin.evaluation.inputs import check_classes, check_path, is_path, keyword_names
+from mm_metrics_plugin.evaluation.inputs import check_classes, check_path, keyword_names
 from mm_metrics_plugin.evaluation.loading import DetectionInput, evaluator_of_batch, load_images
 from mm_metrics_plugin.evaluation.saved_states import read_evaluator, save_evaluator
 from mm_metrics_plugin.exceptions import ResultFileError, pluralize, shortened
 from mm_metrics_plugin.functional.detection.data import DetectionBatch
 from mm_metrics_plugin.io.files import PathLike, trim_memory
+from mm_metrics_plugin.io.formats import is_path
 from mm_metrics_plugin.reports.base import GALLERY, Progress, Report
 from mm_metrics_plugin.reports.detection import DetectionReport
 from mm_metrics_plugin.reports.detection_evaluator import DetectionEvaluator

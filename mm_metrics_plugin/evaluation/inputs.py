@@ -12,49 +12,21 @@ from pathlib import Path
 from typing import Any, Callable, Sequence
 
 from mm_metrics_plugin.exceptions import ResultFileError, shortened
-from mm_metrics_plugin.io.formats import is_json_text
+from mm_metrics_plugin.io.files import read_bytes
+from mm_metrics_plugin.io.formats import is_path
 from mm_metrics_plugin.version import __version__
 
 IN_MEMORY = "in memory"
-_BLOCK = 8 << 20  # bytes
 
 
 def input_entry(source: Any, sha256: str | None = None) -> dict[str, Any]:
-    """Name and SHA-256 of a file, or of the XML files in a folder; an input in memory has no checksum.
+    """Name and SHA-256 of an input; one in memory has no checksum.
 
     The file is read unless ``sha256`` is known.
     """
     if not is_path(source):
         return {"file": IN_MEMORY, "sha256": None}
-    if sha256 is not None:
-        return {"file": Path(source).name, "sha256": sha256}
-    path, digest = Path(source), hashlib.sha256()
-    try:
-        is_folder = path.is_dir()
-        for file in sorted(path.rglob("*.xml")) if is_folder else [path]:
-            if is_folder:
-                digest.update(str(file.relative_to(path)).encode() + b"\0")
-            _update(digest, file)
-    except OSError as error:
-        raise ResultFileError(f"{path.name:.255}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        if isinstance(error, ResultFileError):
-            raise
-        raise ResultFileError(f"{path.name!a}: cannot be read (the name contains a null byte)") from None
-    return {"file": path.name, "sha256": digest.hexdigest()}
-
-
-def _update(digest: Any, path: Path) -> None:
-    if path.exists() and not path.is_file():  # a pipe or device need not end
-        raise ResultFileError(f"{path.name}: cannot be read (not a file)")
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(_BLOCK), b""):
-            digest.update(block)
-
-
-def is_path(source: Any) -> bool:
-    """Whether an input is a path, not an object in memory or JSON text."""
-    return isinstance(source, (str, os.PathLike)) and not is_json_text(source)
+    return {"file": Path(source).name, "sha256": sha256 or hashlib.sha256(read_bytes(source)).hexdigest()}
 
 
 def keyword_names(function: Callable[..., Any]) -> list[str]:

@@ -16,9 +16,8 @@ from mm_metrics_plugin.functional.detection.data import (
     image_order,
 )
 from mm_metrics_plugin.io.class_order import CLASSES, LABELS
-from mm_metrics_plugin.io.detection_results import DetectionResults
+from mm_metrics_plugin.io.detection_data import AnnotationSet, DetectionResults
 from mm_metrics_plugin.io.files import check_num_classes
-from mm_metrics_plugin.io.ground_truth import GroundTruth
 from mm_metrics_plugin.row_counts import RowCounts
 
 _R = TypeVar("_R", Detections, GroundTruths)
@@ -47,7 +46,7 @@ class JoinedImages:
 
 
 def join(
-    ground_truth: GroundTruth,
+    ground_truth: AnnotationSet,
     results: DetectionResults,
     *,
     classes: Optional[Sequence[str]] = None,
@@ -92,7 +91,7 @@ def join(
     )
 
 
-def match_image_ids(ground_truth: GroundTruth, results: DetectionResults) -> DetectionResults:
+def match_image_ids(ground_truth: AnnotationSet, results: DetectionResults) -> DetectionResults:
     """Results with paths as image ids if the ground truth has paths as ids, because ids repeat there."""
     by_path = any(ground_truth.image_names) and tuple(ground_truth.image_ids) == tuple(ground_truth.image_names)
     if not by_path or results.image_ids is None or not all(results.image_names):
@@ -107,7 +106,7 @@ def _joined_by(results: DetectionResults) -> str:
 
 
 def _positions(
-    ground_truth: GroundTruth, results: DetectionResults, allow_missing: bool
+    ground_truth: AnnotationSet, results: DetectionResults, allow_missing: bool
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Index of each result image in the ground truth, and which images of the ground truth have no results."""
     if results.image_ids is None:
@@ -149,7 +148,7 @@ def _positions(
 
 
 def _class_names(
-    ground_truth: GroundTruth, results: DetectionResults, classes: Optional[Sequence[str]]
+    ground_truth: AnnotationSet, results: DetectionResults, classes: Optional[Sequence[str]]
 ) -> Tuple[str, ...]:
     names = ground_truth.classes if ground_truth.classes is not None else tuple(classes or ())
     if not names:
@@ -164,7 +163,7 @@ def _class_names(
     return names
 
 
-def classes_from_labels(results: DetectionResults, ground_truth: GroundTruth) -> int:
+def classes_from_labels(results: DetectionResults, ground_truth: AnnotationSet) -> int:
     """The number of classes by the largest label; a ResultFileError if a file of this size cannot have as many."""
     labels = [results.detections.labels, ground_truth.objects.labels]
     most = max([int(column.max()) + 1 for column in labels if len(column)], default=0)
@@ -172,7 +171,7 @@ def classes_from_labels(results: DetectionResults, ground_truth: GroundTruth) ->
     return min(max(most, 0), MAX_CLASSES)
 
 
-def _labels_of_categories(ground_truth: GroundTruth, results: DetectionResults) -> Tuple[Detections, RowCounts]:
+def _labels_of_categories(ground_truth: AnnotationSet, results: DetectionResults) -> Tuple[Detections, RowCounts]:
     """Convert category ids to labels; drop detections of categories that were not selected."""
     if ground_truth.category_ids is None:
         raise ResultFileError(
@@ -218,7 +217,7 @@ def every_nth_image(joined: JoinedImages, rank: int, world_size: int) -> JoinedI
     return chosen if rank == 0 else replace(chosen, detections=RowCounts(0, 0))
 
 
-def select_images(ground_truth: GroundTruth, image_ids: Sequence[ImageId]) -> GroundTruth:
+def select_images(ground_truth: AnnotationSet, image_ids: Sequence[ImageId]) -> AnnotationSet:
     """The ground truth of some images, in the order of the file. The row counts stay those of the whole file."""
     selected = set(image_ids)
     chosen = [index for index, image_id in enumerate(ground_truth.image_ids) if image_id in selected]

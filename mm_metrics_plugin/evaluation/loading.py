@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 
 from mm_metrics_plugin.evaluation.distributed import ProcessGroup
-from mm_metrics_plugin.evaluation.inputs import check_cfg_options, input_entry, is_path, versions
+from mm_metrics_plugin.evaluation.inputs import check_cfg_options, input_entry, versions
 from mm_metrics_plugin.evaluation.joining import (
     JoinedImages,
     classes_from_labels,
@@ -21,9 +21,8 @@ from mm_metrics_plugin.evaluation.joining import (
 from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError, listing, shortened
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, ImageId
 from mm_metrics_plugin.io.class_order import CLASS_ORDERS, CLASSES, LABELS
-from mm_metrics_plugin.io.dataset_config import read_test_set
-from mm_metrics_plugin.io.detection_results import DetectionResults, read_results, results_from_content
-from mm_metrics_plugin.io.ground_truth import GroundTruth, ground_truth_from_coco, read_ground_truth
+from mm_metrics_plugin.io.detection_data import AnnotationSet, DetectionResults
+from mm_metrics_plugin.io.readers import read_detections, read_ground_truth
 from mm_metrics_plugin.reports.base import Progress
 from mm_metrics_plugin.reports.detection_evaluator import DetectionEvaluator
 from mm_metrics_plugin.reports.provenance import Entry, Provenance
@@ -50,54 +49,31 @@ class DetectionInput:
             found = shortened(self.class_order)
             raise ResultFileError(f"class_order must be one of {', '.join(CLASS_ORDERS)} (found {found})")
         check_cfg_options(self.cfg_options)
-        if self.image_set is not None and not self.in_results and not is_path(self.ground_truth):
-            raise ResultFileError("image_set=... requires a folder of VOC files; the ground truth is in memory")
 
     @property
     def in_results(self) -> bool:
         """Whether the results contain the ground truth."""
         return self.ground_truth is None
 
-    @property
-    def is_config(self) -> bool:
-        """Whether the ground truth is the test data set of an OpenMMLab config."""
-        return is_path(self.ground_truth) and str(self.ground_truth).endswith(".py")
-
-    def read_results(self, source: Any, on_progress: Optional[Callable[[float], None]] = None) -> DetectionResults:
+    def read_results(self, source: Any, on_progress: Callable[[float], None] | None = None) -> DetectionResults:
         """Read one result file, or results in memory."""
-        if is_path(source):
-            return read_results(source, trust=self.trust, on_progress=on_progress)
-        return results_from_content(source, "results")
+        return read_detections(source, trust=self.trust, on_progress=on_progress)
 
-    def read_ground_truth(self, progress: Progress) -> GroundTruth:
-        """Read the ground truth from a file, a folder, or the test data set of a config."""
-        source = self.ground_truth
-        if self.is_config:
-            if self.image_set is not None:
-                raise ResultFileError(
-                    f"image_set=... requires a folder of VOC files; the test set of {source} lists its images itself"
-                )
-            return read_test_set(
-                source,
-                classes=self.classes,
-                class_order=self.class_order,
-                options=self.cfg_options,
-                track=progress.track,
-            )
-        if self.cfg_options:
-            raise ResultFileError("cfg_options=[...] requires a config as ground_truth=...")
-        if not is_path(source):
-            return ground_truth_from_coco(source, "ground_truth", classes=self.classes, class_order=self.class_order)
-        return read_ground_truth(source, classes=self.classes, class_order=self.class_order, image_set=self.image_set)
+    def read_ground_truth(self, progress: Progress) -> AnnotationSet:
+        """Read the ground truth from a file, a folder, a config or memory."""
+        return read_ground_truth(
+            self.ground_truth,
+            classes=self.classes,
+            class_order=self.class_order,
+            image_set=self.image_set,
+            cfg_options=self.cfg_options,
+            track=progress.track,
+        )
 
-    def ground_truth_entry(self, ground_truth: GroundTruth) -> Dict[str, Any]:
+    def ground_truth_entry(self, ground_truth: AnnotationSet) -> Dict[str, Any]:
         """Name and SHA-256 of the ground truth and of its image set."""
         image_set = {} if self.image_set is None else {"image_set": input_entry(self.image_set)}
         return {**input_entry(self.ground_truth, ground_truth.sha256), **image_set}
-
-    def versions(self) -> Dict[str, str]:
-        """Versions of the libraries that read the input."""
-        return versions(*(("mmengine", "mmdet") if self.is_config else ()))
 
     def check_in_results(self) -> None:
         """Reject options that need a separate ground truth."""
@@ -112,7 +88,7 @@ class DetectionInput:
         return joined.class_order
 
 
-def ground_truth_in(results: DetectionResults) -> GroundTruth:
+def ground_truth_in(results: DetectionResults) -> AnnotationSet:
     """The ground truth that results contain."""
     if results.ground_truth is None:
         raise ResultFileError(
@@ -190,7 +166,7 @@ class _ReadFile(NamedTuple):
 
     entry: Entry
     results: DetectionResults
-    ground_truth: GroundTruth
+    ground_truth: AnnotationSet
 
 
 class _Loader:
@@ -217,7 +193,7 @@ class _Loader:
             progress.step("reading the ground truth")
             self.ground_truth = source.read_ground_truth(progress)
             self.ground_truth_entry = source.ground_truth_entry(self.ground_truth)
-        self.versions = source.versions()
+        self.versions = versions(*(() if self.in_results else self.ground_truth.libraries))
         self.files: List[_FileInfo] = []
         self.matched: List[DetectionEvaluator] = []
         self.waiting: List[_ReadFile] = []
@@ -276,7 +252,7 @@ class _Loader:
         return self._evaluator(joined, [results_entry(file.entry, file.results)], file.ground_truth, file.entry)
 
     def _evaluator(
-        self, joined: JoinedImages, entries: Sequence[Entry], ground_truth: GroundTruth, entry: Entry
+        self, joined: JoinedImages, entries: Sequence[Entry], ground_truth: AnnotationSet, entry: Entry
     ) -> DetectionEvaluator:
         joined = in_image_order(joined)  # the order breaks ties of scores and of examples
         evaluator = DetectionEvaluator(joined.classes, self.settings, worst_images=self.worst_images)

@@ -27,8 +27,7 @@ from mm_metrics_plugin.functional.statistics.paired_tests import Comparison, com
 from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCounts, per_image_counts
 from mm_metrics_plugin.functional.thresholding import hard_decisions, reach
 from mm_metrics_plugin.io.classification_results import TASK_GIVEN, ClassificationResults
-from mm_metrics_plugin.io.detection_results import DetectionResults
-from mm_metrics_plugin.io.ground_truth import GroundTruth, check_same_ground_truth
+from mm_metrics_plugin.io.detection_data import AnnotationSet, DetectionResults, check_same_ground_truth
 from mm_metrics_plugin.reports.base import Progress, warn_unreached
 from mm_metrics_plugin.reports.provenance import row_counts
 from mm_metrics_plugin.settings import (
@@ -59,6 +58,7 @@ class Runs:
     image_folders: Sequence[str] = ()  # image names are paths below these folders
     image_sizes: Any = ()  # (images, 2) height and width, where known
     ground_truth: Any = None  # labels or targets of the samples of classifiers
+    libraries: Tuple[str, ...] = ()  # modules that read the ground truth
     ground_truth_entry: Optional[Mapping[str, Any]] = None  # provenance of the ground truth; None if in the results
     class_order = ""
     joined_by: Tuple[str, ...] = ()  # how the images of each run were found
@@ -164,7 +164,7 @@ class DetectionRuns(Runs):
         if message:
             warnings.warn(message, MetricWarning)
 
-    def _match(self, joined: JoinedImages, results: DetectionResults, ground_truth: GroundTruth) -> MatchedRun:
+    def _match(self, joined: JoinedImages, results: DetectionResults, ground_truth: AnnotationSet) -> MatchedRun:
         settings = self.detection
         state = DetectionState(len(self.classes), settings, keep=SCORES)
         order = np.arange(joined.batch.num_images)
@@ -200,7 +200,7 @@ class DetectionRuns(Runs):
 
     def _join(
         self, source: DetectionInput, results: Sequence[DetectionResults], progress: Progress
-    ) -> Tuple[List[JoinedImages], List[GroundTruth]]:
+    ) -> Tuple[List[JoinedImages], List[AnnotationSet]]:
         classes = source.classes
         if source.in_results:
             source.check_in_results()
@@ -215,6 +215,7 @@ class DetectionRuns(Runs):
             ground_truth = source.read_ground_truth(progress)
             ground_truths = [ground_truth] * len(results)
             self.ground_truth_entry = source.ground_truth_entry(ground_truth)
+            self.libraries = ground_truth.libraries
         self.image_folders = ground_truth.image_folders
         joined = [join(ground_truth, run, classes=classes, allow_missing=source.allow_missing) for run in results]
         if not joined[0].image_ids:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, shortened
+from mm_metrics_plugin.functional._exact_sum import split_values
 from mm_metrics_plugin.functional.thresholding import BFLOAT16, precision_of
 
 
@@ -66,3 +67,32 @@ def _kind_of(value: Any) -> str:
     """A type with its dtype, or the value itself."""
     dtype = getattr(value, "dtype", None)
     return shortened(value) if dtype is None else f"{type(value).__name__} of {dtype}"
+
+
+class InvalidValue(Exception):
+    """A value of a list is invalid: its index, what it must do or be (``be finite``), and what was found."""
+
+    def __init__(self, index: int, expected: str, found: Any) -> None:
+        super().__init__(expected)
+        self.index, self.expected, self.found = index, expected, found
+
+    def named(self, field: str, name: Callable[[int], str]) -> MetricInputError:
+        """The error that names the field and the sample or image."""
+        return MetricInputError(f"'{field}' of {name(self.index)} must {self.expected} (found {self.found})")
+
+
+def exact_arrays(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The arrays in the common dtype of those that are not empty.
+
+    Raises:
+        InvalidValue: The common dtype would round a whole number.
+    """
+    dtypes = {array.dtype for array in arrays if array.size} or {array.dtype for array in arrays}
+    dtype = np.result_type(*dtypes)
+    for index, array in enumerate(arrays):
+        if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and dtype.kind == "f":
+            rest = split_values(array)[1]
+            if rest.any():
+                expected = f"hold numbers that {dtype} holds exactly, because others are of another dtype"
+                raise InvalidValue(index, expected, array[rest != 0][0])
+    return [array.astype(dtype, copy=False) for array in arrays]

@@ -1,4 +1,4 @@
-"""What a file or folder is, by its name and first bytes; see :mod:`mm_metrics_plugin.io.formats`."""
+"""What a file or folder is, by its name and first bytes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import zipfile
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.files import PathLike, check_is_file
-from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format
+from mm_metrics_plugin.io.formats import Format
 
 _PICKLE = b"\x80"  # the first byte of a pickle of protocol 2 and later
 _HEAD_BYTES = 512
@@ -30,39 +30,39 @@ class FileHead(NamedTuple):
         return "" if self.is_folder else self.path.suffix.lower()
 
 
-def recognize_file(path: PathLike) -> Format:
-    """The format of a file or folder.
+def file_head(path: PathLike) -> FileHead:
+    """The name and the first bytes of a file or folder.
 
     Raises:
         ResultFileError: There is no such file, or it cannot be read.
     """
     path = Path(path)
     try:
-        head = FileHead(path, is_folder=True)
-        if not path.is_dir():
-            check_is_file(path)
-            with open(path, "rb") as file:
-                head = FileHead(path, file.read(_HEAD_BYTES))
+        if path.is_dir():
+            return FileHead(path, is_folder=True)
+        check_is_file(path)
+        with open(path, "rb") as file:
+            return FileHead(path, file.read(_HEAD_BYTES))
     except OSError as error:
         raise ResultFileError(f"{path.name:.255}: cannot be read ({error.strerror})") from None
-    return next(form for form in FILES if form.detect(head))
 
 
 def recognize_bytes(data: Any) -> Format:
     """The format of a file by its bytes alone."""
     head = FileHead(Path(), bytes(data[:_HEAD_BYTES]))
-    return next(form for form in FILES if form.detect(head))
+    return next(form for form in FILE_FORMATS if form.detect(head))
 
 
 def _begins(*starts: bytes) -> Callable[[FileHead], bool]:
     return lambda head: head.data.startswith(starts)
 
 
-def _named(*suffixes: str) -> Callable[[FileHead], bool]:
+def named(*suffixes: str) -> Callable[[FileHead], bool]:
+    """A file with one of these suffixes."""
     return lambda head: head.suffix in suffixes
 
 
-def _holds(*patterns: str) -> Callable[[FileHead], bool]:
+def holds(*patterns: str) -> Callable[[FileHead], bool]:
     """A folder with a file of one of these names."""
 
     def detect(head: FileHead) -> bool:
@@ -101,14 +101,14 @@ def _heads(head: FileHead, pattern: str) -> Iterator[bytes]:
                     yield file.read(_HEAD_BYTES)
 
 
-def _first_words(head: FileHead) -> Iterator[List[str]]:
+def _first_words(head: FileHead) -> Iterator[list[str]]:
     """The words of the first line of some text files of a folder."""
     return (data.partition(b"\n")[0].decode("utf-8", "replace").split() for data in _heads(head, "*.txt"))
 
 
-def _leading_numbers(words: List[str]) -> List[float]:
+def _leading_numbers(words: list[str]) -> list[float]:
     """The words up to the first one that is not a number."""
-    numbers: List[float] = []
+    numbers: list[float] = []
     with suppress(ValueError):
         for word in words:
             numbers.append(float(word))
@@ -137,31 +137,29 @@ PICKLE = Format("a pickle", lambda head: head.data[:1] == _PICKLE or head.suffix
 JSON = Format(
     "a JSON file", lambda head: _is_json(head) or (head.suffix == ".json" and not head.data.startswith(_PICKLE))
 )
-VOC_FOLDER = Format("a folder of VOC annotations", _holds("*.xml", "Annotations/*.xml"), task=GROUND_TRUTH)
-FILES = (
+# Files whose content is read first, and files that are not read. Readers of files and folders come before these.
+FILE_FORMATS = (
     Format("an empty file", lambda head: not head.data and not head.is_folder),
-    Format("a state that save_state wrote", _is_state, "merge_states and mm-metrics merge read it"),
+    Format("a state that save_state wrote", _is_state, remedy="merge_states and mm-metrics merge read it"),
     Format("a file of NumPy arrays", lambda head: head.suffix == ".npz" or head.data.startswith(b"\x93NUMPY")),
-    Format("an Excel file", _named(".xlsx", ".xls")),
+    Format("an Excel file", named(".xlsx", ".xls")),
     Format("a zip archive, as torch.save writes", _begins(b"PK\x03\x04")),
-    Format("a compressed file", _begins(b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00"), "decompress it first"),
+    Format("a compressed file", _begins(b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00"), remedy="decompress it first"),
     Format("an HDF5 file", _begins(b"\x89HDF\r\n")),
     Format("a Parquet file", _begins(b"PAR1")),
     Format("an image", _begins(b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")),
-    Format("a CSV file", _named(".csv", ".tsv")),
-    Format("JSON Lines", _is_json_lines, "write the objects as one JSON list"),
+    Format("a CSV file", named(".csv", ".tsv")),
+    Format("JSON Lines", _is_json_lines, remedy="write the objects as one JSON list"),
     JSON,
     PICKLE,
-    Format("a YAML file", _named(".yml", ".yaml")),
-    Format("a single XML file", _named(".xml"), "of VOC annotations, give the folder"),
-    Format("a config", _named(".py")),
-    VOC_FOLDER,
+    Format("a YAML file", named(".yml", ".yaml")),
+    Format("a single XML file", named(".xml"), remedy="of VOC annotations, give the folder"),
     Format("a folder of YOLO label files", _is_yolo),
     Format("a folder of DOTA label files", _is_dota),
     Format("a folder of LabelMe files", lambda head: any(b'"shapes"' in data for data in _heads(head, "*.json"))),
-    Format("a folder of JSON files", _holds("*.json", "annotations/*.json"), "give a file, not the folder"),
-    Format("a folder of text files", _holds("*.txt")),
-    Format("a folder of images", _holds("*.jpg", "*.png", "*/*.jpg", "*/*.png")),
+    Format("a folder of JSON files", holds("*.json", "annotations/*.json"), remedy="give a file, not the folder"),
+    Format("a folder of text files", holds("*.txt")),
+    Format("a folder of images", holds("*.jpg", "*.png", "*/*.jpg", "*/*.png")),
     Format("a folder without annotations", lambda head: head.is_folder),
     Format("a text file", _is_text),
     Format("a file of an unknown format", lambda head: True),

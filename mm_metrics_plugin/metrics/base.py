@@ -438,7 +438,7 @@ class StreamingMetric(NamedWarnings, BaseMetric):  # type: ignore[misc]  # mmeng
     def dataset_indices(self, count: int) -> np.ndarray:
         """The indices in the dataset of the next ``count`` samples of this process."""
         rank, world_size = get_dist_info()
-        first = self._seen * world_size + rank
+        first = (self._earlier_samples + self._seen) * world_size + rank
         return np.arange(first, first + count * world_size, world_size, dtype=np.int64)
 
     def sample_name(self, sample: Sample, index: int) -> str:

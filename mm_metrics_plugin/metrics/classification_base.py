@@ -15,10 +15,10 @@ from mm_metrics_plugin.metrics.sample_fields import (
     Samples,
     check_finite,
     check_values,
-    exact_arrays,
     field_values,
     read_labels,
     real_values,
+    same_dtype,
     same_kind,
     score_precision,
     stack_fields,
@@ -156,7 +156,7 @@ class MultiLabelMetricBase(ScoredMetricBase):
             scores, labels = to_host([stacked, torch.cat(lists)])
         else:
             scores, *arrays = to_host([stacked, *lists])
-            labels = np.concatenate(exact_arrays(arrays, "gt_label", name))
+            labels = np.concatenate(same_dtype(arrays, "gt_label", name))
         scores = self.checked_scores(scores, name)
         rows = np.repeat(np.arange(len(lists)), [len(value) for value in lists])
         return scores, _target_of_lists(labels, rows, scores.shape, name)

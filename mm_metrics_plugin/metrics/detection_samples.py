@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Sequence
 
 import numpy as np
+import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._inputs import BFloat16Array
 from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.matching import overlaps_by_scale
 from mm_metrics_plugin.metrics.sample_fields import (
     Sample,
     SampleName,
     Samples,
-    concatenate_values,
-    exact_arrays,
     field_values,
     plain_value,
-    real_value,
-    same_kind,
-    score_precision,
+    real_values,
     to_host,
 )
 from mm_metrics_plugin.states.detection import NO_NUMBER, ImageBatch, encode_texts
 
-_INSTANCE_FIELDS = (
-    *("pred_instances.bboxes", "pred_instances.scores", "pred_instances.labels"),
-    *("gt_instances.bboxes", "gt_instances.labels"),
-)
-_NO_CROWDS = {"ignored_instances": {"bboxes": np.zeros((0, 4), np.float32), "labels": np.zeros(0, np.int64)}}
+_PARTS = {"pred_instances": ("bboxes", "scores", "labels"), "gt_instances": ("bboxes", "labels")}
+_NO_INSTANCES = {"bboxes": np.zeros((0, 4), np.float32), "labels": np.zeros(0, np.int64)}
 _RESIZED_IMAGES_CHECKED = 64
 
 
@@ -44,59 +38,54 @@ def read_images(samples: Samples, name: SampleName) -> DetectionBatch:
     Raises:
         MetricInputError: A field is missing, or its shape does not fit.
     """
-    detections = _instance_columns(samples, "pred_instances", ("bboxes", "scores", "labels"), name)
-    regular = _instance_columns(samples, "gt_instances", ("bboxes", "labels"), name)
-    with_crowds = [sample if "bboxes" in (sample.get("ignored_instances") or ()) else _NO_CROWDS for sample in samples]
-    crowds = _instance_columns(with_crowds, "ignored_instances", ("bboxes", "labels"), name)
-    columns = [*detections, *(values + crowd_values for values, crowd_values in zip(regular, crowds))]
-    boxes, scores, labels, gt_boxes, gt_labels = to_host(
-        [_concatenated(column, field, len(samples), name) for column, field in zip(columns, _INSTANCE_FIELDS)]
+    parts = [_field_values(samples, part, fields, name) for part, fields in _PARTS.items()]
+    ignored = [sample.get("ignored_instances") or {} for sample in samples]
+    with_ignored = [index for index, part in enumerate(ignored) if "bboxes" in part]
+    parts.append(
+        _field_values(
+            [samples[index] for index in with_ignored],
+            "ignored_instances",
+            ("bboxes", "labels"),
+            lambda index: name(with_ignored[index]),
+        )
     )
-    precision = np.repeat([score_precision(value) for value in detections[1]], [len(value) for value in detections[1]])
-    gt_image, crowd_image = _image_index(regular[0]), _image_index(crowds[0])
+    arrays = iter(to_host([value for columns in parts for column in columns.values() for value in column]))
+    detections, ground_truths, crowds = (
+        {field: [next(arrays) for _ in column] for field, column in columns.items()} for columns in parts
+    )
+    for index, value in enumerate(parts[0]["scores"]):
+        if getattr(value, "dtype", None) is torch.bfloat16:
+            detections["scores"][index] = detections["scores"][index].view(BFloat16Array)
+    crowd_of_image: dict[int, Any] = dict.fromkeys(range(len(samples)), _NO_INSTANCES)
+    crowd_of_image.update(zip(with_ignored, _images(crowds)))
+    options: dict[str, Any] = {"shapes": "bboxes", "name": name}
     return DetectionBatch(
-        Detections(_image_index(detections[0]), boxes, scores, labels, precision=precision),
-        GroundTruths(
-            np.concatenate([gt_image, crowd_image]),
-            gt_boxes,
-            gt_labels,
-            crowd=np.repeat([False, True], [len(gt_image), len(crowd_image)]),
+        Detections.from_images(_images(detections), prefix="pred_instances.", **options),
+        GroundTruths.concatenate(
+            [
+                GroundTruths.from_images(_images(ground_truths), prefix="gt_instances.", **options),
+                GroundTruths.from_images(
+                    list(crowd_of_image.values()), prefix="ignored_instances.", **options
+                ).as_crowd(),
+            ]
         ),
         len(samples),
     )
 
 
-def _instance_columns(samples: Samples, part: str, fields: Sequence[str], name: SampleName) -> list[list[Any]]:
-    """The fields of a part of every sample, boxes first, as tensors or arrays of equal length per image."""
-    columns = [field_values(samples, f"{part}.{field}", name) for field in fields]
-    for field, column in zip(fields, columns):
-        for index, value in enumerate(column):
-            value = getattr(value, "tensor", value)  # mmdet's box objects
-            value = real_value(value, f"{part}.{field}", name, index)
-            boxes = value if field == "bboxes" else columns[0][index]
-            rows = boxes.shape[0] if boxes.ndim else 1
-            expected = (rows, 4) if field == "bboxes" else (rows,)
-            if not rows and not math.prod(value.shape):
-                value = value.reshape(expected)  # "no boxes" comes in many shapes
-            if tuple(value.shape) != expected:
-                raise MetricInputError(
-                    f"'{part}.{field}' of {name(index)} must have shape {expected} (found {tuple(value.shape)})"
-                )
-            column[index] = value
+def _field_values(samples: Samples, part: str, fields: Sequence[str], name: SampleName) -> dict[str, list[Any]]:
+    """Fields of a part of every sample, as tensors or arrays."""
+    columns = {}
+    for field in fields:
+        values = field_values(samples, f"{part}.{field}", name)
+        # mmdet's box objects have a tensor.
+        columns[field] = real_values([getattr(value, "tensor", value) for value in values], f"{part}.{field}", name)
     return columns
 
 
-def _concatenated(column: list[Any], field: str, num_images: int, name: SampleName) -> Any:
-    """The values of all images in one tensor or array; different dtypes are converted without rounding."""
-    filled = [(index % num_images, value) for index, value in enumerate(column) if len(value)]
-    values = [value for _, value in filled] or column[:1]
-    if same_kind(values):
-        return concatenate_values(values)
-    return np.concatenate(exact_arrays(to_host(values), field, lambda index: name(filled[index][0])))
-
-
-def _image_index(column: list[Any]) -> np.ndarray:
-    return np.repeat(np.arange(len(column)), [len(value) for value in column])
+def _images(columns: dict[str, list[np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    """One dict per image."""
+    return [dict(zip(columns, values)) for values in zip(*columns.values())]
 
 
 def with_image_order(batch: DetectionBatch, samples: Samples, indices: np.ndarray, names: Sequence[str]) -> ImageBatch:

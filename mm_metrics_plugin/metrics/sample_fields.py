@@ -10,6 +10,7 @@ import torch
 
 from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.functional._exact_sum import MAX_SUMMAND, split_values
+from mm_metrics_plugin.functional._inputs import InvalidValue, exact_arrays
 from mm_metrics_plugin.functional.thresholding import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, precision_of
 from mm_metrics_plugin.states.base import FlatBatch
 
@@ -93,7 +94,7 @@ def stack_values(values: list[Any], field: str, name: SampleName) -> Any:
         )
     if same_kind(values):
         return torch.stack(values).detach() if isinstance(values[0], torch.Tensor) else np.stack(values)
-    return np.stack(exact_arrays(to_host(values), field, name))
+    return np.stack(same_dtype(to_host(values), field, name))
 
 
 def real_values(values: Sequence[Any], field: str, name: SampleName) -> list[Any]:
@@ -179,19 +180,12 @@ def concatenate_values(values: Sequence[Any]) -> Any:
     return np.concatenate(values)
 
 
-def exact_arrays(arrays: Sequence[np.ndarray], field: str, name: SampleName) -> list[np.ndarray]:
-    """The arrays of the samples in the common dtype of those that are not empty; no whole number is rounded."""
-    dtypes = {array.dtype for array in arrays if array.size} or {array.dtype for array in arrays}
-    dtype = np.result_type(*dtypes)
-    for index, array in enumerate(arrays):
-        if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and dtype.kind == "f":
-            rest = split_values(array)[1]
-            if rest.any():
-                raise MetricInputError(
-                    f"'{field}' of {name(index)} must hold numbers that {dtype} holds exactly, because other samples "
-                    f"of the batch are of another dtype (found {array[rest != 0][0]}); use one dtype for all samples"
-                )
-    return [array.astype(dtype, copy=False) for array in arrays]
+def same_dtype(arrays: Sequence[np.ndarray], field: str, name: SampleName) -> list[np.ndarray]:
+    """The arrays of the samples in their common dtype; no whole number is rounded."""
+    try:
+        return exact_arrays(arrays)
+    except InvalidValue as error:
+        raise error.named(field, name) from None
 
 
 def score_precision(value: Any) -> int:

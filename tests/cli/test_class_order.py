@@ -102,7 +102,7 @@ def test_config_and_annotation_file_give_the_same_classes(folder, capsys):
 def test_labels_are_those_of_mmdet(folder):
     from mmdet.datasets import CocoDataset
 
-    from mm_metrics_plugin.io.dataset_config import read_test_set
+    from mm_metrics_plugin.io.readers import read_ground_truth
 
     classes = ("emu", "dog", "cat")
     dataset = CocoDataset(
@@ -115,7 +115,7 @@ def test_labels_are_those_of_mmdet(folder):
     name_of = {row["id"]: row["name"] for row in annotations()["categories"]}
     by_label = {label: name_of[category] for category, label in dataset.cat2label.items()}
     with pytest.warns(UserWarning, match="metainfo lists"):
-        truth = read_test_set(config(folder, classes))
+        truth = read_ground_truth(config(folder, classes))
     assert truth.classes == tuple(by_label[label] for label in range(3)) != dataset.metainfo["classes"]
     labels = [one["bbox_label"] for at in range(2) for one in dataset.get_data_info(at)["instances"]]
     assert truth.objects.labels.tolist() == labels

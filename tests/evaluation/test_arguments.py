@@ -68,7 +68,10 @@ def test_internal_fields_are_no_options():
             lambda: evaluate_detection(COCO, [], class_order="alphabet"),
             "class_order .*classes .*'alphabet'",
         ),
-        (lambda: evaluate_detection(COCO, [], image_set="test.txt"), "image_set=... requires a folder of VOC files"),
+        (
+            lambda: evaluate_detection(COCO, [], image_set="test.txt"),
+            "image_set=... requires a folder of VOC annotations",
+        ),
         (lambda: evaluate_detection(COCO, [{**ROW, "score": 10**5000}]), "'score' .*found an integer of 16610 bits"),
         (lambda: evaluate_classification(()), "results: found an object of type tuple; .*evaluate_classification"),
         (lambda: evaluate_classification((SCORES, LABELS, LABELS)), "results: found a tuple of numpy.ndarray; "),

@@ -9,8 +9,7 @@ import pytest
 from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.io.detection_results import read_results, results_from_content
-from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from mm_metrics_plugin.io.readers import read_detections, read_ground_truth
 from mm_metrics_plugin.settings import DetectionSettings
 
 IMAGES = 40
@@ -51,7 +50,7 @@ def result(n):
 
 
 def results(order=range(IMAGES)):
-    return results_from_content([result(n) for n in order], "results.pkl")
+    return read_detections([result(n) for n in order], "results.pkl")
 
 
 def is_perfect(joined):
@@ -65,11 +64,11 @@ def test_coco_results_are_joined_by_category_id(truth_file, tmp_path):
     found = [{**row, "score": 0.5} for row in content["annotations"]]
     path = tmp_path / "found.json"
     path.write_text(json.dumps(found))
-    assert is_perfect(join(read_ground_truth(truth_file), read_results(path)))
+    assert is_perfect(join(read_ground_truth(truth_file), read_detections(path)))
 
     # Selected classes keep the order of the file; other detections are dropped and counted.
     chosen = read_ground_truth(truth_file, classes=["bird", "cat"])
-    joined = join(chosen, read_results(path))
+    joined = join(chosen, read_detections(path))
     assert joined.classes == ("cat", "bird")
     assert is_perfect(joined)
     assert joined.detections.to_dict() == {"read": 120, "used": 80, "dropped": {"class not chosen": 40}}
@@ -77,12 +76,12 @@ def test_coco_results_are_joined_by_category_id(truth_file, tmp_path):
 
     # COCO results do not list images without detections: these images are counted, and no error.
     path.write_text(json.dumps(found[:6]))
-    joined = join(read_ground_truth(truth_file), read_results(path))
+    joined = join(read_ground_truth(truth_file), read_detections(path))
     assert (joined.missing_images, len(joined.batch.detections), joined.batch.num_images) == (38, 6, 40)
 
     path.write_text(json.dumps([{**found[0], "category_id": 8}]))
     with pytest.raises(ResultFileError, match=r"found.json: category id 8 not in instances.json"):
-        join(read_ground_truth(truth_file), read_results(path))
+        join(read_ground_truth(truth_file), read_detections(path))
 
 
 def test_images_and_labels_that_do_not_fit_are_listed(truth_file):
@@ -97,12 +96,12 @@ def test_images_and_labels_that_do_not_fit_are_listed(truth_file):
     for image in content:
         image["pred_instances"]["labels"] = np.array([0, 1, 80])
     with pytest.raises(ResultFileError, match=r"40 labels beyond .*in image 491, \.\.\."):
-        join(truth, results_from_content(content, "results.pkl"))
+        join(truth, read_detections(content, "results.pkl"))
 
 
 def test_ground_truth_in_the_results():
     content = [{**result(n), "gt_instances": result(n)["pred_instances"]} for n in range(IMAGES)]
-    inside = results_from_content(content, "results.pkl")
+    inside = read_detections(content, "results.pkl")
     assert is_perfect(join(inside.ground_truth, inside, classes=["a", "b", "c"]))
     assert join(inside.ground_truth, inside).classes == ("0", "1", "2")
     with pytest.raises(ResultFileError, match="beyond the 2 classes"):
@@ -121,17 +120,17 @@ def with_repeated_ids(order=range(IMAGES)):
 
 
 def test_images_whose_ids_repeat_are_joined_by_path():
-    found = results_from_content(with_repeated_ids(), "results.pkl")
+    found = read_detections(with_repeated_ids(), "results.pkl")
     joined = join(found.ground_truth, found, classes=tuple(CATEGORIES))
     assert is_perfect(joined) and joined.joined_by == "image path"
     assert joined.image_ids[0] == "part0/0.jpg"
-    other = results_from_content(with_repeated_ids(range(IMAGES)[::-1]), "other.pkl")
+    other = read_detections(with_repeated_ids(range(IMAGES)[::-1]), "other.pkl")
     assert is_perfect(join(found.ground_truth, other, classes=tuple(CATEGORIES)))
 
 
 def test_a_shard_with_unique_ids_is_joined_by_path_if_others_repeat_them():
-    found = results_from_content(with_repeated_ids(), "results.pkl")
-    half = results_from_content(with_repeated_ids(range(IMAGES // 2)), "half.pkl")
+    found = read_detections(with_repeated_ids(), "results.pkl")
+    half = read_detections(with_repeated_ids(range(IMAGES // 2)), "half.pkl")
     assert half.image_ids == tuple(range(IMAGES // 2))
     joined = join(found.ground_truth, half, classes=tuple(CATEGORIES), allow_missing=True)
     assert joined.missing_images == IMAGES // 2 and joined.joined_by == "image path"
@@ -142,12 +141,12 @@ def test_ids_and_paths_that_repeat_cannot_be_joined(path):
     images = with_repeated_ids()
     for image in images:
         image["img_path"] = path
-    found = results_from_content(images, "results.pkl")
+    found = read_detections(images, "results.pkl")
     with pytest.raises(ResultFileError, match="more than once"):
         join(found.ground_truth, found, classes=tuple(CATEGORIES))
 
 
 def test_one_annotation_file_is_not_the_ground_truth_of_both_parts(truth_file):
-    found = results_from_content(with_repeated_ids(), "results.pkl")
+    found = read_detections(with_repeated_ids(), "results.pkl")
     with pytest.raises(ResultFileError, match=r"image ids repeat in the results.*give the config .* as ground_truth="):
         join(read_ground_truth(truth_file), found)

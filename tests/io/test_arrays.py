@@ -12,8 +12,7 @@ import torch
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.thresholding import PRECISIONS
-from mm_metrics_plugin.io.classification_results import read_classification
-from mm_metrics_plugin.io.detection_results import read_results, results_from_content
+from mm_metrics_plugin.io.readers import read_classification, read_detections
 from mm_metrics_plugin.io.safe_pickle import loads, tensors
 from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine
 from mm_metrics_plugin.io.state_file import read_state
@@ -80,7 +79,7 @@ def test_metadata_other_than_a_dict_is_refused():
 @pytest.mark.parametrize("thr", [0.1, 0.3, 0.7])
 def test_scores_equal_to_the_threshold(tmp_path, form, thr, trust):
     path = write(tmp_path, [image(1, as_form([thr], form))])
-    assert read_results(path, trust=trust).detections.reach(thr).tolist() == [True]
+    assert read_detections(path, trust=trust).detections.reach(thr).tolist() == [True]
     path = write(tmp_path, [dict(pred_score=as_form([thr, 0.01], form), gt_score=torch.tensor([1, 0]))])
     assert read_classification(path, trust=trust).reach(thr).tolist() == [[True, False]]
 
@@ -88,7 +87,7 @@ def test_scores_equal_to_the_threshold(tmp_path, form, thr, trust):
 def test_every_image_keeps_its_precision():
     forms = FORMS[:4]
     read = loads(pickle.dumps([image(number, as_form([0.7], form)) for number, form in enumerate(forms)]))
-    results = results_from_content(read, "results.pkl")
+    results = read_detections(read, "results.pkl")
     assert [PRECISIONS[code] for code in results.detections.precision] == forms
     assert results.detections.reach(0.7).all()
     assert results.detections.reach(0.69).all()
@@ -100,7 +99,7 @@ def test_big_endian_arrays(protocol):
     boxes, scores, labels = np.array([[0, 0, 9, 9]], ">i4"), np.array([0.7], ">f4"), np.array([300], ">u2")
     detections = dict(bboxes=boxes, scores=scores, labels=labels)
     read = loads(pickle.dumps([dict(img_id=1, pred_instances=detections)], protocol=protocol))
-    results = results_from_content(read, "results.pkl")
+    results = read_detections(read, "results.pkl")
     assert results.detections.boxes.array.tolist() == [[0, 0, 9, 9]]
     assert results.detections.labels.tolist() == [300]
     assert results.detections.reach(0.7).all()
@@ -110,7 +109,7 @@ def test_labels_of_mixed_dtypes_stay_whole():
     images = [image(n, torch.ones(1)) for n in range(2)]
     for one, label in zip(images, (np.array([2**63 + 5], dtype=np.uint64), np.array([2051]))):
         one["pred_instances"]["labels"] = label
-    labels = results_from_content(images, "results.pkl").detections.labels
+    labels = read_detections(images, "results.pkl").detections.labels
     assert labels.dtype == np.int64
     assert labels[1] == 2051
 

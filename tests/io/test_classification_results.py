@@ -8,7 +8,7 @@ import torch
 from mmpretrain.structures import DataSample
 
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.classification_results import read_classification
+from mm_metrics_plugin.io.readers import read_classification
 
 
 def samples(count=20, classes=5, **more):

@@ -11,9 +11,7 @@ import torch
 
 from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.classification_results import read_classification
-from mm_metrics_plugin.io.detection_results import read_results
-from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from mm_metrics_plugin.io.readers import read_classification, read_detections, read_ground_truth
 
 JUNK = [None, 1, -1, 2**70, 1.5, float("nan"), "x", True, [], {}, [1], {"a": 1}]
 ARRAYS = [(), b"y", np.ones(3), np.ones((2, 4)), np.array(3.0), np.array(["a"]), np.float32(2), np.ones((3, 0))]
@@ -67,7 +65,7 @@ def read_pickled(kind, content, path):
     path.write_bytes(pickle.dumps(content, 2))
     if kind == "mmpretrain":
         return read_classification(path)
-    results = read_results(path)
+    results = read_detections(path)
     return join(results.ground_truth, results) if results.ground_truth is not None else results
 
 
@@ -94,7 +92,7 @@ def test_damaged_contents_of_json(kind, tmp_path):
             changed = damaged(content, rng, JUNK) if trial and name == kind else content
             (tmp_path / f"{name}.json").write_text(json.dumps(changed))
         try:
-            join(read_ground_truth(tmp_path / "truth.json"), read_results(tmp_path / "found.json"))
+            join(read_ground_truth(tmp_path / "truth.json"), read_detections(tmp_path / "found.json"))
             outcomes["read"] += 1
         except ResultFileError as error:
             assert trial and str(error).split(":")[0] in ("truth.json", "found.json")

@@ -17,9 +17,7 @@ from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.average_precision import average_precision
 from mm_metrics_plugin.functional.detection.matching import match_images
-from mm_metrics_plugin.io.dataset_config import read_test_set
-from mm_metrics_plugin.io.detection_results import results_from_content
-from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from mm_metrics_plugin.io.readers import read_detections, read_ground_truth
 from mm_metrics_plugin.settings import DetectionSettings
 from tests.helpers.result_files import coco_evaluation
 
@@ -89,7 +87,7 @@ def built(folder, file, kind="CocoDataset", dataset="part", classes=CLASSES):
     """The ground truth of a config."""
     path = folder / "config.py"
     path.write_text(CONFIG.format(file=file.as_posix(), kind=kind, dataset=dataset, classes=classes))
-    return read_test_set(path)
+    return read_ground_truth(path)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -100,7 +98,7 @@ def test_ap_equals_pycocotools_for_annotations_and_config(tmp_path, seed):
     expected = coco_evaluation(path, rows).stats
     assert np.isfinite(expected).all()
     truth = read_ground_truth(path)
-    batch = join(truth, results_from_content(rows, "results.json")).batch
+    batch = join(truth, read_detections(rows, "results.json")).batch
     table = match_images(batch, DetectionSettings(), num_classes=len(CLASSES), keep="scores").table
     np.testing.assert_allclose(list(average_precision(table).to_dict().values()), expected, rtol=0, atol=1e-10)
     config = built(tmp_path, path)
@@ -161,7 +159,7 @@ def test_parts_of_a_concatenation_that_share_ids(tmp_path, folders):
     empty = {"bboxes": np.zeros((0, 4)), "scores": np.zeros(0), "labels": np.zeros(0, int)}
     names = [(at % 12 + 1, both.image_names[at]) for at in range(24)[::-1]]
     images = [{"img_id": number, "img_path": name, "pred_instances": empty} for number, name in names]
-    joined = join(both, results_from_content(images, "results.pkl"))
+    joined = join(both, read_detections(images, "results.pkl"))
     assert joined.image_ids == both.image_ids and joined.joined_by == "image path"
 
 

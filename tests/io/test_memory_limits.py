@@ -22,10 +22,9 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io import files as reading
 from mm_metrics_plugin.io.arrays import JsonRows
-from mm_metrics_plugin.io.classification_results import read_classification
-from mm_metrics_plugin.io.detection_results import read_results
+from mm_metrics_plugin.io.detection_data import AnnotationSet
 from mm_metrics_plugin.io.files import check_num_classes
-from mm_metrics_plugin.io.ground_truth import GroundTruth
+from mm_metrics_plugin.io.readers import read_classification, read_detections
 from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.io.state_file import read_state, write_state
 from mm_metrics_plugin.row_counts import RowCounts
@@ -39,18 +38,18 @@ SCRIPT = """
 import json, resource, sys
 from pathlib import Path
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.classification_results import read_classification
-from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from mm_metrics_plugin.io.readers import read_classification
+from mm_metrics_plugin.io.readers import read_ground_truth
 from mm_metrics_plugin.evaluation.joining import join
-from mm_metrics_plugin.io.detection_results import read_results
+from mm_metrics_plugin.io.readers import read_detections
 from mm_metrics_plugin.io.state_file import read_state
 
 def report(path):
-    results = read_results(path)
+    results = read_detections(path)
     join(results.ground_truth, results)
 
 readers = dict(
-    detection=read_results, classification=read_classification, coco=read_ground_truth, voc=read_ground_truth,
+    detection=read_detections, classification=read_classification, coco=read_ground_truth, voc=read_ground_truth,
     state=read_state, report=report)
 base, per_byte = map(int, sys.argv[2:])
 outcomes = {}
@@ -261,7 +260,7 @@ def test_classes_known_from_labels_alone_are_limited_by_the_file():
     """The matrix of a label of 60,000 would take 26 GB. A large file or class names allow more classes."""
     for size, most in ((0, 2047), (200_000_000, 24_579)):
         check_num_classes(most, "results.pkl", size, labels_only=True)
-        with pytest.raises(ResultFileError, match=rf"results\.pkl: the largest label is {most}, .* --classes"):
+        with pytest.raises(ResultFileError, match=rf"results\.pkl: the largest label is {most}, .* classes=\["):
             check_num_classes(most + 1, "results.pkl", size, labels_only=True)
     check_num_classes(23_169, "results.pkl", 0, labels_only=False)
     with pytest.raises(ResultFileError, match="23170 classes are more than a file of this size may have"):
@@ -276,12 +275,12 @@ def test_classes_with_scores_or_arrays_are_limited_too(tmp_path):
     with pytest.raises(ResultFileError, match=message):
         read_classification(path)
     path.write_bytes(pickle.dumps([[np.zeros((0, 5), "f4")] * 60_000]))
-    truth = GroundTruth("-", (1,), ("",), np.zeros((1, 2)), GroundTruths.empty(), RowCounts(0, 0))
+    truth = AnnotationSet("-", (1,), ("",), np.zeros((1, 2)), GroundTruths.empty(), RowCounts(0, 0))
     with pytest.raises(ResultFileError, match=message):
-        join(truth, read_results(path))
+        join(truth, read_detections(path))
     detections = {**image()["pred_instances"], "labels": np.array([5000])}
     path.write_bytes(pickle.dumps([image(pred_instances=detections, gt_instances=detections)]))
-    results = read_results(path)
+    results = read_detections(path)
     with pytest.raises(ResultFileError, match="the largest label is 5000"):
         join(results.ground_truth, results)
     assert len(join(results.ground_truth, results, classes=list(map(str, range(5001)))).classes) == 5001

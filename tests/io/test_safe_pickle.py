@@ -149,7 +149,7 @@ def test_large_results_take_little_more_memory_than_twice_their_scores(tmp_path)
     script = """
 import re, sys
 from mm_metrics_command import load
-read = load("mm_metrics_plugin.io.classification_results").read_classification
+read = load("mm_metrics_plugin.io.readers").read_classification
 
 def peak():  # not ru_maxrss, which is at least the memory of the process that started this one
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1)) * 1024

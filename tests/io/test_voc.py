@@ -9,7 +9,7 @@ import pytest
 
 from mm_metrics_plugin.cli import main
 from mm_metrics_plugin.exceptions import ResultFileError
-from mm_metrics_plugin.io.ground_truth import read_ground_truth
+from mm_metrics_plugin.io.readers import read_ground_truth
 from tests.helpers import result_files as files
 
 CLASSES = ("ant", "bee", "cat")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, Mapping, Sequence, TypeVar, Union
+from functools import partial
+from typing import Any, ClassVar, Iterator, Mapping, Sequence, TypeVar, Union
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import index_array, stable_order
 from mm_metrics_plugin.functional.detection.geometry import nms
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, first_invalid, floats
+from mm_metrics_plugin.functional.detection.instances import flatten_instances
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
 from mm_metrics_plugin.settings import require_int
 
@@ -29,7 +31,9 @@ class _Instances:
     image: Any
     geometry: Any
     labels: np.ndarray
-    field_prefix = ""
+    field_prefix: ClassVar[str] = ""
+    fields: ClassVar[tuple[str, ...]] = ("labels",)
+    optional_fields: ClassVar[Mapping[str, Any]] = {}  # with the value of images without the field
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "image", index_array(f"{self.field_prefix}image", self.image))
@@ -39,6 +43,32 @@ class _Instances:
 
     def __len__(self) -> int:
         return len(self.image)
+
+    @classmethod
+    def from_images(
+        cls: type[_R],
+        images: Sequence[Mapping[str, Any]],
+        *,
+        shapes: str = "boxes",
+        geometry: Any = Boxes.from_images,
+        names: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> _R:
+        """The instances of all images, one dict each; see :func:`instances.flatten_instances`.
+
+        A field that only some images have is filled with its default, and left out if it has none.
+        """
+        fields, given = list(cls.fields), {field for image in images for field in image}
+        for field, default in cls.optional_fields.items():
+            everywhere = all(field in image for image in images)
+            if field in given and (everywhere or default is not None):
+                fields.append(field)
+            if field in given and not everywhere and default is not None:
+                images = [{field: np.full(len(image.get("labels", ())), default), **image} for image in images]
+        name = "image {}".format if names is None else lambda index: f"image {names[index]!r}"
+        options = {"name": name, "prefix": cls.field_prefix, **options}
+        flat = flatten_instances(images, shapes, fields, geometry, **options)
+        return cls(flat.image, flat.geometry, **flat.columns)  # type: ignore[call-arg]
 
     @classmethod
     def empty(cls: type[_R], geometry: Any = None) -> _R:
@@ -139,6 +169,7 @@ class Detections(_Instances):
     labels: np.ndarray  # (N,) class index
     # (N,) precision code of each score (index into ``thresholding.PRECISIONS``); None: that of the dtype
     precision: np.ndarray = None  # type: ignore[assignment]
+    fields: ClassVar[tuple[str, ...]] = ("scores", "labels")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,7 +209,8 @@ class GroundTruths(_Instances):
     area: np.ndarray | None = None  # (M,) annotated area; None: that of the shape
     # (M,) single objects that are neither TP nor FN, such as VOC's ``difficult``
     ignore: np.ndarray = None  # type: ignore[assignment]
-    field_prefix = "ground-truth "
+    field_prefix: ClassVar[str] = "ground-truth "
+    optional_fields: ClassVar[Mapping[str, Any]] = {"crowd": False, "ignore": False, "area": None}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -192,6 +224,10 @@ class GroundTruths(_Instances):
     def areas(self) -> np.ndarray:
         """The annotated areas, or those of the shapes."""
         return self.geometry.areas() if self.area is None else self.area
+
+    def as_crowd(self) -> GroundTruths:
+        """The same objects, all marked as ``crowd``."""
+        return replace(self, crowd=np.ones(len(self), dtype=bool))
 
     @property
     def ignored(self) -> np.ndarray:
@@ -244,22 +280,18 @@ class DetectionBatch:
         Raises:
             MetricInputError: The arrays of an image differ in length.
         """
-        det = _concatenate_fields({"boxes": boxes, "scores": scores, "labels": labels}, "", names)
-        fields = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area, "ignore": gt_ignore}
-        gt = _concatenate_fields(
-            {key: value for key, value in fields.items() if value is not None}, "ground-truth ", names
-        )
-        codes = np.array([precision_of(np.asarray(values).dtype) for values in scores], dtype=np.uint8)
-        precision = codes[det["image"]]
-        return cls(
-            Detections(det["image"], Boxes(det["boxes"], box_format), det["scores"], det["labels"], precision),
-            GroundTruths(
-                gt["image"],
-                Boxes(gt["boxes"], gt_box_format),
-                gt["labels"],
-                **{key: gt[key] for key in ("crowd", "area", "ignore") if key in gt},
+        targets = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area, "ignore": gt_ignore}
+        return cls._of_images(
+            _images({"boxes": boxes, "scores": scores, "labels": labels}, len(boxes), "", names),
+            _images(
+                {field: values for field, values in targets.items() if values is not None},
+                len(boxes),
+                GroundTruths.field_prefix,
+                names,
             ),
-            len(boxes),
+            names,
+            box_format,
+            gt_box_format,
         )
 
     @classmethod
@@ -283,20 +315,21 @@ class DetectionBatch:
             raise MetricInputError(
                 f"predictions and targets must be of the same images (found {len(predictions)} and {len(targets)})"
             )
-        columns = {
-            name: _field_of_images(predictions, name, "predictions", names) for name in ("boxes", "scores", "labels")
-        }
-        columns.update(
-            (f"gt_{name}", _field_of_images(targets, name, "targets", names)) for name in ("boxes", "labels")
-        )
-        for name, empty in (("crowd", False), ("ignore", False), ("area", None)):
-            given = [name in target for target in targets]
-            if any(given) and (empty is not None or all(given)):
-                columns[f"gt_{name}"] = [
-                    target.get(name, np.full(len(labels), empty))
-                    for target, labels in zip(targets, columns["gt_labels"])
-                ]
-        return cls.from_images(**columns, names=names)  # type: ignore[arg-type]
+        return cls._of_images(predictions, targets, names)
+
+    @classmethod
+    def _of_images(
+        cls,
+        predictions: Sequence[Mapping[str, Any]],
+        targets: Sequence[Mapping[str, Any]],
+        names: Sequence[Any] | None,
+        box_format: str = "xyxy",
+        gt_box_format: str = "xyxy",
+    ) -> DetectionBatch:
+        geometry, gt_geometry = (partial(Boxes.from_images, box_format=form) for form in (box_format, gt_box_format))
+        dets = Detections.from_images(predictions, names=names, geometry=geometry)
+        gts = GroundTruths.from_images(targets, names=names, geometry=gt_geometry)
+        return cls(dets, gts, len(predictions))
 
     def check(self, *, num_classes: int, names: Sequence[Any] | None = None) -> None:
         """Raises MetricInputError if a value is invalid; ``names`` are the image names for the message."""
@@ -354,48 +387,14 @@ def _whole_numbers(values: Any) -> np.ndarray:
     return whole if (whole == array).all() else array
 
 
-def _field_of_images(
-    images: Sequence[Mapping[str, Any]], field: str, argument: str, names: Sequence[Any] | None
-) -> list[Any]:
-    """The field of every image, as arrays on the CPU."""
-    values = []
-    for index, image in enumerate(images):
-        if field not in image:
-            name = index if names is None else names[index]
+def _images(
+    columns: Mapping[str, Sequence[Any]], number: int, prefix: str, names: Sequence[Any] | None
+) -> list[dict[str, Any]]:
+    """One dict per image from the values of each field."""
+    for field, values in {**columns, "names": range(number) if names is None else names}.items():
+        if len(values) != number:
             raise MetricInputError(
-                f"{argument} of image {name!r} must have {field!r} (found {', '.join(map(repr, image)) or 'nothing'})"
+                f"'{'' if field == 'names' else prefix}{field}' must be given for {pluralize(number, 'image')} "
+                f"(found {len(values)})"
             )
-        value = image[field]
-        values.append(value.detach().cpu() if hasattr(value, "detach") else value)
-    return values
-
-
-def _concatenate_fields(
-    fields: dict[str, Sequence[Any]], prefix: str, names: Sequence[Any] | None
-) -> dict[str, np.ndarray]:
-    lengths = [len(value) for value in fields["boxes"]]
-    if names is not None and len(names) != len(lengths):
-        raise MetricInputError(f"'names' must be given for {pluralize(len(lengths), 'image')} (found {len(names)})")
-    result: dict[str, np.ndarray] = {"image": np.repeat(np.arange(len(lengths)), lengths)}
-    for field, values in fields.items():
-        if len(values) != len(lengths):
-            raise MetricInputError(
-                f"'{prefix}{field}' must be given for {pluralize(len(lengths), 'image')} (found {len(values)})"
-            )
-        parts = []
-        for image, (value, length) in enumerate(zip(values, lengths)):
-            name = image if names is None else repr(names[image])
-            if len(value) != length:
-                raise MetricInputError(
-                    f"'{prefix}{field}' of image {name} must have {pluralize(length, 'row')}, one per instance "
-                    f"(found {len(value)})"
-                )
-            if length:  # empty lists have neither shape nor dtype
-                parts.append(np.asarray(value))
-                if parts[-1].shape[1:] != parts[0].shape[1:]:
-                    expected = (length, *parts[0].shape[1:])
-                    raise MetricInputError(
-                        f"'{prefix}{field}' of image {name} must have shape {expected} (found {parts[-1].shape})"
-                    )
-        result[field] = np.concatenate(parts) if parts else np.empty(0)
-    return result
+    return [dict(zip(columns, values)) for values in zip(*columns.values())]

@@ -50,7 +50,7 @@ def test_invalid_ground_truths_and_lengths_raise():
     with pytest.raises(MetricInputError, match="'ground-truth area' of image 0 must be finite"):
         GroundTruths([0], [[0, 0, 1, 1]], [0], area=[np.nan]).check(num_classes=1)
     images = dict(boxes=[[], [[0, 0, 1, 1]]], labels=[[], [0]], gt_boxes=[[], []], gt_labels=[[], []])
-    with pytest.raises(MetricInputError, match=r"'scores' of image 'b' must have 1 row, one per instance \(found 2\)"):
+    with pytest.raises(MetricInputError, match=r"'scores' of image 'b' must have shape \(1,\) \(found \(2,\)\)"):
         DetectionBatch.from_images(**images, scores=[[], [0.1, 0.2]], names=["a", "b"])
     with pytest.raises(MetricInputError, match=r"'scores' must be given for 2 images \(found 1\)"):
         DetectionBatch.from_images(**images, scores=[[]])

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Sequence
 import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._inputs import InvalidValue
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
+from mm_metrics_plugin.functional.detection.instances import ToArray, joined_rows, rows_of_images
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.data import GroundTruths
@@ -55,6 +57,17 @@ class Boxes:
     def empty(cls) -> Boxes:
         """No boxes."""
         return cls(np.empty((0, 4)))
+
+    @classmethod
+    def from_images(cls, values: Sequence[Any], to_array: ToArray, box_format: str = "xyxy") -> tuple[Boxes, list[int]]:
+        """The boxes of several images, each an (N, 4) array, and their numbers."""
+        try:
+            arrays = rows_of_images(values, (4,), to_array)
+        except InvalidValue as error:
+            if isinstance(error.found, tuple) and error.found[1:] in ((5,), (8,)):
+                error.expected += "; rotated boxes are not supported here"
+            raise
+        return cls(joined_rows(arrays), box_format), [len(array) for array in arrays]
 
     def __len__(self) -> int:
         return len(self.array)

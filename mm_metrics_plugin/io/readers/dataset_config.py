@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -19,17 +19,12 @@ from mm_metrics_plugin import register_metrics
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths, ImageId
 from mm_metrics_plugin.io.class_order import label_names_of_dataset, leaf_datasets
-from mm_metrics_plugin.io.files import PathLike, check_is_file
-from mm_metrics_plugin.io.ground_truth import (
-    SWAPPED,
-    GroundTruth,
-    distinct_ids,
-    has_swapped_corners,
-    read_ground_truth,
-)
+from mm_metrics_plugin.io.detection_data import SWAPPED, AnnotationSet, distinct_ids, has_swapped_corners
+from mm_metrics_plugin.io.file_formats import named
+from mm_metrics_plugin.io.files import PathLike, check_is_file, read_json
+from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format, ReadOptions
+from mm_metrics_plugin.io.readers.coco import read_annotations
 from mm_metrics_plugin.row_counts import RowCounts
-
-Track = Callable[[Sequence[int]], Iterable[int]]
 
 
 @contextmanager
@@ -40,14 +35,7 @@ def _silent_stdout() -> Iterator[None]:
 
 
 @_silent_stdout()
-def read_test_set(
-    path: PathLike,
-    *,
-    classes: Optional[Sequence[str]] = None,
-    class_order: Optional[str] = None,
-    options: Optional[Sequence[str]] = None,
-    track: Track = lambda numbers: numbers,
-) -> GroundTruth:
+def _read_test_set(path: Path, options: ReadOptions) -> AnnotationSet:
     """Read the ground-truth objects of the test dataset of an mmdet config.
 
     mmdet builds the dataset, which takes seconds; its annotation file is read much faster. mmdet's datasets keep
@@ -55,19 +43,12 @@ def read_test_set(
     both are read from that file, so the numbers do not depend on the form of the ground truth.
 
     Labels have the meaning they have in mmdet: in a ``CocoDataset`` they follow the order of the annotation file's
-    categories, for any order of ``metainfo.classes``; in other datasets they follow ``metainfo.classes``. If the two
-    orders of a ``CocoDataset`` contain the same classes and differ, a warning shows both.
-
-    Args:
-        path: The config, in either style.
-        classes: Replaces ``metainfo.classes`` of the dataset.
-        class_order: ``'annotations'`` or ``'classes'``: the order of the labels if the annotation file and
-            ``metainfo.classes`` (or ``classes``) differ.
-        options: ``key=value`` settings that override the config, as ``--cfg-options``.
-        track: Wraps the image indices to show progress.
+    categories, for any order of ``metainfo.classes``, which ``classes`` replaces; in other datasets they follow
+    ``metainfo.classes``. If the two orders of a ``CocoDataset`` contain the same classes and differ, a warning shows
+    both, and ``class_order`` chooses one.
     """
-    path = Path(path)
-    config = _read_config(path, options)
+    classes, class_order = options.classes, options.class_order
+    config = _read_config(path, options.cfg_options)
     metainfo = _test_dataset(config).get("metainfo")
     own = metainfo.get("classes") if isinstance(metainfo, dict) else ()
     own = own if isinstance(own, (list, tuple)) else ()
@@ -80,7 +61,7 @@ def read_test_set(
     paths: List[str] = []
     sizes: List[Tuple[int, int]] = []
     rows: List[Tuple[int, Dict[str, Any]]] = []
-    for number in track(range(len(dataset))):
+    for number in options.track(range(len(dataset))):
         info = dataset.get_data_info(number)
         ids.append(info["img_id"])
         paths.append(str(info.get("img_path", "")))
@@ -102,7 +83,7 @@ def read_test_set(
     if labels.labels is not None:
         objects = replace(objects, labels=np.array(labels.labels, dtype=np.int64)[objects.labels])
     swapped = has_swapped_corners(objects.boxes.array)
-    return GroundTruth(
+    return AnnotationSet(
         source=path.name,
         image_ids=tuple(names),
         image_names=tuple(paths),
@@ -113,6 +94,7 @@ def read_test_set(
         class_order=labels.order,
         class_conflict=labels.conflict,
         image_folders=_image_folders(dataset),
+        libraries=("mmengine", "mmdet"),
     )
 
 
@@ -155,7 +137,7 @@ def _parts(dataset: Any) -> List[Any]:
     return [part for inner in dataset.datasets for part in _parts(inner)]
 
 
-def _annotation_file(dataset: Any) -> Optional[GroundTruth]:
+def _annotation_file(dataset: Any) -> Optional[AnnotationSet]:
     """The COCO file of a dataset, with all classes; None if it has none."""
     path = getattr(dataset, "ann_file", None)
     # Only datasets of COCO files have category ids.
@@ -165,7 +147,7 @@ def _annotation_file(dataset: Any) -> Optional[GroundTruth]:
 
     try:
         with get_local_path(path, backend_args=getattr(dataset, "backend_args", None)) as local:
-            return read_ground_truth(local)
+            return read_annotations(read_json(local)[0], ReadOptions(Path(local).name))
     except (ResultFileError, OSError) as error:
         warnings.warn(
             f"{path}: cannot be read for the areas of the objects; the areas of their boxes are used ({error})",
@@ -176,7 +158,7 @@ def _annotation_file(dataset: Any) -> Optional[GroundTruth]:
 
 
 def _complete(
-    own: GroundTruths, file: GroundTruth, label_of: Dict[Any, int], image_ids: Sequence[ImageId]
+    own: GroundTruths, file: AnnotationSet, label_of: Dict[Any, int], image_ids: Sequence[ImageId]
 ) -> Tuple[GroundTruths, RowCounts]:
     number = {image_id: at for at, image_id in enumerate(image_ids)}
     image = np.array([number.get(image_id, -1) for image_id in file.image_ids], dtype=np.int64)[file.objects.image]
@@ -314,3 +296,15 @@ def _parsed(options: Sequence[str]) -> Dict[str, Any]:
     parser = ArgumentParser()
     parser.add_argument("--options", nargs="+", action=DictAction)
     return dict(parser.parse_args(["--options", *options]).options)
+
+
+FORMATS = (
+    Format(
+        "a config",
+        named(".py"),
+        GROUND_TRUTH,
+        _read_test_set,
+        on_disk=True,
+        options=("class_order", "cfg_options"),
+    ),
+)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
+import numpy as np
+
 from mm_metrics_plugin.exceptions import ResultFileError, listing
+from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io.arrays import check_unique
+from mm_metrics_plugin.io.class_order import ANNOTATIONS, CLASSES
+from mm_metrics_plugin.io.detection_data import SWAPPED, AnnotationSet, has_swapped_corners
+from mm_metrics_plugin.io.file_formats import holds
 from mm_metrics_plugin.io.files import PathLike, read_bytes
+from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format, ReadOptions
+from mm_metrics_plugin.io.readers.coco import lookup
+from mm_metrics_plugin.row_counts import RowCounts
 
 DEEPEST = 64  # levels of XML
 
 
-class VocAnnotations(NamedTuple):
+class _Annotations(NamedTuple):
     """The annotations of a folder.
 
     Args:
@@ -22,24 +32,29 @@ class VocAnnotations(NamedTuple):
         image_names: File name of each image.
         image_sizes: Height and width of each image.
         objects: Index of the image, class name, box (left, top, right, bottom) and difficult flag of each object.
+        sha256: Of the lines that ``sha256sum`` prints for the files, in alphabetical order.
     """
 
-    image_ids: Tuple[str, ...]
-    image_names: Tuple[str, ...]
-    image_sizes: List[List[int]]
-    objects: List[Tuple[int, str, List[int], bool]]
+    image_ids: tuple[str, ...]
+    image_names: tuple[str, ...]
+    image_sizes: list[list[int]]
+    objects: list[tuple[int, str, list[int], bool]]
+    sha256: str
 
 
-def read_voc(folder: Path, image_set: Optional[PathLike]) -> VocAnnotations:
+def _read_files(folder: Path, image_set: PathLike | None) -> _Annotations:
     """Read the files of a folder: those that the file ``image_set`` lists, in its order, or by default all."""
     files = sorted(folder.glob("*.xml")) if image_set is None else _listed_files(Path(image_set), folder)
     if not files:
         raise ResultFileError(f"{folder.name}: holds no .xml files")
-    names: List[str] = []
-    sizes: List[List[int]] = []
-    objects: List[Tuple[int, str, List[int], bool]] = []
+    names: list[str] = []
+    sizes: list[list[int]] = []
+    objects: list[tuple[int, str, list[int], bool]] = []
+    digests: list[str] = []
     for number, path in enumerate(files):
-        root = _parse(path)
+        data = read_bytes(path)
+        digests.append(f"{hashlib.sha256(data).hexdigest()}  {path.name}\n")
+        root = _parse(data, path)
         if root.tag != "annotation":
             raise ResultFileError(
                 f"{path.name}: is not a VOC annotation (expected the root element 'annotation'; "
@@ -56,10 +71,11 @@ def read_voc(folder: Path, image_set: Optional[PathLike]) -> VocAnnotations:
             box = [_integer(corners, edge, path) - 1 for edge in ("xmin", "ymin", "xmax", "ymax")]
             difficult = element.find("difficult") is not None and bool(_integer(element, "difficult", path))
             objects.append((number, name, box, difficult))
-    return VocAnnotations(tuple(path.stem for path in files), tuple(names), sizes, objects)
+    digest = hashlib.sha256("".join(sorted(digests, key=lambda line: line[66:])).encode()).hexdigest()
+    return _Annotations(tuple(path.stem for path in files), tuple(names), sizes, objects, digest)
 
 
-def _listed_files(image_set: Path, folder: Path) -> List[Path]:
+def _listed_files(image_set: Path, folder: Path) -> list[Path]:
     """The annotation file of every image of a list, in its order."""
     try:
         lines = read_bytes(image_set).decode("utf-8-sig").splitlines()
@@ -89,7 +105,7 @@ def _integer(parent: Element, tag: str, path: Path) -> int:
     return value
 
 
-def _parse(path: Path) -> Element:
+def _parse(data: bytes, path: Path) -> Element:
     """Parse XML without attributes, which VOC files do not have, and without entities."""
     builder = TreeBuilder()
     parser = expat.ParserCreate()
@@ -114,7 +130,56 @@ def _parse(path: Path) -> Element:
     parser.CharacterDataHandler = builder.data
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     try:
-        parser.Parse(read_bytes(path), True)
+        parser.Parse(data, True)
         return builder.close()
     except (expat.ExpatError, LookupError) as error:  # LookupError: an unknown encoding
         raise ResultFileError(f"{path.name}: is not XML ({error})") from None
+
+
+def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
+    """The ground truth in a folder.
+
+    ``classes`` gives the order of the labels, which VOC files do not define. ``image_set`` is the list of the test set,
+    one image id per line, such as ``ImageSets/Main/test.txt``: only these images are read, in this order.
+    """
+    classes, image_set = options.classes, options.image_set
+    if options.class_order == ANNOTATIONS:
+        raise ResultFileError(f"{folder.name}: VOC annotations have no order of classes; labels follow classes=[...]")
+    if (folder / "Annotations").is_dir():
+        folder = folder / "Annotations"
+    annotations = _read_files(folder, image_set)
+    images, names, boxes, difficult = zip(*annotations.objects) if annotations.objects else ((),) * 4
+    if classes is None:
+        raise ResultFileError(
+            f"{folder.name}: VOC annotations do not define the label of a class; list all classes of the model in the "
+            "order of its labels with classes=[...], or give the config as ground_truth=... (the folder has objects of "
+            f"{listing('class', sorted(set(names))) if names else 'no class'})"
+        )
+    labels = lookup(names, {name: label for label, name in enumerate(classes)})
+    corners, crowd = np.array(boxes, dtype=np.float64).reshape(-1, 4), np.array(difficult, dtype=bool)
+    objects = GroundTruths(np.array(images, dtype=np.int64), corners, labels, crowd=crowd)
+    keep, row_counts = RowCounts.select({SWAPPED: has_swapped_corners(corners), "class not chosen": labels < 0})
+    return AnnotationSet(
+        source=folder.name,
+        image_ids=annotations.image_ids,
+        image_names=annotations.image_names,
+        image_sizes=np.array(annotations.image_sizes, dtype=np.int64),
+        objects=objects.take(keep),
+        row_counts=row_counts,
+        classes=tuple(classes),
+        class_order=CLASSES,
+        images_ordered=image_set is not None,
+        sha256=annotations.sha256,
+    )
+
+
+FORMATS = (
+    Format(
+        "a folder of VOC annotations",
+        holds("*.xml", "Annotations/*.xml"),
+        GROUND_TRUTH,
+        _read,
+        on_disk=True,
+        options=("class_order", "image_set"),
+    ),
+)
