@@ -219,8 +219,8 @@ def _index(value: Any) -> int:
 
 
 def _is_pair(content: Any) -> bool:
-    """A tuple of scores and labels, at least one of them with a length."""
-    return isinstance(content, tuple) and len(content) == 2 and any(hasattr(part, "__len__") for part in content)
+    """A tuple of scores and labels, which are not numbers."""
+    return isinstance(content, tuple) and len(content) == 2 and not isinstance(content[0], (int, float, dict))
 
 
 FORMATS = (
