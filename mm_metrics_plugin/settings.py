@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import Any, Hashable, Iterable, Mapping, Sequence, TypeVar
 
-from mm_metrics_plugin.conventions import ANALYSIS_RULE, COCO, MATCHING_RULES
+from mm_metrics_plugin.conventions import ANALYSIS_RULE, COCO, DEFAULT_IOU_TYPE, IOU_TYPES, MATCHING_RULES
 from mm_metrics_plugin.exceptions import shortened
 
 COCO_IOU_THRS, COCO_AREA_EDGES, COCO_MAX_DETS = COCO.iou_thrs, COCO.area_edges, COCO.max_dets
@@ -89,6 +89,10 @@ class DetectionSettings:
     """Options of the evaluation of detectors.
 
     Attributes:
+        iou_type: What is matched: ``'bbox'``, ``'segm'`` (masks), ``'boundary'`` (masks by boundary IoU), ``'rbox'``
+            (rotated boxes) or ``'keypoints'``, for which IoU stands for OKS.
+        sigmas: Standard deviation of each key point relative to the size of the object. None: those of COCO's 17 key
+            points.
         score_thr: Score threshold of precision and recall. Average precision and TIDE use detections of all scores.
         iou_thr: IoU threshold of a match.
         nms_iou_thr: IoU threshold of non-maximum suppression within each class, applied first. None disables it.
@@ -96,7 +100,8 @@ class DetectionSettings:
         iou_thrs: IoU thresholds of average precision.
         area_edges: Boundaries between the area ranges of the results by object size.
         background_iou_thr: TIDE's background threshold: detections that overlap no more are background errors.
-        max_dets: Maximum number of detections per class and image for average precision only.
+        max_dets: Maximum number of detections per class and image for average precision only. None: 100, and 20 of key
+            points, as COCO.
         matrix_only: Compute the confusion matrices only.
         operating_point: Rule that selects the best score threshold, such as ``'f1'``. None disables it.
         ci: Confidence level of the intervals. None disables them.
@@ -109,6 +114,8 @@ class DetectionSettings:
         ValueError: iou_thr must be above 0 and at most 1 (found 2)
     """
 
+    iou_type: str = DEFAULT_IOU_TYPE
+    sigmas: tuple[float, ...] | None = None
     score_thr: float = DETECTION_SCORE_THR
     iou_thr: float = 0.5
     nms_iou_thr: float | None = None
@@ -116,7 +123,7 @@ class DetectionSettings:
     iou_thrs: tuple[float, ...] = COCO_IOU_THRS
     area_edges: tuple[float, ...] = COCO_AREA_EDGES
     background_iou_thr: float = 0.1
-    max_dets: int = COCO_MAX_DETS
+    max_dets: int = None  # type: ignore[assignment]
     matrix_only: bool = False
     operating_point: str | None = None
     ci: float | None = None
@@ -124,6 +131,13 @@ class DetectionSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_choice("iou_type", self.iou_type, list(IOU_TYPES))
+        if self.sigmas is not None:
+            self._set("sigmas", _numbers("sigmas", self.sigmas))
+            require(
+                len(self.sigmas) > 0 and min(self.sigmas) > 0,
+                f"sigmas must be above 0, one per key point (found {shortened(self.sigmas)})",
+            )
         for name in ("score_thr", "iou_thr", "background_iou_thr"):
             self._set(name, _number(name, getattr(self, name)))
         for name in ("nms_iou_thr", "ci"):
@@ -131,7 +145,8 @@ class DetectionSettings:
             self._set(name, None if value is None else _number(name, value))
         for name in ("iou_thrs", "area_edges"):
             self._set(name, _numbers(name, getattr(self, name)))
-        self._set("max_dets", require_int("max_dets", self.max_dets, low=1))
+        most = IOU_TYPES[self.iou_type].max_dets if self.max_dets is None else self.max_dets
+        self._set("max_dets", require_int("max_dets", most, low=1))
         self._set("resamples", require_int("resamples", self.resamples, low=1, high=MAX_RESAMPLES))
         self._set("seed", require_int("seed", self.seed, low=0))
         require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {number_text(self.iou_thr)})")

@@ -10,11 +10,11 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import index_array, stable_order
-from mm_metrics_plugin.functional.detection.geometry import nms
+from mm_metrics_plugin.functional.detection.geometry import geometry_of_settings, nms
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, first_invalid, floats
 from mm_metrics_plugin.functional.detection.instances import flatten_instances
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
-from mm_metrics_plugin.settings import require_int
+from mm_metrics_plugin.settings import DetectionSettings, require_int
 
 _R = TypeVar("_R", bound="_Instances")
 ImageId = Union[int, str]
@@ -49,14 +49,23 @@ class _Instances:
         cls: type[_R],
         images: Sequence[Mapping[str, Any]],
         *,
-        shapes: str = "boxes",
-        geometry: Any = Boxes.from_images,
+        geometry: type[Any] = Boxes,
+        options: Mapping[str, Any] | None = None,
+        shapes: str = "",
         names: Sequence[Any] | None = None,
-        **options: Any,
+        **flattening: Any,
     ) -> _R:
-        """The instances of all images, one dict each; see :func:`instances.flatten_instances`.
+        """The instances of all images, one dict each.
 
         A field that only some images have is filled with its default, and left out if it has none.
+
+        Args:
+            images: The fields of each image.
+            geometry: The class of the shapes.
+            options: Arguments of its ``from_images``.
+            shapes: The field with the shapes; that of the geometry by default.
+            names: The names of the images in messages.
+            **flattening: Arguments of :func:`instances.flatten_instances`.
         """
         fields, given = list(cls.fields), {field for image in images for field in image}
         for field, default in cls.optional_fields.items():
@@ -65,9 +74,12 @@ class _Instances:
                 fields.append(field)
             if field in given and not everywhere and default is not None:
                 images = [{field: np.full(len(image.get("labels", ())), default), **image} for image in images]
+        if "scores" in fields and geometry.score_field != "scores":
+            images = [{**image, "scores": image.get(geometry.score_field, image.get("scores"))} for image in images]
         name = "image {}".format if names is None else lambda index: f"image {names[index]!r}"
-        options = {"name": name, "prefix": cls.field_prefix, **options}
-        flat = flatten_instances(images, shapes, fields, geometry, **options)
+        flattening = {"name": name, "prefix": cls.field_prefix, **flattening}
+        from_images = partial(geometry.from_images, **(options or {}))
+        flat = flatten_instances(images, shapes or geometry.field, fields, from_images, **flattening)
         return cls(flat.image, flat.geometry, **flat.columns)  # type: ignore[call-arg]
 
     @classmethod
@@ -222,8 +234,8 @@ class GroundTruths(_Instances):
             object.__setattr__(self, "area", np.asarray(self.area, dtype=np.float64))
 
     def areas(self) -> np.ndarray:
-        """The annotated areas, or those of the shapes."""
-        return self.geometry.areas() if self.area is None else self.area
+        """The annotated areas, or those that the geometry has for objects without one."""
+        return np.asarray(self.geometry.ground_truth_areas() if self.area is None else self.area)
 
     def as_crowd(self) -> GroundTruths:
         """The same objects, all marked as ``crowd``."""
@@ -281,18 +293,12 @@ class DetectionBatch:
             MetricInputError: The arrays of an image differ in length.
         """
         targets = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area, "ignore": gt_ignore}
-        return cls._of_images(
-            _images({"boxes": boxes, "scores": scores, "labels": labels}, len(boxes), "", names),
-            _images(
-                {field: values for field, values in targets.items() if values is not None},
-                len(boxes),
-                GroundTruths.field_prefix,
-                names,
-            ),
-            names,
-            box_format,
-            gt_box_format,
-        )
+        predicted = _images({"boxes": boxes, "scores": scores, "labels": labels}, len(boxes), "", names)
+        given = {field: values for field, values in targets.items() if values is not None}
+        annotated = _images(given, len(boxes), GroundTruths.field_prefix, names)
+        dets = Detections.from_images(predicted, options={"box_format": box_format}, names=names)
+        gts = GroundTruths.from_images(annotated, options={"box_format": gt_box_format}, names=names)
+        return cls(dets, gts, len(boxes))
 
     @classmethod
     def from_dicts(
@@ -300,12 +306,14 @@ class DetectionBatch:
         predictions: Sequence[Mapping[str, Any]],
         targets: Sequence[Mapping[str, Any]] | None,
         *,
+        settings: DetectionSettings | None = None,
         names: Sequence[Any] | None = None,
     ) -> DetectionBatch:
         """Concatenates one dict per image.
 
         Predictions have ``boxes``, ``scores`` and ``labels``; targets ``boxes`` and ``labels``, and possibly ``crowd``,
-        ``ignore`` and ``area``.
+        ``ignore`` and ``area``. Another ``iou_type`` of the settings asks for ``masks`` or ``keypoints`` instead of
+        boxes.
 
         Raises:
             MetricInputError: A field is missing, or the arrays of an image differ in length.
@@ -315,20 +323,9 @@ class DetectionBatch:
             raise MetricInputError(
                 f"predictions and targets must be of the same images (found {len(predictions)} and {len(targets)})"
             )
-        return cls._of_images(predictions, targets, names)
-
-    @classmethod
-    def _of_images(
-        cls,
-        predictions: Sequence[Mapping[str, Any]],
-        targets: Sequence[Mapping[str, Any]],
-        names: Sequence[Any] | None,
-        box_format: str = "xyxy",
-        gt_box_format: str = "xyxy",
-    ) -> DetectionBatch:
-        geometry, gt_geometry = (partial(Boxes.from_images, box_format=form) for form in (box_format, gt_box_format))
-        dets = Detections.from_images(predictions, names=names, geometry=geometry)
-        gts = GroundTruths.from_images(targets, names=names, geometry=gt_geometry)
+        geometry, options = geometry_of_settings(settings or DetectionSettings())
+        dets = Detections.from_images(predictions, geometry=geometry, options=options, names=names)
+        gts = GroundTruths.from_images(targets, geometry=geometry, options=options, names=names)
         return cls(dets, gts, len(predictions))
 
     def check(self, *, num_classes: int, names: Sequence[Any] | None = None) -> None:

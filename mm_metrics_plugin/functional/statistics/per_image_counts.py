@@ -180,7 +180,7 @@ def f1_gain(first: PerImageCounts, second: PerImageCounts) -> tuple[float, float
 
     Example:
         >>> labels = np.array([0, 0, 0, 0])
-        >>> first, second = (PerImageCounts.from_labels(labels, labels == number, num_classes=2) for number in (0, 1))
+        >>> first, second = (PerImageCounts.from_labels(labels, labels + number, num_classes=2) for number in (1, 0))
         >>> f1_gain(first, second)
         (1.0, 0.0)
     """

@@ -113,15 +113,21 @@ def runs_of_counts(counts: np.ndarray, lengths: np.ndarray) -> Runs:
     return Runs(ends[paired].reshape(-1, 2), lengths // 2).joined()
 
 
+class InvalidMask(MetricInputError):
+    """A mask is invalid: its row, what it must be or have, and what was found."""
+
+    def __init__(self, row: int, of_image: str, expected: str, found: str) -> None:
+        super().__init__(f"mask {row}{of_image} must {expected} (found {found})")
+        self.row, self.expected, self.found = row, expected, found
+
+
 def fail(row: int, names: Sequence[Any] | None, expected: str, found: Any) -> NoReturn:
     """Raises the error of the mask in a row; its number is that in its image."""
     of_image = ""
     if names is not None:
         of_image, row = f" of image {names[row]!r}", sum(name == names[row] for name in names[:row])
     text = repr(found)
-    raise MetricInputError(
-        f"mask {row}{of_image} must {expected} (found {text if len(text) < 80 else text[:77] + '...'})"
-    )
+    raise InvalidMask(row, of_image, expected, text if len(text) < 80 else text[:77] + "...")
 
 
 def checked_sizes(sizes: Sequence[Any], names: Sequence[Any] | None) -> np.ndarray:

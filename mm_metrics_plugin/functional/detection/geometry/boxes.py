@@ -43,6 +43,8 @@ class Boxes:
     """
 
     field = "boxes"
+    score_field = "scores"
+    options = ()
     overlap_name = "IoU"
     prefiltered = True
 
@@ -65,7 +67,7 @@ class Boxes:
             arrays = rows_of_images(values, (4,), to_array)
         except InvalidValue as error:
             if isinstance(error.found, tuple) and error.found[1:] in ((5,), (8,)):
-                error.expected += "; rotated boxes are not supported here"
+                error.expected += "; rotated boxes need iou_type='rbox'"
             raise
         return cls(joined_rows(arrays), box_format), [len(array) for array in arrays]
 
@@ -108,6 +110,10 @@ class Boxes:
     def areas(self) -> np.ndarray:
         """(N,) width x height as in ``pycocotools``; negative if one side is."""
         return self._coco[1]
+
+    def ground_truth_areas(self) -> np.ndarray:
+        """(N,) the areas."""
+        return self.areas()
 
     def is_empty(self) -> np.ndarray:
         """(N,) whether a side is 0 or negative."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Sequence, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Callable, Sequence, TypeVar
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, shortened
+from mm_metrics_plugin.functional._inputs import InvalidValue
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.geometry._coco_rle import (
     MAX_PIXELS,
+    InvalidMask,
     checked_sizes,
     read_rles,
     rles_of_segmentations,
@@ -53,6 +56,8 @@ class Masks:
     """
 
     field = "masks"
+    score_field = "mask_scores"
+    options: tuple[str, ...] = ()
     overlap_name = "IoU"
     prefiltered = True
 
@@ -67,6 +72,42 @@ class Masks:
     def empty(cls: type[_M]) -> _M:
         """No masks."""
         return cls._of(NO_RUNS, np.empty((0, 2), dtype=np.int64))
+
+    @classmethod
+    def from_images(
+        cls: type[_M], values: Sequence[Any], to_array: Callable[[Any], np.ndarray]
+    ) -> tuple[_M, list[int]]:
+        """The masks of several images, and their numbers.
+
+        Those of an image are a list of COCO's RLE dicts, an array (N, height, width), or :class:`Masks`.
+        """
+        listed = all(isinstance(value, (list, tuple)) and _are_dicts(value) for value in values)
+        groups = [list(chain.from_iterable(values))] if listed else values
+        parts = [cls.empty()]
+        for index, group in enumerate(groups):
+            try:
+                parts.append(cls._of_image(group, to_array))
+            except InvalidMask as error:
+                row = error.row
+                while listed and row >= len(values[index]):
+                    row, index = row - len(values[index]), index + 1
+                raise InvalidValue(index, f"be valid masks: mask {row} must {error.expected}", error.found) from None
+            except (TypeError, ValueError, RuntimeError, OverflowError):
+                expected = "be COCO RLE dicts or an array of shape (N, height, width)"
+                raise InvalidValue(index, expected, shortened(group)) from None
+        return parts[0].concatenate(parts[1:]), [len(value) for value in values] if listed else list(
+            map(len, parts[1:])
+        )
+
+    @classmethod
+    def _of_image(cls: type[_M], value: Any, to_array: Callable[[Any], np.ndarray]) -> _M:
+        """The masks of one image, or of several as RLE dicts."""
+        if isinstance(value, Masks):
+            return cls(value.runs, value.lengths, value.sizes)
+        if isinstance(value, (list, tuple)) and _are_dicts(value):
+            return cls.from_rle(value)
+        array = to_array(value)
+        return cls.from_bitmaps(array) if array.size else cls.empty()
 
     @classmethod
     def from_rle(cls: type[_M], rles: Sequence[Any], *, names: Sequence[Any] | None = None) -> _M:
@@ -203,6 +244,10 @@ class Masks:
     def _areas(self) -> np.ndarray:
         return np.asarray(segment_sums(self.runs[:, 1] - self.runs[:, 0], self.lengths), dtype=np.float64)
 
+    def ground_truth_areas(self) -> np.ndarray:
+        """(N,) number of pixels."""
+        return self.areas()
+
     def is_empty(self) -> np.ndarray:
         """(N,) whether a mask has no pixel."""
         return np.asarray(self.lengths == 0)
@@ -265,3 +310,8 @@ class Masks:
         result = np.zeros(len(rows))
         np.divide(intersection, union, out=result, where=intersection > 0)
         return result
+
+
+def _are_dicts(values: Sequence[Any]) -> bool:
+    """Whether a list has dicts, or nothing."""
+    return not len(values) or isinstance(values[0], dict)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.geometry._clipping import intersection_areas, polygon_areas
 from mm_metrics_plugin.functional.detection.geometry.boxes import first_invalid, floats
+from mm_metrics_plugin.functional.detection.instances import joined_rows, rows_of_images
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.data import GroundTruths
@@ -41,18 +42,29 @@ class RotatedBoxes:
         0.333333
     """
 
-    field = "rotated boxes"
+    field = "boxes"
+    score_field = "scores"
+    options = ()
     overlap_name = "IoU"
     prefiltered = True
 
     def __init__(self, array: Any) -> None:
         values = floats(array)
-        self.array = values.reshape(0, 5) if values.ndim == 1 and not values.size else values
+        self.array = values.reshape(0, 5) if not values.size else values
 
     @classmethod
     def empty(cls) -> RotatedBoxes:
         """No boxes."""
         return cls(np.empty((0, 5)))
+
+    @classmethod
+    def from_images(
+        cls, values: Sequence[Any], to_array: Callable[[Any], np.ndarray]
+    ) -> tuple[RotatedBoxes, list[int]]:
+        """The boxes of several images, each an (N, 5) or (N, 8) array, and their numbers."""
+        columns = next((shape[1] for shape in map(np.shape, values) if len(shape) == 2 and shape[0]), 5)
+        arrays = rows_of_images(values, (8 if columns == 8 else 5,), to_array)
+        return cls(joined_rows(arrays)), [len(array) for array in arrays]
 
     def __len__(self) -> int:
         return len(self.array)
@@ -120,6 +132,10 @@ class RotatedBoxes:
     def areas(self) -> np.ndarray:
         """(N,) the areas."""
         return self._corners.area
+
+    def ground_truth_areas(self) -> np.ndarray:
+        """(N,) the areas."""
+        return self.areas()
 
     def is_empty(self) -> np.ndarray:
         """(N,) whether the area is 0."""
