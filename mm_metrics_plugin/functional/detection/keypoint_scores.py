@@ -69,7 +69,7 @@ def oks_nms(
         scores: (N,) scores.
         groups: (N,) integers, such as the image.
         iou_thr: Objects with a higher OKS than this with a better one are suppressed.
-        areas: (N,) areas of the objects, such as mmpose's ``bbox_scales`` multiplied. None: those around the key points.
+        areas: (N,) areas of the objects, such as the product of mmpose's ``bbox_scales``. None: around the key points.
 
     Example:
         >>> from mm_metrics_plugin.functional.detection.geometry.keypoints import KeyPoints

@@ -161,7 +161,7 @@ def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -
     """Indices kept by non-maximum suppression within groups, ascending.
 
     All groups are processed at once: the best shape of each group suppresses the others, then the best remaining one.
-    Boxes have the overlap of mmdet, so the result equals ``mmcv.ops.nms`` on each group. Key points have that of mmpose.
+    Boxes have the overlap of mmdet, so the result equals ``mmcv.ops.nms`` on each group; key points, that of mmpose.
 
     Args:
         boxes: (N, 4) in xyxy format, or another geometry.
