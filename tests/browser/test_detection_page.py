@@ -290,7 +290,7 @@ def test_the_gallery_shows_the_worst_images_with_their_boxes(page):
     assert scores == sorted(scores, reverse=True) and scores
     shown.first.locator("button").press("Enter")
     page.wait_for_selector("dialog[open]")
-    assert page.locator("dialog .stage rect").count() > 0
+    assert page.locator("dialog .stage path").count() > 0
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog:not([open])", state="attached")
 
