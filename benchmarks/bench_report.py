@@ -9,7 +9,6 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import List
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def main() -> None:
         write_truth(problem, Path(folder, "truth.json"))
         names = [row["name"] for row in json.loads(Path(folder, "truth.json").read_text())["categories"]]
         Path(folder, "config.py").write_text(CONFIG.format(classes=tuple(names)))
-        ours: List[str] = ["-m", "mm_metrics_command", "detection"]
+        ours: list[str] = ["-m", "mm_metrics_command", "detection"]
         taken = {}
         for what, truth, options in (
             ("no files", "truth.json", []),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 from mm_metrics_plugin.cli.arguments import (
     FilesAndFolder,
@@ -21,7 +21,7 @@ from mm_metrics_plugin.cli.arguments import (
 from mm_metrics_plugin.conventions import DEFAULT_MATCHING, MATCHING_RULES
 from mm_metrics_plugin.settings import DetectionSettings
 
-PARSER: Dict[str, Any] = dict(
+PARSER: dict[str, Any] = dict(
     help="report on a detector's results",
     usage="%(prog)s GROUND_TRUTH RESULTS [RESULTS ...] [OUT_DIR] [options]",
     description="Reports on the results of a detector: TP, FP, FN, precision, recall, F1 and AP per class,\n"

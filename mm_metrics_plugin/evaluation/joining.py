@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Optional, Sequence, Tuple, TypeVar, Union
+from typing import Sequence, TypeVar
 
 import numpy as np
 
@@ -30,14 +30,14 @@ class JoinedImages:
     """Detections and ground truths of the same images."""
 
     batch: DetectionBatch
-    classes: Tuple[str, ...]  # in the order of the labels
-    image_ids: Tuple[ImageId, ...]
-    image_names: Tuple[str, ...]  # file names, "" if unknown
+    classes: tuple[str, ...]  # in the order of the labels
+    image_ids: tuple[ImageId, ...]
+    image_names: tuple[str, ...]  # file names, "" if unknown
     detections: RowCounts
     without_results: np.ndarray  # (images,) bool; evaluated as images without detections
     class_order: str = LABELS  # that of the ground truth, or 'labels' if the classes have no names
     joined_by: str = IMAGE_ID
-    image_sizes: Optional[np.ndarray] = None  # (images, 2) height and width, 0 if unknown
+    image_sizes: np.ndarray | None = None  # (images, 2) height and width, 0 if unknown
 
     @property
     def missing_images(self) -> int:
@@ -49,7 +49,7 @@ def join(
     ground_truth: AnnotationSet,
     results: DetectionResults,
     *,
-    classes: Optional[Sequence[str]] = None,
+    classes: Sequence[str] | None = None,
     allow_missing: bool = False,
 ) -> JoinedImages:
     """Join results to the ground truth by image id, by path if ids repeat, or by position if results have no ids.
@@ -107,7 +107,7 @@ def _joined_by(results: DetectionResults) -> str:
 
 def _positions(
     ground_truth: AnnotationSet, results: DetectionResults, allow_missing: bool
-) -> Tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Index of each result image in the ground truth, and which images of the ground truth have no results."""
     if results.image_ids is None:
         if not ground_truth.images_ordered:
@@ -148,8 +148,8 @@ def _positions(
 
 
 def _class_names(
-    ground_truth: AnnotationSet, results: DetectionResults, classes: Optional[Sequence[str]]
-) -> Tuple[str, ...]:
+    ground_truth: AnnotationSet, results: DetectionResults, classes: Sequence[str] | None
+) -> tuple[str, ...]:
     names = ground_truth.classes if ground_truth.classes is not None else tuple(classes or ())
     if not names:
         names = tuple(map(str, range(max(classes_from_labels(results, ground_truth), results.num_classes or 0))))
@@ -171,7 +171,7 @@ def classes_from_labels(results: DetectionResults, ground_truth: AnnotationSet) 
     return min(max(most, 0), MAX_CLASSES)
 
 
-def _labels_of_categories(ground_truth: AnnotationSet, results: DetectionResults) -> Tuple[Detections, RowCounts]:
+def _labels_of_categories(ground_truth: AnnotationSet, results: DetectionResults) -> tuple[Detections, RowCounts]:
     """Convert category ids to labels; drop detections of categories that were not selected."""
     if ground_truth.category_ids is None:
         raise ResultFileError(
@@ -190,7 +190,7 @@ def _labels_of_categories(ground_truth: AnnotationSet, results: DetectionResults
 
 
 def _check_labels(
-    rows: Union[Detections, GroundTruths], names: Sequence[str], image_ids: Sequence[ImageId], source: str
+    rows: Detections | GroundTruths, names: Sequence[str], image_ids: Sequence[ImageId], source: str
 ) -> None:
     labels, image = rows.labels, rows.image
     wrong = np.flatnonzero((labels < 0) | (labels >= len(names)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
@@ -54,7 +54,7 @@ ERROR_TYPES = {
 _RATES = ("precision", "recall", "f1")
 
 
-def detection_sections(report: DetectionReport, text: Optional[TextOptions] = None) -> List[Section]:
+def detection_sections(report: DetectionReport, text: TextOptions | None = None) -> list[Section]:
     """The sections of a detection report: all of them, or those of the terminal."""
     verbose, analysis, protocols = text is None or text.verbose, report.analysis, list(report.protocols)
     if text is not None and not verbose:
@@ -96,14 +96,14 @@ def detection_sections(report: DetectionReport, text: Optional[TextOptions] = No
     return sections
 
 
-def _class_order(protocol: RuleReport, analysis: Optional[DetectionAnalysis]) -> ClassOrder:
+def _class_order(protocol: RuleReport, analysis: DetectionAnalysis | None) -> ClassOrder:
     """The order of classes on one screen: by AP if the table has it, else by F1."""
     if protocol.rule.has_analyses and analysis is not None:
         return ClassOrder.lowest(analysis.ap_columns(), "AP")
     return ClassOrder.lowest(protocol.columns, "f1")
 
 
-def _detection_opening(report: DetectionReport) -> List[str]:
+def _detection_opening(report: DetectionReport) -> list[str]:
     images, objects = (
         tally("image", report.counts["images"]),
         tally("ground-truth object", report.counts["ground_truths"]),
@@ -121,13 +121,13 @@ def _detection_opening(report: DetectionReport) -> List[str]:
 
 
 def _protocol_section(
-    report: DetectionReport, protocol: RuleReport, text: Optional[TextOptions], order: ClassOrder
+    report: DetectionReport, protocol: RuleReport, text: TextOptions | None, order: ClassOrder
 ) -> Section:
     """The table per class; on the terminal with AP and means."""
     analysis, name = report.analysis, protocol.name
     columns = {key: column for key, column in protocol.columns.items() if key not in FALSE_POSITIVE_TYPES}
     notes = averaged_lines(protocol.classes_averaged, len(report.classes))
-    means: List[List[Any]] = []
+    means: list[list[Any]] = []
     if text is not None:
         if protocol.rule.has_analyses and not text.verbose:
             del columns["detections"]  # TP + FP
@@ -146,20 +146,20 @@ def _protocol_section(
     return Section(title, table=class_table(columns), means=means, notes=notes, order=order, headline=True)
 
 
-def _mean_rows(report: DetectionReport, protocol: RuleReport, columns: Mapping[str, Any]) -> List[List[Any]]:
+def _mean_rows(report: DetectionReport, protocol: RuleReport, columns: Mapping[str, Any]) -> list[list[Any]]:
     """The rows "macro" and "micro" of the table per class."""
     means = protocol.means
-    macro: Dict[str, Any] = {name: means[name] for name in _RATES}
+    macro: dict[str, Any] = {name: means[name] for name in _RATES}
     if report.analysis is not None:
         macro["AP"] = report.analysis.average_precision.to_dict()["mAP"]
     counts = ("ground_truths", "detections", "tp", "fp", "fn")
-    micro: Dict[str, Any] = {name: int(sum(columns[name])) for name in counts if name in columns}
+    micro: dict[str, Any] = {name: int(sum(columns[name])) for name in counts if name in columns}
     micro.update({name: means[f"{name}_micro"] for name in _RATES})
     rows = {"macro": macro, "micro": micro}
     return [[title, *(row.get(name, "") for name in list(columns)[1:])] for title, row in rows.items()]
 
 
-def _false_positive_lines(iou_thr: str) -> List[str]:
+def _false_positive_lines(iou_thr: str) -> list[str]:
     return [
         "the four types add up to FP; the last three are the background row of the matrix",
         "confusion: matched to an object of another class",
@@ -170,7 +170,7 @@ def _false_positive_lines(iou_thr: str) -> List[str]:
     ]
 
 
-def max_dets_lines(max_dets: int, most: int) -> List[str]:
+def max_dets_lines(max_dets: int, most: int) -> list[str]:
     """Which detections average precision uses."""
     message = DetectionSettings(max_dets=max_dets).truncation_message(most)
     if message:
@@ -231,7 +231,7 @@ def _errors(analysis: DetectionAnalysis, *, brief: bool = False) -> Section:
     return Section("Error types (TIDE)", lines, table, optional="error types")
 
 
-def error_lines(analysis: DetectionAnalysis) -> List[str]:
+def error_lines(analysis: DetectionAnalysis) -> list[str]:
     """What the columns of the error types count, and what they add up to."""
     errors: Any = analysis.errors
     overall = analysis.sizes.metrics()["all"]
@@ -248,7 +248,7 @@ def error_lines(analysis: DetectionAnalysis) -> List[str]:
     ]
 
 
-def optional_sections(analysis: DetectionAnalysis, order: Optional[ClassOrder] = None) -> List[Section]:
+def optional_sections(analysis: DetectionAnalysis, order: ClassOrder | None = None) -> list[Section]:
     """Operating points and confidence intervals, if the report has them."""
     sections = [] if analysis.points is None else [_operating_points(analysis, order)]
     if analysis.intervals is not None:
@@ -257,12 +257,12 @@ def optional_sections(analysis: DetectionAnalysis, order: Optional[ClassOrder] =
     return sections
 
 
-def _operating_points(analysis: DetectionAnalysis, order: Optional[ClassOrder]) -> Section:
+def _operating_points(analysis: DetectionAnalysis, order: ClassOrder | None) -> Section:
     points: Any = analysis.points
     header = ["class", "score threshold", "precision", "recall", f"F{points.rule.beta:g}"]
     header += [f"{name}*" for name in header[2:]]
     rates = attrgetter("precision", "recall", "f_score")
-    rows: List[List[Any]] = [
+    rows: list[list[Any]] = [
         [name, point.threshold, *rates(point), *rates(fitted)]
         for name, point, fitted in zip(
             ["micro (pooled)", *analysis.classes],
@@ -305,14 +305,14 @@ def _array(values: np.ndarray) -> str:
 
 def class_csv(report: DetectionReport) -> Table:
     """The rows of ``per_class.csv`` by protocol. Only ``coco`` has AP and confidence intervals."""
-    more: Dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if report.analysis is not None:
         columns = report.analysis.ap_columns()
         more = {name: columns[name] for name in columns if name != "name"}
         if report.analysis.intervals is not None:
             more.update(interval_columns(report.analysis.intervals.per_class))
-    header: List[str] = []
-    rows: List[List[Any]] = []
+    header: list[str] = []
+    rows: list[list[Any]] = []
     for protocol in report.protocols:
         own = more if protocol.rule.has_analyses else {name: [""] * len(report.classes) for name in more}
         columns = {**protocol.columns, **own}
@@ -325,7 +325,7 @@ def curve_csv(analysis: DetectionAnalysis) -> Table:
     """The rows of ``curves.csv``: precision, recall and F1 of each class on a grid of score thresholds."""
     curves = analysis.curves
     grid = curves.confidence.tolist()
-    rows: List[List[Any]] = []
+    rows: list[list[Any]] = []
     each = zip(analysis.classes, curves.precision, curves.recall, curves.f_score)
     for name, *columns in (*each, ("", curves.mean_precision, curves.mean_recall, curves.mean_f_score)):
         rows += [[name, *values] for values in zip(grid, *(column.tolist() for column in columns))]
