@@ -79,7 +79,7 @@ def join(
         except MetricInputError as error:
             raise ResultFileError(f"{source}: {error}") from None
     return JoinedImages(
-        batch=DetectionBatch(detections, ground_truth.objects, len(ground_truth.image_ids)),
+        batch=DetectionBatch(detections, ground_truth.objects, len(ground_truth.image_ids), ground_truth.image_columns),
         classes=names,
         image_ids=ground_truth.image_ids,
         image_names=ground_truth.image_names,
@@ -227,6 +227,7 @@ def select_images(ground_truth: AnnotationSet, image_ids: Sequence[ImageId]) -> 
         image_names=tuple(ground_truth.image_names[index] for index in chosen),
         image_sizes=ground_truth.image_sizes[chosen],
         objects=_take_rows(ground_truth.objects, chosen, len(ground_truth.image_ids)),
+        image_columns={name: np.asarray(column)[chosen] for name, column in ground_truth.image_columns.items()},
     )
 
 
@@ -239,7 +240,7 @@ def _take_images(joined: JoinedImages, chosen: Sequence[int]) -> JoinedImages:
     gts = _take_rows(batch.ground_truths, chosen, batch.num_images)
     return replace(
         joined,
-        batch=DetectionBatch(detections, gts, len(chosen)),
+        batch=DetectionBatch(detections, gts, len(chosen), batch.columns_of(list(chosen))),
         image_ids=tuple(joined.image_ids[index] for index in chosen),
         image_names=tuple(joined.image_names[index] for index in chosen),
         without_results=joined.without_results[list(chosen)],

@@ -81,8 +81,8 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
         if version != (1, 0):
             raise ValueError(f"{name!a} has a header of version {version}")
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        if dtype.hasobject or dtype.kind not in "biuf" or fortran:
-            raise ValueError(f"{name!a} is not an array of numbers")
+        if dtype.hasobject or dtype.kind not in "biufSU" or fortran:
+            raise ValueError(f"{name!a} is not an array of numbers or texts")
         size = dtype.itemsize
         for side in shape:
             size *= side

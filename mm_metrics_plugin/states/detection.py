@@ -12,7 +12,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import index_array, map_in_order, stable_order
-from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from mm_metrics_plugin.functional.detection.data import IMAGE_COLUMNS, DetectionBatch
 from mm_metrics_plugin.functional.detection.examples import CellExamples, Columns, DrawnShapes, Examples, WorstImages
 from mm_metrics_plugin.functional.detection.grid import report_grid
 from mm_metrics_plugin.functional.detection.match_table import MatchDetails, MatchTable, is_gt_column
@@ -25,7 +25,7 @@ from mm_metrics_plugin.states.counts import MatrixState
 RULE_COUNTS = ("detections_ignored", "ground_truths_ignored", "duplicates")
 EXAMPLE_TABLES: dict[str, type[Columns]] = {"cells": CellExamples, "images": WorstImages, "shapes": DrawnShapes}
 NO_NUMBER = np.iinfo(np.int64).max  # key of images whose id is not a number, which come last
-IMAGE_COLUMNS = ("images", "texts", "text_positions")
+ORDER_COLUMNS = ("images", "texts", "text_positions")
 _COLUMNS = ("image", "label", "score", "precision", "matched", "ignored", "gt_image", "gt_label", "gt_valid")
 _DETAILS = tuple(column.name for column in fields(MatchDetails))
 _DETECTIONS_AT_ONCE = 1 << 17  # matched at a time
@@ -137,7 +137,7 @@ class MatchState(State):
         self.settings = settings
         self.keep = keep
         self.table_columns = (*_COLUMNS, *_DETAILS) if keep == FULL else _COLUMNS
-        self.reductions = dict.fromkeys((*IMAGE_COLUMNS, *self.table_columns), CONCAT)
+        self.reductions = dict.fromkeys((*ORDER_COLUMNS, *IMAGE_COLUMNS, *self.table_columns), CONCAT)
         super().__init__()
 
     def update(self, table: MatchTable, order: np.ndarray, texts: np.ndarray | None = None) -> MatchState:
@@ -147,6 +147,8 @@ class MatchState(State):
             without_number = order[:, 0] == NO_NUMBER
             self.add("texts", texts[without_number])
             self.add("text_positions", order[without_number, 1])
+        for name, column in table.image_columns.items():
+            self.add(name, column)
         position = order[:, 1].astype(np.int32)
         for name in self.table_columns:
             column = getattr(table if hasattr(table, name) else table.details, name)
@@ -185,7 +187,12 @@ class MatchState(State):
         arrays: dict[str, Any] = self.arrays()
         if arrays["images"] is None:
             return None
-        number = _image_numbers(*(arrays[name] for name in IMAGE_COLUMNS))
+        number = _image_numbers(*(arrays[name] for name in ORDER_COLUMNS))
+        rows = np.argsort(number[arrays["images"][:, 1]])
+        image_columns = {name: arrays[name] for name in IMAGE_COLUMNS if arrays[name] is not None}
+        for name, column in image_columns.items():
+            if len(column) != len(rows):
+                raise MetricInputError(f"'{name}' must be given for all images or for none (found {len(column)})")
         columns = {name: arrays[name] for name in self.table_columns}
         for image_column in ("image", "gt_image"):
             columns[image_column] = image = number[columns[image_column]]
@@ -203,6 +210,7 @@ class MatchState(State):
             num_images=len(arrays["images"]),
             details=details,
             settings=self.settings,
+            image_columns={name: column[rows] for name, column in image_columns.items()},
             **columns,
         )
 

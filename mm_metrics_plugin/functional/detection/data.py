@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Iterator, Mapping, Sequence, TypeVar, Union
 
@@ -14,10 +14,13 @@ from mm_metrics_plugin.functional.detection.geometry import nms
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, first_invalid, floats
 from mm_metrics_plugin.functional.detection.instances import flatten_instances
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
-from mm_metrics_plugin.settings import require_int
+from mm_metrics_plugin.settings import require_choice, require_int
 
 _R = TypeVar("_R", bound="_Instances")
 ImageId = Union[int, str]
+# Columns with one row per image, which travel with the images: the group of each image, such as its camera, for slices;
+# and (images, classes) which classes are known to be absent (LVIS), or have unlabeled objects.
+IMAGE_COLUMNS = ("groups", "negative", "not_exhaustive")
 
 
 def image_order(image_ids: Sequence[ImageId]) -> list[ImageId]:
@@ -58,13 +61,13 @@ class _Instances:
 
         A field that only some images have is filled with its default, and left out if it has none.
         """
-        fields, given = list(cls.fields), {field for image in images for field in image}
-        for field, default in cls.optional_fields.items():
-            everywhere = all(field in image for image in images)
-            if field in given and (everywhere or default is not None):
-                fields.append(field)
-            if field in given and not everywhere and default is not None:
-                images = [{field: np.full(len(image.get("labels", ())), default), **image} for image in images]
+        fields, given = list(cls.fields), {key for image in images for key in image}
+        for key, default in cls.optional_fields.items():
+            everywhere = all(key in image for image in images)
+            if key in given and (everywhere or default is not None):
+                fields.append(key)
+            if key in given and not everywhere and default is not None:
+                images = [{key: np.full(len(image.get("labels", ())), default), **image} for image in images]
         name = "image {}".format if names is None else lambda index: f"image {names[index]!r}"
         options = {"name": name, "prefix": cls.field_prefix, **options}
         flat = flatten_instances(images, shapes, fields, geometry, **options)
@@ -115,10 +118,10 @@ class _Instances:
         """Raises MetricInputError if a value is invalid; ``names`` are the image names for the message."""
         prefix, labels = self.field_prefix, self.labels
 
-        def fail(field: str, row: int, expected: str, found: Any) -> None:
+        def fail(column: str, row: int, expected: str, found: Any) -> None:
             image = int(self.image[row])
             name = repr(names[image]) if names is not None and 0 <= image < len(names) else str(image)
-            raise MetricInputError(f"'{prefix}{field}' of image {name} must {expected} (found {found})")
+            raise MetricInputError(f"'{prefix}{column}' of image {name} must {expected} (found {found})")
 
         field_name = self.geometry.field
         problem = self.geometry.check()
@@ -250,6 +253,7 @@ class DetectionBatch:
     detections: Detections
     ground_truths: GroundTruths
     num_images: int
+    image_columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # some of ``IMAGE_COLUMNS``
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_images", require_int("num_images", self.num_images, low=0))
@@ -258,6 +262,7 @@ class DetectionBatch:
             if not isinstance(rows, kind):
                 raise TypeError(f"{name} must be {kind.__name__} (found {type(rows).__name__})")
             index_array(f"{rows.field_prefix}image", rows.image, "num_images", self.num_images)
+        object.__setattr__(self, "image_columns", _image_columns(self.image_columns, self.num_images))
 
     @classmethod
     def from_images(
@@ -284,7 +289,7 @@ class DetectionBatch:
         return cls._of_images(
             _images({"boxes": boxes, "scores": scores, "labels": labels}, len(boxes), "", names),
             _images(
-                {field: values for field, values in targets.items() if values is not None},
+                {name: values for name, values in targets.items() if values is not None},
                 len(boxes),
                 GroundTruths.field_prefix,
                 names,
@@ -339,7 +344,12 @@ class DetectionBatch:
     def images(self, start: int, stop: int) -> DetectionBatch:
         """Images ``start:stop``, renumbered from 0."""
         stop = min(stop, self.num_images)
-        return DetectionBatch(self.detections.images(start, stop), self.ground_truths.images(start, stop), stop - start)
+        dets, gts = self.detections.images(start, stop), self.ground_truths.images(start, stop)
+        return DetectionBatch(dets, gts, stop - start, self.columns_of(slice(start, stop)))
+
+    def columns_of(self, images: Any) -> dict[str, np.ndarray]:
+        """The image columns of some images (indices, a mask or a slice)."""
+        return {name: column[images] for name, column in self.image_columns.items()}
 
     def suppressed(self, iou_thr: float) -> DetectionBatch:
         """The batch after non-maximum suppression within every image and class."""
@@ -359,7 +369,7 @@ class DetectionBatch:
             dets, gts = (rows.take(slice(bound[start], bound[stop])) for rows, bound in zip(instances, bounds))
             if start or stop < self.num_images:
                 dets, gts = (replace(part, image=part.image - start) for part in (dets, gts))
-            yield start, DetectionBatch(dets, gts, stop - start)
+            yield start, DetectionBatch(dets, gts, stop - start, self.columns_of(slice(start, stop)))
             start = stop
 
     @classmethod
@@ -368,7 +378,24 @@ class DetectionBatch:
         starts = np.cumsum([0, *(batch.num_images for batch in batches)]).tolist()
         dets = [replace(b.detections, image=b.detections.image + start) for b, start in zip(batches, starts)]
         gts = [replace(b.ground_truths, image=b.ground_truths.image + start) for b, start in zip(batches, starts)]
-        return cls(Detections.concatenate(dets), GroundTruths.concatenate(gts), starts[-1])
+        names = batches[0].image_columns
+        if any(set(batch.image_columns) != set(names) for batch in batches):
+            raise ValueError("batches with and without image columns cannot be concatenated")
+        columns = {name: np.concatenate([batch.image_columns[name] for batch in batches]) for name in names}
+        return cls(Detections.concatenate(dets), GroundTruths.concatenate(gts), starts[-1], columns)
+
+
+def _image_columns(columns: Mapping[str, Any], num_images: int) -> dict[str, np.ndarray]:
+    """The columns as arrays with one row of numbers or text per image."""
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    for name, array in arrays.items():
+        require_choice("an image column", name, IMAGE_COLUMNS)
+        if array.dtype.kind not in "biufSU" or array.shape[:1] != (num_images,):
+            raise MetricInputError(
+                f"'{name}' must be numbers or texts of {pluralize(num_images, 'image')} (found {array.dtype} of shape "
+                f"{array.shape})"
+            )
+    return arrays
 
 
 def _sorted_by_image(rows: Any) -> Any:
@@ -391,10 +418,10 @@ def _images(
     columns: Mapping[str, Sequence[Any]], number: int, prefix: str, names: Sequence[Any] | None
 ) -> list[dict[str, Any]]:
     """One dict per image from the values of each field."""
-    for field, values in {**columns, "names": range(number) if names is None else names}.items():
+    for name, values in {**columns, "names": range(number) if names is None else names}.items():
         if len(values) != number:
             raise MetricInputError(
-                f"'{'' if field == 'names' else prefix}{field}' must be given for {pluralize(number, 'image')} "
+                f"'{'' if name == 'names' else prefix}{name}' must be given for {pluralize(number, 'image')} "
                 f"(found {len(values)})"
             )
     return [dict(zip(columns, values)) for values in zip(*columns.values())]

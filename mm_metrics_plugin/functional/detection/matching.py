@@ -175,6 +175,7 @@ def match_images(
         precision=detections.precision,
         details=details,
         settings=settings,
+        image_columns=batch.image_columns,
     )
     return ImageMatches(counts, batch_counts, table, examples)
 
