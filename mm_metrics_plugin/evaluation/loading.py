@@ -72,8 +72,10 @@ class DetectionInput:
 
     def ground_truth_entry(self, ground_truth: AnnotationSet) -> dict[str, Any]:
         """Name and SHA-256 of the ground truth and of its image set."""
-        image_set = {} if self.image_set is None else {"image_set": input_entry(self.image_set)}
-        return {**input_entry(self.ground_truth, ground_truth.sha256), **image_set}
+        entry = input_entry(self.ground_truth, ground_truth.sha256)
+        if self.image_set is None:
+            return entry
+        return {**entry, "image_set": input_entry(self.image_set, ground_truth.image_set_sha256)}
 
     def check_in_results(self) -> None:
         """Reject options that need a separate ground truth."""

@@ -37,6 +37,7 @@ class AnnotationSet:
         image_columns: Columns of ``DetectionBatch.image_columns``, such as the group of each image.
         libraries: The modules that read it.
         sha256: Of an annotation file or the files of a folder; None of a config and of objects in memory.
+        image_set_sha256: Of the list of the test set, if one was given.
     """
 
     source: str
@@ -55,6 +56,7 @@ class AnnotationSet:
     image_columns: Mapping[str, np.ndarray] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     sha256: str | None = None
+    image_set_sha256: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
