@@ -144,7 +144,7 @@ class DetectionRuns(Runs):
         self.settings = self._settings(settings, options, DetectionSettings(), results[0].source)
         # A comparison needs neither object sizes nor error types.
         detection: Any = self.settings.detection
-        self.detection: DetectionSettings = replace(detection, matching=(ANALYSIS_RULE,), area_edges=())
+        self.detection: DetectionSettings = replace(detection, matching=(ANALYSIS_RULE,), area_edges=(), area_ranges=())
         if detection.operating_point is not None and "score_thr" in options:
             raise ResultFileError(
                 f"score_thr=... excludes operating_point={detection.operating_point!r}, which gives each run its own "

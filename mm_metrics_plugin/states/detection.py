@@ -192,7 +192,9 @@ class MatchState(State):
         image_columns = {name: arrays[name] for name in IMAGE_COLUMNS if arrays[name] is not None}
         for name, column in image_columns.items():
             if len(column) != len(rows):
-                raise MetricInputError(f"'{name}' must be given for all images or for none (found {len(column)})")
+                raise MetricInputError(
+                    f"'{name}' must be given for all images or for none (found {len(column)} of {len(rows)})"
+                )
         columns = {name: arrays[name] for name in self.table_columns}
         for image_column in ("image", "gt_image"):
             columns[image_column] = image = number[columns[image_column]]

@@ -10,7 +10,6 @@ import numpy as np
 from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, rates_from_counts
 from mm_metrics_plugin.functional.detection.average_precision import APCurves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.settings import area_ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +92,14 @@ def results_by_size(
         large                   1     1.0000   1.0000   1.0000   1.0000
     """
     settings = table.settings_with(
-        area_edges=area_edges, iou_thr=iou_thr, score_thr=score_thr, max_dets=max_dets, iou_thrs=iou_thrs
+        area_edges=area_edges,
+        area_ranges=None if area_edges is None else (),
+        iou_thr=iou_thr,
+        score_thr=score_thr,
+        max_dets=max_dets,
+        iou_thrs=iou_thrs,
     )
-    ranges, thresholds, max_dets = area_ranges(settings.area_edges), settings.iou_thrs, settings.max_dets
+    ranges, thresholds, max_dets = settings.size_ranges, settings.iou_thrs, settings.max_dets
     for area_range in ranges:
         key = area_range.name, max_dets, thresholds
         if key not in table.ap_values:

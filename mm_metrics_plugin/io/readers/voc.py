@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
