@@ -104,7 +104,7 @@ def main() -> None:
         stock = ["-c", KEEP_MATRIX, str(tool), "config.py", "results.pkl", "stock"]
         theirs, _ = seconds(lambda: run(folder, *stock))
         matrix = np.load(Path(folder, "matrix.npy"))
-    same = np.array_equal(matrix, report["protocols"]["mmdet"]["confusion_matrix"])
+    same = np.array_equal(matrix, report["matching_rules"]["mmdet"]["confusion_matrix"])
     note = f"matrix {'identical' if same else 'DIFFERENT'}"
     versus(taken["with figures"], theirs, "mmdet's tool, whole command", 10, note)
     versus(taken["with figures, from the config"], theirs, "the same, to ours from the config", 4)

@@ -41,7 +41,7 @@ PARSER: dict[str, Any] = dict(
   mm-metrics detection annotations.json part1.pkl --save-state part1.npz     see mm-metrics merge --help
 
 OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv, confusion_matrix.png (of the first
-protocol; those of other protocols are named after them), curves.csv, pr_curves.png, confidence_curves.png, with
+matching rule; those of others are named after them), curves.csv, pr_curves.png, confidence_curves.png, with
 --operating-point thresholds.json, and with --html report.html. Of more than 2,000 classes, confusion_matrix.csv and
 report.json list the cells that are not 0.""",
 )
@@ -69,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--matching",
         action="append",
         choices=list(MATCHING_RULES),
-        help="count by this protocol only; may be given several times (default: coco is printed and drawn, and files "
-        "hold coco and mmdet)",
+        help="count by this matching rule only; may be given several times (default: coco is printed and drawn, and "
+        "files hold coco and mmdet)",
     )
     group = parser.add_argument_group("analysis")
     add_operating_point_argument(

@@ -68,7 +68,7 @@ def evaluate_detection(
         ...     "annotations": [{"id": 1, "image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10]}]}
         >>> results = [{"image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10], "score": 0.9}]
         >>> report = evaluate_detection(annotations, results, score_thr=0.5)
-        >>> report.protocols[0].columns["tp"].tolist(), report.analysis.average_precision.to_dict()["mAP"]
+        >>> report.matching_rules[0].columns["tp"].tolist(), report.analysis.average_precision.to_dict()["mAP"]
         ([1], 1.0)
     """
     settings = given_or_default(settings, DetectionSettings(matching=DEFAULT_MATCHING))

@@ -26,7 +26,7 @@ def summary_line(report: Any) -> str:
     from mm_metrics_plugin.reports.detection import DetectionReport
 
     if isinstance(report, DetectionReport):
-        number, values = pluralize(report.counts["images"]["used"], "image"), dict(report.protocols[0].means)
+        number, values = pluralize(report.counts["images"]["used"], "image"), dict(report.matching_rules[0].means)
         if report.analysis is not None:
             values.update(report.analysis.average_precision.to_dict())
     elif isinstance(report, ClassificationReport):

@@ -34,14 +34,14 @@ class TextOptions:
     """Options of the printed report.
 
     Attributes:
-        protocols: The protocols to print; None: ``coco``, or those of the report.
+        matching_rules: The matching rules to print; None: ``coco``, or those of the report.
         verbose: Print all sections and rows, not only one screen.
         published: End with the published summary of mmdet's counting.
         suggested: What the last line suggests.
         everything: Where to find what one screen leaves out.
     """
 
-    protocols: Sequence[str] | None = None
+    matching_rules: Sequence[str] | None = None
     verbose: bool = False
     published: bool = False
     suggested: Sequence[str] = ()
@@ -160,7 +160,7 @@ def _detection_parts(report: DetectionReport) -> ReportParts:
     from mm_metrics_plugin.render.html.detection import detection_page
 
     analysis = report.analysis
-    matrices = {protocol.name: protocol.result.matrix for protocol in report.protocols}
+    matrices = {rule.name: rule.result.matrix for rule in report.matching_rules}
     tables: dict[str, Callable[[], Table]] = {
         "per_class": partial(class_csv, report),
         "confusion_matrix": partial(matrix_csv, matrices, report.labels),
@@ -175,17 +175,17 @@ def _detection_parts(report: DetectionReport) -> ReportParts:
 
 
 def _detection_figures(report: DetectionReport, color_theme: str) -> dict[str, Draw]:
-    """The matrix of the first protocol, those of others unless they are there by default, and the curves."""
+    """The matrix of the first matching rule, those of others unless they are there by default, and the curves."""
     from mm_metrics_plugin.conventions import DEFAULT_MATCHING
     from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
     from mm_metrics_plugin.render.figures.curves import pr_curve_figure, threshold_curve_figure
 
     settings = report.settings
     figures: dict[str, Draw] = {}
-    for protocol in report.protocols[:1] if settings.matching == DEFAULT_MATCHING else report.protocols:
-        name = f"confusion_matrix_{protocol.name}.png" if figures else "confusion_matrix.png"
-        title = f"{protocol.name}, score >= {number_text(settings.score_thr)}, IoU >= {number_text(settings.iou_thr)}"
-        matrix = protocol.result.matrix
+    for rule in report.matching_rules[:1] if settings.matching == DEFAULT_MATCHING else report.matching_rules:
+        name = f"confusion_matrix_{rule.name}.png" if figures else "confusion_matrix.png"
+        title = f"{rule.name}, score >= {number_text(settings.score_thr)}, IoU >= {number_text(settings.iou_thr)}"
+        matrix = rule.result.matrix
         figures[name] = partial(confusion_figure, matrix, report.labels, title=title, color_theme=color_theme)
     if report.analysis is not None:
         arguments = report.analysis.curves, report.classes, color_theme

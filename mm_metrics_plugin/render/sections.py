@@ -147,7 +147,7 @@ def matrix_sections(matrix: np.ndarray, labels: Sequence[str]) -> list[Section]:
 
 
 def means_section(columns: Mapping[str, Mapping[str, float]]) -> Section:
-    """The metrics over all classes, one column per protocol or one for all."""
+    """The metrics over all classes, one column per matching rule or one for all."""
     keys = next(iter(columns.values()))
     rows = [[OVERALL_NAMES[key], *(column[key] for column in columns.values())] for key in keys]
     return Section("Means (macro: over classes; micro: pooled)", table=(["", *columns], rows))

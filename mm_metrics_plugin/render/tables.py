@@ -110,10 +110,10 @@ def interval_columns(intervals: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def matrix_csv(matrices: Mapping[str, np.ndarray], labels: Sequence[str]) -> Table:
-    """The rows of ``confusion_matrix.csv``, those of each protocol; one matrix without a name has no such column."""
+    """The rows of ``confusion_matrix.csv``, by matching rule; one matrix without a name has no such column."""
     header: list[str] = []
     rows: list[list[Any]] = []
-    for protocol, matrix in matrices.items():
+    for rule, matrix in matrices.items():
         header, own = matrix_rows(matrix_entries(matrix), labels)
-        rows += [[protocol, *row] for row in own] if protocol else own
-    return header if "" in matrices else ["protocol", *header], rows
+        rows += [[rule, *row] for row in own] if rule else own
+    return header if "" in matrices else ["matching", *header], rows

@@ -94,7 +94,7 @@ def _data(
     return {
         "labels": report.labels,
         "score_thr": report.settings.score_thr,
-        "protocols": [_protocol_data(protocol, members, indices) for protocol in report.protocols],
+        "matching_rules": [_rule_data(rule, members, indices) for rule in report.matching_rules],
         **boxes,
         "image_names": [names[image] for image in images.tolist()],
         "images": images,
@@ -107,7 +107,7 @@ def _threshold_data(thresholds: ThresholdSweep) -> dict[str, Any]:
     return {**thresholds.to_dict(), "best_text": thresholds.best.text, "best_texts": best_texts}
 
 
-def _protocol_data(report: RuleReport, members: CellExamples, indices: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _rule_data(report: RuleReport, members: CellExamples, indices: Mapping[str, np.ndarray]) -> dict[str, Any]:
     rows = np.flatnonzero(members.rule == RULE_NAMES.index(report.name))
     matrix = report.result.matrix
     row, column = np.nonzero(matrix)
@@ -127,7 +127,7 @@ def _protocol_data(report: RuleReport, members: CellExamples, indices: Mapping[s
 def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict[str, Any]:
     """The variables of the template."""
     analysis = report.analysis
-    main = next((rule for rule in report.protocols if rule.rule.has_analyses), report.protocols[0])
+    main = next((rule for rule in report.matching_rules if rule.rule.has_analyses), report.matching_rules[0])
     class_columns = table_columns(counts=COUNTS, rates=RATES)
     values = dict(main.columns)
     if analysis is not None and thresholds is not None:
@@ -137,11 +137,11 @@ def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict
         class_columns += [column._replace(kind="number") for column in table_columns(names=(), counts=("best",))]
     return {
         "title": "Detection report",
-        "rules": report.protocols,
+        "rules": report.matching_rules,
         "main": main,
         "cards": _cards(report, main),
         "intervals": None if analysis is None else analysis.intervals,
-        "protocols": {rule.name: rule.rule.description for rule in report.protocols},
+        "matching_rules": {rule.name: rule.rule.description for rule in report.matching_rules},
         "thresholds": thresholds,
         "class_columns": class_columns,
         "class_rows": table_rows({**values, "name": report.classes}),
@@ -155,7 +155,7 @@ def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict
 
 
 def _cards(report: DetectionReport, main: RuleReport) -> list[Any]:
-    """The overall metrics. Only mAP has intervals by another protocol than ``coco``."""
+    """The overall metrics. Only mAP has intervals by another matching rule than ``coco``."""
     analysis = report.analysis
     values: dict[str, float] = dict(main.means)
     words: dict[str, str] = {}
