@@ -129,10 +129,10 @@ def merge_states(files: Sequence[PathLike], *, progress: Progress | None = None)
     if any(type(other) is not type(first) for other in others):
         raise ResultFileError("states of detectors and of classifiers cannot be merged")
     evaluator: Any = first.merge(*others) if others else first
-    if isinstance(evaluator, DetectionEvaluator) and evaluator.provenance.images_elsewhere:
+    if isinstance(evaluator, DetectionEvaluator) and evaluator.provenance.images_in_other_shards:
         names = ", ".join(entry["file"] for entry in evaluator.provenance.ground_truths)
         raise ResultFileError(
-            f"{names}: shards with {pluralize(evaluator.provenance.images_elsewhere, 'image')} are missing"
+            f"{names}: shards with {pluralize(evaluator.provenance.images_in_other_shards, 'image')} are missing"
         )
     progress.step("computing metrics")
     report: Report = evaluator.compute(progress)

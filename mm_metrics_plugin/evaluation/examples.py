@@ -33,8 +33,8 @@ def confusion_cells(scores: np.ndarray, labels: np.ndarray, predictions: np.ndar
     """
     size = scores.shape[1]
     score = scores[np.arange(len(predictions)), predictions]
-    badness = np.where(labels == predictions, -score, score)
-    return _sample_cells(np.arange(len(labels)), labels * size + predictions, score, badness, (size, size), most)
+    severity = np.where(labels == predictions, -score, score)
+    return _sample_cells(np.arange(len(labels)), labels * size + predictions, score, severity, (size, size), most)
 
 
 def decision_cells(scores: np.ndarray, targets: np.ndarray, predictions: np.ndarray, *, most: int) -> SampleCells:
@@ -45,14 +45,14 @@ def decision_cells(scores: np.ndarray, targets: np.ndarray, predictions: np.ndar
         kind[chosen] = index
     sample, label = np.nonzero(kind >= 0)
     kinds, score = kind[sample, label], scores[sample, label]
-    badness = np.where(kinds == 1, score, -score)
-    return _sample_cells(sample, label * 3 + kinds, score, badness, (scores.shape[1], 3), most)
+    severity = np.where(kinds == 1, score, -score)
+    return _sample_cells(sample, label * 3 + kinds, score, severity, (scores.shape[1], 3), most)
 
 
 def _sample_cells(
-    sample: np.ndarray, cell: np.ndarray, score: np.ndarray, badness: np.ndarray, shape: tuple[int, int], most: int
+    sample: np.ndarray, cell: np.ndarray, score: np.ndarray, severity: np.ndarray, shape: tuple[int, int], most: int
 ) -> SampleCells:
-    listed, _ = worst_first(cell, badness, sample, most=most)
+    listed, _ = worst_first(cell, severity, sample, most=most)
     filled, number = np.unique(cell, return_counts=True)
     return SampleCells(shape, filled, number, cell[listed], sample[listed], score[listed])
 

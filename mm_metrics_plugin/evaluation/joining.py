@@ -211,7 +211,7 @@ def in_image_order(joined: JoinedImages) -> JoinedImages:
     return _take_images(joined, [index_of[image_id] for image_id in image_order(joined.image_ids)])
 
 
-def every_nth_image(joined: JoinedImages, rank: int, world_size: int) -> JoinedImages:
+def images_of_rank(joined: JoinedImages, rank: int, world_size: int) -> JoinedImages:
     """Every ``world_size``-th image, from ``rank`` on. Rank 0 has the row counts of the file."""
     chosen = _take_images(joined, range(rank, len(joined.image_ids), world_size))
     return chosen if rank == 0 else replace(chosen, detections=RowCounts(0, 0))

@@ -12,7 +12,7 @@ from mm_metrics_plugin.evaluation.inputs import check_cfg_options, input_entry, 
 from mm_metrics_plugin.evaluation.joining import (
     JoinedImages,
     classes_from_labels,
-    every_nth_image,
+    images_of_rank,
     in_image_order,
     join,
     match_image_ids,
@@ -250,7 +250,7 @@ class _Loader:
         allow_missing = self.source.allow_missing and not self.several
         joined = join(ground_truth, file.results, classes=self.classes, allow_missing=allow_missing)
         if not self.several:
-            joined = every_nth_image(joined, self.group.rank, self.group.world_size)
+            joined = images_of_rank(joined, self.group.rank, self.group.world_size)
         return self._evaluator(joined, [results_entry(file.entry, file.results)], file.ground_truth, file.entry)
 
     def _evaluator(

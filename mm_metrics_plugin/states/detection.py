@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any, Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import index_array, map_in_order, stable_order
@@ -47,7 +48,7 @@ class ImageBatch(Batch):
         batch: DetectionBatch,
         order: np.ndarray,
         texts: np.ndarray | None = None,
-        names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
     ) -> None:
         super().__init__(batch, order, texts, names)
         self.batch = batch
@@ -217,7 +218,7 @@ class MatchState(State):
         )
 
 
-def _keys_and_positions(order: Any, num_images: int) -> np.ndarray:
+def _keys_and_positions(order: npt.ArrayLike, num_images: int) -> np.ndarray:
     """(images, 2) of the ``order`` of an :class:`ImageBatch`."""
     keys = np.asarray(order)
     if keys.shape not in ((num_images,), (num_images, 2)):
@@ -324,9 +325,9 @@ class DetectionState(StateGroup):
     def update(
         self,
         batch: DetectionBatch,
-        order: Any,
+        order: npt.ArrayLike,
         texts: np.ndarray | None = None,
-        names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
         on_progress: Callable[[float], None] | None = None,
     ) -> DetectionState:
         """Match the images, block by block; arguments as in :class:`ImageBatch`.

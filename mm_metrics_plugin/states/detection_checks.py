@@ -157,7 +157,7 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
     for name, count in counts.items():
         require(state.counts_by_name[name] == count, f"the number of {name!a} must be {count}")
     label, gt_label, details = table.label, table.gt_label, table.details
-    is_tp, is_tp_or_fp = table.flags(state.settings.iou_thr)
+    is_tp, is_tp_or_fp = table.tp_fp_masks(state.settings.iou_thr)
     # Name, rows of detections or ground truths, their labels, and the expected number per class.
     sums: list[tuple[str, Any, np.ndarray, np.ndarray]] = []
     for name in state.settings.matching:

@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any, ClassVar, Iterator, Mapping, Sequence, TypeVar, Union
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.exceptions import MetricInputError, pluralize
-from mm_metrics_plugin.functional._arrays import index_array, stable_order
-from mm_metrics_plugin.functional.detection.geometry import nms
+from mm_metrics_plugin.functional._arrays import Rows, index_array, stable_order
+from mm_metrics_plugin.functional.detection.geometry import Geometry, nms
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, first_invalid, floats
 from mm_metrics_plugin.functional.detection.instances import flatten_instances
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
@@ -31,7 +32,7 @@ def image_order(image_ids: Sequence[ImageId]) -> list[ImageId]:
 class _Instances:
     """Base class of detections and ground truths."""
 
-    image: Any
+    image: np.ndarray
     geometry: Any
     labels: np.ndarray
     field_prefix: ClassVar[str] = ""
@@ -54,7 +55,7 @@ class _Instances:
         *,
         shapes: str = "boxes",
         geometry: Any = Boxes.from_images,
-        names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
         **options: Any,
     ) -> _R:
         """The instances of all images, one dict each; see :func:`instances.flatten_instances`.
@@ -74,7 +75,7 @@ class _Instances:
         return cls(flat.image, flat.geometry, **flat.columns)  # type: ignore[call-arg]
 
     @classmethod
-    def empty(cls: type[_R], geometry: Any = None) -> _R:
+    def empty(cls: type[_R], geometry: Geometry | None = None) -> _R:
         """No instances; of boxes, or of another ``geometry`` without rows."""
         nothing = [np.empty(0)] * (2 if issubclass(cls, Detections) else 1)
         shapes = Boxes.empty() if geometry is None else geometry
@@ -91,7 +92,7 @@ class _Instances:
         """The arrays by name, without the geometry."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
-    def take(self: _R, rows: Any) -> _R:
+    def take(self: _R, rows: Rows) -> _R:
         """The selected rows (indices, a mask or a slice)."""
         columns = {name: column[rows] for name, column in self.columns().items()}
         return replace(self, geometry=self.geometry.take(rows), **columns)  # type: ignore[type-var]
@@ -114,11 +115,11 @@ class _Instances:
             **{name: np.concatenate([part.columns()[name] for part in parts]) for name in names},
         )
 
-    def check(self, *, num_classes: int, names: Sequence[Any] | None = None) -> None:
+    def check(self, *, num_classes: int, names: Sequence[object] | None = None) -> None:
         """Raises MetricInputError if a value is invalid; ``names`` are the image names for the message."""
         prefix, labels = self.field_prefix, self.labels
 
-        def fail(column: str, row: int, expected: str, found: Any) -> None:
+        def fail(column: str, row: int, expected: str, found: object) -> None:
             image = int(self.image[row])
             name = repr(names[image]) if names is not None and 0 <= image < len(names) else str(image)
             raise MetricInputError(f"'{prefix}{column}' of image {name} must {expected} (found {found})")
@@ -166,7 +167,7 @@ class Detections(_Instances):
         (2, [0])
     """
 
-    image: Any  # (N,) image index from 0, in any order
+    image: np.ndarray  # (N,) image index from 0, in any order
     geometry: Any  # shapes; an (N, 4) array becomes ``Boxes`` in xyxy format
     scores: np.ndarray  # (N,) confidence, float32 or float64
     labels: np.ndarray  # (N,) class index
@@ -204,7 +205,7 @@ class GroundTruths(_Instances):
         (2, 1)
     """
 
-    image: Any  # (M,) image index from 0
+    image: np.ndarray  # (M,) image index from 0
     geometry: Any  # shapes; an (M, 4) array becomes ``Boxes`` in xyxy format
     labels: np.ndarray  # (M,) class index
     # (M,) regions of many objects, COCO's ``iscrowd``: any number of detections may be matched, and are ignored
@@ -278,7 +279,7 @@ class DetectionBatch:
         gt_ignore: Sequence[Any] | None = None,
         box_format: str = "xyxy",
         gt_box_format: str = "xyxy",
-        names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
     ) -> DetectionBatch:
         """Concatenates per-image arrays.
 
@@ -305,7 +306,7 @@ class DetectionBatch:
         predictions: Sequence[Mapping[str, Any]],
         targets: Sequence[Mapping[str, Any]] | None,
         *,
-        names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
     ) -> DetectionBatch:
         """Concatenates one dict per image.
 
@@ -327,7 +328,7 @@ class DetectionBatch:
         cls,
         predictions: Sequence[Mapping[str, Any]],
         targets: Sequence[Mapping[str, Any]],
-        names: Sequence[Any] | None,
+        names: Sequence[object] | None,
         box_format: str = "xyxy",
         gt_box_format: str = "xyxy",
     ) -> DetectionBatch:
@@ -336,7 +337,7 @@ class DetectionBatch:
         gts = GroundTruths.from_images(targets, names=names, geometry=gt_geometry)
         return cls(dets, gts, len(predictions))
 
-    def check(self, *, num_classes: int, names: Sequence[Any] | None = None) -> None:
+    def check(self, *, num_classes: int, names: Sequence[object] | None = None) -> None:
         """Raises MetricInputError if a value is invalid; ``names`` are the image names for the message."""
         for rows in (self.detections, self.ground_truths):
             rows.check(num_classes=num_classes, names=names)
@@ -347,7 +348,7 @@ class DetectionBatch:
         dets, gts = self.detections.images(start, stop), self.ground_truths.images(start, stop)
         return DetectionBatch(dets, gts, stop - start, self.columns_of(slice(start, stop)))
 
-    def columns_of(self, images: Any) -> dict[str, np.ndarray]:
+    def columns_of(self, images: Rows) -> dict[str, np.ndarray]:
         """The image columns of some images (indices, a mask or a slice)."""
         return {name: column[images] for name, column in self.image_columns.items()}
 
@@ -385,7 +386,7 @@ class DetectionBatch:
         return cls(Detections.concatenate(dets), GroundTruths.concatenate(gts), starts[-1], columns)
 
 
-def _image_columns(columns: Mapping[str, Any], num_images: int) -> dict[str, np.ndarray]:
+def _image_columns(columns: Mapping[str, npt.ArrayLike], num_images: int) -> dict[str, np.ndarray]:
     """The columns as arrays with one row of numbers or text per image."""
     arrays = {name: np.asarray(column) for name, column in columns.items()}
     for name, array in arrays.items():
@@ -403,7 +404,7 @@ def _sorted_by_image(rows: Any) -> Any:
     return rows.take(stable_order(rows.image)) if (rows.image[1:] < rows.image[:-1]).any() else rows
 
 
-def _whole_numbers(values: Any) -> np.ndarray:
+def _whole_numbers(values: npt.ArrayLike) -> np.ndarray:
     """Integers as int64; other values are kept, and rejected by ``check``."""
     array = np.asarray(values)
     if array.dtype == np.int64 or array.dtype.kind not in "iuf":
@@ -415,7 +416,7 @@ def _whole_numbers(values: Any) -> np.ndarray:
 
 
 def _images(
-    columns: Mapping[str, Sequence[Any]], number: int, prefix: str, names: Sequence[Any] | None
+    columns: Mapping[str, Sequence[Any]], number: int, prefix: str, names: Sequence[object] | None
 ) -> list[dict[str, Any]]:
     """One dict per image from the values of each field."""
     for name, values in {**columns, "names": range(number) if names is None else names}.items():

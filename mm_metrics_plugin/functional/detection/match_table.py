@@ -80,7 +80,7 @@ class MatchTable:
         """The settings of the table with other values of some options; None keeps the table's value."""
         return replace(self.settings, **{name: value for name, value in options.items() if value is not None})
 
-    def flags(self, iou_thr: float, area: str = "any") -> tuple[np.ndarray, np.ndarray]:
+    def tp_fp_masks(self, iou_thr: float, area: str = "any") -> tuple[np.ndarray, np.ndarray]:
         """(N,) which detections are TP, and which are TP or FP."""
         counts = ~self.grid.at(self.ignored, area, iou_thr)
         return counts & self.grid.at(self.matched, area, iou_thr), counts

@@ -111,7 +111,7 @@ def results_by_size(
     tp, fp, num_gts = [], [], []
     # The confusion matrix includes boxes of negative or huge area, which COCO's range ``all`` does not.
     for area in ("any", *(area_range.name for area_range in ranges[1:])):
-        is_tp, is_tp_or_fp = (flag[reached] for flag in table.flags(settings.iou_thr, area))
+        is_tp, is_tp_or_fp = (flag[reached] for flag in table.tp_fp_masks(settings.iou_thr, area))
         tp.append(np.bincount(label[is_tp], minlength=table.num_classes))
         fp.append(np.bincount(label[is_tp_or_fp & ~is_tp], minlength=table.num_classes))
         num_gts.append(table.num_gts(area))

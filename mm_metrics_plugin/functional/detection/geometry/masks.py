@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Sequence, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import Rows
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.geometry._coco_rle import (
     MAX_PIXELS,
@@ -52,8 +54,8 @@ class Masks:
         ([[2, 5]], array([3., 0.]), array([False,  True]))
     """
 
-    field = "masks"
-    overlap_name = "IoU"
+    field: ClassVar[str] = "masks"
+    overlap_name: ClassVar[str] = "IoU"
     prefiltered = True
 
     def __init__(self, runs: Any, lengths: Any, sizes: Any) -> None:
@@ -69,7 +71,7 @@ class Masks:
         return cls._of(NO_RUNS, np.empty((0, 2), dtype=np.int64))
 
     @classmethod
-    def from_rle(cls: type[_M], rles: Sequence[Any], *, names: Sequence[Any] | None = None) -> _M:
+    def from_rle(cls: type[_M], rles: Sequence[Any], *, names: Sequence[object] | None = None) -> _M:
         """Masks from COCO's RLE dicts, with ``counts`` as compressed string or bytes or as list of run lengths.
 
         Args:
@@ -86,7 +88,7 @@ class Masks:
         return cls._of(*read_rles(rles, names))
 
     @classmethod
-    def from_bitmaps(cls: type[_M], bitmaps: Any) -> _M:
+    def from_bitmaps(cls: type[_M], bitmaps: npt.ArrayLike) -> _M:
         """Masks from a boolean or integer array (N, height, width).
 
         Example:
@@ -104,7 +106,7 @@ class Masks:
 
     @classmethod
     def from_segmentations(
-        cls: type[_M], segmentations: Sequence[Any], sizes: Sequence[Any], *, names: Sequence[Any] | None = None
+        cls: type[_M], segmentations: Sequence[Any], sizes: Sequence[Any], *, names: Sequence[object] | None = None
     ) -> _M:
         """Masks from COCO's ``segmentation``: lists of polygons, which ``pycocotools`` draws, or RLE dicts.
 
@@ -137,7 +139,7 @@ class Masks:
             return f"must have {shapes[0][0]} runs in all and one size each (found {self.lengths.sum()} runs)"
         return None
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row, expected and found value of the first mask with a wrong size, or runs that are not in its image."""
         height, width = self.sizes.T.astype(np.float64)
         wrong = (height < 1) | (width < 1) | (height * width > MAX_PIXELS)
@@ -159,7 +161,7 @@ class Masks:
         """(N,) False."""
         return np.zeros(len(self), dtype=bool)
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, Any] | None:
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
         """Image, expected and found value of the first image whose masks differ in size."""
         images = np.append(ground_truths.image, image)
         sizes = np.concatenate([ground_truths.geometry.sizes, self.sizes])
@@ -178,7 +180,7 @@ class Masks:
 
         return int(images[row]), "have one size", f"{of(first[inverse[row]])} and {of(row)}"
 
-    def take(self: _M, rows: Any) -> _M:
+    def take(self: _M, rows: Rows) -> _M:
         """The selected rows; a slice is not copied."""
         return self._of(self._runs.take(rows), self.sizes[rows])
 
