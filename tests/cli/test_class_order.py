@@ -75,7 +75,7 @@ def report_of(*arguments, subcommand="detection"):
 
 
 def recalls(report):
-    return {row["name"]: row["recall"] for row in report["protocols"]["coco"]["per_class"]}
+    return {row["name"]: row["recall"] for row in report["matching_rules"]["coco"]["per_class"]}
 
 
 def error_of(capsys, *arguments, subcommand="detection"):
