@@ -1,4 +1,4 @@
-"""State files of ``--save-state``: arrays and a JSON header in one ``.npz`` file, read without pickle."""
+"""State files of ``save_state``: arrays and a JSON header in one ``.npz`` file, read without pickle."""
 
 from __future__ import annotations
 

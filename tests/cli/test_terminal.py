@@ -24,7 +24,7 @@ import rich.progress
 from mm_metrics_command import load
 main = load("mm_metrics_plugin.cli").main
 from mm_metrics_plugin.cli import output
-from mm_metrics_plugin.io import detection_results as results
+from mm_metrics_plugin.evaluation import loading as results
 output.AFTER = {after}
 read, start, shown = results.read_detections, rich.progress.Progress.start, threading.Event()
 def started(self):
