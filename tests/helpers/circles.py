@@ -21,6 +21,8 @@ class Circles:
     """Circles (N, 3): center x and y, and radius."""
 
     field = "circles"
+    score_field = "scores"
+    options = ()
     overlap_name = "IoU"
     prefiltered = True
 
@@ -60,6 +62,9 @@ class Circles:
     def areas(self):
         return np.pi * self.array[:, 2] ** 2
 
+    def ground_truth_areas(self):
+        return self.areas()
+
     def is_empty(self):
         return self.array[:, 2] <= 0
 
@@ -96,17 +101,14 @@ class Circles:
         return lens / np.where(ground_truths.crowd[gt_rows], areas, areas + gt_areas - lens)
 
 
-OPTIONS = dict(shapes="circles", geometry=Circles.from_images)
-
-
 class CirclePRF(DetectionPRF):
     """``DetectionPRF`` of samples with circles."""
 
     def read(self, samples):
         names = [self.sample_names(samples)(index) for index in range(len(samples))]
         batch = DetectionBatch(
-            Detections.from_images([sample["found"] for sample in samples], **OPTIONS),
-            GroundTruths.from_images([sample["truth"] for sample in samples], **OPTIONS),
+            Detections.from_images([sample["found"] for sample in samples], geometry=Circles),
+            GroundTruths.from_images([sample["truth"] for sample in samples], geometry=Circles),
             len(samples),
             {"groups": [sample["group"] for sample in samples]},
         )
