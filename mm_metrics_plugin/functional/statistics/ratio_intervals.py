@@ -247,8 +247,9 @@ def _mean_weights(ratio: Ratios) -> np.ndarray:
 def _variance(terms: Sequence[tuple[Ratios, np.ndarray]], *, minimum: float) -> tuple[float, float]:
     """Variance of the sum of slope x value over the groups of all terms, and its degrees of freedom.
 
-    These are Satterthwaite's, but at most those of the effective number of images, which the groups share. Residuals of one image are added before they are squared, because classes and rates share images. A group with all
-    residuals 0 is independent of the other groups, but not of itself in another term.
+    These are Satterthwaite's, but at most those of the effective number of images, which the groups share. Residuals of
+    one image are added before they are squared, because classes and rates share images. A group with all residuals 0 is
+    independent of the other groups, but not of itself in another term.
     """
     num_images = max((int(ratio.image.max()) + 1 for ratio, _ in terms if len(ratio.image)), default=0)
     shared = np.zeros(num_images)
