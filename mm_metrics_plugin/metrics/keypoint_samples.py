@@ -118,7 +118,7 @@ class KeyPointReader(ImageReader):
         names = [f"image {image} in {file.name}" for image in file.images]
         gts, gt_id = _ground_truths(file.annotations, lambda index: names[index], "annotations", sigmas, labels)
         gts.check(num_classes=matches.num_classes, names=names)
-        dets = Detections.empty(KeyPoints(np.empty((0, len(sigmas), 3)), sigmas))
+        dets = Detections.empty(gts.geometry.take(slice(0, 0)))
         samples = [{"img_id": image, "id": file.name} for image in file.images]
         columns = _columns(samples, np.arange(len(samples)), names, dets, gts)
         return state.empty().update({**columns, "nms_area": np.empty(0), "gt_id": gt_id})
@@ -274,7 +274,7 @@ def _ground_truths(
     points = KeyPoints(array, sigmas, numbers("bbox", (4,), "left, top, width and height"))
     area = numbers("area", (), "a number")
     gts = GroundTruths(
-        [index for index, _, _ in rows],
+        np.array([index for index, _, _ in rows], dtype=np.int64),
         points,
         labels([row.get("category_id", 1) for _, _, row in rows], lambda row: place(row, "category_id")),
         crowd=numbers("iscrowd", (), "a number", 0) != 0,

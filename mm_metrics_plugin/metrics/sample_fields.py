@@ -206,7 +206,7 @@ def to_host(values: Sequence[Any]) -> list[np.ndarray]:
     if len(remote) > 1:
         # Wide elements first, so that every array is aligned in the bytes that are fetched together.
         remote.sort(key=lambda i: -values[i].element_size())
-        packed = torch.cat([values[i].contiguous().view(-1).view(torch.uint8) for i in remote]).cpu()
+        packed = torch.cat([_as_bytes(values[i]) for i in remote]).cpu()
         start = 0
         for i in remote:
             stop = start + values[i].numel() * values[i].element_size()
@@ -215,12 +215,15 @@ def to_host(values: Sequence[Any]) -> list[np.ndarray]:
     return [value.cpu().numpy() if isinstance(value, torch.Tensor) else value for value in values]
 
 
+def _as_bytes(value: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor. One with at most one element may have any stride, which ``view`` refuses."""
+    return value.contiguous().as_strided((value.numel(),), (1,)).view(torch.uint8)
+
+
 def _readable(value: Any) -> Any:
     """A tensor that NumPy can take, or an array in native byte order."""
     if not isinstance(value, torch.Tensor):
         return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
-    if not value.numel():  # nothing to fetch; it may have a stride that no other dtype can view
-        return torch.empty(value.shape, dtype=torch.float32 if value.dtype is torch.bfloat16 else value.dtype)
     value = value.detach()
     if value.is_neg() or value.is_conj():  # the memory holds other numbers than the tensor
         value = value.resolve_conj().resolve_neg()

@@ -274,7 +274,7 @@ def test_objects_with_one_meaning_are_read_as_detections(tmp_path):
 def test_no_detections():
     report = evaluate_detection(TRUTH, [])
     assert report.counts["detections"]["read"] == 0
-    assert report.protocols[0].columns["fn"].sum() == len(MADE.gt_labels) - MADE.gt_crowd.sum()
+    assert report.matching_rules[0].columns["fn"].sum() == len(MADE.gt_labels) - MADE.gt_crowd.sum()
     with pytest.raises(ResultFileError, match="contains no ground truth"):
         evaluate_detection(None, [])
 
@@ -285,11 +285,11 @@ def test_no_detections():
 def test_crowd_flags(flag):
     def crowds(value):
         annotations = [{**row, "iscrowd": value} for row in TRUTH["annotations"]]
-        counts = evaluate_detection({**TRUTH, "annotations": annotations}, RESULTS).protocols[0].counts
+        counts = evaluate_detection({**TRUTH, "annotations": annotations}, RESULTS).matching_rules[0].counts
         return counts["ground_truths_ignored"]
 
     assert crowds(flag) == crowds(1) != crowds(0) == crowds(None)
-    for wrong in ("0", [0], np.array([0, 1]), torch.zeros(2), {}):
+    for wrong in ("0", 2, -1, 0.5, float("nan"), [0], np.array([0, 1]), torch.zeros(2), {}):
         with pytest.raises(ResultFileError, match="'iscrowd' of annotation number 0 must be 0 or 1"):
             crowds(wrong)
 
