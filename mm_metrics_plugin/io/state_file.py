@@ -1,13 +1,14 @@
-"""State files of ``--save-state``: arrays and a JSON header in one ``.npz`` file, read without pickle."""
+"""State files of ``save_state``: arrays and a JSON header in one ``.npz`` file, read without pickle."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 import zlib
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
 import numpy as np
 
@@ -15,23 +16,22 @@ from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.io.files import PathLike, check_is_file
 from mm_metrics_plugin.io.writing import write_all
 
-SCHEMA_VERSION = 5
-_HEADER = "header"
+SCHEMA_VERSION = 6
 # What a damaged zip file, header or JSON can raise; a RuntimeError is a feature of zip files that is not supported.
 _DAMAGED: Any = (ValueError, KeyError, TypeError, EOFError, MemoryError, RuntimeError, SyntaxError)
 
 
-def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, Optional[np.ndarray]]) -> None:
+def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray | None]) -> None:
     """Write a header and arrays, whole or not at all. Arrays that are None are left out."""
     text = json.dumps({"schema_version": SCHEMA_VERSION, **header}, ensure_ascii=True, allow_nan=False)
-    content = {name: np.ascontiguousarray(value) for name, value in arrays.items() if value is not None}
+    content: dict[str, Any] = {"header": np.frombuffer(text.encode("ascii"), dtype=np.uint8)}
+    content.update({name: np.ascontiguousarray(value) for name, value in arrays.items() if value is not None})
     archive = BytesIO()
-    header_bytes = np.frombuffer(text.encode("ascii"), dtype=np.uint8)
-    np.savez(archive, **{_HEADER: header_bytes, **content})  # type: ignore[arg-type]
+    np.savez(archive, **content, sha256=_sha256(content))
     write_all({str(path): archive.getvalue()})
 
 
-def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
+def read_state(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read what :func:`write_state` wrote. Nothing in the file is run, and its arrays take no more than its size.
 
     Raises:
@@ -41,10 +41,15 @@ def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
     check_is_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = _entries(archive, path.stat().st_size)
-            arrays = {entry.filename[: -len(".npy")]: _array(archive, entry) for entry in entries}
-        header = json.loads(arrays.pop(_HEADER).tobytes())
+            _check_entries(archive, path.stat().st_size)
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        checksum = arrays.pop("sha256", None)
+        header = json.loads(arrays["header"].tobytes())
         version = header["schema_version"]
+        if version == SCHEMA_VERSION and not np.array_equal(checksum, _sha256(arrays)):
+            raise ValueError("its content was changed")
+        del arrays["header"]
     except OSError as error:
         raise ResultFileError(f"{path.name}: cannot be read ({error.strerror or error})") from None
     except (*_DAMAGED, zipfile.BadZipFile, zlib.error) as error:
@@ -58,36 +63,23 @@ def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
     return header, arrays
 
 
-def _entries(archive: zipfile.ZipFile, file_size: int) -> List[zipfile.ZipInfo]:
-    """The entries of a file, after checking that they are not compressed or repeated and do not overlap."""
+def _check_entries(archive: zipfile.ZipFile, file_size: int) -> None:
+    """Raises a ValueError unless the entries are not compressed or repeated and do not overlap."""
     entries = archive.infolist()
     for entry in entries:
-        stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
-        if not entry.filename.endswith(".npy") or not stored:
+        if entry.compress_type != zipfile.ZIP_STORED or not entry.filename.endswith(".npy"):
             raise ValueError(f"{entry.filename!a} is not a plain array")
     if len({entry.filename for entry in entries}) < len(entries):
         raise ValueError("an array is repeated")
     total = sum(entry.file_size for entry in entries)
     if total > file_size:
         raise ValueError(f"its arrays take {total} bytes in total, and the file has {file_size}")
-    return entries
 
 
-def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
-    """One array, whose size is checked before memory is allocated for it."""
-    name = entry.filename
-    with archive.open(entry) as file:
-        version = np.lib.format.read_magic(file)
-        if version != (1, 0):
-            raise ValueError(f"{name!a} has a header of version {version}")
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        if dtype.hasobject or dtype.kind not in "biuf" or fortran:
-            raise ValueError(f"{name!a} is not an array of numbers")
-        size = dtype.itemsize
-        for side in shape:
-            size *= side
-        data = file.read()
-        if len(data) != size or min(shape, default=0) < 0:
-            raise ValueError(f"{name!a} must have {size} bytes (found {len(data)})")
-    array: np.ndarray = np.frombuffer(data, dtype=dtype).reshape(shape)
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+def _sha256(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The checksum of all arrays with their names, dtypes and shapes."""
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data if array.size else b"")
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
