@@ -56,4 +56,4 @@ def read_evaluator(path: PathLike) -> Evaluator:
         ) from None
     if isinstance(evaluator, DetectionEvaluator):
         evaluator.provenance = replace(evaluator.provenance, saved_as=path.name)
-    return evaluator
+    return evaluator  # type: ignore[no-any-return]
