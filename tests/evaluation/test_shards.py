@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mm_metrics_plugin import evaluate_detection, merge_states
-from mm_metrics_plugin.io.state_file import read_state, write_state
+from mm_metrics_plugin.evaluation.saved_states import read_state, write_state
 from tests.helpers import result_files as files
 from tests.helpers.result_files import CLASSES, ROOT, error_of
 
