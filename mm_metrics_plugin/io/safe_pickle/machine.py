@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from mm_metrics_plugin.exceptions import pluralize
-from mm_metrics_plugin.io.files import LARGE, Content, memory_limit, release
+from mm_metrics_plugin.io.files import memory_limit
 
 Names = Mapping[Tuple[str, str], "SafeGlobal"]
 
@@ -95,7 +95,7 @@ class Machine:
     """Stack, memo, names and memory budget while one pickle is read.
 
     Args:
-        data: The file. The memory of what was read is released, so it is read once.
+        data: The file.
         names: The (module, name) pairs that the file may use, each with its safe global.
         source: The name of the file in messages.
         persistent: Resolves persistent ids; without it they are refused.
@@ -105,7 +105,7 @@ class Machine:
 
     def __init__(
         self,
-        data: Content,
+        data: bytes,
         names: Names,
         source: str,
         persistent: Optional[Callable[[Any], Any]] = None,
@@ -118,7 +118,6 @@ class Machine:
         self.persistent = persistent
         self.on_progress = on_progress
         self.start = 0
-        self.released = 0  # where the memory that is not yet released begins
         self.stack: List[Any] = []
         self.outer: List[List[Any]] = []  # the stacks below each open mark
         self.memo: List[Any] = []
@@ -137,8 +136,6 @@ class Machine:
             raise Truncated(f"a value has {pluralize(length, 'byte')}, and {len(self.data) - at} are left in the file")
         if length < 0:
             raise Damaged("a value has a negative length")
-        if at - self.released >= LARGE:
-            self.released = release(self.data, self.released, at)
         return self.data[at:end]
 
     def line(self, at: int, longest: int = LONGEST_LINE) -> Tuple[bytes, int]:
