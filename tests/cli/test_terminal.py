@@ -24,9 +24,9 @@ import rich.progress
 from mm_metrics_command import load
 main = load("mm_metrics_plugin.cli").main
 from mm_metrics_plugin.cli import output
-from mm_metrics_plugin.io import detection_results as results
+from mm_metrics_plugin.evaluation import loading
 output.AFTER = {after}
-read, start, shown = results.read_detections, rich.progress.Progress.start, threading.Event()
+read, start, shown = loading.read_detections, rich.progress.Progress.start, threading.Event()
 def started(self):
     start(self)
     shown.set()
@@ -34,7 +34,7 @@ rich.progress.Progress.start = started
 def slowly(*arguments, **options):
     shown.wait({wait})
     return read(*arguments, **options)
-results.read_detections = slowly
+loading.read_detections = slowly
 sys.exit(main(["detection", "truth.json", "results.pkl", "--format", "csv", *sys.argv[1:], {more}]))
 """
 
