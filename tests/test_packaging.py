@@ -51,7 +51,7 @@ def imported(*paths):
 
 def test_every_import_is_declared_and_every_declared_dependency_imported():
     # Users install torch, which mmengine needs without declaring it, and pandas for to_dataframe().
-    package, needed = imported(*(ROOT / "mm_metrics_plugin").rglob("*.py")), declared("runtime", "report")
+    package, needed = imported(*(ROOT / "mm_metrics_plugin").rglob("*.py")), declared("runtime", "report", "masks")
     assert needed <= package <= needed | declared("mmengine", "mmdet", "mmpretrain", "mmseg") | {"torch", "pandas"}
     demo = imported(ROOT / "demo" / "digits.py", ROOT / "tools" / "demo.py")
     assert {"scikit-learn", "torch"} <= demo <= declared("demo", "mmengine", "runtime", "report")
@@ -181,7 +181,7 @@ SAID = """\
 figures() needs matplotlib: pip install matplotlib
 report.json report.md
 MetricWarning confusion_matrix.png, pr_curves.png, confidence_curves.png cannot be drawn \
-(matplotlib is not installed: pip install matplotlib); OUT_DIR has pr_curves.png of an older report
+(matplotlib is not installed: pip install matplotlib); the folder has pr_curves.png of an older report
 """
 
 

@@ -57,6 +57,7 @@ def evaluate_classification(
         ResultFileError: The results are damaged, or do not fit the class names.
 
     Example:
+        >>> import numpy as np
         >>> scores = np.array([[0.8, 0.2], [0.4, 0.6], [0.7, 0.3]])
         >>> report = evaluate_classification(scores, np.array([0, 1, 1]), classes=["cat", "dog"])
         >>> round(report.accuracy, 3), report.matrix.tolist()

@@ -95,7 +95,7 @@ class Runs:
         task_options = TASK_OPTIONS[self.kind]
         for name in options:
             if name not in (*COMPARISON_OPTIONS, *task_options):
-                raise ResultFileError(f"{name}=...: is for {self.other_kind} ({source} holds {self.kind} results)")
+                raise ResultFileError(f"{name}=... is for {self.other_kind} ({source} holds {self.kind} results)")
         task_settings = default if settings is None else getattr(settings, self.kind)
         if task_settings is None:
             raise ResultFileError(f"{source}: holds {self.kind} results, and the settings are for {self.other_kind}")

@@ -234,7 +234,7 @@ class DetectionPRF(StreamingMetric):
         if self.settings.ci is not None:
             intervals = report.log_intervals(average=self.average, classwise=self.classwise)
             too_few = [
-                class_key(key, name) if name else key
+                key if name is None else class_key(key, name)
                 for (key, name), interval in intervals.items()
                 if interval.reason in TOO_FEW
             ]

@@ -199,8 +199,10 @@ class DetectionReport(Report):
             per_class = [point.threshold for point in points.per_class]
         return {**values, **(class_values("operating_threshold", self.classes, per_class) if classwise else {})}
 
-    def log_intervals(self, *, average: str = "macro", classwise: bool = False) -> dict[tuple[str, str], Interval]:
-        """The confidence intervals of the values in the log, by key and class; the class is "" for all classes."""
+    def log_intervals(
+        self, *, average: str = "macro", classwise: bool = False
+    ) -> dict[tuple[str, str | None], Interval]:
+        """The confidence intervals of the values in the log, by key and class; the class is None for all classes."""
         from mm_metrics_plugin.functional.statistics.bootstrap import Interval  # imports SciPy
 
         intervals = None if self.analysis is None else self.analysis.intervals
@@ -209,12 +211,12 @@ class DetectionReport(Report):
         if intervals is None:
             nothing = Interval(np.nan, np.nan, np.nan, "undefined")
             return {
-                **{(key, ""): nothing for key in keys},
+                **{(key, None): nothing for key in keys},
                 **{(key, name): nothing for key in class_keys for name in self.classes},
             }
         names = {key: f"{key}_micro" if average == "micro" and key in RATES else key for key in keys}
         return {
-            **{(key, ""): intervals.overall[name] for key, name in names.items()},
+            **{(key, None): intervals.overall[name] for key, name in names.items()},
             **{
                 (key, name): intervals.per_class[key].at(index)
                 for key in class_keys
@@ -226,7 +228,7 @@ class DetectionReport(Report):
         values: dict[str, float] = {}
         for (key, name), interval in self.log_intervals(average=average, classwise=classwise).items():
             for end in ("low", "high"):
-                values[class_key(f"{key}_{end}", name) if name else f"{key}_{end}"] = getattr(interval, end)
+                values[f"{key}_{end}" if name is None else class_key(f"{key}_{end}", name)] = getattr(interval, end)
         return values
 
 

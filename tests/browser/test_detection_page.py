@@ -284,7 +284,7 @@ def test_the_gallery_shows_the_worst_images_with_their_boxes(page):
     missed = [int(one.get_attribute("data-value")) for one in shown.get_by_test_id("missed").all()]
     assert missed == sorted(missed, reverse=True) and missed[0] > 0
     assert page.get_by_test_id("gallery-remark").count() == 2  # some images are missing, some are damaged
-    assert shown.first.locator("rect.fn").count() == missed[0]
+    assert shown.first.locator("path.fn").count() == missed[0]
     page.locator("#gallery-order input[value=score]").check(force=True)
     scores = [float(one.get_attribute("data-value")) for one in shown.get_by_test_id("highest-score").all()]
     assert scores == sorted(scores, reverse=True) and scores

@@ -102,7 +102,8 @@ def test_files_and_text(written):
     for name in ("recall", "auc"):
         for end in ("low", "high"):
             assert [float(row[f"{name}_{end}"]) for row in rows] == report["intervals"]["per_class"][name][end]
-    assert "accuracy" in text and f"{report['auc']:.4f}" in text and " → " in text
+    assert "accuracy" in text and f"{report['auc']:.4f}" in text
+    assert " → " in (folder / "out" / "report.md").read_text(encoding="utf-8")
     assert report["counts"]["samples"] == {"read": 60, "used": 60, "dropped": {}}
 
 

@@ -56,7 +56,7 @@ def test_internal_fields_are_no_options():
         (lambda: compare_runs(ANNOTATIONS, [RESULTS, None]), "run 2: found nothing; results of a detector are"),
         (lambda: compare_runs(None, [RUN, RUN], names=["a"]), r"names .*2 distinct.*\['a'\]"),
         (lambda: compare_runs(None, [RUN, RUN], names=["a", "a"]), "names .*2 distinct"),
-        (lambda: compare_runs(ANNOTATIONS, [RESULTS, RESULTS], task="multi-label"), "task=...: is for classifiers"),
+        (lambda: compare_runs(ANNOTATIONS, [RESULTS, RESULTS], task="multi-label"), "task=... is for classifiers"),
         (lambda: evaluate_detection(ANNOTATIONS), "results: found nothing; results of a detector are"),
         (lambda: evaluate_detection(ANNOTATIONS, 5), "results: found an object of type int; results of a detector"),
         (lambda: evaluate_detection(ANNOTATIONS, iter([])), "results: found .*list_iterator"),

@@ -92,7 +92,7 @@ def threshold_metrics(problem):
     many = threshold_sweep(curves, also=[SCORE_THRESHOLD])
     return {
         "class/many counts": np.stack([many.tp, many.fp], axis=1),
-        "class/best threshold": many.best_per_class,
+        "class/best threshold": np.array(many.best_per_class),
         "all/best threshold": np.array(many.best),
         "class/curves": np.stack([curves.precision, curves.recall, curves.f_score], axis=1),
         "all/mean curves": np.stack([curves.mean_precision, curves.mean_recall, curves.mean_f_score]),

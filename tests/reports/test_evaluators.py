@@ -137,9 +137,7 @@ def test_parts_that_do_not_fit_are_refused():
         first.merge(second)
     with pytest.raises(ResultFileError, match=r"different settings \('score_thr' is 0.3 and 0.5\)"):
         first.merge(other)
-    with pytest.raises(
-        MetricInputError, match=r"predictions of image 0 must have 'scores' \(found 'boxes', 'labels'\)"
-    ):
+    with pytest.raises(MetricInputError, match=r"'scores' of image 0 must be an array \(found nothing\)"):
         first.update([dict(boxes=[], labels=[])], [dict(boxes=[], labels=[])])
     with pytest.raises(MetricInputError, match=r"same images \(found 2 and 1\)"):
         first.update(predictions[:2], targets[:1])
