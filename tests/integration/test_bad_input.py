@@ -131,7 +131,7 @@ COMMANDS = [
     (
         "other classes than named",
         classification(lambda samples: samples, "--classes", "cat,dog"),
-        "results.pkl; 3 classes; 2 classes ('cat', 'dog'); --classes a,b",
+        "results.pkl; 3 classes; 2 class names",
     ),
     (
         "other classes than the ground truth",
