@@ -69,6 +69,33 @@ class Convention:
     recall_max_dets: tuple[int, ...]  # fewer detections per class and image, for average recall
 
 
+@dataclass(frozen=True)
+class IouType:
+    """What is matched, with the defaults of its evaluation.
+
+    A new type is an entry of ``IOU_TYPES``, a class in ``functional/detection/geometry`` and readers that make it.
+    """
+
+    name: str
+    description: str  # what an instance is, in the plural
+    geometry: str  # module and class in ``functional/detection/geometry``
+    matching: tuple[str, ...] = (ANALYSIS_RULE, "agnostic")  # of reports
+    max_dets: int = 100  # detections per class and image that average precision uses
+
+
+IOU_TYPES = {
+    iou_type.name: iou_type
+    for iou_type in (
+        IouType("bbox", "boxes", "boxes.Boxes", matching=DEFAULT_MATCHING),
+        IouType("segm", "masks", "masks.Masks"),
+        IouType("boundary", "masks, compared by boundary IoU", "boundaries.Boundaries"),
+        IouType("rbox", "rotated boxes", "rotated_boxes.RotatedBoxes"),
+        IouType("keypoints", "key points", "keypoints.KeyPoints", max_dets=20),
+    )
+}
+DEFAULT_IOU_TYPE = "bbox"
+
+
 COCO = Convention(
     name="coco",
     description="pycocotools",

@@ -8,14 +8,13 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import Dict, Optional, Tuple
 
 from mm_metrics_plugin.cli.arguments import Parser
 from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.version import __version__
 
 # By import name: minimum version, and distribution names (the original, then forks).
-LIBRARIES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
+LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "numpy": ("1.20", ("numpy",)),
     "scipy": ("1.6", ("scipy",)),
     "rich": ("10.0", ("rich",)),
@@ -55,7 +54,7 @@ INSTALL = {
 }
 
 
-def installed(name: str) -> Optional[str]:
+def installed(name: str) -> str | None:
     """The version of an importable module, ``'?'`` if it is unknown, or None."""
     if find_spec(name) is None:
         return None
@@ -88,7 +87,7 @@ def registration_error(name: str) -> str:
     return f"{last[:300]}{fix}"
 
 
-def check() -> Tuple[str, bool]:
+def check() -> tuple[str, bool]:
     """The check as text, and whether nothing is wrong. What is not installed is not checked."""
     lines = [f"mm_metrics_plugin {__version__}, Python {platform.python_version()}, {platform.platform()}", ""]
     versions = {name: installed(name) for name in LIBRARIES}

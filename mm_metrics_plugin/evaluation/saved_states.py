@@ -135,5 +135,5 @@ def _sha256(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data if array.size else b"")
+        digest.update(array.tobytes())
     return np.frombuffer(digest.digest(), dtype=np.uint8)

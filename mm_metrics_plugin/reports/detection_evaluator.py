@@ -78,7 +78,10 @@ class DetectionEvaluator:
 
         Args:
             predictions: One dict per image with ``boxes`` (xyxy), ``scores`` and ``labels``; or a checked
-                :class:`~mm_metrics_plugin.functional.DetectionBatch`, which holds the ground truths as well.
+                :class:`~mm_metrics_plugin.functional.DetectionBatch`, which holds the ground truths as well. With
+                ``iou_type='segm'`` or ``'boundary'``, ``masks`` instead of boxes: COCO's RLE dicts or an array (N,
+                height, width); with ``'rbox'``, ``boxes`` (N, 5) or (N, 8); with ``'keypoints'``, ``keypoints``
+                (N, K, 3).
             targets: One dict per image with ``boxes`` and ``labels``, and possibly ``crowd``, ``ignore`` and ``area``.
             image_ids: Numbers or texts that no other image has; they order images with equal scores. By default the
                 images are numbered.
@@ -93,7 +96,7 @@ class DetectionEvaluator:
         if isinstance(predictions, DetectionBatch):
             batch = predictions
         else:
-            batch = DetectionBatch.from_dicts(predictions, targets, names=image_ids)
+            batch = DetectionBatch.from_dicts(predictions, targets, settings=self.settings, names=image_ids)
             batch.check(num_classes=len(self.classes), names=image_ids)
         ids = range(first, first + batch.num_images) if image_ids is None else image_ids
         if len(ids) != batch.num_images:

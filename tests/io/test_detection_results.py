@@ -182,8 +182,14 @@ def changed(key, value, number=2):
         (changed("pred_instances.bboxes", KeyError), "'pred_instances.bboxes' of image 102 must be an array .found"),
         (changed("pred_instances.scores", torch.ones(4)), r"scores' of image 102 must have shape \(5,\) \(found"),
         (changed("pred_instances.bboxes", torch.ones(5, 3)), r"must have shape \(5, 4\) \(found \(5, 3\)\)"),
-        (changed("pred_instances.bboxes", torch.ones(5, 5)), r"image 102 .*rotated boxes are not supported .*\(5, 5\)"),
-        (changed("pred_instances.bboxes", torch.ones(5, 8)), r"image 102 .*rotated boxes are not supported .*\(5, 8\)"),
+        (
+            changed("pred_instances.bboxes", torch.ones(5, 5)),
+            r"image 102 .*rotated boxes need iou_type='rbox' .found \(5, 5\)",
+        ),
+        (
+            changed("pred_instances.bboxes", torch.ones(5, 8)),
+            r"image 102 .*rotated boxes need iou_type='rbox' .found \(5, 8\)",
+        ),
         (changed("pred_instances.bboxes", torch.tensor(3.0)), r"bboxes' of image 102 must have shape \(1, 4\) \(found"),
         (changed("pred_instances.labels", ["a"] * 5), "labels' of image 102 must be an array of numbers"),
         (changed("pred_instances.scores", np.array(["a"] * 5)), "scores' of image 102 must be numbers"),

@@ -45,6 +45,9 @@ class Shapes:
     def areas(self):
         return self._boxes.areas()
 
+    def ground_truth_areas(self):
+        return self._boxes.areas()
+
     def is_empty(self):
         return self._boxes.is_empty()
 

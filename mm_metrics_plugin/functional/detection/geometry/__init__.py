@@ -1,20 +1,24 @@
 """The interface of geometries such as boxes, and non-maximum suppression.
 
-A new geometry is one class with these methods, and a reader that makes it. Matching, examples, states and pages use
-nothing else.
+A new geometry is one class with these methods, an entry of ``conventions.IOU_TYPES``, and a reader that makes it.
+Matching, examples, states and pages use nothing else.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Sequence, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, NamedTuple, Protocol, Sequence, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
+from mm_metrics_plugin.conventions import IOU_TYPES
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._arrays import group_starts, stable_order
+from mm_metrics_plugin.functional._arrays import Rows, group_starts, stable_order
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.data import GroundTruths
+    from mm_metrics_plugin.settings import DetectionSettings
 
 _G = TypeVar("_G", bound="Geometry")
 
@@ -59,7 +63,9 @@ class Outlines(NamedTuple):
 class Geometry(Protocol):
     """Shapes, one per row."""
 
-    field: ClassVar[str]  # what messages call the shapes, such as ``boxes``
+    field: ClassVar[str]  # the field of the shapes in dicts and messages, such as ``boxes``
+    score_field: ClassVar[str]  # the scores of detections, ``scores`` if they lack this field
+    options: ClassVar[tuple[str, ...]]  # the settings that ``from_images`` takes
     overlap_name: ClassVar[str]  # such as ``IoU``
     prefiltered: bool  # whether shapes overlap only if their bounding boxes intersect
 
@@ -67,25 +73,35 @@ class Geometry(Protocol):
     def empty(cls: type[_G]) -> _G:
         """No shapes."""
 
+    @classmethod
+    def from_images(
+        cls: type[_G], values: Sequence[Any], to_array: Callable[[Any], np.ndarray], **options: Any
+    ) -> tuple[_G, list[int]]:
+        """The shapes of several images and their numbers; ``to_array`` converts what is no array.
+
+        Raises:
+            InvalidValue: The value of an image is invalid.
+        """
+
     def __len__(self) -> int:
         """Number of shapes."""
 
     def check(self) -> str | None:
         """The end of an error message if the arrays are invalid, else None."""
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row of the first invalid shape, what it must be (``be finite``) and what was found, or None."""
 
     def is_ignored(self) -> np.ndarray:
         """(N,) whether a ground truth of this shape is neither TP nor FN, such as one without labeled key points."""
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, Any] | None:
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
         """The first image with shapes that cannot be compared, what they must be and what was found, or None.
 
         ``image`` (N,) are the images of these shapes; rows of both are in any order.
         """
 
-    def take(self: _G, rows: Any) -> _G:
+    def take(self: _G, rows: Rows) -> _G:
         """The selected rows (indices, a mask or a slice)."""
 
     def concatenate(self: _G, others: Sequence[_G]) -> _G:
@@ -93,6 +109,9 @@ class Geometry(Protocol):
 
     def areas(self) -> np.ndarray:
         """(N,) float64."""
+
+    def ground_truth_areas(self) -> np.ndarray:
+        """(N,) float64: the areas of ground truths that are annotated without one."""
 
     def is_empty(self) -> np.ndarray:
         """(N,) whether a shape has no area, so it overlaps nothing."""
@@ -120,7 +139,25 @@ class Geometry(Protocol):
         """
 
 
-def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
+def geometry_of(iou_type: str) -> type[Any]:
+    """The geometry of an IoU type.
+
+    Example:
+        >>> geometry_of("segm").overlap_name, geometry_of("keypoints").overlap_name
+        ('IoU', 'OKS')
+    """
+    module, _, name = IOU_TYPES[iou_type].geometry.partition(".")
+    geometry: type[Any] = getattr(import_module(f"{__name__}.{module}"), name)
+    return geometry
+
+
+def geometry_of_settings(settings: DetectionSettings) -> tuple[type[Any], dict[str, Any]]:
+    """The geometry, and the options of its ``from_images``."""
+    geometry = geometry_of(settings.iou_type)
+    return geometry, {name: getattr(settings, name) for name in geometry.options}
+
+
+def nms(boxes: Geometry | npt.ArrayLike, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
     """Indices kept by non-maximum suppression within groups, ascending.
 
     All groups are processed at once: the best shape of each group suppresses the others, then the best remaining one.

@@ -7,12 +7,17 @@ height on each side.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
+from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import Rows
+from mm_metrics_plugin.functional._inputs import InvalidValue
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, first_invalid, floats
+from mm_metrics_plugin.functional.detection.instances import joined_rows, rows_of_images
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.data import GroundTruths
@@ -36,15 +41,17 @@ class KeyPoints:
 
     Example:
         >>> points = KeyPoints([[[0, 0, 2], [10, 0, 0], [10, 20, 1]]], sigmas=[0.1, 0.1, 0.1])
-        >>> points.labeled.tolist(), points.areas(), points.areas_by_box()
+        >>> points.labeled.tolist(), points.areas(), points.ground_truth_areas()
         ([[True, False, True]], array([200.]), array([106.]))
     """
 
-    field = "keypoints"
-    overlap_name = "OKS"
+    field: ClassVar[str] = "keypoints"
+    score_field: ClassVar[str] = "scores"
+    options: ClassVar[tuple[str, ...]] = ("sigmas",)
+    overlap_name: ClassVar[str] = "OKS"
     prefiltered = False  # key points at a distance are similar, too
 
-    def __init__(self, array: Any, sigmas: Any, boxes: Any = None, skeleton: Any = ()) -> None:
+    def __init__(self, array: npt.ArrayLike, sigmas: Any, boxes: Any = None, skeleton: Any = ()) -> None:
         values = floats(array)
         self.sigmas = np.asarray(sigmas, dtype=np.float64)
         if not values.size:
@@ -62,6 +69,31 @@ class KeyPoints:
     def empty(cls) -> KeyPoints:
         """No objects."""
         return cls(np.empty((0, 0, 3)), np.empty(0))
+
+    @classmethod
+    def from_images(
+        cls,
+        values: Sequence[Any],
+        to_array: Callable[[Any], np.ndarray],
+        sigmas: Sequence[float] | None = None,
+        skeleton: Any = (),
+    ) -> tuple[KeyPoints, list[int]]:
+        """The key points of several images, and their numbers.
+
+        Those of an image are an array (N, K, 3) or (N, K, 2), or a dict of this as ``keypoints`` and of the ``boxes``
+        of the objects, (N, 4) as left, top, width and height.
+        """
+        given = [value if isinstance(value, Mapping) else {"keypoints": value} for value in values]
+        points = [image["keypoints"] for image in given]
+        shape = next((shape[1:] for shape in map(np.shape, points) if len(shape) == 3 and shape[0]), (0, 3))
+        if shape[-1] not in (2, 3):
+            index = next(index for index, value in enumerate(points) if np.shape(value)[1:] == shape)
+            raise InvalidValue(index, "have shape (N, K, 2) or (N, K, 3)", np.shape(points[index]))
+        arrays = rows_of_images(points, shape, to_array)
+        lengths, boxes = [len(array) for array in arrays], None
+        if all("boxes" in image for image in given):
+            boxes = joined_rows(rows_of_images([image["boxes"] for image in given], (4,), to_array, lengths))
+        return cls(joined_rows(arrays), sigmas_of(shape[0], sigmas), boxes, skeleton), lengths
 
     def __len__(self) -> int:
         return len(self.array)
@@ -86,7 +118,7 @@ class KeyPoints:
             return f"must have a 'skeleton' of key points from 0 to {joints - 1} (found {self.skeleton.tolist()})"
         return None
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row, expected and found value of the first object with an infinite number or a box with a negative side."""
         invalid = first_invalid(self.array) or first_invalid(self.boxes)
         if invalid is None and len(self) and self.boxes[:, 2:].min() < 0:
@@ -98,20 +130,17 @@ class KeyPoints:
         """(N,) whether an object has no labeled key point."""
         return np.asarray(~self.labeled.any(axis=1))
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, Any] | None:
-        """Image, expected and found value if the key points or their sigmas differ, or ground truths have no area."""
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
+        """Image, expected and found value if the key points or their sigmas differ."""
         others = ground_truths.geometry
         if not len(self) or not len(others):
             return None
         if not np.array_equal(self.sigmas, others.sigmas):
             expected = f"have the {len(others.sigmas)} sigmas of the ground truths, {others.sigmas.tolist()}"
             return int(image[0]), expected, self.sigmas.tolist()
-        if ground_truths.area is None:
-            expected = "have ground truths with an 'area', such as that of KeyPoints.areas_by_box"
-            return int(ground_truths.image[0]), expected, None
         return None
 
-    def take(self, rows: Any) -> KeyPoints:
+    def take(self, rows: Rows) -> KeyPoints:
         """The selected rows."""
         return self._like(self.array[rows], self.boxes[rows])
 
@@ -125,8 +154,8 @@ class KeyPoints:
         """(N,) the areas of the boxes, as in ``pycocotools`` for detections."""
         return np.asarray(self.boxes[:, 2].astype(np.float64) * self.boxes[:, 3])
 
-    def areas_by_box(self) -> np.ndarray:
-        """(N,) areas for ground truths that have none: 0.53 x the area of the box, as in ``xtcocotools``."""
+    def ground_truth_areas(self) -> np.ndarray:
+        """(N,) 0.53 x the area of the box, as in ``xtcocotools``."""
         return np.asarray(self.boxes[:, 2].astype(np.float64) * self.boxes[:, 3] * BOX_AREA_FACTOR)
 
     def is_empty(self) -> np.ndarray:
@@ -185,6 +214,22 @@ class KeyPoints:
         area = areas[gt_rows, None] + np.spacing(1)
         similarity = np.exp(-squared / (gts.sigmas * 2) ** 2 / area / 2)
         return np.asarray(np.where(counted, similarity, 0).sum(axis=1) / counted.sum(axis=1))
+
+
+def sigmas_of(num_joints: int, sigmas: Sequence[float] | None) -> np.ndarray:
+    """The given sigmas, or those of COCO's 17 key points.
+
+    Raises:
+        MetricInputError: There are other key points, and no sigmas.
+    """
+    if sigmas is not None:
+        return np.asarray(sigmas, dtype=np.float64)
+    if num_joints not in (0, len(COCO_SIGMAS)):
+        raise MetricInputError(
+            f"key points other than COCO's {len(COCO_SIGMAS)} need their sigmas, the standard deviation of each key "
+            f"point relative to the size of the object (found {num_joints} key points): give sigmas=(...)"
+        )
+    return np.asarray(COCO_SIGMAS if num_joints else ())
 
 
 def _boxes_around(array: np.ndarray) -> np.ndarray:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Sequence, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Sequence, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.exceptions import MetricInputError, shortened
+from mm_metrics_plugin.functional._arrays import Rows
+from mm_metrics_plugin.functional._inputs import InvalidValue
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.geometry._coco_rle import (
     MAX_PIXELS,
+    InvalidMask,
     checked_sizes,
     read_rles,
     rles_of_segmentations,
@@ -52,8 +57,10 @@ class Masks:
         ([[2, 5]], array([3., 0.]), array([False,  True]))
     """
 
-    field = "masks"
-    overlap_name = "IoU"
+    field: ClassVar[str] = "masks"
+    score_field: ClassVar[str] = "mask_scores"
+    options: ClassVar[tuple[str, ...]] = ()
+    overlap_name: ClassVar[str] = "IoU"
     prefiltered = True
 
     def __init__(self, runs: Any, lengths: Any, sizes: Any) -> None:
@@ -69,7 +76,43 @@ class Masks:
         return cls._of(NO_RUNS, np.empty((0, 2), dtype=np.int64))
 
     @classmethod
-    def from_rle(cls: type[_M], rles: Sequence[Any], *, names: Sequence[Any] | None = None) -> _M:
+    def from_images(
+        cls: type[_M], values: Sequence[Any], to_array: Callable[[Any], np.ndarray]
+    ) -> tuple[_M, list[int]]:
+        """The masks of several images, and their numbers.
+
+        Those of an image are a list of COCO's RLE dicts, an array (N, height, width), or :class:`Masks`.
+        """
+        listed = all(isinstance(value, (list, tuple)) and _are_dicts(value) for value in values)
+        groups = [list(chain.from_iterable(values))] if listed else values
+        parts = [cls.empty()]
+        for index, group in enumerate(groups):
+            try:
+                parts.append(cls._of_image(group, to_array))
+            except InvalidMask as error:
+                row = error.row
+                while listed and row >= len(values[index]):
+                    row, index = row - len(values[index]), index + 1
+                raise InvalidValue(index, f"be valid masks: mask {row} must {error.expected}", error.found) from None
+            except (TypeError, ValueError, RuntimeError, OverflowError):
+                expected = "be COCO RLE dicts or an array of shape (N, height, width)"
+                raise InvalidValue(index, expected, shortened(group)) from None
+        return parts[0].concatenate(parts[1:]), [len(value) for value in values] if listed else list(
+            map(len, parts[1:])
+        )
+
+    @classmethod
+    def _of_image(cls: type[_M], value: Any, to_array: Callable[[Any], np.ndarray]) -> _M:
+        """The masks of one image, or of several as RLE dicts."""
+        if isinstance(value, Masks):
+            return cls(value.runs, value.lengths, value.sizes)
+        if isinstance(value, (list, tuple)) and _are_dicts(value):
+            return cls.from_rle(value)
+        array = to_array(value)
+        return cls.from_bitmaps(array) if array.size else cls.empty()
+
+    @classmethod
+    def from_rle(cls: type[_M], rles: Sequence[Any], *, names: Sequence[object] | None = None) -> _M:
         """Masks from COCO's RLE dicts, with ``counts`` as compressed string or bytes or as list of run lengths.
 
         Args:
@@ -86,7 +129,7 @@ class Masks:
         return cls._of(*read_rles(rles, names))
 
     @classmethod
-    def from_bitmaps(cls: type[_M], bitmaps: Any) -> _M:
+    def from_bitmaps(cls: type[_M], bitmaps: npt.ArrayLike) -> _M:
         """Masks from a boolean or integer array (N, height, width).
 
         Example:
@@ -104,7 +147,7 @@ class Masks:
 
     @classmethod
     def from_segmentations(
-        cls: type[_M], segmentations: Sequence[Any], sizes: Sequence[Any], *, names: Sequence[Any] | None = None
+        cls: type[_M], segmentations: Sequence[Any], sizes: Sequence[Any], *, names: Sequence[object] | None = None
     ) -> _M:
         """Masks from COCO's ``segmentation``: lists of polygons, which ``pycocotools`` draws, or RLE dicts.
 
@@ -137,7 +180,7 @@ class Masks:
             return f"must have {shapes[0][0]} runs in all and one size each (found {self.lengths.sum()} runs)"
         return None
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row, expected and found value of the first mask with a wrong size, or runs that are not in its image."""
         height, width = self.sizes.T.astype(np.float64)
         wrong = (height < 1) | (width < 1) | (height * width > MAX_PIXELS)
@@ -159,7 +202,7 @@ class Masks:
         """(N,) False."""
         return np.zeros(len(self), dtype=bool)
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, Any] | None:
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
         """Image, expected and found value of the first image whose masks differ in size."""
         images = np.append(ground_truths.image, image)
         sizes = np.concatenate([ground_truths.geometry.sizes, self.sizes])
@@ -178,7 +221,7 @@ class Masks:
 
         return int(images[row]), "have one size", f"{of(first[inverse[row]])} and {of(row)}"
 
-    def take(self: _M, rows: Any) -> _M:
+    def take(self: _M, rows: Rows) -> _M:
         """The selected rows; a slice is not copied."""
         return self._of(self._runs.take(rows), self.sizes[rows])
 
@@ -202,6 +245,10 @@ class Masks:
     @cached_property
     def _areas(self) -> np.ndarray:
         return np.asarray(segment_sums(self.runs[:, 1] - self.runs[:, 0], self.lengths), dtype=np.float64)
+
+    def ground_truth_areas(self) -> np.ndarray:
+        """(N,) number of pixels."""
+        return self.areas()
 
     def is_empty(self) -> np.ndarray:
         """(N,) whether a mask has no pixel."""
@@ -265,3 +312,8 @@ class Masks:
         result = np.zeros(len(rows))
         np.divide(intersection, union, out=result, where=intersection > 0)
         return result
+
+
+def _are_dicts(values: Sequence[Any]) -> bool:
+    """Whether a list has dicts, or nothing."""
+    return not len(values) or isinstance(values[0], dict)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, NamedTuple, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
+from mm_metrics_plugin.functional._arrays import Rows
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.geometry._clipping import intersection_areas, polygon_areas
 from mm_metrics_plugin.functional.detection.geometry.boxes import first_invalid, floats
+from mm_metrics_plugin.functional.detection.instances import joined_rows, rows_of_images
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.data import GroundTruths
@@ -41,18 +44,29 @@ class RotatedBoxes:
         0.333333
     """
 
-    field = "rotated boxes"
-    overlap_name = "IoU"
+    field: ClassVar[str] = "boxes"
+    score_field: ClassVar[str] = "scores"
+    options: ClassVar[tuple[str, ...]] = ()
+    overlap_name: ClassVar[str] = "IoU"
     prefiltered = True
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: npt.ArrayLike) -> None:
         values = floats(array)
-        self.array = values.reshape(0, 5) if values.ndim == 1 and not values.size else values
+        self.array = values.reshape(0, 5) if not values.size else values
 
     @classmethod
     def empty(cls) -> RotatedBoxes:
         """No boxes."""
         return cls(np.empty((0, 5)))
+
+    @classmethod
+    def from_images(
+        cls, values: Sequence[Any], to_array: Callable[[Any], np.ndarray]
+    ) -> tuple[RotatedBoxes, list[int]]:
+        """The boxes of several images, each an (N, 5) or (N, 8) array, and their numbers."""
+        columns = next((shape[1] for shape in map(np.shape, values) if len(shape) == 2 and shape[0]), 5)
+        arrays = rows_of_images(values, (8 if columns == 8 else 5,), to_array)
+        return cls(joined_rows(arrays)), [len(array) for array in arrays]
 
     def __len__(self) -> int:
         return len(self.array)
@@ -62,7 +76,7 @@ class RotatedBoxes:
         shape = self.array.shape
         return None if shape[1:] in ((5,), (8,)) else f"must have shape (N, 5) or (N, 8) (found {shape})"
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row, expected and found value of the first box with an infinite number, a negative side or a wrong corner."""
         invalid = first_invalid(self.array)
         if invalid is not None or not len(self):
@@ -85,7 +99,7 @@ class RotatedBoxes:
     def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> None:
         """None: all boxes can be compared."""
 
-    def take(self, rows: Any) -> RotatedBoxes:
+    def take(self, rows: Rows) -> RotatedBoxes:
         """The selected rows."""
         return RotatedBoxes(self.array[rows])
 
@@ -120,6 +134,10 @@ class RotatedBoxes:
     def areas(self) -> np.ndarray:
         """(N,) the areas."""
         return self._corners.area
+
+    def ground_truth_areas(self) -> np.ndarray:
+        """(N,) the areas."""
+        return self.areas()
 
     def is_empty(self) -> np.ndarray:
         """(N,) whether the area is 0."""
@@ -167,7 +185,7 @@ class RotatedBoxes:
         return result
 
 
-def rotated_box_iou(first: Any, second: Any) -> np.ndarray:
+def rotated_box_iou(first: npt.ArrayLike, second: npt.ArrayLike) -> np.ndarray:
     """Pairwise (row by row) IoU of rotated boxes (N, 5) or convex quadrilaterals (N, 8).
 
     Example:

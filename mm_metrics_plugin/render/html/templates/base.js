@@ -26,7 +26,7 @@ const page = (() => {
 
   /* Creates an element; children that are not elements become text. */
   function make(tag, attributes = {}, ...children) {
-    const isSvg = ["svg", "rect", "text", "g", "image", "title"].includes(tag);
+    const isSvg = ["svg", "rect", "path", "text", "g", "image", "title"].includes(tag);
     const element = isSvg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
       if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
