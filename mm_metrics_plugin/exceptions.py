@@ -14,6 +14,10 @@ class ResultFileError(ValueError):
     """A file is damaged or of another kind than expected. The message names the file and the position in it."""
 
 
+class ClassNamesError(ResultFileError):
+    """The given class names do not match those of a file, or their number is wrong."""
+
+
 class UnsafePickleError(ResultFileError):
     """A pickle contains a name or opcode that data does not need. Nothing of it was executed."""
 

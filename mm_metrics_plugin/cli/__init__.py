@@ -9,7 +9,7 @@ from functools import partial
 from typing import Mapping, Sequence
 
 from mm_metrics_plugin.cli import classification, compare, completion, detection, merge, report
-from mm_metrics_plugin.cli.arguments import Parser
+from mm_metrics_plugin.cli.arguments import Parser, classes_hint
 from mm_metrics_plugin.cli.streams import (
     discard_output,
     escape_control_characters,
@@ -19,6 +19,7 @@ from mm_metrics_plugin.cli.streams import (
     write_error,
     write_output,
 )
+from mm_metrics_plugin.exceptions import ClassNamesError
 from mm_metrics_plugin.version import __version__
 
 PROGRAM = "mm-metrics"
@@ -111,9 +112,10 @@ def _run(arguments: Sequence[str] | None, published: bool) -> int:
                 write_error(escape_control_characters(traceback.format_exc()))
             # Invalid input is an error on every process; only the first prints it.
             if not rank or not isinstance(error, (ValueError, OSError)):
+                hint = classes_hint(parsed) if isinstance(error, ClassNamesError) else ""
                 place = f" (process {rank} of {world_size})" if rank else ""
                 message = _message(error, parsed.flags, debug=parsed.debug)
-                write_error(f"{PROGRAM} {parsed.subcommand}{place}: {message}")
+                write_error(f"{PROGRAM} {parsed.subcommand}{place}: {message}{hint}")
             return BAD_INPUT
         finally:
             if collects:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Iterable, NoReturn
 
 from mm_metrics_plugin.cli.streams import one_line, write_error, write_output
-from mm_metrics_plugin.exceptions import ResultFileError
+from mm_metrics_plugin.exceptions import ResultFileError, listing
 from mm_metrics_plugin.settings import (
     DETECTION_SCORE_THR,
     MULTI_LABEL_SCORE_THR,
+    ClassificationSettings,
+    ComparisonSettings,
+    DetectionSettings,
+    nearest_name,
 )
 
 IN_RESULTS = "-"  # GROUND_TRUTH if the results contain it
@@ -28,27 +33,63 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the options first, then the other arguments as positional ones."""
-        if self._is_intermixed or self._subparsers is not None:
+        if self._is_intermixed:
             return super().parse_known_args(args, namespace)
+        words = sys.argv[1:] if args is None else list(args)
+        if self._subparsers is not None:
+            namespace, rest = super().parse_known_args(words, namespace)
+            self._check_known(rest)
+            return namespace, rest
+        self._check_known(words)
         self._is_intermixed = True
         try:
-            namespace, rest = self.parse_known_intermixed_args(sys.argv[1:] if args is None else args, namespace)
+            namespace, rest = self.parse_known_intermixed_args(_pairs_last(words, "--cfg-options"), namespace)
         finally:
             self._is_intermixed = False
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+            self.error(f"unrecognized arguments: {' '.join(rest)}{classes_hint(namespace)}")
         if vars(namespace).get("out") is not None:
             if namespace.out_dir is not None:
                 self.error(f"OUT_DIR is given twice: {namespace.out_dir} and --out {namespace.out}")
             namespace.out_dir = namespace.out
         if vars(namespace).get("out_dir") == "":
             self.error("OUT_DIR must be the name of a folder (found an empty name)")
+        self._check_options(namespace)
+        missing = _missing_input(namespace)
+        if missing is not None:
+            self.error(f"{missing}: does not exist{classes_hint(namespace)}")
         return namespace, rest
 
     @property
     def flags(self) -> dict[str, str]:
         """What users type for each argument, by the name that Python callers give it: a flag or the metavar."""
         return {action.dest: (action.option_strings or [str(action.metavar)])[0] for action in self._actions}
+
+    def _check_known(self, words: List[str]) -> None:
+        """Name the nearest option for one that does not exist, before its value is taken for a file."""
+        for word in takewhile(lambda word: word != "--", words):
+            name, options = word.partition("=")[0], self._option_string_actions
+            if word.startswith("--") and not any(option.startswith(name) for option in options):
+                self.error(f"unrecognized arguments: {name}{did_you_mean(name, options)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise argparse's error with the nearest choice."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += did_you_mean(str(value), map(str, action.choices or ()))
+            raise
+
+    def _check_options(self, namespace: argparse.Namespace) -> None:
+        """Let the settings check the values of their options before anything is read."""
+        defaults: Any = (DetectionSettings(), ClassificationSettings(), ComparisonSettings(DetectionSettings()))
+        for default in defaults:
+            for name, value in given_options(namespace, default).items():
+                try:
+                    replace(default, **{name: tuple(value) if isinstance(value, list) else value})
+                except (ValueError, TypeError) as error:
+                    if value is not None:
+                        self.error(f"argument {self.flags[name]}: {str(error).replace(f'{name} ', '', 1)}")
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with code 2."""
@@ -63,6 +104,24 @@ class Parser(argparse.ArgumentParser):
             write_output(message)
 
 
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """The nearest of some words, as the end of a message; empty if none is near."""
+    nearest = nearest_name(word, words)
+    return "" if nearest is None else f"; did you mean {nearest}?"
+
+
+def _pairs_last(words: List[str], option: str) -> List[str]:
+    """Words, with the arguments of an option that are not KEY=VALUE pairs moved before it."""
+    start = next((at for at, word in enumerate(words) if word[:4] == option[:4] and option.startswith(word)), None)
+    if start is None:
+        return words
+    end = next((at for at in range(start + 1, len(words)) if words[at].startswith("-")), len(words))
+    arguments = words[start + 1 : end]
+    pairs = [word for word in arguments if "=" in word]
+    others = [word for word in arguments if "=" not in word]
+    return [*words[:start], *others, words[start], *pairs, *_pairs_last(words[end:], option)]
+
+
 class FilesAndFolder(argparse.Action):
     """Files with known suffixes, optionally followed by the folder for the report."""
 
@@ -75,7 +134,7 @@ class FilesAndFolder(argparse.Action):
         files = [values[0], *takewhile(lambda value: value.lower().endswith(self.suffixes), values[1:])]
         rest = values[len(files) :]
         if len(rest) > 1:
-            parser.error(f"one folder, OUT_DIR, may follow the files (found {' '.join(rest)})")
+            parser.error(f"one folder, OUT_DIR, may follow the files (found {' '.join(rest)}){classes_hint(namespace)}")
         setattr(namespace, self.dest, files)
         namespace.out_dir = rest[0] if rest else None
 
@@ -87,6 +146,27 @@ class StoreForPage(argparse.Action):
         """Store the value."""
         setattr(namespace, self.dest, values)
         namespace.html = True
+
+
+def classes_hint(namespace: argparse.Namespace) -> str:
+    """How ``--classes`` was parsed, for errors that a blank between class names may have caused."""
+    text = vars(namespace).get("classes")
+    if text is None or _is_file(text):
+        return ""
+    names = listing("class", [name.strip() for name in text.split(",") if name.strip()])
+    folder = vars(namespace).get("out_dir")
+    out_dir = "" if folder is None else f", and {folder!a} as OUT_DIR"
+    return f"; --classes was read as {names}{out_dir}: separate class names by commas (--classes a,b)"
+
+
+def _missing_input(namespace: argparse.Namespace) -> Optional[str]:
+    """An input that looks like a class name: it does not exist and has no suffix, and ``--classes`` is given."""
+    values = vars(namespace)
+    if values.get("classes") is None:
+        return None
+    results = [values["results"]] if isinstance(values["results"], str) else values["results"]
+    paths = [path for path in (values.get("ground_truth", IN_RESULTS), *results) if path != IN_RESULTS]
+    return next((path for path in paths if not Path(path).suffix and not os.path.exists(path)), None)
 
 
 def add_output_arguments(

@@ -11,7 +11,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Sequence, TypeVar
 
 from mm_metrics_plugin.cli.streams import is_terminal, write_error, write_output
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError
 from mm_metrics_plugin.render.outputs import (
     PageOptions,
     SavedOutputs,
@@ -153,7 +153,7 @@ def _suggested(arguments: Namespace) -> list[str]:
 
 
 def _check_not_a_class(arguments: Namespace) -> None:
-    """Raises a ResultFileError if OUT_DIR is a class: names of --classes were separated by blanks."""
+    """Raises a ClassNamesError if OUT_DIR is a class: names of --classes were separated by blanks."""
     values, out_dir = vars(arguments), arguments.out_dir
     names, ground_truth = values.get("classes"), Path(values.get("ground_truth", ""))
     if names is None or Path(names).is_file() or ground_truth.suffix.lower() != ".json":
@@ -161,6 +161,4 @@ def _check_not_a_class(arguments: Namespace) -> None:
     from mm_metrics_plugin.io.class_order import read_categories
 
     if out_dir in read_categories(str(ground_truth)).names and out_dir not in names.split(","):
-        raise ResultFileError(
-            f"OUT_DIR is {out_dir!a}, a class of {ground_truth.name}: separate names of --classes by commas"
-        )
+        raise ClassNamesError(f"{ground_truth.name}: has class {out_dir!a}, which --classes does not name")

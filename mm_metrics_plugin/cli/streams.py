@@ -90,9 +90,6 @@ def with_flags(message: str, flags: Mapping[str, str]) -> str:
         text = {"True": "", "...": "", "[...]": "", "None": "-"}.get(value, value.strip("'"))
         return f"{flags[name]} {text}".rstrip()
 
-    name, _, rest = message.partition(" must be ")
-    if rest and name in flags:  # a setting
-        message = f"{flags[name]} must be {rest}"
     return _ARGUMENT.sub(flag, message)
 
 

@@ -14,7 +14,7 @@ from mm_metrics_plugin.evaluation.inputs import (
     keyword_names,
     versions,
 )
-from mm_metrics_plugin.exceptions import ResultFileError, pluralize
+from mm_metrics_plugin.exceptions import ClassNamesError, ResultFileError, pluralize
 from mm_metrics_plugin.io.class_order import describe_orders
 from mm_metrics_plugin.io.classification_results import ClassificationResults
 from mm_metrics_plugin.io.files import PathLike
@@ -114,7 +114,7 @@ def _class_names(
     if names is None:
         names = results.classes or [str(index) for index in range(number)]
     if len(names) != number:
-        raise ResultFileError(
+        raise ClassNamesError(
             f"{results.source}: holds scores of {pluralize(number, 'class')} for {pluralize(len(names), 'class name')}"
         )
     return tuple(names)

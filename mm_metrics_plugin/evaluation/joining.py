@@ -7,7 +7,7 @@ from typing import Sequence, TypeVar
 
 import numpy as np
 
-from mm_metrics_plugin.exceptions import MetricInputError, ResultFileError, listing, pluralize
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricInputError, ResultFileError, listing, pluralize
 from mm_metrics_plugin.functional.detection.data import (
     DetectionBatch,
     Detections,
@@ -156,7 +156,7 @@ def _class_names(
     if classes is None:
         check_num_classes(len(names), results.source, results.file_size, labels_only=False)
     if results.num_classes is not None and results.num_classes != len(names):
-        raise ResultFileError(
+        raise ClassNamesError(
             f"{results.source}: has {pluralize(results.num_classes, 'class')} where {ground_truth.source} has "
             f"{len(names)}"
         )
@@ -196,7 +196,7 @@ def _check_labels(
     wrong = np.flatnonzero((labels < 0) | (labels >= len(names)))
     if len(wrong):
         shown = [f"{int(labels[row])} in image {image_ids[image[row]]!a}" for row in wrong[:10]]
-        raise ResultFileError(
+        raise ClassNamesError(
             f"{source}: {pluralize(len(wrong), 'label')} beyond the {pluralize(len(names), 'class')} "
             f"({', '.join(shown)}{', ...' if len(wrong) > 10 else ''})"
         )

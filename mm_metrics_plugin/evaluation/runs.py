@@ -19,7 +19,7 @@ from mm_metrics_plugin.evaluation.run_summaries import (
     missing_warnings,
     threshold_warnings,
 )
-from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, listing, pluralize
+from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError, listing, pluralize
 from mm_metrics_plugin.functional.classification.delong import auc_swaps
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
 from mm_metrics_plugin.functional.detection.matching import SCORES
@@ -272,7 +272,7 @@ class ClassificationRuns(Runs):
         names = source.classes or first.classes or [str(label) for label in range(number)]
         if len(names) != number:
             given = pluralize(len(names), "class name")
-            raise ResultFileError(f"{first.source}: holds scores of {pluralize(number, 'class')} for {given}")
+            raise ClassNamesError(f"{first.source}: holds scores of {pluralize(number, 'class')} for {given}")
         self.classes = tuple(names)
         self.progress = progress
         progress.step("joining")

@@ -45,31 +45,63 @@ def test_out_dir_may_follow_options():
     assert (found.states, found.out_dir) == (["a.npz", "b.npz"], "report/")
 
 
+@pytest.mark.parametrize("option", ["--cfg-options", "--cfg-opt"])
+def test_cfg_options_end_at_the_first_argument_that_is_no_pair(option):
+    found = parsed("detection", "c.py", "r.pkl", option, "a=1", "b.c=[1, 2]", "report/", "--html")
+    assert (found.cfg_options, found.out_dir, found.html) == (["a=1", "b.c=[1, 2]"], "report/", True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["detection", "t.json", "r.pkl", "--classes", "a", "b", "c", "report/"], "--classes was read as class 'a'"),
+        (["classification", "r.pkl", "--classes", "a", "b", "c"], "read as class 'a', and 'b' as OUT_DIR"),
+        (["detection", "--classes", "a", "b", "t.json", "r.pkl"], "b: does not exist; --classes was read as class 'a'"),
+        (["classification", "--classes", "a", "b", "r.pkl"], "b: does not exist; --classes was read as class 'a'"),
+        (["compare", "r.pkl", "--classes=a", "b", "s.pkl"], "b: does not exist; --classes was read as class 'a'"),
         (["detection", "t.json", "r.pkl", "x/", "y/"], "one folder, OUT_DIR, may follow the files (found x/ y/)"),
         (["detection", "t.json", "r.pkl", "x/", "--out", "y/"], "OUT_DIR is given twice: x/ and --out y/"),
         (["detection", "t.json", "r.pkl", "--xyz"], "unrecognized arguments: --xyz (see"),
-        (
-            ["detection", "t.json", "r.pkl", "x/", "--score-threshold", "0.5"],
-            "unrecognized arguments: --score-threshold",
-        ),
-        (["--versoin"], "unrecognized arguments: --versoin"),
+        (["detection", "t.json", "r.pkl", "x/", "--score-threshold", "0.5"], "-threshold; did you mean --score-thr?"),
+        (["compare", "a.pkl", "b.pkl", "--iou-threshold=0.5"], "--iou-threshold; did you mean --iou-thr?"),
+        (["detection", "t.json", "r.pkl", "--format", "jsn"], "; did you mean json?"),
+        (["detect", "t.json", "r.pkl"], "; did you mean detection?"),
+        (["--versoin"], "--versoin; did you mean --version?"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments, words, capsys):
     assert words in files.error_of(capsys, *arguments)
 
 
-@pytest.mark.parametrize("subcommand", ["detection", "compare"])
-def test_class_names_separated_by_blanks_are_explained(subcommand, tmp_path, capsys, monkeypatch):
-    """Otherwise this would be a report on cats in the folder dog."""
+@pytest.mark.parametrize(
+    ("arguments", "classes"),
+    [
+        (["detection", "truth.json", "results.pkl"], ["cat", "other"]),  # more labels than classes
+        (["detection", "truth.json", "rows.json"], ["cat", "dog"]),  # would be a report on cats in the folder dog
+        (["detection", "truth.json", "old.pkl"], ["cat", "other"]),  # mmdet 2.x: one array per class
+        (["classification", "samples.pkl"], ["cat", "dog"]),
+        (["compare", "truth.json", "results.pkl", "results.pkl"], ["cat", "other"]),
+        (["compare", "truth.json", "rows.json", "rows.json"], ["cat", "dog"]),
+        (["compare", "samples.pkl", "samples.pkl"], ["cat", "dog"]),
+    ],
+)
+def test_class_names_separated_by_blanks_are_explained(arguments, classes, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files.pair(tmp_path, images=5)
-    error = files.error_of(capsys, subcommand, "truth.json", "results.pkl", "results.pkl", "--classes", "cat", "dog")
-    assert "OUT_DIR is 'dog', a class of truth.json: separate names of --classes by commas" in error
-    assert not (tmp_path / "dog").exists()
+    files.write_json(tmp_path / "rows.json", [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5], "score": 0.5}])
+    files.write_pickle(tmp_path / "old.pkl", [[np.zeros((0, 5), np.float32)] * 4] * 5)
+    files.write_pickle(tmp_path / "samples.pkl", files.samples(9))
+    hint = f"--classes was read as class 'cat', and '{classes[1]}' as OUT_DIR: separate class names by commas"
+    assert hint in files.error_of(capsys, *arguments, "--classes", *classes)
+    assert not (tmp_path / classes[1]).exists()
+
+
+def test_other_errors_have_no_hint_about_class_names(tmp_path, capsys):
+    truth, results = files.pair(tmp_path, images=5)
+    path = tmp_path / "classes.txt"
+    path.write_text("cat\n", encoding="utf-8")
+    for arguments in ([tmp_path / "missing.pkl", "report", "--classes", "cat"], [results, "--classes", path]):
+        assert "was read as" not in files.error_of(capsys, "detection", truth, *arguments)
 
 
 def test_class_names_are_a_list_or_a_file(tmp_path):

@@ -118,7 +118,7 @@ def test_the_command_names_arguments_by_their_flags(capsys, tmp_path):
     error = error_of(capsys, "detection", "-", paths[1])
     assert error.endswith("results.pkl: contains no ground truth; give the annotation file as GROUND_TRUTH\n")
     error = error_of(capsys, "detection", *paths, "--iou-thr", "2")
-    assert "--iou-thr must be above 0 and at most 1 (found 2)" in error
+    assert "argument --iou-thr: must be above 0 and at most 1 (found 2)" in error
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [0.5], "x"])
