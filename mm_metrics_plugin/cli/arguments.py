@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         """What users type for each argument, by the name that Python callers give it: a flag or the metavar."""
         return {action.dest: (action.option_strings or [str(action.metavar)])[0] for action in self._actions}
 
-    def _check_known(self, words: List[str]) -> None:
+    def _check_known(self, words: list[str]) -> None:
         """Name the nearest option for one that does not exist, before its value is taken for a file."""
         for word in takewhile(lambda word: word != "--", words):
             name, options = word.partition("=")[0], self._option_string_actions
@@ -110,7 +110,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     return "" if nearest is None else f"; did you mean {nearest}?"
 
 
-def _pairs_last(words: List[str], option: str) -> List[str]:
+def _pairs_last(words: list[str], option: str) -> list[str]:
     """Words, with the arguments of an option that are not KEY=VALUE pairs moved before it."""
     start = next((at for at, word in enumerate(words) if word[:4] == option[:4] and option.startswith(word)), None)
     if start is None:
@@ -159,7 +159,7 @@ def classes_hint(namespace: argparse.Namespace) -> str:
     return f"; --classes was read as {names}{out_dir}: separate class names by commas (--classes a,b)"
 
 
-def _missing_input(namespace: argparse.Namespace) -> Optional[str]:
+def _missing_input(namespace: argparse.Namespace) -> str | None:
     """An input that looks like a class name: it does not exist and has no suffix, and ``--classes`` is given."""
     values = vars(namespace)
     if values.get("classes") is None:
