@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import mmap
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +16,10 @@ from typing import Any, Union
 from mm_metrics_plugin.exceptions import ResultFileError, pluralize
 
 PathLike = Union[str, "os.PathLike[str]"]
+Content = Union[bytes, mmap.mmap]
+_BLOCK = 8 << 20  # bytes
+LARGE = 16 << 20  # bytes; the memory of larger files is released part by part
+_CAN_RELEASE = all(hasattr(mmap, name) for name in ("MADV_DONTNEED", "MAP_ANONYMOUS", "MAP_PRIVATE"))
 
 
 def check_is_file(path: Path) -> None:
@@ -35,6 +40,43 @@ def read_bytes(path: PathLike) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
+
+
+def read_content(path: PathLike) -> Tuple[Content, str]:
+    """The bytes of a regular file, and their SHA-256.
+
+    The memory of a large file can be released part by part (see :func:`release`).
+    """
+    path = Path(path)
+    check_is_file(path)
+    size = path.stat().st_size
+    if size < LARGE or not _CAN_RELEASE:
+        data = read_bytes(path)
+        return data, hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256()
+    try:
+        # A copy instead of a view of the file: reading a view ends the process if another process truncates the file.
+        content = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with open(path, "rb", buffering=0) as file, memoryview(content) as target:
+            at = 0
+            while at < size:
+                number = file.readinto(target[at : at + _BLOCK])
+                if not number:
+                    raise ResultFileError(f"{path.name}: became shorter while it was read")
+                digest.update(target[at : at + number])
+                at += number
+        return content, digest.hexdigest()
+    except OSError as error:
+        raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
+
+
+def release(content: Content, start: int, end: int) -> int:
+    """Release the memory of a part that is no longer needed, in whole pages, and return the start of the rest."""
+    if isinstance(content, bytes):
+        return start
+    end -= end % mmap.PAGESIZE
+    content.madvise(mmap.MADV_DONTNEED, start, end - start)
+    return end
 
 
 def trim_memory() -> None:

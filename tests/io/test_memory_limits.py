@@ -21,9 +21,11 @@ from mm_metrics_plugin.evaluation.joining import join
 from mm_metrics_plugin.evaluation.saved_states import read_state, write_state
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
+from mm_metrics_plugin.io import files as reading
 from mm_metrics_plugin.io.detection_data import AnnotationSet
 from mm_metrics_plugin.io.files import check_num_classes
 from mm_metrics_plugin.io.readers import read_classification, read_detections
+from mm_metrics_plugin.io.safe_pickle import read_pickle
 from mm_metrics_plugin.row_counts import RowCounts
 from tests.helpers.pickles import GOOD, P2, STOP, damaged, numbers, storage, storage_bytes, tensor
 
@@ -172,7 +174,7 @@ def mutated(number=60):
     samples = [sample(img_path=f"{at}.png", pred_label=np.array([1])) for at in range(20)]
     tensors = [{**row, "pred_score": torch.rand(5)} for row in samples]
     rows = [{"bbox": [0.0, 0.0, 1.0, 1.0], "bbox_label": 0}] * 3
-    large = [sample(pred_score=np.full(1000, at, "f4")) for at in range(3500)]
+    large = [sample(pred_score=np.full(1000, at, "f4")) for at in range(3500)]  # its memory is released
     undamaged = {
         "classification/mutated-arrays-{}.pkl": pickle.dumps(samples, 4),
         "classification/mutated-tensors-{}.pkl": pickle.dumps(tensors, 2),
@@ -303,3 +305,19 @@ def test_a_state_with_repeated_or_compressed_arrays_is_refused(tmp_path):
                 archive.writestr(name, entries[name])
         with pytest.raises(ResultFileError, match=message):
             read_state(path)
+
+
+def test_files_are_read_without_madvise_and_malloc_trim(tmp_path, monkeypatch):
+    """As on Windows, where memory cannot be released part by part, and on macOS, where malloc_trim is missing."""
+    path = tmp_path / "results.pkl"
+    path.write_bytes(pickle.dumps([np.zeros(reading.LARGE, np.uint8)]))
+    monkeypatch.setattr(reading, "_CAN_RELEASE", False)
+    assert type(reading.read_content(path)[0]) is bytes
+    assert read_pickle(path)[0].nbytes == reading.LARGE
+    for error in (AttributeError, OSError, TypeError):
+
+        def missing(name, error=error):
+            raise error
+
+        monkeypatch.setattr(reading.ctypes, "CDLL", missing)
+        reading.trim_memory()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import pickle
 import warnings
 from collections import OrderedDict
@@ -16,7 +15,7 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, UnsafePickleError, pluralize
 from mm_metrics_plugin.io.file_formats import recognize_bytes
-from mm_metrics_plugin.io.files import PathLike, read_bytes
+from mm_metrics_plugin.io.files import Content, PathLike, read_content
 from mm_metrics_plugin.io.safe_pickle.machine import Damaged, Machine, SafeGlobal
 from mm_metrics_plugin.io.safe_pickle.opcodes import run
 from mm_metrics_plugin.io.safe_pickle.safe_globals import NAMES
@@ -47,12 +46,11 @@ def read_hashed_pickle(
     path: PathLike, *, trust: bool = False, on_progress: Callable[[float], None] | None = None
 ) -> tuple[Any, str]:
     """The content of :func:`read_pickle`, and the SHA-256 of the file."""
-    data, name = read_bytes(path), Path(path).name
-    content = _load_with_pickle(data, name) if trust else loads(data, name, on_progress=on_progress)
-    return content, hashlib.sha256(data).hexdigest()
+    (data, digest), name = read_content(path), Path(path).name
+    return _load_with_pickle(data, name) if trust else loads(data, name, on_progress=on_progress), digest
 
 
-def loads(data: bytes, source: str = "pickle", *, on_progress: Callable[[float], None] | None = None) -> Any:
+def loads(data: Content, source: str = "pickle", *, on_progress: Callable[[float], None] | None = None) -> Any:
     """Like :func:`read_pickle`, for bytes in memory; ``source`` is their name in messages."""
     machine = Machine(data, NAMES, source, on_progress=on_progress)
     with collector_paused():
@@ -146,7 +144,7 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _load_with_pickle(data: bytes, source: str) -> Any:
+def _load_with_pickle(data: Content, source: str) -> Any:
     warnings.warn(
         f"{source}: read with plain pickle on request; it may run any code in it",
         MetricWarning,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Tuple
 
 from mm_metrics_plugin.exceptions import pluralize
-from mm_metrics_plugin.io.files import memory_limit
+from mm_metrics_plugin.io.files import LARGE, Content, memory_limit, release
 
 Names = Mapping[Tuple[str, str], "SafeGlobal"]
 
@@ -95,7 +95,7 @@ class Machine:
     """Stack, memo, names and memory budget while one pickle is read.
 
     Args:
-        data: The file.
+        data: The file. The memory of what was read is released, so it is read once.
         names: The (module, name) pairs that the file may use, each with its safe global.
         source: The name of the file in messages.
         persistent: Resolves persistent ids; without it they are refused.
@@ -105,7 +105,7 @@ class Machine:
 
     def __init__(
         self,
-        data: bytes,
+        data: Content,
         names: Names,
         source: str,
         persistent: Callable[[Any], Any] | None = None,
@@ -118,6 +118,7 @@ class Machine:
         self.persistent = persistent
         self.on_progress = on_progress
         self.start = 0
+        self.released = 0  # where the memory that is not yet released begins
         self.stack: list[Any] = []
         self.outer: list[list[Any]] = []  # the stacks below each open mark
         self.memo: list[Any] = []
@@ -136,6 +137,8 @@ class Machine:
             raise Truncated(f"a value has {pluralize(length, 'byte')}, and {len(self.data) - at} are left in the file")
         if length < 0:
             raise Damaged("a value has a negative length")
+        if at - self.released >= LARGE:
+            self.released = release(self.data, self.released, at)
         return self.data[at:end]
 
     def line(self, at: int, longest: int = LONGEST_LINE) -> tuple[bytes, int]:
