@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Sequence
 
@@ -12,6 +12,9 @@ import numpy as np
 
 from mm_metrics_plugin.exceptions import ResultFileError, listing, shortened
 from mm_metrics_plugin.functional._inputs import BFloat16Array, is_tensor, tensor_to_array
+
+DIFFERENT_HASHES = (1 << 61) - 1  # integers below this have different hashes
+MOST_EQUAL_HASHES = 100
 
 
 def to_array(value: Any) -> np.ndarray:
@@ -128,6 +131,14 @@ class JsonRows:
                 hint = "add 'img_id' to meta_keys of PackDetInputs in the test pipeline and test again"
                 error = ResultFileError(f"{error}: {hint}")
             raise error
+        integers = values if kinds == {int} else [value for value in values if type(value) is int]
+        if integers and (max(integers) >= DIFFERENT_HASHES or min(integers) <= -DIFFERENT_HASHES):
+            # A dict of n integers with the same hash takes time of the order n squared.
+            different = [value for value, _ in groupby(sorted(integers))]
+            if max(Counter(map(hash, different)).values()) > MOST_EQUAL_HASHES:
+                raise ResultFileError(
+                    f"{self.source}: '{field}' holds numbers of more than 61 bits that collide (expected ids)"
+                )
         return values
 
     def _error(self, field: str, number: int, expected: str, value: Any) -> ResultFileError:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import mmap
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from math import isqrt
@@ -19,6 +20,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 Content = Union[bytes, mmap.mmap]
 _BLOCK = 8 << 20  # bytes
 LARGE = 16 << 20  # bytes; the memory of larger files is released part by part
+LONGEST_INTEGER = 4300  # digits; Python needs the square of their number in time, and newer versions have this limit
 _CAN_RELEASE = all(hasattr(mmap, name) for name in ("MADV_DONTNEED", "MAP_ANONYMOUS", "MAP_PRIVATE"))
 
 
@@ -99,13 +101,23 @@ def read_json(path: PathLike) -> tuple[Any, str]:
 def parse_json(data: str | bytes, name: str) -> Any:
     """The values of JSON text; ``name`` is its name in messages."""
     try:
-        return json.loads(data)
+        return json.loads(data, parse_int=_PARSE_INT)
     except UnicodeDecodeError as error:
         raise ResultFileError(f"{name}: is not JSON (byte {error.start} is not text)") from None
     except RecursionError:
         raise ResultFileError(f"{name}: is nested too deeply for a result or annotation file") from None
     except ValueError as error:
         raise ResultFileError(f"{name}: is not JSON ({error})") from None
+
+
+def _bounded_int(text: str) -> int:
+    if len(text) > LONGEST_INTEGER:
+        raise ValueError(f"a number has {len(text)} digits")
+    return int(text)
+
+
+_LIMIT_OF_PYTHON = getattr(sys, "get_int_max_str_digits", lambda: 0)()
+_PARSE_INT: Any = int if 0 < _LIMIT_OF_PYTHON <= LONGEST_INTEGER else _bounded_int
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import errno
 import json
 import os
 import secrets
+import signal
+import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,7 @@ def write_all(contents: Mapping[str, str | bytes | memoryview]) -> None:
     """Write several files, given by path, with text as UTF-8. Missing folders are created.
 
     All are written under temporary names first, so no file is written partially, and none is replaced if one cannot be
-    written. If one cannot be renamed, or Ctrl-C comes while they are renamed, the files before it are replaced.
+    written. An interrupt waits until all are renamed. If one cannot be renamed, the files before it are replaced.
 
     Raises:
         OSError: A file cannot be written; the error names it.
@@ -39,9 +41,10 @@ def ready_to_write(contents: Mapping[str, str | bytes | memoryview]) -> Iterator
             with _errors_name(path, temporary[path]):
                 _write(path, temporary[path], data)
         yield
-        for path in contents:
-            with _errors_name(path, temporary[path]):
-                os.replace(temporary[path], path)
+        with _uninterrupted():
+            for path in contents:
+                with _errors_name(path, temporary[path]):
+                    os.replace(temporary[path], path)
     finally:
         for name in temporary.values():
             with suppress(OSError):
@@ -67,6 +70,23 @@ def _errors_name(path: str, temporary: str) -> Iterator[None]:
         if error.filename not in (None, temporary):
             raise
         raise OSError(error.errno, error.strerror, path) from error
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Delay Ctrl-C until the end. Only the main thread receives it, and only that thread can delay it."""
+    handler: Any = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    received: List[Any] = []
+    signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if received:
+            handler(*received[0])
 
 
 def to_json(value: Any, *, compact: bool = False) -> str:

@@ -173,6 +173,7 @@ MOMENTS = [
     ("computing metrics", 0.9),
     ("writing", 0.01),
     ("writing", 0.5),
+    ("writing", 0.97),
     ("drawing", 0.5),
 ]
 
@@ -227,7 +228,7 @@ def test_interrupted(step, share, calls, folder, tmp_path):
         else:  # the pixels of a figure may differ between processes
             assert (out / name).read_bytes().endswith(files.PNG_END), name
     assert numbers <= left if step == "drawing" else left in (set(), numbers)
-    assert not left or step == "drawing"
+    assert not left or (step, share) in MOMENTS[-2:]
 
 
 def test_ctrl_c_on_a_terminal(folder, tmp_path):

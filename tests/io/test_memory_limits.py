@@ -22,6 +22,7 @@ from mm_metrics_plugin.evaluation.saved_states import read_state, write_state
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.functional.detection.data import GroundTruths
 from mm_metrics_plugin.io import files as reading
+from mm_metrics_plugin.io.arrays import JsonRows
 from mm_metrics_plugin.io.detection_data import AnnotationSet
 from mm_metrics_plugin.io.files import check_num_classes
 from mm_metrics_plugin.io.readers import read_classification, read_detections
@@ -135,6 +136,7 @@ def texts():
     rows = {
         "text-for-scores": [{**ROW, "score": "a" * 100_000}] + [{**ROW, "score": "b"}] * 10_000,
         "text-in-boxes": [{**ROW, "bbox": ["a" * 100_000, 1, 1, 1]}] + [ROW] * 10_000,
+        "colliding-ids": [{**ROW, "image_id": at * ((1 << 61) - 1)} for at in range(1, 60_000)],
     }
     for name, content in rows.items():
         yield f"detection/{name}.json", json.dumps(content).encode()
@@ -240,6 +242,7 @@ EXPANDS = "it expands to far more data than the file contains"
         ("detection/deep.json", "is nested too deeply"),
         ("detection/text-for-scores.json", "'score' of detection number 0 must be a finite number"),
         ("detection/text-in-boxes.json", "'bbox' of detection number 0 must be 4 finite numbers"),
+        ("detection/colliding-ids.json", "'image_id' holds numbers of more than 61 bits that collide"),
         ("voc/deep", "is nested deeper than 64 levels"),
         ("state/overlapping", "its arrays take 1048704000 bytes in total"),
         ("report/label-60000", "the largest label is 60000, and class names are not given"),
@@ -288,6 +291,11 @@ def test_scores_in_bfloat16_take_twice_their_bytes_and_are_read(tmp_path):
     content = [{"pred_score": torch.ones(20_000).bfloat16(), "gt_label": torch.tensor([0])} for _ in range(3)]
     path.write_bytes(pickle.dumps(content, 4))
     assert read_classification(path).scores.nbytes > path.stat().st_size
+
+
+def test_large_random_ids_are_read():
+    ids = np.random.default_rng(0).integers(0, 1 << 63, 50_000, dtype=np.uint64).tolist()
+    assert JsonRows([], "a.json", "detection").ids("image_id", ids * 3) == ids * 3
 
 
 def test_a_state_with_repeated_or_compressed_arrays_is_refused(tmp_path):
