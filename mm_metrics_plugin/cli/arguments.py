@@ -145,7 +145,7 @@ class StoreForPage(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         """Store the value."""
         setattr(namespace, self.dest, values)
-        namespace.html = True
+        namespace.html = option_string or True
 
 
 def classes_hint(namespace: argparse.Namespace) -> str:

@@ -130,9 +130,13 @@ def merge_states(files: Sequence[PathLike], *, progress: Progress | None = None)
     evaluator: Any = first.merge(*others) if others else first
     if isinstance(evaluator, DetectionEvaluator) and evaluator.provenance.images_in_other_shards:
         names = ", ".join(entry["file"] for entry in evaluator.provenance.ground_truths)
-        raise ResultFileError(
-            f"{names}: shards with {pluralize(evaluator.provenance.images_in_other_shards, 'image')} are missing"
-        )
+        missing = evaluator.provenance.images_in_other_shards
+        if missing < 0:  # only files have a checksum
+            raise ResultFileError(
+                f"{names}: the states hold {pluralize(-missing, 'image')} more than this ground truth; ground truths "
+                "in memory are taken for the same, so evaluate each part with the whole ground truth, or with files"
+            )
+        raise ResultFileError(f"{names}: shards with {pluralize(missing, 'image')} are missing")
     progress.step("computing metrics")
     report: Report = evaluator.compute(progress)
     return report

@@ -194,7 +194,7 @@ def evaluator_of_batch(
         ),
         versions=(versions(),),
     )
-    evaluator.update(batch)
+    evaluator.add(batch)
     return evaluator
 
 
@@ -318,7 +318,7 @@ class _Loader:
             versions=(self.versions,),
             allow_missing=self.source.allow_missing,
         )
-        evaluator.update(
+        evaluator.add(
             joined.batch,
             image_ids=joined.image_ids,
             image_names=joined.image_names,

@@ -44,7 +44,7 @@ def read_bytes(path: PathLike) -> bytes:
         raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
 
 
-def read_content(path: PathLike) -> Tuple[Content, str]:
+def read_content(path: PathLike) -> tuple[Content, str]:
     """The bytes of a regular file, and their SHA-256.
 
     The memory of a large file can be released part by part (see :func:`release`).

@@ -79,7 +79,7 @@ def _uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    received: List[Any] = []
+    received: list[Any] = []
     signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
     try:
         yield

@@ -119,6 +119,8 @@ def read(
 def _read_content(content: Any, tasks: Sequence[str], options: ReadOptions) -> Any:
     """What the reader of the format returns."""
     form = recognize(content)
+    if isinstance(content, list) and not content and DETECTIONS not in tasks:  # else COCO results without detections
+        raise _refusal(options.source, "an empty list", tasks)
     if form is None:
         raise _refusal(options.source, description(content), tasks)
     return _read_as(form, content, tasks, options)
