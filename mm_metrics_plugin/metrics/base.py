@@ -21,7 +21,7 @@ from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import unique_names
 from mm_metrics_plugin.metrics.padding import SamplesOfRank, find_padding, sample_identity, too_many_samples
 from mm_metrics_plugin.metrics.runner_log import NamedWarnings, class_table, in_runner, python_warnings
-from mm_metrics_plugin.metrics.sample_fields import Sample, SampleName, Samples, check_samples
+from mm_metrics_plugin.metrics.sample_fields import Sample, SampleName, Samples, check_samples, field_values
 from mm_metrics_plugin.settings import require_known_options
 from mm_metrics_plugin.states.base import Batch, State, merge_all
 from mm_metrics_plugin.states.distributed import all_gather_or_raise, all_reduce_state
@@ -124,6 +124,11 @@ class StreamingMetric(NamedWarnings, BaseMetric):  # type: ignore[misc]  # mmeng
     def compute(self, state: Any) -> dict[str, float]:
         """Compute the values by key, the most important first. An empty state gives NaN."""
 
+    def check_targets(self, samples: Samples) -> None:
+        """Raises MetricInputError unless the samples have the ground truth; they may have no predictions."""
+        for field in self.target_fields:
+            field_values(samples, field, self.sample_names(samples))
+
     @property
     def in_one_state(self) -> bool:
         """Whether concatenated datasets share one state, because the order or the batches of samples matter."""
@@ -160,7 +165,7 @@ class StreamingMetric(NamedWarnings, BaseMetric):  # type: ignore[misc]  # mmeng
         """Add one batch of samples; mmengine calls it."""
         if not len(self.results):  # also if the caller cleared them instead of evaluate()
             self._reset()
-        with self._named_errors():
+        with self.named_errors():
             check_samples(data_samples, self.sample_name)
             if not len(data_samples):
                 return
@@ -178,7 +183,7 @@ class StreamingMetric(NamedWarnings, BaseMetric):  # type: ignore[misc]  # mmeng
             self._last = sample_identity(data_samples[-1])
 
     @contextmanager
-    def _named_errors(self) -> Iterator[None]:
+    def named_errors(self) -> Iterator[None]:
         """Put the name of the metric before the message of an error that does not have it."""
         try:
             yield
@@ -320,7 +325,7 @@ class StreamingMetric(NamedWarnings, BaseMetric):  # type: ignore[misc]  # mmeng
                 self._reset()
             first = self._first_batch[0] if self._first_batch else None
             shares = all_gather_or_raise(SamplesOfRank(self._seen, first, self._last, self._earlier_samples))
-            with self._named_errors():
+            with self.named_errors():
                 padding = find_padding(shares, size)
             try:
                 state, samples = self._local_state(drop_last=get_dist_info()[0] in padding.ranks)

@@ -194,6 +194,11 @@ class DetectionPRF(StreamingMetric):
         """The ground-truth fields that every sample must have."""
         return self._reader.target_fields
 
+    def check_targets(self, samples: Samples) -> None:
+        """Raises MetricInputError unless the samples have the ground truth."""
+        super().check_targets(samples)
+        self._reader.check_targets(samples, self.sample_names(samples))
+
     def read_metainfo(self, dataset_meta: Any) -> Any:
         """The metainfo of the dataset with ``classes`` in the order of the labels."""
         return self._reader.metainfo(dataset_meta) if isinstance(dataset_meta, Mapping) else dataset_meta

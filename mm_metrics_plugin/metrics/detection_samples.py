@@ -161,6 +161,9 @@ class ImageReader:
         """The ground-truth fields that every sample must have."""
         return f"gt_instances.{sample_field(self.geometry)}", "gt_instances.labels"
 
+    def check_targets(self, samples: Samples, name: SampleName) -> None:
+        """Raises MetricInputError unless the samples have the ground truth, besides ``target_fields``."""
+
     def metainfo(self, dataset_meta: Mapping[str, Any]) -> Mapping[str, Any]:
         """The metainfo with ``classes`` in the order of the labels."""
         if self.ann_file is None:

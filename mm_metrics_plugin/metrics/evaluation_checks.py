@@ -13,9 +13,7 @@ from mmengine.hooks import CheckpointHook, EarlyStoppingHook
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 
-from mm_metrics_plugin.exceptions import MetricInputError
 from mm_metrics_plugin.metrics.base import StreamingMetric
-from mm_metrics_plugin.metrics.sample_fields import field_values
 from mm_metrics_plugin.settings import nearest_name
 
 _MOST_KEYS = 40  # in a message
@@ -192,11 +190,8 @@ def _check_targets(metrics: list[StreamingMetric], dataset: Any) -> None:
         return
     samples = [sample.to_dict()]
     for metric in metrics:
-        for field in metric.target_fields:
-            try:
-                field_values(samples, field, metric.sample_names(samples))
-            except MetricInputError as error:
-                raise MetricInputError(f"{type(metric).__name__}: {error}") from None
+        with metric.named_errors():
+            metric.check_targets(samples)
 
 
 @contextmanager

@@ -68,6 +68,12 @@ class KeyPointReader(ImageReader):
         """The ground-truth fields that every sample must have."""
         return ("gt_instances",) if self.ann_file is None else ()
 
+    def check_targets(self, samples: Samples, name: SampleName) -> None:
+        """Raises MetricInputError unless the samples have annotations, or there is a file with them."""
+        if self.ann_file is None:
+            for index, sample in enumerate(samples):
+                _annotations(sample, name(index))
+
     def metainfo(self, dataset_meta: Mapping[str, Any]) -> Mapping[str, Any]:
         """The metainfo with ``classes``, the names of the categories."""
         names = self._categories(dataset_meta).names or tuple(dataset_meta.get("classes") or ("object",))
@@ -98,7 +104,7 @@ class KeyPointReader(ImageReader):
         dets = Detections(found.image, found.geometry, scores, label[found.image])
         annotations: _Annotations = [()] * len(samples)
         if self.ann_file is None:
-            annotations = [_annotations(sample, names[index]) for index, sample in enumerate(samples)]
+            annotations = [_annotations(*pair) for pair in zip(samples, names)]
         else:
             self._check_images(samples, name)
         gts, gt_id = _ground_truths(annotations, name, "raw_ann_info", found.geometry.sigmas, labels)

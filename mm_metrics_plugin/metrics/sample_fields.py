@@ -24,6 +24,7 @@ _PRECISIONS = {torch.bfloat16: BFLOAT16, torch.float16: FLOAT16, torch.float32: 
 # How a dataset gets its ground truth.
 _REMEDIES = {
     "gt_instances": ": add dict(type='LoadAnnotations', with_bbox=True) after Resize in the test pipeline",
+    "gt_instances.masks": ": give LoadAnnotations with_mask=True in the test pipeline, after Resize",
     "gt_sem_seg": ": add dict(type='LoadAnnotations') after Resize in the test pipeline (in mmdet, with_seg=True)",
     "gt_label": ": the test dataset must have labels",
 }
@@ -56,7 +57,7 @@ def field_values(samples: Samples, field: str, name: SampleName) -> list[Any]:
                 keys = ", ".join(sorted(map(str, value))) if isinstance(value, Mapping) else f"a {type(value).__name__}"
                 raise MetricInputError(
                     f"{name(index)} must have a field '{field}' (found {keys or 'nothing'})"
-                    f"{_REMEDIES.get(field.split('.')[0], '')}"
+                    f"{_REMEDIES.get(field, _REMEDIES.get(field.split('.')[0], ''))}"
                 ) from None
     return values
 

@@ -261,7 +261,12 @@ def test_key_points_without_annotations_and_unknown_categories_are_refused():
     # As mmpose has them with a bbox_file.
     detected = dict(sample, gt_instances=dict(keypoints=np.zeros((1, 17, 2)), bboxes=np.ones((1, 4))))
     del detected["raw_ann_info"]
-    assert "'gt_instances.keypoints' of sample 0 (0) must be annotated" in refused([detected], iou_type="keypoints")
+    message = "'gt_instances.keypoints' of sample 0 (0) must be annotated (found zeros only): give ann_file=..."
+    assert message in refused([detected], iou_type="keypoints")
+    with pytest.raises(MetricInputError, match="must be annotated"):  # as EvaluationCheckHook checks it
+        DetectionPRF(iou_type="keypoints").check_targets([detected])
+    with pytest.raises(MetricInputError, match=r"'gt_instances.masks'.*with_mask=True"):
+        DetectionPRF(iou_type="segm").check_targets([dict(gt_instances={})])
     detected["gt_instances"] = dict(
         keypoints=sample["pred_instances"]["keypoints"].numpy(),
         keypoints_visible=np.ones((1, 17)),
