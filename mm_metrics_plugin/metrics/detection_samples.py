@@ -98,17 +98,21 @@ def _field_values(
     samples: Samples, part: str, indices: Sequence[int], geometry: type[Any], name: SampleName
 ) -> dict[str, list[Any]]:
     """Fields of a part of some samples: masks as they are, others as tensors or arrays."""
-    chosen = [samples[index] for index in indices]
-    fields = {sample_field(geometry): sample_field(geometry), "labels": "labels"}
-    if part == "pred_instances":
-        has_own = all(geometry.score_field in (sample.get(part) or {}) for sample in chosen)
-        fields["scores"] = geometry.score_field if has_own else "scores"
+    chosen, fields = [samples[index] for index in indices], [sample_field(geometry), "labels"]
+    own = geometry.score_field
     columns = {}
-    for field, source in fields.items():
-        values = field_values(chosen, f"{part}.{source}", lambda index: name(indices[index]))
+
+    def name_of(index: int) -> str:
+        return name(indices[index])
+
+    for field in [*fields, "scores"] if part == "pred_instances" else fields:
+        values = field_values(chosen, f"{part}.{field}", name_of)
+        if field == "scores" and own != field:  # an image without detections may lack its own scores
+            parts = [sample[part] for sample in chosen]
+            values = [one.get(own, value) for one, value in zip(parts, values)]
         if field != _MASKS:  # mmdet's box objects have a tensor
             values = [getattr(value, "tensor", value) for value in values]
-            values = real_values(values, f"{part}.{source}", lambda index: name(indices[index]))
+            values = real_values(values, f"{part}.{field}", name_of)
         columns[field] = values
     return columns
 

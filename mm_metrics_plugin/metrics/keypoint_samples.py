@@ -107,7 +107,7 @@ class KeyPointReader(ImageReader):
             annotations = [_annotations(*pair) for pair in zip(samples, names)]
         else:
             self._check_images(samples, name)
-        gts, gt_id = _ground_truths(annotations, name, "raw_ann_info", found.geometry.sigmas, labels)
+        gts, gt_id = _ground_truths(annotations, indices, name, "raw_ann_info", found.geometry.sigmas, labels)
         DetectionBatch(dets, gts, len(samples)).check(num_classes=num_classes, names=names)
         columns = _columns(samples, indices, names, dets, gts)
         return KeyPointBatch({**columns, "nms_area": nms_area, "gt_id": gt_id})
@@ -122,11 +122,12 @@ class KeyPointReader(ImageReader):
         file, matches = self._file, state.empty_matches
         sigmas, labels = sigmas_of(0, matches.settings.sigmas), _Labels(file.categories.ids, matches.num_classes)
         names = [f"image {image} in {file.name}" for image in file.images]
-        gts, gt_id = _ground_truths(file.annotations, lambda index: names[index], "annotations", sigmas, labels)
+        numbers = np.arange(len(names))
+        gts, gt_id = _ground_truths(file.annotations, numbers, names.__getitem__, "annotations", sigmas, labels)
         gts.check(num_classes=matches.num_classes, names=names)
         dets = Detections.empty(gts.geometry.take(slice(0, 0)))
         samples = [{"img_id": image, "id": file.name} for image in file.images]
-        columns = _columns(samples, np.arange(len(samples)), names, dets, gts)
+        columns = _columns(samples, numbers, names, dets, gts)
         return state.empty().update({**columns, "nms_area": np.empty(0), "gt_id": gt_id})
 
     def _with_sigmas(self, dataset_meta: Any) -> DetectionSettings:
@@ -161,7 +162,7 @@ class KeyPointReader(ImageReader):
         known = set(self._file.images)
         for index, sample in enumerate(samples):
             image = _scalar(sample.get("img_id"))
-            if image not in known:
+            if not isinstance(image, (int, str)) or image not in known:
                 raise MetricInputError(
                     f"'img_id' of {name(index)} must be an image of {self._file.name} (found {shortened(image)})"
                 )
@@ -175,7 +176,7 @@ def _predictions(samples: Samples, name: SampleName, sigmas: Sequence[float] | N
     prefix, images = "pred_instances.", []
     for field in ("keypoints", "keypoint_scores"):
         images.append(real_values(field_values(samples, prefix + field, name), prefix + field, name))
-    given = [_box_scores(sample, len(points)) for sample, points in zip(samples, images[0])]
+    given = [_box_scores(sample, points.shape[0] if points.ndim else 0) for sample, points in zip(samples, images[0])]
     images.append(real_values(given, f"{prefix}bbox_scores", name))
     arrays = to_host([value for column in images for value in column])
     number = len(samples)
@@ -237,21 +238,27 @@ def _annotations(sample: Sample, name: str) -> Sequence[Any]:
     fields = [_field(sample, "gt_instances", field) for field in ("keypoints", "bboxes")]
     if any(value is None for value in fields):
         raise MetricInputError(f"{name} must have a field 'raw_ann_info', or keypoints and bboxes in 'gt_instances'")
-    points, boxes = (np.asarray(value, dtype=np.float64) for value in fields)
+    points, boxes = (np.array(value, dtype=np.float64) for value in fields)
+    visible = _field(sample, "gt_instances", "keypoints_visible")
+    visible = np.ones(points.shape[:2]) if visible is None else np.asarray(visible)
+    if points.ndim != 3 or boxes.shape != (len(points), 4) or visible.shape[:2] != points.shape[:2]:
+        raise MetricInputError(
+            f"'gt_instances' of {name} must have keypoints (N, K, 2), keypoints_visible (N, K) and bboxes (N, 4) "
+            f"(found {points.shape}, {visible.shape} and {boxes.shape})"
+        )
     if points.size and points.max() <= 0:  # mmpose's datasets with a bbox_file
         raise MetricInputError(
             f"'gt_instances.keypoints' of {name} must be annotated (found zeros only): give ann_file=..., the "
             "annotation file of the dataset"
         )
-    visible = _field(sample, "gt_instances", "keypoints_visible")
-    visible = np.ones(points.shape[:2]) if visible is None else np.asarray(visible)
     labeled = visible.reshape(*points.shape[:2], -1)[..., :1]
-    corners = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
-    return [{"keypoints": one, "bbox": box} for one, box in zip(np.concatenate([points, labeled], axis=2), corners)]
+    boxes[:, 2:] -= boxes[:, :2]
+    return [{"keypoints": one, "bbox": box} for one, box in zip(np.concatenate([points, labeled], axis=2), boxes)]
 
 
 def _ground_truths(
     annotations: _Annotations,
+    indices: np.ndarray,
     name: SampleName,
     field: str,
     sigmas: np.ndarray,
@@ -259,10 +266,15 @@ def _ground_truths(
 ) -> tuple[GroundTruths, np.ndarray]:
     """The ground truths of all samples, and a number for each by which those of an image differ."""
     rows = [(index, at, row) for index, several in enumerate(annotations) for at, row in enumerate(several)]
+    for index, at, row in rows:
+        if not isinstance(row, Mapping):
+            raise MetricInputError(
+                f"'{field}' of {name(index)}, annotation {at}, must be a dict (found {shortened(row)})"
+            )
 
     def place(row: int, key: str) -> str:
         index, at, _ = rows[row]
-        return f"'{field}.{key}' of {name(index)}, annotation {at}"
+        return f"'{field}.{key}' of {name(index)}, annotation {at},"
 
     def numbers(key: str, shape: tuple[int, ...], what: str, default: Any = None) -> np.ndarray:
         """A value of every annotation."""
@@ -286,7 +298,7 @@ def _ground_truths(
         crowd=numbers("iscrowd", (), "a number", 0) != 0,
         area=np.where(np.isnan(area), points.ground_truth_areas(), area),
     )
-    ids = [_number_of(row.get("id"), -1 - at) for at, (_, _, row) in enumerate(rows)]
+    ids = [_number_of(row.get("id"), -1 - at - (int(indices[index]) << 20)) for index, at, row in rows]
     return gts, np.array(ids, dtype=np.int64)
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from mmdet.structures.mask import BitmapMasks, PolygonMasks
 from mmengine.evaluator import Evaluator
+from mmengine.structures import InstanceData
 
 from mm_metrics_plugin import DetectionEvaluator, DetectionPRF
 from mm_metrics_plugin.exceptions import MetricInputError
@@ -150,7 +151,9 @@ def test_polygons_of_mmdet_and_mask_scores():
             masks=torch.from_numpy(masks.to_ndarray()), scores=np.zeros(2), mask_scores=np.ones(2), labels=[0, 1]
         ),
     )
-    values = evaluate(DetectionPRF(iou_type="segm", num_classes=2, ap=True, score_thr=0.5), [sample])
+    nothing = dict(masks=np.zeros((0, 20, 30), bool), scores=np.zeros(0), labels=np.zeros(0, int))
+    samples = [sample, dict(gt_instances=nothing, pred_instances=InstanceData(**nothing))]
+    values = evaluate(DetectionPRF(iou_type="segm", num_classes=2, ap=True, score_thr=0.5), samples)
     assert values["det-segm/tp"] == 2 and values["det-segm/mAP"] == 1
 
 
@@ -272,7 +275,10 @@ def test_key_points_without_annotations_and_unknown_categories_are_refused():
         keypoints_visible=np.ones((1, 17)),
         bboxes=np.array([[0, 0, 200, 200]]),
     )
-    assert evaluate(DetectionPRF(iou_type="keypoints", score_thr=0.01), [detected])["det-keypoints/tp"] == 1
+    other = dict(detected, id=2)  # another person of the image
+    for key in ("gt_instances", "pred_instances"):
+        other[key] = {field: value + 500 if value.ndim == 3 else value for field, value in detected[key].items()}
+    assert evaluate(DetectionPRF(iou_type="keypoints", score_thr=0.01), [detected, other])["det-keypoints/tp"] == 2
     categories = [{"id": 1, "name": "cat"}, {"id": 3, "name": "dog"}]
     message = refused([dict(sample, category_id=2)], {"CLASSES": categories}, iou_type="keypoints")
     assert "'category_id' of sample 0 (0) must be one of the categories [1, 3] (found 2)" in message
