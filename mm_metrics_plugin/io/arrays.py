@@ -116,7 +116,7 @@ class JsonRows:
                 for value in map(_plain_array, values)
             ]
             for number, value in enumerate(values):
-                if value not in (0, 1, None):
+                if not isinstance(value, (int, float, type(None))) or value not in (0, 1, None):
                     raise self._error(field, number, "0 or 1", value)
         return np.array(list(map(bool, values)), dtype=bool)
 
