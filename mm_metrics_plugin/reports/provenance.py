@@ -113,10 +113,15 @@ class Provenance:
 
     def counts(self, counted: Mapping[str, int], settings: DetectionSettings) -> dict[str, Any]:
         """Images, detections and ground truths read, used and dropped by reason; ``counted`` by the state."""
+        detections = self.detections
+        ground_truths = RowCounts.total(RowCounts(**entry["ground_truths"]) for entry in self.ground_truths)
+        if not self.results:  # all images were added in memory
+            read = counted["detections"] + counted["detections_suppressed"]
+            detections, ground_truths = RowCounts(read, read), RowCounts(*[counted["ground_truths"]] * 2)
         return row_counts(
             counted,
-            self.detections,
-            RowCounts.total(RowCounts(**entry["ground_truths"]) for entry in self.ground_truths),
+            detections,
+            ground_truths,
             images=len(self.image_ids),
             missing_images=self.missing_images,
             below={f"score below {number_text(settings.score_thr)}": counted["detections_below_threshold"]},

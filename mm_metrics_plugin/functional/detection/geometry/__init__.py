@@ -66,6 +66,7 @@ class Geometry(Protocol):
     score_field: ClassVar[str]  # the scores of detections, ``scores`` if they lack this field
     options: ClassVar[tuple[str, ...]]  # the settings that ``from_images`` takes
     overlap_name: ClassVar[str]  # such as ``IoU``
+    ignored_name: ClassVar[str]  # an ignored ground truth, with a plural in -s
     prefiltered: bool  # whether shapes overlap only if their bounding boxes intersect
 
     @classmethod

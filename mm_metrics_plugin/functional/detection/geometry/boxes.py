@@ -46,6 +46,7 @@ class Boxes:
     score_field = "scores"
     options = ()
     overlap_name = "IoU"
+    ignored_name = "crowd region"
     prefiltered = True
 
     def __init__(self, array: Any, box_format: str = "xyxy") -> None:

@@ -59,6 +59,7 @@ class Masks:
     score_field = "mask_scores"
     options: tuple[str, ...] = ()
     overlap_name = "IoU"
+    ignored_name = "crowd region"
     prefiltered = True
 
     def __init__(self, runs: Any, lengths: Any, sizes: Any) -> None:

@@ -46,6 +46,7 @@ class RotatedBoxes:
     score_field = "scores"
     options = ()
     overlap_name = "IoU"
+    ignored_name = "crowd region"
     prefiltered = True
 
     def __init__(self, array: Any) -> None:
