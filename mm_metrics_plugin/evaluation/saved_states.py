@@ -37,7 +37,7 @@ def save_report(path: PathLike, report: Report) -> None:
     elif isinstance(report, ClassificationReport):
         save_evaluator(path, ClassificationEvaluator.of_report(report))
     else:
-        raise ResultFileError(f"a {type(report).__name__} cannot be saved; save the reports of its runs")
+        raise ResultFileError(f"a {type(report).__name__} cannot be saved; save each of its reports")
 
 
 def read_evaluator(path: PathLike) -> Evaluator:

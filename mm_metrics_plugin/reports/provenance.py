@@ -117,7 +117,8 @@ class Provenance:
         ground_truths = RowCounts.total(RowCounts(**entry["ground_truths"]) for entry in self.ground_truths)
         if not self.results:  # all images were added in memory
             read = counted["detections"] + counted["detections_suppressed"]
-            detections, ground_truths = RowCounts(read, read), RowCounts(*[counted["ground_truths"]] * 2)
+            gts = counted["ground_truths"]
+            detections, ground_truths = RowCounts(read, read), RowCounts(gts, gts)
         return row_counts(
             counted,
             detections,
