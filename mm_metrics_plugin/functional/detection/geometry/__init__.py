@@ -135,7 +135,8 @@ class Geometry(Protocol):
     def overlaps(self, ground_truths: GroundTruths, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
         """(P,) overlap of detections ``rows`` and ground truths ``gt_rows``; of a crowd by COCO's rule.
 
-        A matching rule may ask for another method with this signature, such as ``mmdet_overlaps`` of boxes.
+        A matching rule may ask for another method with this signature, such as ``mmdet_overlaps`` of boxes. NMS calls
+        ``nms_overlaps`` of geometries that have it.
         """
 
 
@@ -161,7 +162,7 @@ def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -
     """Indices kept by non-maximum suppression within groups, ascending.
 
     All groups are processed at once: the best shape of each group suppresses the others, then the best remaining one.
-    Boxes have the overlap of mmdet, so the result equals ``mmcv.ops.nms`` on each group.
+    Boxes have the overlap of mmdet, so the result equals ``mmcv.ops.nms`` on each group; key points, that of mmpose.
 
     Args:
         boxes: (N, 4) in xyxy format, or another geometry.
@@ -176,7 +177,6 @@ def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -
     """
     from mm_metrics_plugin.functional.detection.data import GroundTruths
 
-    groups, scores = np.asarray(groups), np.asarray(scores)
     zeros = np.zeros(len(groups), dtype=np.int64)
     shapes = GroundTruths(zeros, boxes, zeros)
     geometry = shapes.geometry
@@ -185,14 +185,22 @@ def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -
             f"'boxes', 'scores' and 'groups' must have the same length (found {len(geometry)}, {len(scores)}, "
             f"{len(groups)})"
         )
+    overlaps = getattr(geometry, "nms_overlaps", geometry.overlaps)
+    return greedy_nms(lambda rows, best: overlaps(shapes, rows, best), scores, groups, iou_thr)
+
+
+def greedy_nms(
+    overlaps: Callable[[np.ndarray, np.ndarray], np.ndarray], scores: Any, groups: Any, iou_thr: float
+) -> np.ndarray:
+    """:func:`nms` of shapes with these overlaps of pairs of rows."""
+    groups, scores = np.asarray(groups), np.asarray(scores)
     remaining = stable_order(groups, -scores)
-    overlaps = getattr(geometry, "mmdet_overlaps", geometry.overlaps)
     kept = []
     while len(remaining):
         starts = group_starts(groups[remaining])
         kept.append(remaining[starts])
         best = np.repeat(remaining[starts], np.diff(np.append(starts, len(remaining))))
-        overlap = overlaps(shapes, remaining, best)
+        overlap = overlaps(remaining, best)
         stays = ~(overlap > overlap.dtype.type(iou_thr))
         stays[starts] = False
         remaining = remaining[stays]

@@ -188,6 +188,8 @@ class Boxes:
             union = np.maximum(areas[rows] + gt_areas[gt_rows] - intersection, _MIN_UNION)
             return np.asarray(intersection / union)
 
+    nms_overlaps = mmdet_overlaps
+
 
 def first_invalid(array: np.ndarray) -> tuple[int, str, Any] | None:
     """Row, expected and found value of the first number that is NaN, infinite or above 1e100; None if all are valid."""

@@ -212,6 +212,26 @@ class KeyPoints:
             result[block] = self._oks(ground_truths.geometry, areas, rows[block], gt_rows[block])
         return result
 
+    def nms_overlaps(self, ground_truths: GroundTruths, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
+        """(P,) OKS of pairs of these objects with the areas around their key points, as in mmpose's NMS."""
+        return self.pair_oks(rows, gt_rows, self.extents())
+
+    def extents(self) -> np.ndarray:
+        """(N,) the areas around all key points."""
+        sides = _boxes_around(self.array)[:, 2:]
+        return np.asarray(sides[:, 0] * sides[:, 1])
+
+    def pair_oks(self, rows: np.ndarray, others: np.ndarray, areas: np.ndarray) -> np.ndarray:
+        """(P,) float32 OKS of pairs of these objects, with all key points and the mean of both areas."""
+        result = np.empty(len(rows), dtype=np.float32)
+        for start in range(0, len(rows), _BLOCK_PAIRS):
+            first, second = rows[start : start + _BLOCK_PAIRS], others[start : start + _BLOCK_PAIRS]
+            distance = self.array[first, :, :2] - self.array[second, :, :2]
+            squared = distance[..., 0] ** 2 + distance[..., 1] ** 2
+            area = (areas[first] + areas[second])[:, None] / 2 + np.spacing(1)
+            result[start : start + _BLOCK_PAIRS] = np.exp(-(squared / (self.sigmas * 2) ** 2 / area / 2)).mean(axis=1)
+        return result
+
     def _oks(self, gts: KeyPoints, areas: np.ndarray, rows: np.ndarray, gt_rows: np.ndarray) -> np.ndarray:
         points, gt_points = self.array[rows, :, :2], gts.array[gt_rows, :, :2].astype(np.float64)
         distance, counted = points - gt_points, gts.labeled[gt_rows]
