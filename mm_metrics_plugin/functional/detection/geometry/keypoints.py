@@ -94,7 +94,13 @@ class KeyPoints:
         if shape[-1] not in (2, 3):
             index = next(index for index, value in enumerate(points) if np.shape(value)[1:] == shape)
             raise InvalidValue(index, "have shape (N, K, 2) or (N, K, 3)", np.shape(points[index]))
-        arrays = rows_of_images(points, shape, to_array)
+        joints = len(sigmas_of(shape[0], sigmas))
+        try:
+            arrays = rows_of_images(points, (joints, shape[1]), to_array)
+        except InvalidValue as error:
+            if isinstance(error.found, tuple):
+                error.expected += f", with one key point for each of {joints} sigmas"
+            raise
         lengths, boxes = [len(array) for array in arrays], None
         if all("boxes" in image for image in given):
             boxes = joined_rows(rows_of_images([image["boxes"] for image in given], (4,), to_array, lengths))
@@ -255,12 +261,12 @@ def sigmas_of(num_joints: int, sigmas: Sequence[float] | None) -> np.ndarray:
     """
     if sigmas is not None:
         return np.asarray(sigmas, dtype=np.float64)
-    if num_joints not in (0, len(COCO_SIGMAS)):
+    if num_joints not in (0, len(COCO_SIGMAS)):  # 0: no objects
         raise MetricInputError(
             f"key points other than COCO's {len(COCO_SIGMAS)} need their sigmas, the standard deviation of each key "
             f"point relative to the size of the object (found {num_joints} key points): give sigmas=(...)"
         )
-    return np.asarray(COCO_SIGMAS if num_joints else ())
+    return np.asarray(COCO_SIGMAS)
 
 
 def _boxes_around(array: np.ndarray) -> np.ndarray:

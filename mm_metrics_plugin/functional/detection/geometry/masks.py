@@ -75,12 +75,11 @@ class Masks:
         return cls._of(NO_RUNS, np.empty((0, 2), dtype=np.int64))
 
     @classmethod
-    def from_images(
-        cls: type[_M], values: Sequence[Any], to_array: Callable[[Any], np.ndarray]
-    ) -> tuple[_M, list[int]]:
+    def from_images(cls: type[_M], values: Sequence[Any], to_array: Callable[[Any], Any]) -> tuple[_M, list[int]]:
         """The masks of several images, and their numbers.
 
-        Those of an image are a list of COCO's RLE dicts, an array (N, height, width), or :class:`Masks`.
+        Those of an image are a list of COCO's RLE dicts, an array (N, height, width), or :class:`Masks`, which
+        ``to_array`` may also return.
         """
         listed = all(isinstance(value, (list, tuple)) and _are_dicts(value) for value in values)
         groups = [list(chain.from_iterable(values))] if listed else values
@@ -94,21 +93,23 @@ class Masks:
                     row, index = row - len(values[index]), index + 1
                 raise InvalidValue(index, f"be valid masks: mask {row} must {error.expected}", error.found) from None
             except (TypeError, ValueError, RuntimeError, OverflowError):
-                expected = "be COCO RLE dicts or an array of shape (N, height, width)"
-                raise InvalidValue(index, expected, shortened(group)) from None
+                expected = "be COCO RLE dicts or a boolean or integer array of shape (N, height, width)"
+                has_dtype = hasattr(group, "dtype")
+                found = f"{group.dtype} of shape {tuple(group.shape)}" if has_dtype else shortened(group)
+                raise InvalidValue(index, expected, found) from None
         return parts[0].concatenate(parts[1:]), [len(value) for value in values] if listed else list(
             map(len, parts[1:])
         )
 
     @classmethod
-    def _of_image(cls: type[_M], value: Any, to_array: Callable[[Any], np.ndarray]) -> _M:
+    def _of_image(cls: type[_M], value: Any, to_array: Callable[[Any], Any]) -> _M:
         """The masks of one image, or of several as RLE dicts."""
-        if isinstance(value, Masks):
-            return cls(value.runs, value.lengths, value.sizes)
         if isinstance(value, (list, tuple)) and _are_dicts(value):
             return cls.from_rle(value)
-        array = to_array(value)
-        return cls.from_bitmaps(array) if array.size else cls.empty()
+        shapes = value if isinstance(value, Masks) else to_array(value)
+        if isinstance(shapes, Masks):
+            return cls(shapes.runs, shapes.lengths, shapes.sizes)
+        return cls.from_bitmaps(shapes) if shapes.size else cls.empty()
 
     @classmethod
     def from_rle(cls: type[_M], rles: Sequence[Any], *, names: Sequence[Any] | None = None) -> _M:
