@@ -14,7 +14,7 @@ import argparse
 import json
 import pickle
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,13 +46,13 @@ def mask_of(box: np.ndarray) -> np.ndarray:
     return (2 * np.abs(along) <= box[2]) & (2 * np.abs(across) <= box[3])
 
 
-def rle_of(mask: np.ndarray) -> Dict[str, Any]:
+def rle_of(mask: np.ndarray) -> dict[str, Any]:
     """COCO's run lengths of background and foreground in turn, column by column."""
     edges = np.flatnonzero(np.diff(mask.ravel(order="F"), prepend=False))
     return dict(size=[SIZE, SIZE], counts=np.diff([0, *edges.tolist(), mask.size]).tolist())
 
 
-def row_of(box: np.ndarray, label: int, image_id: int) -> Dict[str, Any]:
+def row_of(box: np.ndarray, label: int, image_id: int) -> dict[str, Any]:
     """What annotations and results have in common in COCO's format."""
     joints = joints_of(box)
     low, high = joints.min(axis=0), joints.max(axis=0)
@@ -79,13 +79,13 @@ def detected(objects: Objects, random: np.random.Generator) -> Objects:
     return Objects(boxes, np.where(random.random(len(found)) < 0.1, 1 - labels, labels))
 
 
-def write_images(folder: Path, images: List[Objects], random: np.random.Generator) -> None:
+def write_images(folder: Path, images: list[Objects], random: np.random.Generator) -> None:
     """Write the images and their annotations."""
     from PIL import Image
 
     for name in ("images", "labelTxt"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    annotations: List[Dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
     for image_id, objects in enumerate(images, start=1):
         picture, lines = random.integers(0, 80, (SIZE, SIZE, 3)), []
         for box, label in zip(objects.boxes, objects.labels.tolist()):
@@ -107,11 +107,11 @@ def write_images(folder: Path, images: List[Objects], random: np.random.Generato
     (folder / "annotations.json").write_text(json.dumps(content, separators=(",", ":")))
 
 
-def write_results(folder: Path, images: List[Objects], random: np.random.Generator) -> None:
+def write_results(folder: Path, images: list[Objects], random: np.random.Generator) -> None:
     """Write the results of each kind."""
-    masks: List[Dict[str, Any]] = []
-    keypoints: List[Dict[str, Any]] = []
-    rotated: List[Dict[str, Any]] = []
+    masks: list[dict[str, Any]] = []
+    keypoints: list[dict[str, Any]] = []
+    rotated: list[dict[str, Any]] = []
     for image_id, objects in enumerate(images, start=1):
         scores = random.uniform(0.2, 1, len(objects.boxes)).astype(np.float32)
         for box, label, score in zip(objects.boxes, objects.labels.tolist(), scores.tolist()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 from mm_metrics_plugin.render.html import render_page
 from mm_metrics_plugin.render.tables import OVERALL_NAMES
@@ -24,8 +24,8 @@ def detection_reports_page(reports: DetectionReports, titles: Mapping[str, str])
     )
 
 
-def _values(report: DetectionReport) -> Dict[str, Any]:
-    values: Dict[str, Any] = dict(report.protocols[0].means)
+def _values(report: DetectionReport) -> dict[str, Any]:
+    values: dict[str, Any] = dict(report.matching_rules[0].means)
     if report.analysis is not None:
         values.update(report.analysis.average_precision.to_dict())
     return values
