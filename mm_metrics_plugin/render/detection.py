@@ -18,10 +18,10 @@ from mm_metrics_plugin.render.sections import (
     confusion_sections,
     interval_sections,
     joined_by_lines,
-    mask_lines,
     matrix_sections,
     means_section,
     tally,
+    unevaluated_lines,
 )
 from mm_metrics_plugin.render.tables import (
     COLUMN_NAMES,
@@ -115,7 +115,7 @@ def _detection_opening(report: DetectionReport) -> List[str]:
         tally("detection", report.counts["detections"]),
         *class_order_lines(report.inputs),
         *joined_by_lines(results, "image"),
-        *mask_lines(results),
+        *unevaluated_lines(results, vars(settings)),
         f"score threshold {number_text(settings.score_thr)}, IoU threshold {number_text(settings.iou_thr)}{nms}",
     ]
 

@@ -44,7 +44,7 @@ class _Annotations(NamedTuple):
 
 def _read_files(folder: Path, image_set: PathLike | None) -> _Annotations:
     """Read the files of a folder: those that the file ``image_set`` lists, in its order, or by default all."""
-    files = sorted(folder.glob("*.xml")) if image_set is None else _listed_files(Path(image_set), folder)
+    files = sorted(folder.glob("*.xml")) if image_set is None else listed_files(Path(image_set), folder, ".xml")
     if not files:
         raise ResultFileError(f"{folder.name}: holds no .xml files")
     names: list[str] = []
@@ -75,7 +75,7 @@ def _read_files(folder: Path, image_set: PathLike | None) -> _Annotations:
     return _Annotations(tuple(path.stem for path in files), tuple(names), sizes, objects, digest)
 
 
-def _listed_files(image_set: Path, folder: Path) -> list[Path]:
+def listed_files(image_set: Path, folder: Path, suffix: str) -> list[Path]:
     """The annotation file of every image of a list, in its order."""
     try:
         lines = read_bytes(image_set).decode("utf-8-sig").splitlines()
@@ -87,11 +87,11 @@ def _listed_files(image_set: Path, folder: Path) -> list[Path]:
     if not ids:
         raise ResultFileError(f"{image_set.name}: lists no image")
     check_unique(ids, "image id", image_set.name)
-    present = {path.stem for path in folder.glob("*.xml")}
+    present = {path.stem for path in folder.glob(f"*{suffix}")}
     missing = [image_id for image_id in ids if image_id not in present]
     if missing:
         raise ResultFileError(f"{image_set.name}: {listing('image', missing)} without annotations in {folder.name}")
-    return [folder / f"{image_id}.xml" for image_id in ids]
+    return [folder / f"{image_id}{suffix}" for image_id in ids]
 
 
 def _integer(parent: Element, tag: str, path: Path) -> int:
@@ -158,7 +158,9 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
     labels = lookup(names, {name: label for label, name in enumerate(classes)})
     corners, crowd = np.array(boxes, dtype=np.float64).reshape(-1, 4), np.array(difficult, dtype=bool)
     objects = GroundTruths(np.array(images, dtype=np.int64), corners, labels, crowd=crowd)
-    keep, row_counts = RowCounts.select({SWAPPED: has_swapped_corners(corners), "class not chosen": labels < 0})
+    keep, row_counts = RowCounts.select(
+        {SWAPPED: has_swapped_corners(objects.geometry), "class not chosen": labels < 0}
+    )
     return AnnotationSet(
         source=folder.name,
         image_ids=annotations.image_ids,

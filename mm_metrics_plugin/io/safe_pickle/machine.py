@@ -70,12 +70,14 @@ class SafeGlobal:
         meaning: Its value as an argument of another safe global.
         ahead: Called as ``ahead(machine, at)`` before the arguments of a call are read. It makes the call and returns
             the position after it, or 0 if the arguments are to be read opcode by opcode.
+        is_class: Whether the file makes instances of it, whose state follows.
     """
 
     name: str
     make: Optional[Callable[..., Any]] = None
     meaning: Any = None
     ahead: Optional[Callable[[Machine, int], int]] = None
+    is_class: bool = False
 
 
 class PartialObject:

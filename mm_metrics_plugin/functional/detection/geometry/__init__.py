@@ -94,11 +94,17 @@ class Geometry(Protocol):
     def is_ignored(self) -> np.ndarray:
         """(N,) whether a ground truth of this shape is neither TP nor FN, such as one without labeled key points."""
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, Any] | None:
+    def mismatch(
+        self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None
+    ) -> tuple[int, str, Any] | None:
         """The first image with shapes that cannot be compared, what they must be and what was found, or None.
 
-        ``image`` (N,) are the images of these shapes; rows of both are in any order.
+        ``image`` (N,) are the images of these shapes; rows of both are in any order. ``image_sizes`` (images, 2) are
+        heights and widths, 0 if unknown.
         """
+
+    def drawn_like(self: _G, other: _G) -> _G:
+        """These detections with the lines of ground truths, such as a skeleton."""
 
     def take(self: _G, rows: Any) -> _G:
         """The selected rows (indices, a mask or a slice)."""
