@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Dict, List, Tuple
 
 import cv2
 import numpy as np
@@ -28,10 +27,10 @@ def mask_of(shape: str, side: int) -> np.ndarray:
     return mask & (distance >= side / 3.2) if shape in ("ring", "frame") else mask
 
 
-def draw(generator: np.random.Generator) -> Tuple[np.ndarray, List[Dict]]:
+def draw(generator: np.random.Generator) -> tuple[np.ndarray, list[dict]]:
     """An image and its annotations: shapes that may overlap, and sometimes a crowd of small shapes."""
     image = generator.integers(0, 80, (SIZE, SIZE, 3))
-    annotations: List[Dict] = []
+    annotations: list[dict] = []
 
     def paint(shape: str, left: int, top: int, side: int) -> None:
         window = image[top : top + side, left : left + side]
@@ -56,8 +55,8 @@ def draw(generator: np.random.Generator) -> Tuple[np.ndarray, List[Dict]]:
 def write_split(folder: Path, split: str, number: int, generator: np.random.Generator) -> None:
     """Write images and their COCO annotations."""
     (folder / split).mkdir()
-    images: List[Dict] = []
-    annotations: List[Dict] = []
+    images: list[dict] = []
+    annotations: list[dict] = []
     for image_id in range(1, number + 1):
         image, rows = draw(generator)
         name = f"{image_id:04d}.png"

@@ -75,7 +75,7 @@ def evaluate_detection(
         ...     "annotations": [{"id": 1, "image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10]}]}
         >>> results = [{"image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10], "score": 0.9}]
         >>> report = evaluate_detection(annotations, results, score_thr=0.5)
-        >>> report.protocols[0].columns["tp"].tolist(), report.analysis.average_precision.to_dict()["mAP"]
+        >>> report.matching_rules[0].columns["tp"].tolist(), report.analysis.average_precision.to_dict()["mAP"]
         ([1], 1.0)
     """
     all_settings = _settings_by_type(settings, options)
@@ -164,11 +164,16 @@ def merge_states(files: Sequence[PathLike], *, progress: Progress | None = None)
         if any(type(other) is not type(first) for other in others):
             raise ResultFileError("states of detectors and of classifiers cannot be merged")
         evaluator: Any = first.merge(*others) if others else first
-        if isinstance(evaluator, DetectionEvaluator) and evaluator.provenance.images_elsewhere:
+        if isinstance(evaluator, DetectionEvaluator) and evaluator.provenance.images_in_other_shards:
             names = ", ".join(entry["file"] for entry in evaluator.provenance.ground_truths)
-            raise ResultFileError(
-                f"{names}: shards with {pluralize(evaluator.provenance.images_elsewhere, 'image')} are missing"
-            )
+            missing = evaluator.provenance.images_in_other_shards
+            if missing < 0:  # only files have a checksum
+                raise ResultFileError(
+                    f"{names}: the states hold {pluralize(-missing, 'image')} more than this ground truth; ground "
+                    "truths in memory are taken for the same, so evaluate each part with the whole ground truth, or "
+                    "with files"
+                )
+            raise ResultFileError(f"{names}: shards with {pluralize(missing, 'image')} are missing")
         evaluators.append(evaluator)
     report: Report = _report(evaluators, progress)
     return report

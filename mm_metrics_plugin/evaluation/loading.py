@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from mm_metrics_plugin.evaluation.inputs import check_cfg_options, input_entry, 
 from mm_metrics_plugin.evaluation.joining import (
     JoinedImages,
     classes_from_labels,
-    every_nth_image,
+    images_of_rank,
     in_image_order,
     join,
     match_image_ids,
@@ -37,14 +37,14 @@ class DetectionInput:
     """The ground truth and the results of a detector before reading; see :func:`evaluate_detection`."""
 
     ground_truth: Any  # None if the results contain the ground truth
-    results: Tuple[Any, ...]  # files that are shards of one test set, or one list of results in memory
-    classes: Optional[Sequence[str]] = None
-    class_order: Optional[str] = None
-    image_set: Optional[str] = None
-    cfg_options: Optional[Sequence[str]] = None
+    results: tuple[Any, ...]  # files that are shards of one test set, or one list of results in memory
+    classes: Sequence[str] | None = None
+    class_order: str | None = None
+    image_set: str | None = None
+    cfg_options: Sequence[str] | None = None
     trust: bool = False
     allow_missing: bool = False
-    score_mode: Optional[str] = None
+    score_mode: str | None = None
 
     def __post_init__(self) -> None:
         is_text = isinstance(self.class_order, str)
@@ -60,16 +60,16 @@ class DetectionInput:
 
     def read_results(
         self, source: Any, settings: Sequence[DetectionSettings], on_progress: Callable[[float], None] | None = None
-    ) -> List[DetectionResults]:
+    ) -> list[DetectionResults]:
         """Read one result file, or results in memory, once for the IoU types of all settings."""
-        results: List[DetectionResults] = self._read(
+        results: list[DetectionResults] = self._read(
             source, "results", DETECTIONS, settings, trust=self.trust, on_progress=on_progress
         )
         return results
 
-    def read_ground_truth(self, settings: Sequence[DetectionSettings], progress: Progress) -> List[AnnotationSet]:
+    def read_ground_truth(self, settings: Sequence[DetectionSettings], progress: Progress) -> list[AnnotationSet]:
         """Read the ground truth from a file, a folder, a config or memory, once for all IoU types."""
-        ground_truths: List[AnnotationSet] = self._read(
+        ground_truths: list[AnnotationSet] = self._read(
             self.ground_truth,
             "ground_truth",
             GROUND_TRUTH,
@@ -86,19 +86,21 @@ class DetectionInput:
         iou_types = [each.iou_type for each in settings]
         return read_all(source, name, task, iou_types=iou_types, **options, **self.shape_options(settings[0], task))
 
-    def shape_options(self, settings: DetectionSettings, task: str = DETECTIONS) -> Dict[str, Any]:
+    def shape_options(self, settings: DetectionSettings, task: str = DETECTIONS) -> dict[str, Any]:
         """The options of reading that depend on the IoU type."""
-        options: Dict[str, Any] = {"sigmas": settings.sigmas}
+        options: dict[str, Any] = {"sigmas": settings.sigmas}
         if task == DETECTIONS:
             options.update(
                 score_mode=self.score_mode, nms_iou_thr=settings.nms_iou_thr, ground_truth_inside=self.in_results
             )
         return options
 
-    def ground_truth_entry(self, ground_truth: AnnotationSet) -> Dict[str, Any]:
+    def ground_truth_entry(self, ground_truth: AnnotationSet) -> dict[str, Any]:
         """Name and SHA-256 of the ground truth and of its image set."""
-        image_set = {} if self.image_set is None else {"image_set": input_entry(self.image_set)}
-        return {**input_entry(self.ground_truth, ground_truth.sha256), **image_set}
+        entry = input_entry(self.ground_truth, ground_truth.sha256)
+        if self.image_set is None:
+            return entry
+        return {**entry, "image_set": input_entry(self.image_set, ground_truth.image_set_sha256)}
 
     def check_in_results(self) -> None:
         """Reject options that need a separate ground truth."""
@@ -122,7 +124,7 @@ def ground_truth_in(results: DetectionResults) -> AnnotationSet:
     return results.ground_truth
 
 
-def results_entry(entry: Entry, results: DetectionResults, evaluated: Sequence[str]) -> Dict[str, Any]:
+def results_entry(entry: Entry, results: DetectionResults, evaluated: Sequence[str]) -> dict[str, Any]:
     """The provenance of results, with the fields of the shapes that they hold and that no IoU type evaluates."""
     fields = {geometry_of(iou_type).field for iou_type in evaluated}
     others = [field for field in results.also if field not in fields]
@@ -135,14 +137,14 @@ def load_images(
     *,
     group: ProcessGroup,
     progress: Progress,
-    worst_images: Optional[int],
+    worst_images: int | None,
     partial: bool,
-) -> List[DetectionEvaluator]:
+) -> list[DetectionEvaluator]:
     """Read, join and match all images, on all processes: one evaluator for each of the settings.
 
     With ``worst_images``, examples are kept for a page. With ``partial``, results may cover only some of the images.
     """
-    loaders: List[_Loader] = []
+    loaders: list[_Loader] = []
     error = None
     try:
         loaders = _read_all(source, settings, group, progress, worst_images, partial)
@@ -165,11 +167,11 @@ def _read_all(
     settings: Sequence[DetectionSettings],
     group: ProcessGroup,
     progress: Progress,
-    worst_images: Optional[int],
+    worst_images: int | None,
     partial: bool,
-) -> List[_Loader]:
+) -> list[_Loader]:
     """The loaders of all settings, which have received the files of this process. Every file is read once."""
-    ground_truths: Sequence[Optional[AnnotationSet]] = [None] * len(settings)
+    ground_truths: Sequence[AnnotationSet | None] = [None] * len(settings)
     if source.in_results:
         source.check_in_results()
     else:
@@ -190,7 +192,7 @@ def _read_all(
 
 
 def evaluator_of_batch(
-    batch: DetectionBatch, settings: DetectionSettings, classes: Optional[Sequence[str]], worst_images: Optional[int]
+    batch: DetectionBatch, settings: DetectionSettings, classes: Sequence[str] | None, worst_images: int | None
 ) -> DetectionEvaluator:
     """The evaluator of detections and ground truths that are arrays already."""
     if not batch.num_images:
@@ -219,7 +221,7 @@ class _FileInfo(NamedTuple):
 
     source: str
     lists_all_images: bool
-    image_ids: Tuple[ImageId, ...]
+    image_ids: tuple[ImageId, ...]
 
 
 class _ReadFile(NamedTuple):
@@ -237,11 +239,11 @@ class _Loader:
         self,
         source: DetectionInput,
         settings: DetectionSettings,
-        ground_truth: Optional[AnnotationSet],
+        ground_truth: AnnotationSet | None,
         iou_types: Sequence[str],
         group: ProcessGroup,
         progress: Progress,
-        worst_images: Optional[int],
+        worst_images: int | None,
         partial: bool,
     ) -> None:
         self.source, self.settings, self.group, self.progress = source, settings, group, progress
@@ -252,10 +254,10 @@ class _Loader:
         self.ground_truth: Any = ground_truth
         self.ground_truth_entry = {} if ground_truth is None else source.ground_truth_entry(ground_truth)
         self.versions = versions(*(() if ground_truth is None else ground_truth.libraries))
-        self.files: List[_FileInfo] = []
-        self.matched: List[DetectionEvaluator] = []
-        self.waiting: List[_ReadFile] = []
-        self.empty_results: Optional[DetectionResults] = None  # of the same kind, without images
+        self.files: list[_FileInfo] = []
+        self.matched: list[DetectionEvaluator] = []
+        self.waiting: list[_ReadFile] = []
+        self.empty_results: DetectionResults | None = None  # of the same kind, without images
         self.num_classes = 0
 
     def add(self, path: Any, results: DetectionResults) -> None:
@@ -276,7 +278,7 @@ class _Loader:
         else:
             self.waiting.append(file)
 
-    def evaluator(self, infos: Sequence[Tuple[List[_FileInfo], int]]) -> Optional[DetectionEvaluator]:
+    def evaluator(self, infos: Sequence[tuple[list[_FileInfo], int]]) -> DetectionEvaluator | None:
         """Join and match the files that are not matched yet, given the files and class numbers of all processes.
 
         None if there are more processes than files.
@@ -302,7 +304,7 @@ class _Loader:
         allow_missing = self.source.allow_missing and not self.several
         joined = join(ground_truth, file.results, classes=self.classes, allow_missing=allow_missing)
         if not self.several:
-            joined = every_nth_image(joined, self.group.rank, self.group.world_size)
+            joined = images_of_rank(joined, self.group.rank, self.group.world_size)
         return self._evaluator(
             joined, [results_entry(file.entry, file.results, self.iou_types)], file.ground_truth, file.entry
         )
@@ -338,7 +340,7 @@ class _Loader:
         )
         return evaluator
 
-    def _remaining(self, files: Sequence[_FileInfo]) -> Optional[JoinedImages]:
+    def _remaining(self, files: Sequence[_FileInfo]) -> JoinedImages | None:
         """The images that no file has results for, if they belong to this report."""
         with_results = {image_id for file in files for image_id in file.image_ids}
         remaining = [image_id for image_id in self.ground_truth.image_ids if image_id not in with_results]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Union
+from typing import Any, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def save_report(path: PathLike, report: Report) -> None:
         raise ResultFileError(f"a {type(report).__name__} cannot be saved; save the reports of its runs")
 
 
-def read_evaluators(path: PathLike) -> List[Evaluator]:
+def read_evaluators(path: PathLike) -> list[Evaluator]:
     """Read the evaluators that :func:`save_evaluators` wrote.
 
     Raises:
@@ -59,7 +59,7 @@ def read_evaluators(path: PathLike) -> List[Evaluator]:
     try:
         if "parts" not in header:
             return [_evaluator(header, arrays, path)]
-        parts: List[Dict[str, np.ndarray]] = [{} for _ in header["parts"]]
+        parts: list[dict[str, np.ndarray]] = [{} for _ in header["parts"]]
         for name, array in arrays.items():
             number, _, rest = name.partition("/")
             parts[int(number)][rest] = array
@@ -143,7 +143,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
             raise ValueError(f"{name!a} has a value that save_state=... does not write")
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return type(value) is int and value >= 0
 
 
@@ -152,7 +152,7 @@ def _are_row_counts(value: Any) -> bool:
     return all(map(_is_count, [value["read"], *counts])) and value["read"] == sum(counts)
 
 
-def _are_entries(value: Any) -> bool:
+def _are_entries(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(entry, dict)
         and all(isinstance(entry.get(key, ""), str) for key in ("file", "class_order", "joined_by"))

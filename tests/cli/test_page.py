@@ -59,7 +59,7 @@ def test_options_of_the_page_imply_the_page(folder, tmp_path, capsys):
     for number, options in enumerate((["--images", folder], ["--gallery", "0"])):
         text = files.printed("detection", *paths, tmp_path / str(number), *options)
         assert (tmp_path / str(number) / "report.html").exists() and "--html" not in text
-        assert "--html: OUT_DIR must be given" in files.error_of(capsys, "detection", *paths, *options)
+        assert f"{options[0]}: OUT_DIR must be given" in files.error_of(capsys, "detection", *paths, *options)
     report = evaluate_detection(*paths)
     assert "report.html" in report.save(tmp_path / "python", images=folder)
     with pytest.raises(ResultFileError, match="images='nowhere' must be a folder"):
@@ -90,12 +90,12 @@ def test_a_page_of_many_classes_and_images_stays_small(tmp_path):
     page = tmp_path / "out" / "report.html"
     assert page.stat().st_size < 10_000_000  # images add up to 5 MB
     data = data_of(page)
-    assert sum(len(one["cell"]) for one in data["protocols"]) <= 48_000
+    assert sum(len(one["cell"]) for one in data["matching_rules"]) <= 48_000
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    for protocol in data["protocols"]:
-        matrix = np.array(report["protocols"][protocol["name"]]["confusion_matrix"])
-        assert np.array_equal(matrix[protocol["cells"]["row"], protocol["cells"]["column"]], protocol["cells"]["count"])
-        assert np.count_nonzero(matrix) == len(protocol["cells"]["count"])
+    for rule in data["matching_rules"]:
+        matrix = np.array(report["matching_rules"][rule["name"]]["confusion_matrix"])
+        assert np.array_equal(matrix[rule["cells"]["row"], rule["cells"]["column"]], rule["cells"]["count"])
+        assert np.count_nonzero(matrix) == len(rule["cells"]["count"])
 
 
 CONFIG = """

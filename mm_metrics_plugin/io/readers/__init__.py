@@ -39,8 +39,6 @@ READERS: tuple[Format, ...] = (
     *dota.FORMATS,
     *dataset_config.FORMATS,
 )
-_CONTENTS = (*FOREIGN_FORMATS, *(form for form in READERS if not form.on_disk))
-_FILES = (*(form for form in READERS if form.on_disk), *FILE_FORMATS)
 _EXPECTED = {
     DETECTIONS: "results of a detector are the results.pkl of tools/test.py --out, or COCO results: a list of dicts "
     "with image_id, category_id, score and bbox, segmentation or keypoints",
@@ -58,7 +56,8 @@ def recognize(content: Any, iou_types: Sequence[str] = (DEFAULT_IOU_TYPE,)) -> F
 
     Content of several formats has the first one that can hold what is asked for.
     """
-    forms = [form for form in _CONTENTS if form.detect(content)]
+    contents = (*FOREIGN_FORMATS, *(form for form in READERS if not form.on_disk))
+    forms = [form for form in contents if form.detect(content)]
     suited = (form for form in forms if form.read is None or set(iou_types) <= set(form.iou_types))
     return next(suited, next(iter(forms), None))
 
@@ -113,7 +112,7 @@ def read_all(
         return _read_content(plain_content(source, name), tasks, iou_types, ReadOptions(name, **options))
     path = Path(source)
     head = file_head(path)
-    form = next(form for form in _FILES if form.detect(head))
+    form = next(form for form in (*(form for form in READERS if form.on_disk), *FILE_FORMATS) if form.detect(head))
     size = 0 if head.is_folder else path.stat().st_size
     own = ReadOptions(path.name, file_size=size, most_bytes=size, **options)
     if form not in (JSON, PICKLE):
@@ -135,6 +134,8 @@ def read_all(
 def _read_content(content: Any, tasks: Sequence[str], iou_types: Sequence[str], options: ReadOptions) -> list[Any]:
     """What the reader of the format returns."""
     form = recognize(content, iou_types)
+    if isinstance(content, list) and not content and DETECTIONS not in tasks:  # else COCO results without detections
+        raise _refusal(options.source, "an empty list", tasks)
     if form is None:
         raise _refusal(options.source, description(content), tasks)
     return _read_as(form, content, tasks, iou_types, options)

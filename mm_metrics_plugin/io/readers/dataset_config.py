@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -44,10 +44,10 @@ class _TestSet:
 
     dataset: Any
     labels: LabelNames
-    ids: List[Any]
-    paths: List[str]
+    ids: list[Any]
+    paths: list[str]
     sizes: np.ndarray  # (images, 2) height and width
-    instances: List[Tuple[int, Dict[str, Any]]]  # with the index of their image
+    instances: list[tuple[int, dict[str, Any]]]  # with the index of their image
 
 
 @_silent_stdout()
@@ -69,10 +69,10 @@ def _load_test_set(path: Path, options: ReadOptions) -> _TestSet:
     labels = label_names_of_dataset(
         dataset, path.name, own=tuple(map(str, own)), classes=classes, class_order=class_order
     )
-    ids: List[Any] = []
-    paths: List[str] = []
-    sizes: List[Tuple[int, int]] = []
-    rows: List[Tuple[int, Dict[str, Any]]] = []
+    ids: list[Any] = []
+    paths: list[str] = []
+    sizes: list[tuple[int, int]] = []
+    rows: list[tuple[int, dict[str, Any]]] = []
     for number in options.track(range(len(dataset))):
         info = dataset.get_data_info(number)
         ids.append(info["img_id"])
@@ -128,11 +128,11 @@ def _objects(test_set: _TestSet, options: ReadOptions) -> GroundTruths:
     )
 
 
-def _boxes(rows: List[Dict[str, Any]], image: np.ndarray, test_set: _TestSet, options: ReadOptions) -> Any:
+def _boxes(rows: list[dict[str, Any]], image: np.ndarray, test_set: _TestSet, options: ReadOptions) -> Any:
     return Boxes(np.array([row["bbox"] for row in rows], dtype=np.float64).reshape(-1, 4))
 
 
-def _rotated_boxes(rows: List[Dict[str, Any]], image: np.ndarray, test_set: _TestSet, options: ReadOptions) -> Any:
+def _rotated_boxes(rows: list[dict[str, Any]], image: np.ndarray, test_set: _TestSet, options: ReadOptions) -> Any:
     """Quadrilaterals, or boxes of five numbers."""
     boxes = np.array([row["bbox"] for row in rows], dtype=np.float64)
     if rows and boxes.shape[1:] not in ((5,), (8,)):
@@ -140,7 +140,7 @@ def _rotated_boxes(rows: List[Dict[str, Any]], image: np.ndarray, test_set: _Tes
     return RotatedBoxes(boxes)
 
 
-def _masks(rows: List[Dict[str, Any]], image: np.ndarray, test_set: _TestSet, options: ReadOptions) -> Any:
+def _masks(rows: list[dict[str, Any]], image: np.ndarray, test_set: _TestSet, options: ReadOptions) -> Any:
     without = sum("mask" not in row for row in rows)
     if without:
         raise ResultFileError(
@@ -152,23 +152,23 @@ def _masks(rows: List[Dict[str, Any]], image: np.ndarray, test_set: _TestSet, op
     return geometry.from_segmentations([row["mask"] for row in rows], test_set.sizes[image], names=names)
 
 
-_GEOMETRIES: Dict[str, Any] = {"bbox": _boxes, "rbox": _rotated_boxes, "segm": _masks, "boundary": _masks}
+_GEOMETRIES: dict[str, Any] = {"bbox": _boxes, "rbox": _rotated_boxes, "segm": _masks, "boundary": _masks}
 
 
-def _image_folders(dataset: Any) -> Tuple[str, ...]:
+def _image_folders(dataset: Any) -> tuple[str, ...]:
     """The folders that a dataset takes its images from."""
     prefixes = [getattr(leaf, "data_prefix", None) for leaf in leaf_datasets(dataset)]
     folders = [folder for prefix in prefixes if isinstance(prefix, dict) for folder in prefix.values()]
     return tuple(dict.fromkeys(folder for folder in folders if isinstance(folder, str) and folder))
 
 
-def _complete_from_annotation_files(test_set: _TestSet, options: ReadOptions) -> Tuple[GroundTruths, RowCounts]:
+def _complete_from_annotation_files(test_set: _TestSet, options: ReadOptions) -> tuple[GroundTruths, RowCounts]:
     """The objects with the areas of the annotations, and with those that mmdet drops because they are thin.
 
     mmdet's ``CocoDataset`` drops annotations whose width or height is below 1 or whose area is 0. pycocotools, and so
     mmdet's ``CocoMetric``, counts them. The parts of a ``ConcatDataset`` are completed one by one.
     """
-    objects: Dict[str, GroundTruths] = {}
+    objects: dict[str, GroundTruths] = {}
 
     def own(iou_type: str) -> GroundTruths:
         """The instances of the current part."""
@@ -178,8 +178,8 @@ def _complete_from_annotation_files(test_set: _TestSet, options: ReadOptions) ->
 
     parts = _parts(test_set.dataset)
     ends = np.cumsum([len(part) for part in parts]).tolist() if len(parts) > 1 else [len(test_set.ids)]
-    completed: List[GroundTruths] = []
-    counts: List[RowCounts] = []
+    completed: list[GroundTruths] = []
+    counts: list[RowCounts] = []
     for part, start, end in zip(parts, [0, *ends], ends):
         file = _AnnotationFile.of(part, test_set.ids[start:end])
         if file is not None:
@@ -193,7 +193,7 @@ def _complete_from_annotation_files(test_set: _TestSet, options: ReadOptions) ->
     return GroundTruths.concatenate(completed), RowCounts.total(counts)
 
 
-def _parts(dataset: Any) -> List[Any]:
+def _parts(dataset: Any) -> list[Any]:
     """The parts of a ``ConcatDataset`` in the order of its images; any other dataset by itself."""
     if not hasattr(dataset, "cumulative_sizes"):
         return [dataset]
@@ -206,11 +206,11 @@ class _AnnotationFile(NamedTuple):
     content: Any
     name: str
     boxes: AnnotationSet
-    label_of: Dict[Any, int]  # by category id
+    label_of: dict[Any, int]  # by category id
     image_ids: Sequence[ImageId]  # of the dataset
 
     @classmethod
-    def of(cls, dataset: Any, image_ids: Sequence[ImageId]) -> Optional[_AnnotationFile]:
+    def of(cls, dataset: Any, image_ids: Sequence[ImageId]) -> _AnnotationFile | None:
         """The file; None if the dataset has none."""
         path = getattr(dataset, "ann_file", None)
         # Only datasets of COCO files have category ids.
@@ -231,7 +231,7 @@ class _AnnotationFile(NamedTuple):
             )
             return None
 
-    def objects(self, iou_type: str) -> Tuple[GroundTruths, RowCounts]:
+    def objects(self, iou_type: str) -> tuple[GroundTruths, RowCounts]:
         """The objects in the images and classes of the dataset."""
         file = self.boxes
         if iou_type != DEFAULT_IOU_TYPE:
@@ -249,7 +249,7 @@ class _AnnotationFile(NamedTuple):
 
 def _complete(
     own: Callable[[str], GroundTruths], file: _AnnotationFile, iou_type: str
-) -> Tuple[GroundTruths, RowCounts]:
+) -> tuple[GroundTruths, RowCounts]:
     """The objects of an annotation file; those of the dataset if it has other rules than to drop thin objects."""
     boxes, row_counts = file.objects(DEFAULT_IOU_TYPE)
     width, height = boxes.boxes.array[:, 2:].T
@@ -262,9 +262,9 @@ def _complete(
 
 def _matched(
     own: GroundTruths, own_boxes: GroundTruths, known: GroundTruths, row_counts: RowCounts
-) -> Tuple[GroundTruths, RowCounts]:
+) -> tuple[GroundTruths, RowCounts]:
     """The objects of a dataset with other rules, with the areas of the annotations that are equal to them."""
-    areas_of: Dict[Tuple[float, ...], List[float]] = {}
+    areas_of: dict[tuple[float, ...], list[float]] = {}
     areas: np.ndarray = known.area  # type: ignore[assignment]
     for key, known_area in zip(map(tuple, _table(known)[::-1].tolist()), areas[::-1].tolist()):
         areas_of.setdefault(key, []).append(known_area)
@@ -289,7 +289,7 @@ def _table(objects: GroundTruths) -> np.ndarray:
 
 
 @_silent_stdout()
-def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None) -> Tuple[str, ...]:
+def read_class_names(path: PathLike, *, options: Sequence[str] | None = None) -> tuple[str, ...]:
     """The class names of the test dataset of an mmpretrain config, which ``options`` override as in --cfg-options."""
     path = Path(path)
     dataset = _build(path, _read_config(path, options), "mmpretrain", lazy=True)
@@ -302,7 +302,7 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
     return tuple(map(str, names))
 
 
-def _read_config(path: Path, options: Optional[Sequence[str]]) -> Any:
+def _read_config(path: Path, options: Sequence[str] | None) -> Any:
     """The config with its overrides; its custom imports are not imported yet."""
     check_is_file(path)
     try:
@@ -323,9 +323,7 @@ def _test_dataset(config: Any) -> Any:
     return dataset if isinstance(dataset, dict) else {}
 
 
-def _build(
-    path: Path, config: Any, library: str, *, classes: Optional[Sequence[str]] = None, lazy: bool = False
-) -> Any:
+def _build(path: Path, config: Any, library: str, *, classes: Sequence[str] | None = None, lazy: bool = False) -> Any:
     """The test dataset, without its pipeline: images are not loaded."""
     try:
         from mmengine.registry import DATASETS, init_default_scope
@@ -371,7 +369,7 @@ def _errors_name(path: Path, problem: str) -> Iterator[None]:
         raise ResultFileError(f"{path.name}: {problem} ({type(error).__name__}: {error}){hint}") from error
 
 
-def _parsed(options: Sequence[str]) -> Dict[str, Any]:
+def _parsed(options: Sequence[str]) -> dict[str, Any]:
     """Options of the form ``key=value``, parsed as in mmengine's tools."""
     from argparse import ArgumentParser
 

@@ -17,7 +17,7 @@ from mm_metrics_plugin.io.file_formats import is_dota
 from mm_metrics_plugin.io.files import read_bytes
 from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format, ReadOptions
 from mm_metrics_plugin.io.readers.coco import lookup
-from mm_metrics_plugin.io.readers.voc import listed_files
+from mm_metrics_plugin.io.readers.voc import annotation_files
 from mm_metrics_plugin.row_counts import RowCounts
 
 _HEADERS = ("imagesource", "gsd")
@@ -32,8 +32,7 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
     """
     if (folder / "labelTxt").is_dir():
         folder = folder / "labelTxt"
-    image_set = options.image_set
-    files = sorted(folder.glob("*.txt")) if image_set is None else listed_files(Path(image_set), folder, ".txt")
+    files, image_set_sha256 = annotation_files(folder, ".txt", options.image_set)
     corners, names, difficult, image, digests = [], [], [], [], []
     for number, path in enumerate(files):
         data = read_bytes(path)
@@ -76,7 +75,8 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
         row_counts=row_counts,
         classes=tuple(classes),
         class_order=ALPHABETICAL if options.classes is None else CLASSES,
-        images_ordered=image_set is not None,  # mmrotate 0.x tests them in the order of the file system
+        images_ordered=image_set_sha256 is not None,  # mmrotate 0.x tests them in the order of the file system
+        image_set_sha256=image_set_sha256,
         sha256=hashlib.sha256("".join(digests).encode()).hexdigest(),
     )
 

@@ -115,7 +115,7 @@ class _Images:
 def number_of(part: dict[str, Any], field: str) -> int:
     """The length of a field; 0 if it has none."""
     value: Any = part.get(field)
-    return len(value) if hasattr(value, "__len__") and getattr(value, "ndim", 1) else 0
+    return len(value) if hasattr(value, "__len__") and getattr(value, "ndim", True) else 0
 
 
 def check_dicts(content: list[Any], source: str, noun: str) -> None:

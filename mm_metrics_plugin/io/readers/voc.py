@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
@@ -42,11 +42,8 @@ class _Annotations(NamedTuple):
     sha256: str
 
 
-def _read_files(folder: Path, image_set: PathLike | None) -> _Annotations:
-    """Read the files of a folder: those that the file ``image_set`` lists, in its order, or by default all."""
-    files = sorted(folder.glob("*.xml")) if image_set is None else listed_files(Path(image_set), folder, ".xml")
-    if not files:
-        raise ResultFileError(f"{folder.name}: holds no .xml files")
+def _read_files(folder: Path, files: Sequence[Path]) -> _Annotations:
+    """Read some files of a folder, in their order."""
     names: list[str] = []
     sizes: list[list[int]] = []
     objects: list[tuple[int, str, list[int], bool]] = []
@@ -75,22 +72,31 @@ def _read_files(folder: Path, image_set: PathLike | None) -> _Annotations:
     return _Annotations(tuple(path.stem for path in files), tuple(names), sizes, objects, digest)
 
 
-def listed_files(image_set: Path, folder: Path, suffix: str) -> list[Path]:
-    """The annotation file of every image of a list, in its order."""
+def annotation_files(folder: Path, suffix: str, image_set: PathLike | None) -> tuple[list[Path], str | None]:
+    """The files of a folder, and the SHA-256 of the list ``image_set``, whose order they have if it is given."""
+    if image_set is not None:
+        data = read_bytes(image_set)
+        return _listed_files(data, Path(image_set).name, folder, suffix), hashlib.sha256(data).hexdigest()
+    files = sorted(folder.glob(f"*{suffix}"))
+    if not files:
+        raise ResultFileError(f"{folder.name}: holds no {suffix} files")
+    return files, None
+
+
+def _listed_files(data: bytes, name: str, folder: Path, suffix: str) -> list[Path]:
+    """The annotation file of every image of the list ``name``, in its order."""
     try:
-        lines = read_bytes(image_set).decode("utf-8-sig").splitlines()
+        lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise ResultFileError(
-            f"{image_set.name}: must be text with one image id per line (found something else)"
-        ) from None
+        raise ResultFileError(f"{name}: must be text with one image id per line (found something else)") from None
     ids = [line.strip() for line in lines if line.strip()]
     if not ids:
-        raise ResultFileError(f"{image_set.name}: lists no image")
-    check_unique(ids, "image id", image_set.name)
+        raise ResultFileError(f"{name}: lists no image")
+    check_unique(ids, "image id", name)
     present = {path.stem for path in folder.glob(f"*{suffix}")}
     missing = [image_id for image_id in ids if image_id not in present]
     if missing:
-        raise ResultFileError(f"{image_set.name}: {listing('image', missing)} without annotations in {folder.name}")
+        raise ResultFileError(f"{name}: {listing('image', missing)} without annotations in {folder.name}")
     return [folder / f"{image_id}{suffix}" for image_id in ids]
 
 
@@ -147,7 +153,8 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
         raise ResultFileError(f"{folder.name}: VOC annotations have no order of classes; labels follow classes=[...]")
     if (folder / "Annotations").is_dir():
         folder = folder / "Annotations"
-    annotations = _read_files(folder, image_set)
+    files, image_set_sha256 = annotation_files(folder, ".xml", image_set)
+    annotations = _read_files(folder, files)
     images, names, boxes, difficult = zip(*annotations.objects) if annotations.objects else ((),) * 4
     if classes is None:
         raise ResultFileError(
@@ -172,6 +179,7 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
         class_order=CLASSES,
         images_ordered=image_set is not None,
         sha256=annotations.sha256,
+        image_set_sha256=image_set_sha256,
     )
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections import OrderedDict
 from functools import partial
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable
 
 import numpy as np
 
@@ -170,7 +170,7 @@ class _PartialFields(PartialObject):
 
     __slots__ = ("fields",)
 
-    def __init__(self, fields: Tuple[str, ...]) -> None:
+    def __init__(self, fields: tuple[str, ...]) -> None:
         super().__init__()
         self.fields = fields
 
@@ -180,7 +180,7 @@ class _PartialFields(PartialObject):
         return state[self.fields[0]] if len(self.fields) == 1 else {name: state[name] for name in self.fields}
 
 
-def _instance_of(fields: Tuple[str, ...], machine: Machine) -> _PartialFields:
+def _instance_of(fields: tuple[str, ...], machine: Machine) -> _PartialFields:
     machine.charge(CONTAINER_COST)
     return _PartialFields(fields)
 
@@ -198,8 +198,8 @@ _CLASSES = {
 # -- the list of names ---------------------------------------------------------------------------------------------
 
 
-def _names() -> Dict[Tuple[str, str], SafeGlobal]:
-    makers: Dict[Tuple[str, str], Callable[..., Any]] = {
+def _names() -> dict[tuple[str, str], SafeGlobal]:
+    makers: dict[tuple[str, str], Callable[..., Any]] = {
         ("_codecs", "encode"): _encode,
         ("collections", "OrderedDict"): _ordered_dict,
         ("torch", "Size"): torch_size,

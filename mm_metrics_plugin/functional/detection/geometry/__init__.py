@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, NamedTuple, Protocol, Sequence, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.conventions import IOU_TYPES
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._arrays import group_starts, stable_order
+from mm_metrics_plugin.functional._arrays import Rows, group_starts, stable_order
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.data import GroundTruths
@@ -40,7 +41,7 @@ class Outlines(NamedTuple):
     points: np.ndarray  # (P, 2) float64, x and y
     lengths: np.ndarray  # (N,) int32, number of points of each shape; 0 draws nothing
 
-    def take(self, rows: np.ndarray) -> Outlines:
+    def take(self, rows: Rows) -> Outlines:
         """The outlines of the chosen shapes; the index -1 selects an empty one."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
@@ -88,7 +89,7 @@ class Geometry(Protocol):
     def check(self) -> str | None:
         """The end of an error message if the arrays are invalid, else None."""
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row of the first invalid shape, what it must be (``be finite``) and what was found, or None."""
 
     def is_ignored(self) -> np.ndarray:
@@ -96,7 +97,7 @@ class Geometry(Protocol):
 
     def mismatch(
         self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None
-    ) -> tuple[int, str, Any] | None:
+    ) -> tuple[int, str, object] | None:
         """The first image with shapes that cannot be compared, what they must be and what was found, or None.
 
         ``image`` (N,) are the images of these shapes; rows of both are in any order. ``image_sizes`` (images, 2) are
@@ -106,7 +107,7 @@ class Geometry(Protocol):
     def drawn_like(self: _G, other: _G) -> _G:
         """These detections with the lines of ground truths, such as a skeleton."""
 
-    def take(self: _G, rows: Any) -> _G:
+    def take(self: _G, rows: Rows) -> _G:
         """The selected rows (indices, a mask or a slice)."""
 
     def concatenate(self: _G, others: Sequence[_G]) -> _G:
@@ -163,7 +164,7 @@ def geometry_of_settings(settings: DetectionSettings) -> tuple[type[Any], dict[s
     return geometry, {name: getattr(settings, name) for name in geometry.options}
 
 
-def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
+def nms(boxes: Geometry | npt.ArrayLike, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
     """Indices kept by non-maximum suppression within groups, ascending.
 
     All groups are processed at once: the best shape of each group suppresses the others, then the best remaining one.
