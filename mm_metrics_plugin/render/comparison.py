@@ -9,7 +9,14 @@ from mm_metrics_plugin.conventions import IOU_TYPES
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
-from mm_metrics_plugin.render.sections import Section, class_order_lines, joined_by_lines, mask_lines, tally, task_lines
+from mm_metrics_plugin.render.sections import (
+    Section,
+    class_order_lines,
+    joined_by_lines,
+    tally,
+    task_lines,
+    unevaluated_lines,
+)
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, Table, printable
 from mm_metrics_plugin.reports.base import missing_results_lines
 from mm_metrics_plugin.settings import number_text
@@ -81,7 +88,7 @@ def comparison_sections(report: ComparisonReport) -> list[Section]:
         lines += task_lines(settings.classification)
     lines += class_order_lines(report.inputs)
     lines += joined_by_lines(report.inputs.get("runs", ()), unit)
-    lines += mask_lines(report.inputs.get("runs", ()))
+    lines += unevaluated_lines(report.inputs.get("runs", ()), settings.to_dict())
     lines += [
         f"paired permutation test ({settings.permutations:,} permutations), significance level {1 - ci:.3g}",
         f"p-values and {100 * ci:g} % confidence intervals are adjusted for the number of rows of their table: a "

@@ -19,10 +19,10 @@ from mm_metrics_plugin.render.sections import (
     confusion_sections,
     interval_sections,
     joined_by_lines,
-    mask_lines,
     matrix_sections,
     means_section,
     tally,
+    unevaluated_lines,
 )
 from mm_metrics_plugin.render.tables import (
     COLUMN_NAMES,
@@ -128,7 +128,7 @@ def _detection_opening(report: DetectionReport) -> list[str]:
         tally("detection", report.counts["detections"]),
         *class_order_lines(report.inputs),
         *joined_by_lines(results, "image"),
-        *mask_lines(results),
+        *unevaluated_lines(results, vars(settings)),
         f"{report.shapes}: score threshold {number_text(settings.score_thr)}, {overlap} threshold {iou_thr}{nms}",
     ]
 

@@ -18,7 +18,7 @@ from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.detection.geometry import geometry_of
 from mm_metrics_plugin.io.writing import to_json
 from mm_metrics_plugin.render.comparison import points
-from mm_metrics_plugin.render.sections import Section, mask_lines
+from mm_metrics_plugin.render.sections import Section, unevaluated_lines
 from mm_metrics_plugin.render.tables import COLUMN_NAMES, OVERALL_NAMES, cell, printable, rows_of
 from mm_metrics_plugin.settings import number_text
 from mm_metrics_plugin.version import __version__
@@ -155,7 +155,7 @@ def provenance(report: Any, roles: Sequence[str]) -> dict[str, Any]:
     lists = {
         "class order": [order] if isinstance(order, str) else order,
         "joined by": list(dict.fromkeys(entry["joined_by"] for entry in entries if "joined_by" in entry)),
-        "masks": [line.partition(": ")[2] for line in mask_lines(entries)],
+        "not evaluated": unevaluated_lines(entries, settings),
     }
     overlap = geometry_of(settings.get("iou_type", DEFAULT_IOU_TYPE)).overlap_name
     names = {key: name.format(overlap=overlap) for key, name in SETTING_NAMES.items()}

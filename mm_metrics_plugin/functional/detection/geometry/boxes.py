@@ -89,8 +89,12 @@ class Boxes:
         """(N,) False."""
         return np.zeros(len(self), dtype=bool)
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> None:
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None) -> None:
         """None: all boxes can be compared."""
+
+    def drawn_like(self, other: Boxes) -> Boxes:
+        """These boxes."""
+        return self
 
     def take(self, rows: Rows) -> Boxes:
         """The selected rows."""

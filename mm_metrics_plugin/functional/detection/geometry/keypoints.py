@@ -145,7 +145,14 @@ class KeyPoints:
         """(N,) whether an object has no labeled key point."""
         return np.asarray(~self.labeled.any(axis=1))
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
+    def drawn_like(self, other: KeyPoints) -> KeyPoints:
+        """These objects with the skeleton of others, if they have as many key points."""
+        same = len(self.sigmas) == len(other.sigmas)
+        return KeyPoints(self.array, self.sigmas, self.boxes, other.skeleton) if same else self
+
+    def mismatch(
+        self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None
+    ) -> tuple[int, str, object] | None:
         """Image, expected and found value if the key points or their sigmas differ."""
         others = ground_truths.geometry
         if not len(self) or not len(others):

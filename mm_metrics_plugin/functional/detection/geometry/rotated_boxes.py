@@ -97,8 +97,12 @@ class RotatedBoxes:
         """(N,) False."""
         return np.zeros(len(self), dtype=bool)
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> None:
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None) -> None:
         """None: all boxes can be compared."""
+
+    def drawn_like(self, other: RotatedBoxes) -> RotatedBoxes:
+        """These boxes."""
+        return self
 
     def take(self, rows: Rows) -> RotatedBoxes:
         """The selected rows."""
