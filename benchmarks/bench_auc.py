@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from typing import List, Tuple
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from mm_metrics_plugin import SingleLabelAUC
 BATCH = 64
 
 
-def problem(samples: int, classes: int, temperature: float = 1.0, seed: int = 0) -> Tuple[torch.Tensor, torch.Tensor]:
+def problem(samples: int, classes: int, temperature: float = 1.0, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Softmax scores with a signal on the true class; every class occurs."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(samples) % classes
@@ -25,13 +24,13 @@ def problem(samples: int, classes: int, temperature: float = 1.0, seed: int = 0)
     return (logits.mul_(temperature)).softmax(dim=1), labels
 
 
-def batches(scores: torch.Tensor, labels: torch.Tensor) -> List[List[dict]]:
+def batches(scores: torch.Tensor, labels: torch.Tensor) -> list[list[dict]]:
     """The samples as mmengine passes them to a metric."""
     samples = [dict(pred_score=s, gt_label=y) for s, y in zip(scores.unbind(), labels[:, None].unbind())]
     return [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
 
 
-def ours(parts: List[List[dict]], **options: object) -> dict:
+def ours(parts: list[list[dict]], **options: object) -> dict:
     metric = SingleLabelAUC(**options)
     for part in parts:
         metric.process(None, part)

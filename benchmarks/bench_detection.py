@@ -6,7 +6,7 @@ import contextlib
 import functools
 import io
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
 import numpy as np
 import torch
@@ -118,7 +118,7 @@ def compare_average_precision(problem: Problem, batch: DetectionBatch) -> None:
     versus(mine, theirs, "hotcoco, evaluate to summarize only", 1)
 
 
-def coco_dataset(batch: DetectionBatch, num_classes: int) -> Dict[str, Any]:
+def coco_dataset(batch: DetectionBatch, num_classes: int) -> dict[str, Any]:
     """The ground truths as the content of a COCO annotation file."""
     gts = batch.ground_truths
     columns = (gts.image, gts.labels, gts.boxes.to_format("xywh"), gts.crowd.astype(int), gts.areas())
@@ -133,11 +133,11 @@ def coco_dataset(batch: DetectionBatch, num_classes: int) -> Dict[str, Any]:
 
 def growth() -> None:
     heading("Detection: how time grows with the number of images")
-    first: Dict[str, float] = {}
+    first: dict[str, float] = {}
     for number in (1_000, 5_000, 20_000):
         problem = make_problem(number)
         batch = batch_of(problem)
-        work: Dict[str, Callable[[], Any]] = {
+        work: dict[str, Callable[[], Any]] = {
             rule: matching(batch, problem.num_classes, rule) for rule in MATCHING_RULES
         }
         work["AP"] = functools.partial(ap_of, batch, problem.num_classes)
@@ -150,7 +150,7 @@ def growth() -> None:
         print(f"{number:>8,} images   " + "   ".join(cells), flush=True)
 
 
-def samples_of(batch: DetectionBatch) -> List[dict]:
+def samples_of(batch: DetectionBatch) -> list[dict]:
     """The images as mmengine passes them to a metric."""
     samples = []
     for _, image in batch.blocks(1):

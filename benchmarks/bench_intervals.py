@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Tuple
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def batch_of(problem: Problem) -> DetectionBatch:
     )
 
 
-def table_of(batch: DetectionBatch, classes: int, iou_thrs: Tuple[float, ...], table: str = "ap") -> MatchTable:
+def table_of(batch: DetectionBatch, classes: int, iou_thrs: tuple[float, ...], table: str = "ap") -> MatchTable:
     found = match_images(batch, DetectionSettings(iou_thrs=iou_thrs), num_classes=classes, table=table).table
     assert found is not None
     return found
@@ -59,7 +58,7 @@ def pairwise_variance(scores: np.ndarray, positive: np.ndarray) -> float:
     return float(kernel.mean(axis=1).var(ddof=1) / len(above) + kernel.mean(axis=0).var(ddof=1) / len(below))
 
 
-def intervals(batch: DetectionBatch, classes: int, thresholds: Tuple[float, ...], name: str) -> None:
+def intervals(batch: DetectionBatch, classes: int, thresholds: tuple[float, ...], name: str) -> None:
     matching, table = seconds(lambda: table_of(batch, classes, thresholds))
     reset_peak()
     before = peak_bytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import Callable, List
+from typing import Callable
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ PICTURES = 8
 BATCH = 2
 
 
-def pictures(dtype: torch.dtype = torch.int64) -> List[dict]:
+def pictures(dtype: torch.dtype = torch.int64) -> list[dict]:
     """Samples of mmseg with regions; 10 % of the pixels are wrong and 5 % are ignored."""
     generator = np.random.default_rng(0)
     samples = []
@@ -37,11 +37,11 @@ def pictures(dtype: torch.dtype = torch.int64) -> List[dict]:
     return samples
 
 
-def batches(samples: List[dict]) -> List[List[dict]]:
+def batches(samples: list[dict]) -> list[list[dict]]:
     return [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
 
 
-def feed(metric: object, parts: List[List[dict]]) -> dict:
+def feed(metric: object, parts: list[list[dict]]) -> dict:
     """Process and evaluate, as in mmengine's loop."""
     metric.dataset_meta = {"classes": [str(index) for index in range(NUM_CLASSES)]}
     for part in parts:
@@ -49,7 +49,7 @@ def feed(metric: object, parts: List[List[dict]]) -> dict:
     return metric.evaluate(sum(map(len, parts)))
 
 
-def torchmetrics_jaccard(parts: List[List[dict]], **options: bool) -> Callable[[], float]:
+def torchmetrics_jaccard(parts: list[list[dict]], **options: bool) -> Callable[[], float]:
     from torchmetrics.classification import MulticlassJaccardIndex
 
     stacked = [

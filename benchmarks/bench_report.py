@@ -9,7 +9,6 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import List
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def main() -> None:
         write_truth(problem, Path(folder, "truth.json"))
         names = [row["name"] for row in json.loads(Path(folder, "truth.json").read_text())["categories"]]
         Path(folder, "config.py").write_text(CONFIG.format(classes=tuple(names)))
-        ours: List[str] = ["-m", "mm_metrics_command", "detection"]
+        ours: list[str] = ["-m", "mm_metrics_command", "detection"]
         taken = {}
         for what, truth, options in (
             ("no files", "truth.json", []),
@@ -105,7 +104,7 @@ def main() -> None:
         stock = ["-c", KEEP_MATRIX, str(tool), "config.py", "results.pkl", "stock"]
         theirs, _ = seconds(lambda: run(folder, *stock))
         matrix = np.load(Path(folder, "matrix.npy"))
-    same = np.array_equal(matrix, report["protocols"]["mmdet"]["confusion_matrix"])
+    same = np.array_equal(matrix, report["matching_rules"]["mmdet"]["confusion_matrix"])
     note = f"matrix {'identical' if same else 'DIFFERENT'}"
     versus(taken["with figures"], theirs, "mmdet's tool, whole command", 10, note)
     versus(taken["with figures, from the config"], theirs, "the same, to ours from the config", 4)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm
@@ -53,7 +53,7 @@ class Sizes(NamedTuple):
     spread: float = 0.0  # standard deviation of its logarithm
     crowded: float = 1.0  # factor of 5 % of the images
 
-    def sample(self, random: Random, shape: Tuple[int, ...]) -> np.ndarray:
+    def sample(self, random: Random, shape: tuple[int, ...]) -> np.ndarray:
         """Relative sizes."""
         sizes = np.exp(self.spread * random.normal(size=shape) - self.spread**2 / 2) if self.spread else np.ones(shape)
         return np.where(random.random(shape) < 0.05, self.crowded, 1.0) * sizes if self.crowded != 1 else sizes
@@ -71,14 +71,14 @@ class Proportion(NamedTuple):
     correlation: float
     sizes: Sizes = Sizes()
 
-    def sample(self, random: Random, datasets: int) -> Tuple[np.ndarray, np.ndarray]:
+    def sample(self, random: Random, datasets: int) -> tuple[np.ndarray, np.ndarray]:
         """(datasets, images) objects found, and objects."""
         shape = (datasets, self.images)
         objects = random.poisson(self.per_image * self.sizes.sample(random, shape))
         return random.binomial(objects, _shares(random, self.share, self.correlation, shape)), objects
 
 
-def _shares(random: Random, share: float, correlation: float, shape: Tuple[int, ...]) -> np.ndarray:
+def _shares(random: Random, share: float, correlation: float, shape: tuple[int, ...]) -> np.ndarray:
     if correlation in (0, 1):
         return (random.random(shape) < share).astype(float) if correlation else np.full(shape, share)
     weight = (1 - correlation) / correlation
@@ -129,7 +129,7 @@ class Detector(NamedTuple):
         found = self.recall * self.objects
         return 2 * found / (found + self.false_positives + self.objects)
 
-    def sample(self, random: Random, datasets: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def sample(self, random: Random, datasets: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(datasets, images) TP, FP, FN."""
         shape = (datasets, self.images)
         sizes = self.sizes.sample(random, shape)
@@ -171,7 +171,7 @@ class Classes(NamedTuple):
     shape: float = 4.0
     sizes: Sizes = Sizes()
 
-    def rates(self) -> Dict[str, np.ndarray]:
+    def rates(self) -> dict[str, np.ndarray]:
         """The true precision, recall and F1 of each class: ratios of expected counts."""
         # The expected value of recall ** difficulty, a moment-generating function of the gamma distribution.
         recall = (1 - np.log(self.recall) / self.shape) ** -self.shape
@@ -215,13 +215,13 @@ class Classes(NamedTuple):
         return found
 
 
-def _rows(number: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def _rows(number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     image, label = np.nonzero(number)
     repeats = number[image, label]
     return np.repeat(image, repeats), np.repeat(label, repeats)
 
 
-def classes(kind: str, number: int, images: int, recall: Tuple[float, float] = (0.9, 0.3)) -> Classes:
+def classes(kind: str, number: int, images: int, recall: tuple[float, float] = (0.9, 0.3)) -> Classes:
     """``'even'`` classes, a long tail (``'zipf'``), or half of the classes with 0.03 objects per image (``'rare'``)."""
     objects = {
         "even": np.full(number, 1.5 if number == 1 else 0.5),
@@ -235,11 +235,11 @@ def classes(kind: str, number: int, images: int, recall: Tuple[float, float] = (
 MEANS = ("precision", "recall", "f1", "f1_of_means")
 
 
-def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> Dict[str, Coverage]:
+def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> dict[str, Coverage]:
     """Coverage of the intervals of the means over classes; true values are those of the classes that a dataset has."""
     random = np.random.default_rng(seed)
     true = setting.rates()
-    rows: Dict[str, List[Tuple[float, float, float]]] = {name: [] for name in MEANS}
+    rows: dict[str, list[tuple[float, float, float]]] = {name: [] for name in MEANS}
     for _ in range(datasets):
         counts = setting.sample(random)
         found = bootstrap_counts(counts, ci=LEVEL)
@@ -254,7 +254,7 @@ def mean_coverage(setting: Classes, *, datasets: int, seed: int = 0) -> Dict[str
 
 def ap_coverage(
     setting: Classes, *, datasets: int, resamples: int = 200, images: int = 160_000, seed: int = 0
-) -> Tuple[Coverage, Coverage, Coverage]:
+) -> tuple[Coverage, Coverage, Coverage]:
     """Coverage of the intervals of mAP_50; of AP_50 of the classes that have one; of the basic bootstrap of mAP_50.
 
     The true value is that of ``images`` other images.
@@ -300,7 +300,7 @@ class Scores(NamedTuple):
     spread: float = 1.0
 
 
-def auc_coverage(setting: Scores, *, datasets: int, seed: int = 0) -> Tuple[Coverage, Coverage]:
+def auc_coverage(setting: Scores, *, datasets: int, seed: int = 0) -> tuple[Coverage, Coverage]:
     """Coverage of the intervals of AUC, and of DeLong's plain ones."""
     random = np.random.default_rng(seed)
     labels = np.repeat([1, 0], [setting.positives, setting.negatives])

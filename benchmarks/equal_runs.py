@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator
+from typing import Iterator
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def similar_detectors(random: np.random.Generator, images: int) -> Iterator[Dete
 
 def rejection_rates(
     rule: str, images: int, *, comparisons: int, permutations: int = 199, seed: int = 0
-) -> Dict[str, float]:
+) -> dict[str, float]:
     """Share of comparisons with p <= 0.05: of each metric, unadjusted, and of ``any`` of them, adjusted."""
     random, rejected = np.random.default_rng(seed), []
     settings = DetectionSettings(iou_thrs=(0.5,), operating_point=rule)

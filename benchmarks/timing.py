@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import time
-from typing import Any, Callable, Tuple
+from typing import Any, Callable
 
 
-def seconds(function: Callable[[], Any], repeat: int = 1) -> Tuple[float, Any]:
+def seconds(function: Callable[[], Any], repeat: int = 1) -> tuple[float, Any]:
     """The shortest time of ``repeat`` runs, and the value of the last."""
     best = float("inf")
     for _ in range(repeat):

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Union
-
 import torch
 from mmengine.model import BaseModel
 from mmengine.registry import DATASETS, MODELS
@@ -50,8 +48,8 @@ class DigitsClassifier(BaseModel):
         self.layers = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
     def forward(
-        self, inputs: List[Tensor], data_samples: Optional[List[BaseDataElement]] = None, mode: str = "tensor"
-    ) -> Union[Tensor, dict, List[BaseDataElement]]:
+        self, inputs: list[Tensor], data_samples: list[BaseDataElement] | None = None, mode: str = "tensor"
+    ) -> Tensor | dict | list[BaseDataElement]:
         """Logits, losses or data samples with ``pred_score`` and ``pred_label``, by mode."""
         logits = self.layers(torch.stack(inputs))
         if mode == "loss":

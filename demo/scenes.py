@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import List, Tuple
 
 import cv2
 import numpy as np
@@ -24,7 +23,7 @@ COUNTS = ("one", "two", "three")
 SIZE = 48
 
 
-def draw(generator: np.random.Generator) -> Tuple[np.ndarray, np.ndarray, List[int]]:
+def draw(generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """An image, the label of each pixel (0: background), and its shapes, the largest first."""
     image = generator.integers(0, 80, (SIZE, SIZE, 3))
     labels = np.zeros((SIZE, SIZE), dtype=np.uint8)

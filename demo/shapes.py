@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -28,7 +28,7 @@ def mask_of(shape: str, side: int) -> np.ndarray:
     return mask & (distance >= side / 3.2) if shape in ("ring", "frame") else mask
 
 
-def rle_of(mask: np.ndarray, left: int, top: int) -> Dict:
+def rle_of(mask: np.ndarray, left: int, top: int) -> dict[str, Any]:
     """COCO's run lengths of a mask at a corner of the image: background and foreground in turn, column by column."""
     image = np.zeros((SIZE, SIZE), dtype=bool)
     image[top : top + len(mask), left : left + mask.shape[1]] = mask
@@ -36,10 +36,10 @@ def rle_of(mask: np.ndarray, left: int, top: int) -> Dict:
     return dict(size=[SIZE, SIZE], counts=np.diff([0, *edges.tolist(), SIZE * SIZE]).tolist())
 
 
-def draw(generator: np.random.Generator) -> Tuple[np.ndarray, List[Dict]]:
+def draw(generator: np.random.Generator) -> tuple[np.ndarray, list[dict]]:
     """An image and its annotations: shapes that may overlap, and sometimes a crowd of small shapes."""
     image = generator.integers(0, 80, (SIZE, SIZE, 3))
-    annotations: List[Dict] = []
+    annotations: list[dict] = []
 
     def paint(shape: str, left: int, top: int, side: int) -> None:
         window = image[top : top + side, left : left + side]
@@ -67,8 +67,8 @@ def draw(generator: np.random.Generator) -> Tuple[np.ndarray, List[Dict]]:
 def write_split(folder: Path, split: str, number: int, generator: np.random.Generator, masks: bool) -> None:
     """Write images and their COCO annotations."""
     (folder / split).mkdir()
-    images: List[Dict] = []
-    annotations: List[Dict] = []
+    images: list[dict] = []
+    annotations: list[dict] = []
     for image_id in range(1, number + 1):
         image, rows = draw(generator)
         for row in [] if masks else rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Mapping, Tuple
+from typing import Any, Iterable, Mapping
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class RowCounts:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def select(cls, reasons: Mapping[str, np.ndarray]) -> Tuple[np.ndarray, RowCounts]:
+    def select(cls, reasons: Mapping[str, np.ndarray]) -> tuple[np.ndarray, RowCounts]:
         """Which rows no reason to drop them applies to, and the counts, with each dropped row under its first reason.
 
         Args:
@@ -59,7 +59,7 @@ class RowCounts:
     def total(cls, counts: Iterable[RowCounts]) -> RowCounts:
         """The sum of several counts, with the reasons in the order of reports."""
         counts = list(counts)
-        dropped: Dict[str, int] = dict.fromkeys(REASONS, 0)
+        dropped: dict[str, int] = dict.fromkeys(REASONS, 0)
         for part in counts:
             for reason, number in part.dropped.items():
                 dropped[reason] = dropped.get(reason, 0) + number
@@ -69,6 +69,6 @@ class RowCounts:
             {reason: number for reason, number in dropped.items() if number},
         )
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As a plain dict."""
         return {"read": self.read, "used": self.used, "dropped": dict(self.dropped)}

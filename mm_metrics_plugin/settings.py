@@ -100,8 +100,11 @@ class DetectionSettings:
         iou_thrs: IoU thresholds of average precision.
         area_edges: Boundaries between the area ranges of the results by object size.
         background_iou_thr: TIDE's background threshold: detections that overlap no more are background errors.
+        area_ranges: Named area ranges instead of ``area_edges``, also for average precision: a dict such as
+            ``{"tiny": (0, 400)}``, or names with the lowest and highest area.
         max_dets: Maximum number of detections per class and image for average precision only. None: 100, and 20 of key
             points, as COCO.
+        recall_max_dets: Smaller numbers of detections per class and image, for average recall.
         matrix_only: Compute the confusion matrices only.
         operating_point: Rule that selects the best score threshold, such as ``'f1'``. None disables it.
         ci: Confidence level of the intervals. None disables them.
@@ -123,7 +126,9 @@ class DetectionSettings:
     iou_thrs: tuple[float, ...] = COCO_IOU_THRS
     area_edges: tuple[float, ...] = COCO_AREA_EDGES
     background_iou_thr: float = 0.1
+    area_ranges: tuple[AreaRange, ...] = ()
     max_dets: int = None  # type: ignore[assignment]
+    recall_max_dets: tuple[int, ...] = COCO.recall_max_dets
     matrix_only: bool = False
     operating_point: str | None = None
     ci: float | None = None
@@ -145,8 +150,18 @@ class DetectionSettings:
             self._set(name, None if value is None else _number(name, value))
         for name in ("iou_thrs", "area_edges"):
             self._set(name, _numbers(name, getattr(self, name)))
+        self._set("area_ranges", _area_ranges(self.area_ranges))
+        if self.area_ranges:
+            self._set("area_edges", ())
         most = IOU_TYPES[self.iou_type].max_dets if self.max_dets is None else self.max_dets
         self._set("max_dets", require_int("max_dets", most, low=1))
+        require(
+            isinstance(self.recall_max_dets, Iterable) and not isinstance(self.recall_max_dets, str),
+            f"recall_max_dets must be whole numbers (found {shortened(self.recall_max_dets)})",
+        )
+        numbers = tuple(require_int("recall_max_dets", number, low=1) for number in self.recall_max_dets)
+        require(list(numbers) == sorted(set(numbers)), f"recall_max_dets must be ascending (found {list(numbers)})")
+        self._set("recall_max_dets", numbers)
         self._set("resamples", require_int("resamples", self.resamples, low=1, high=MAX_RESAMPLES))
         self._set("seed", require_int("seed", self.seed, low=0))
         require(0 < self.iou_thr <= 1, f"iou_thr must be above 0 and at most 1 (found {number_text(self.iou_thr)})")
@@ -183,6 +198,18 @@ class DetectionSettings:
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
+    @property
+    def ap_ranges(self) -> tuple[AreaRange, ...]:
+        """The area ranges of average precision: all areas, then COCO's or ``area_ranges``."""
+        if self.area_ranges:
+            return (*area_ranges(()), *self.area_ranges)
+        return COCO_AREA_RANGES if self.area_edges else area_ranges(())
+
+    @property
+    def size_ranges(self) -> tuple[AreaRange, ...]:
+        """The area ranges of the results by object size: all areas, then those of the edges or ``area_ranges``."""
+        return self.ap_ranges if self.area_ranges else area_ranges(self.area_edges)
+
     def truncation_message(self, most_detections: int) -> str:
         """A message if some class in some image has more detections than ``max_dets``, else an empty string."""
         if most_detections <= self.max_dets:
@@ -195,7 +222,8 @@ class DetectionSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain Python values."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return {**values, "area_ranges": [list(vars(area_range).values()) for area_range in self.area_ranges]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> DetectionSettings:
@@ -376,6 +404,32 @@ def _number(name: str, value: Any) -> float:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     require(is_number and abs(value) < float("inf"), f"{name} must be a finite number (found {shortened(value)})")
     return float(value)
+
+
+def _area_ranges(values: Any) -> tuple[AreaRange, ...]:
+    """Named area ranges from a dict, or from rows of a name, the lowest and the highest area."""
+    if isinstance(values, Mapping):
+        values = [(name, *ends) if isinstance(ends, (list, tuple)) else (name,) for name, ends in values.items()]
+    require(
+        isinstance(values, (list, tuple)) and len(values) <= MAX_AREA_EDGES,
+        f"area_ranges must be like {{'tiny': (0, 400)}} (found {shortened(values)})",
+    )
+    ranges = []
+    for row in values:
+        parts = tuple(vars(row).values()) if isinstance(row, AreaRange) else row
+        require(
+            isinstance(parts, (list, tuple))
+            and len(parts) == 3
+            and isinstance(parts[0], str)
+            and parts[0].isidentifier(),
+            f"area_ranges must be names, such as 'tiny', with a lowest and a highest area (found {shortened(row)})",
+        )
+        low, high = (_number(f"the area of {parts[0]!r}", end) for end in parts[1:])
+        require(0 <= low < high, f"the areas of {parts[0]!r} must be ascending (found {low:g} and {high:g})")
+        ranges.append(AreaRange(parts[0], low, high))
+    names = ["all", "any", *(area_range.name for area_range in ranges)]
+    require(len(set(names)) == len(names), f"area_ranges must have distinct names (found {', '.join(names[2:])})")
+    return tuple(ranges)
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:

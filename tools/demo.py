@@ -6,7 +6,7 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the config imports demo.digits
@@ -24,7 +24,7 @@ DETECTIONS = ROOT / "demo" / "detections"
 class ValidationLine(Hook):
     """Prints one line per validation instead of mmengine's log."""
 
-    def after_val_epoch(self, runner: Any, metrics: Optional[Dict[str, float]] = None) -> None:
+    def after_val_epoch(self, runner: Any, metrics: dict[str, float] | None = None) -> None:
         """Called by the runner."""
         values = "   ".join(f"{key} {(metrics or {})[key]:.6f}" for key in ("single-label/auc", "binned/auc"))
         print(f"  epoch {runner.epoch}: {values}", flush=True)

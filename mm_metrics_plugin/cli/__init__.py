@@ -6,7 +6,7 @@ import argparse
 import gc
 import traceback
 from functools import partial
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Mapping, Sequence
 
 from mm_metrics_plugin.cli import classification, compare, completion, detection, merge, report
 from mm_metrics_plugin.cli.arguments import Parser, classes_hint
@@ -57,7 +57,7 @@ def make_parser() -> Parser:
     subparsers = {name: choices.add_parser(name, **module.PARSER) for name, module in SUBCOMMANDS.items()}
     for name, module in SUBCOMMANDS.items():
         module.add_arguments(subparsers[name])
-    flags: Dict[str, str] = {}
+    flags: dict[str, str] = {}
     for subparser in subparsers.values():
         flags.update(subparser.flags)
     for subparser in subparsers.values():
@@ -65,7 +65,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) -> int:
+def main(arguments: Sequence[str] | None = None, *, published: bool = False) -> int:
     """Run the command with the words after its name, by default those of the command line.
 
     With ``published``, a detection report ends with the lines of the published recipe. Threads take turns.
@@ -85,7 +85,7 @@ def main(arguments: Optional[Sequence[str]] = None, *, published: bool = False) 
         return BAD_INPUT
 
 
-def _run(arguments: Optional[Sequence[str]], published: bool) -> int:
+def _run(arguments: Sequence[str] | None, published: bool) -> int:
     parser = make_parser()
     parsed = parser.parse_args(arguments)
     if parsed.subcommand is None:

@@ -8,7 +8,7 @@ import sys
 from dataclasses import fields, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NoReturn, Optional, Tuple
+from typing import Any, Iterable, NoReturn
 
 from mm_metrics_plugin.cli.streams import one_line, write_error, write_output
 from mm_metrics_plugin.exceptions import ResultFileError, listing
@@ -61,11 +61,11 @@ class Parser(argparse.ArgumentParser):
         return namespace, rest
 
     @property
-    def flags(self) -> Dict[str, str]:
+    def flags(self) -> dict[str, str]:
         """What users type for each argument, by the name that Python callers give it: a flag or the metavar."""
         return {action.dest: (action.option_strings or [str(action.metavar)])[0] for action in self._actions}
 
-    def _check_known(self, words: List[str]) -> None:
+    def _check_known(self, words: list[str]) -> None:
         """Name the nearest option for one that does not exist, before its value is taken for a file."""
         for word in takewhile(lambda word: word != "--", words):
             name, options = word.partition("=")[0], self._option_string_actions
@@ -110,7 +110,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     return "" if nearest is None else f"; did you mean {nearest}?"
 
 
-def _pairs_last(words: List[str], option: str) -> List[str]:
+def _pairs_last(words: list[str], option: str) -> list[str]:
     """Words, with the arguments of an option that are not KEY=VALUE pairs moved before it."""
     start = next((at for at, word in enumerate(words) if word[:4] == option[:4] and option.startswith(word)), None)
     if start is None:
@@ -125,11 +125,11 @@ def _pairs_last(words: List[str], option: str) -> List[str]:
 class FilesAndFolder(argparse.Action):
     """Files with known suffixes, optionally followed by the folder for the report."""
 
-    def __init__(self, *arguments: Any, suffixes: Tuple[str, ...] = RESULTS, **options: Any) -> None:
+    def __init__(self, *arguments: Any, suffixes: tuple[str, ...] = RESULTS, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.suffixes = suffixes
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Optional[str] = None) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         """Separate the folder from the files by its name."""
         files = [values[0], *takewhile(lambda value: value.lower().endswith(self.suffixes), values[1:])]
         rest = values[len(files) :]
@@ -142,7 +142,7 @@ class FilesAndFolder(argparse.Action):
 class StoreForPage(argparse.Action):
     """Stores an option of the page, and asks for the page."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Optional[str] = None) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         """Store the value."""
         setattr(namespace, self.dest, values)
         namespace.html = True
@@ -159,7 +159,7 @@ def classes_hint(namespace: argparse.Namespace) -> str:
     return f"; --classes was read as {names}{out_dir}: separate class names by commas (--classes a,b)"
 
 
-def _missing_input(namespace: argparse.Namespace) -> Optional[str]:
+def _missing_input(namespace: argparse.Namespace) -> str | None:
     """An input that looks like a class name: it does not exist and has no suffix, and ``--classes`` is given."""
     values = vars(namespace)
     if values.get("classes") is None:
@@ -326,18 +326,18 @@ def add_interval_arguments(
     return group
 
 
-def areas(text: str) -> Tuple[float, ...]:
+def areas(text: str) -> tuple[float, ...]:
     """Parse numbers separated by commas."""
     return tuple(float(part) for part in text.split(","))
 
 
-def given_options(arguments: argparse.Namespace, settings: Any) -> Dict[str, Any]:
+def given_options(arguments: argparse.Namespace, settings: Any) -> dict[str, Any]:
     """The fields of a settings dataclass that the command line sets; a flag is named like its field."""
     values = vars(arguments)
     return {field.name: values[field.name] for field in fields(settings) if field.name in values}
 
 
-def reading_options(arguments: argparse.Namespace) -> Dict[str, Any]:
+def reading_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The input options, as arguments of the evaluation functions."""
     names = ("ground_truth", "class_order", "image_set", "config", "cfg_options", "trust", "allow_missing")
     options = {name: value for name, value in vars(arguments).items() if name in names}
@@ -353,7 +353,7 @@ def gallery_size(text: str) -> int:
     return int(text)
 
 
-def class_names(text: Optional[str]) -> Optional[List[str]]:
+def class_names(text: str | None) -> list[str] | None:
     """The names of ``--classes``: separated by commas, or in a file with one name per line.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict
+from typing import Any
 
 from mm_metrics_plugin.cli.arguments import (
     add_input_arguments,
@@ -16,7 +16,7 @@ from mm_metrics_plugin.cli.arguments import (
 )
 from mm_metrics_plugin.settings import MULTI_LABEL_SCORE_THR, ClassificationSettings
 
-PARSER: Dict[str, Any] = dict(
+PARSER: dict[str, Any] = dict(
     help="report on a classifier's results",
     usage="%(prog)s RESULTS [OUT_DIR] [options]",
     description="Reports on the results of a classifier: accuracy, top-5 accuracy, AUC, average precision, precision,\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict
+from typing import Any
 
 from mm_metrics_plugin.cli.arguments import (
     IN_RESULTS,
@@ -21,7 +21,7 @@ from mm_metrics_plugin.cli.arguments import (
 from mm_metrics_plugin.exceptions import ResultFileError
 from mm_metrics_plugin.settings import PERMUTATIONS, ClassificationSettings, ComparisonSettings, DetectionSettings
 
-PARSER: Dict[str, Any] = dict(
+PARSER: dict[str, Any] = dict(
     help="say which differences between runs are significant",
     usage="%(prog)s [GROUND_TRUTH] A B [C ...] [OUT_DIR] [options]",
     description="Compares the results of two or more runs on the same images, each with the first: differences with\n"

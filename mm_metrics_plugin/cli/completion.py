@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, List
+from typing import Any
 
 SHELLS = ("bash", "zsh")
-PARSER: Dict[str, Any] = dict(
+PARSER: dict[str, Any] = dict(
     help="print a completion script for bash or zsh",
     usage="%(prog)s bash|zsh",
     description="Prints a script that completes subcommands, options and their values.",
@@ -51,10 +51,10 @@ def run(arguments: argparse.Namespace) -> None:
 
     (subcommands,) = (action for action in make_parser()._actions if action.dest == "subcommand")
     choices: Any = subcommands.choices
-    values: List[str] = []
-    options: List[str] = []
+    values: list[str] = []
+    options: list[str] = []
     for name, subparser in choices.items():
-        flags: List[str] = []
+        flags: list[str] = []
         for action in subparser._actions:
             names = [flag for flag in action.option_strings if flag.startswith("--")]
             flags += [] if action.help == argparse.SUPPRESS else names

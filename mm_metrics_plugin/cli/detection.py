@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 from mm_metrics_plugin.cli.arguments import (
     FilesAndFolder,
@@ -21,7 +21,7 @@ from mm_metrics_plugin.cli.arguments import (
 from mm_metrics_plugin.conventions import DEFAULT_MATCHING, MATCHING_RULES
 from mm_metrics_plugin.settings import DetectionSettings
 
-PARSER: Dict[str, Any] = dict(
+PARSER: dict[str, Any] = dict(
     help="report on a detector's results",
     usage="%(prog)s GROUND_TRUTH RESULTS [RESULTS ...] [OUT_DIR] [options]",
     description="Reports on the results of a detector: TP, FP, FN, precision, recall, F1 and AP per class,\n"
@@ -41,7 +41,7 @@ PARSER: Dict[str, Any] = dict(
   mm-metrics detection annotations.json part1.pkl --save-state part1.npz     see mm-metrics merge --help
 
 OUT_DIR receives report.json, report.md, per_class.csv, confusion_matrix.csv, confusion_matrix.png (of the first
-protocol; those of other protocols are named after them), curves.csv, pr_curves.png, confidence_curves.png, with
+matching rule; those of others are named after them), curves.csv, pr_curves.png, confidence_curves.png, with
 --operating-point thresholds.json, and with --html report.html. Of more than 2,000 classes, confusion_matrix.csv and
 report.json list the cells that are not 0.""",
 )
@@ -69,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--matching",
         action="append",
         choices=list(MATCHING_RULES),
-        help="count by this protocol only; may be given several times (default: coco is printed and drawn, and files "
-        "hold coco and mmdet)",
+        help="count by this matching rule only; may be given several times (default: coco is printed and drawn, and "
+        "files hold coco and mmdet)",
     )
     group = parser.add_argument_group("analysis")
     add_operating_point_argument(

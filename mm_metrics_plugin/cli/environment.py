@@ -8,14 +8,14 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Sequence
 
 from mm_metrics_plugin.cli.arguments import Parser
 from mm_metrics_plugin.cli.streams import write_error, write_output
 from mm_metrics_plugin.version import __version__
 
 # By import name: minimum version, and distribution names (the original, then forks).
-LIBRARIES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
+LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "numpy": ("1.20", ("numpy",)),
     "scipy": ("1.6", ("scipy",)),
     "rich": ("10.0", ("rich",)),
@@ -48,7 +48,7 @@ for metric in (getattr(metrics, name) for name in metrics.__all__):
         raise LookupError(metric.__name__ + " is not registered")
 """
 # Name, required libraries, program, and result if it works.
-CHECKS: Tuple[Tuple[str, Tuple[str, ...], str, str], ...] = (
+CHECKS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("the mm-metrics command", ("numpy", "scipy", "rich"), COMMAND, "starts"),
     ("figures", ("matplotlib",), "import matplotlib.figure", "library imports"),
     ("the page of --html", ("jinja2", "plotly", "PIL"), "import jinja2, plotly, PIL.Image", "libraries import"),
@@ -77,7 +77,7 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def installed(name: str) -> Optional[str]:
+def installed(name: str) -> str | None:
     """The version of an importable module, ``'?'`` if it is unknown, or None."""
     if find_spec(name) is None:
         return None
@@ -96,14 +96,12 @@ def older(version: str, minimum: str) -> bool:
     return bool(numbers) and numbers < minimum_numbers
 
 
-def findings(versions: Dict[str, Optional[str]]) -> List[Finding]:
+def findings(versions: dict[str, str | None]) -> list[Finding]:
     """What works with these versions. Each program runs in its own process, which a library may crash."""
     return [_finding(versions, *check) for check in CHECKS]
 
 
-def _finding(
-    versions: Dict[str, Optional[str]], subject: str, needs: Sequence[str], program: str, works: str
-) -> Finding:
+def _finding(versions: dict[str, str | None], subject: str, needs: Sequence[str], program: str, works: str) -> Finding:
     missing = [name for name in needs if versions[name] is None]
     old = [name for name in needs if older(versions[name] or "?", LIBRARIES[name][0])]
     if missing or old:
@@ -130,7 +128,7 @@ def install(names: Sequence[str]) -> str:
     return f"{line} && mim install {mmcv}" if mmcv else line
 
 
-def report(versions: Dict[str, Optional[str]], found: List[Finding]) -> str:
+def report(versions: dict[str, str | None], found: list[Finding]) -> str:
     """The check as text."""
     lines = [f"mm_metrics_plugin {__version__}, Python {platform.python_version()}, {platform.platform()}", ""]
     lines += [f"{name:<12} {installed_version or '-'}" for name, installed_version in versions.items()]

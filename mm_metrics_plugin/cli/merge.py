@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict
+from typing import Any
 
 from mm_metrics_plugin.cli.arguments import FilesAndFolder, add_output_arguments
 
-PARSER: Dict[str, Any] = dict(
+PARSER: dict[str, Any] = dict(
     help="one report from states saved with --save-state",
     usage="%(prog)s STATE.npz [STATE.npz ...] [OUT_DIR] [options]",
     description="Makes one report from states that were saved shard by shard, with exactly the numbers of one run on\n"

@@ -8,7 +8,7 @@ from argparse import Namespace
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Optional, Sequence, TypeVar
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Sequence, TypeVar
 
 from mm_metrics_plugin.cli.streams import is_terminal, write_error, write_output
 from mm_metrics_plugin.exceptions import ClassNamesError, MetricWarning, ResultFileError
@@ -92,7 +92,7 @@ def shown_progress(visible: bool) -> Iterator[Progress]:
             bar.stop()
 
 
-def deliver(arguments: Namespace, evaluate: Callable[[Progress], Optional[Report]]) -> None:
+def deliver(arguments: Namespace, evaluate: Callable[[Progress], Report | None]) -> None:
     """Make a report, write its files and print it. Only the first process gets a report."""
     folder = None if arguments.out_dir is None else Path(arguments.out_dir)
     values = vars(arguments)
@@ -139,7 +139,7 @@ def deliver(arguments: Namespace, evaluate: Callable[[Progress], Optional[Report
             warnings.warn("there is no display to show the figures on", MetricWarning)
 
 
-def _suggested(arguments: Namespace) -> List[str]:
+def _suggested(arguments: Namespace) -> list[str]:
     """What would add to the report."""
     values = vars(arguments)
     verbose = values.get("verbose", True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict
+from typing import Any
 
 from mm_metrics_plugin.cli.arguments import add_output_arguments
 
-PARSER: Dict[str, Any] = dict(
+PARSER: dict[str, Any] = dict(
     help="a report that was saved with --save-state, in any format",
     usage="%(prog)s STATE.npz [OUT_DIR] [options]",
     description="Prints a saved report and writes its files, figures and page, without the inputs it was made from.",

@@ -10,7 +10,7 @@ import sys
 import warnings
 from contextlib import contextmanager, suppress
 from threading import RLock
-from typing import Any, Callable, Iterator, Mapping, Optional
+from typing import Any, Callable, Iterator, Mapping
 
 from mm_metrics_plugin.exceptions import MetricWarning
 
@@ -117,7 +117,7 @@ _shows_warnings = RLock()
 
 
 @contextmanager
-def warnings_shown_by(show: Optional[Callable[[str], None]]) -> Iterator[None]:
+def warnings_shown_by(show: Callable[[str], None] | None) -> Iterator[None]:
     """Pass the warnings of this package to a function while the block runs; None hides all warnings.
 
     Warnings of other libraries are shown as Python shows them. Characters that the font of the figures lacks are

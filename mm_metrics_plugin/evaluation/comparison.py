@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class DifferenceRow(NamedTuple):
     """
 
     metric: str
-    class_name: Optional[str]
+    class_name: str | None
     first: float
     second: float
     difference: float
@@ -59,8 +59,8 @@ class DifferenceRow(NamedTuple):
     high_unadjusted: float
     p_unadjusted: float
     verdict: str
-    classes_averaged: Optional[int]
-    warnings: Tuple[str, ...]
+    classes_averaged: int | None
+    warnings: tuple[str, ...]
 
 
 def verdict(difference: float, p_value: float, *, ci: float) -> str:
@@ -81,15 +81,15 @@ class PairwiseComparison:
     first: str  # name of the baseline
     second: str  # name of the other run
     comparison: Comparison
-    changed: Tuple[ChangedImage, ...]  # images on which the runs differ, by descending difference
-    image_names: Tuple[Any, ...]  # of these images
+    changed: tuple[ChangedImage, ...]  # images on which the runs differ, by descending difference
+    image_names: tuple[Any, ...]  # of these images
     disagreements: Disagreements
-    changed_classes: Tuple[Dict[str, str], ...] = ()  # true and predicted classes of these images; single-label only
-    warnings: Tuple[RunWarning, ...] = ()
+    changed_classes: tuple[dict[str, str], ...] = ()  # true and predicted classes of these images; single-label only
+    warnings: tuple[RunWarning, ...] = ()
 
-    def rows(self, classes: Tuple[str, ...]) -> List[DifferenceRow]:
+    def rows(self, classes: tuple[str, ...]) -> list[DifferenceRow]:
         """Every difference, those over all classes first."""
-        tables: List[Any] = [(None, name, [vars(value)]) for name, value in self.comparison.overall.items()]
+        tables: list[Any] = [(None, name, [vars(value)]) for name, value in self.comparison.overall.items()]
         tables += [(classes, name, records(vars(values))) for name, values in self.comparison.per_class.items()]
         return [
             DifferenceRow(
@@ -104,11 +104,11 @@ class PairwiseComparison:
             for class_name, values in zip(names or (None,), rows)
         ]
 
-    def changed_entries(self) -> List[Tuple[ChangedImage, Any, Dict[str, str]]]:
+    def changed_entries(self) -> list[tuple[ChangedImage, Any, dict[str, str]]]:
         """The changed images with their names, and the classes of a classifier by name."""
         return list(zip(self.changed, self.image_names, self.changed_classes or [{}] * len(self.changed)))
 
-    def to_dict(self, classes: Tuple[str, ...]) -> Dict[str, Any]:
+    def to_dict(self, classes: tuple[str, ...]) -> dict[str, Any]:
         """As plain Python values."""
         rows = [{**row._asdict(), "warnings": list(row.warnings)} for row in self.rows(classes)]
         overall = [row for row in rows if row["class_name"] is None]
@@ -125,7 +125,7 @@ class PairwiseComparison:
         }
 
 
-def _without(row: Mapping[str, Any], name: str) -> Dict[str, Any]:
+def _without(row: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key != name}
 
 
@@ -143,15 +143,15 @@ class ComparisonReport(Report):
     """
 
     kind: str
-    classes: Tuple[str, ...]
+    classes: tuple[str, ...]
     settings: ComparisonSettings
     inputs: Mapping[str, Any]
     images: int
-    summaries: Tuple[RunSummary, ...]
-    comparisons: Tuple[PairwiseComparison, ...]
-    runs: Optional[Runs] = field(default=None, repr=False)
+    summaries: tuple[RunSummary, ...]
+    comparisons: tuple[PairwiseComparison, ...]
+    runs: Runs | None = field(default=None, repr=False)
 
-    def _content(self) -> Dict[str, Any]:
+    def _content(self) -> dict[str, Any]:
         return {
             "schema_version": SCHEMA_VERSION,
             "kind": self.kind,
@@ -168,15 +168,15 @@ def compare_runs(
     ground_truth: Any,
     runs: Sequence[Any],
     *,
-    names: Optional[Sequence[str]] = None,
-    classes: Optional[Sequence[str]] = None,
-    settings: Optional[ComparisonSettings] = None,
-    class_order: Optional[str] = None,
-    image_set: Optional[PathLike] = None,
-    cfg_options: Optional[Sequence[str]] = None,
+    names: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+    settings: ComparisonSettings | None = None,
+    class_order: str | None = None,
+    image_set: PathLike | None = None,
+    cfg_options: Sequence[str] | None = None,
     trust: bool = False,
     allow_missing: bool = False,
-    progress: Optional[Progress] = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> ComparisonReport:
     """Compare runs on the same images, each with the first, as ``mm-metrics compare`` does.
@@ -231,7 +231,7 @@ def compare_runs(
     runs_type: Any = ClassificationRuns if isinstance(results[0], ClassificationResults) else DetectionRuns
     loaded: Runs = runs_type(source, results, settings, options, progress)
     entries = [input_entry(run, read.sha256) for run, read in zip(runs, results)]
-    inputs: Dict[str, Any] = {
+    inputs: dict[str, Any] = {
         "runs": [
             {**(results_entry(entry, run) if isinstance(run, DetectionResults) else entry), "joined_by": joined_by}
             for entry, run, joined_by in zip(entries, results, loaded.joined_by)
@@ -281,7 +281,7 @@ def _check_arguments(
         with_options(example, {name: value for name, value in options.items() if name in known})
 
 
-def _run_names(runs: Sequence[Any]) -> List[str]:
+def _run_names(runs: Sequence[Any]) -> list[str]:
     """File names; paths if two files have the same name; numbers for objects in memory and repeated runs."""
     names = [Path(run).name if is_path(run) else f"run {number}" for number, run in enumerate(runs, start=1)]
     if len(set(names)) < len(names):

@@ -68,7 +68,7 @@ def evaluate_detection(
         ...     "annotations": [{"id": 1, "image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10]}]}
         >>> results = [{"image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10], "score": 0.9}]
         >>> report = evaluate_detection(annotations, results, score_thr=0.5)
-        >>> report.protocols[0].columns["tp"].tolist(), report.analysis.average_precision.to_dict()["mAP"]
+        >>> report.matching_rules[0].columns["tp"].tolist(), report.analysis.average_precision.to_dict()["mAP"]
         ([1], 1.0)
     """
     settings = given_or_default(settings, DetectionSettings(matching=DEFAULT_MATCHING))
@@ -129,10 +129,10 @@ def merge_states(files: Sequence[PathLike], *, progress: Progress | None = None)
     if any(type(other) is not type(first) for other in others):
         raise ResultFileError("states of detectors and of classifiers cannot be merged")
     evaluator: Any = first.merge(*others) if others else first
-    if isinstance(evaluator, DetectionEvaluator) and evaluator.provenance.images_elsewhere:
+    if isinstance(evaluator, DetectionEvaluator) and evaluator.provenance.images_in_other_shards:
         names = ", ".join(entry["file"] for entry in evaluator.provenance.ground_truths)
         raise ResultFileError(
-            f"{names}: shards with {pluralize(evaluator.provenance.images_elsewhere, 'image')} are missing"
+            f"{names}: shards with {pluralize(evaluator.provenance.images_in_other_shards, 'image')} are missing"
         )
     progress.step("computing metrics")
     report: Report = evaluator.compute(progress)

@@ -32,9 +32,9 @@ class ProcessGroup:
 
     def merge(self, evaluator: DetectionEvaluator | None, error: Exception | None = None) -> DetectionEvaluator:
         """The merged evaluator of all processes; None on a process without images."""
+        if self.world_size == 1 and evaluator is not None:
+            return evaluator
         headers = self.all_gather(None if evaluator is None else evaluator.header(), error)
-        if self.world_size == 1:
-            return evaluator  # type: ignore[return-value]
         parts = [DetectionEvaluator.from_header(header) for header in headers if header is not None]
         rank = sum(header is not None for header in headers[: self.rank])
         merged, numbered = parts[0].merged_images(*parts[1:])

@@ -7,7 +7,6 @@ Ties go to the earlier sample.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from mm_metrics_plugin.functional.statistics.per_image_counts import PerImageCou
 class SampleCells:
     """The worst samples of every cell, at most 50 per cell."""
 
-    shape: Tuple[int, int]  # rows and columns
+    shape: tuple[int, int]  # rows and columns
     filled: np.ndarray  # (C,) indices of the cells that have samples, row by row; with 10,000 classes most are empty
     number: np.ndarray  # (C,) number of samples of these cells
     cell: np.ndarray  # (K,) index of the cell of each listed sample; ascending
@@ -34,8 +33,8 @@ def confusion_cells(scores: np.ndarray, labels: np.ndarray, predictions: np.ndar
     """
     size = scores.shape[1]
     score = scores[np.arange(len(predictions)), predictions]
-    badness = np.where(labels == predictions, -score, score)
-    return _sample_cells(np.arange(len(labels)), labels * size + predictions, score, badness, (size, size), most)
+    severity = np.where(labels == predictions, -score, score)
+    return _sample_cells(np.arange(len(labels)), labels * size + predictions, score, severity, (size, size), most)
 
 
 def decision_cells(scores: np.ndarray, targets: np.ndarray, predictions: np.ndarray, *, most: int) -> SampleCells:
@@ -46,14 +45,14 @@ def decision_cells(scores: np.ndarray, targets: np.ndarray, predictions: np.ndar
         kind[chosen] = index
     sample, label = np.nonzero(kind >= 0)
     kinds, score = kind[sample, label], scores[sample, label]
-    badness = np.where(kinds == 1, score, -score)
-    return _sample_cells(sample, label * 3 + kinds, score, badness, (scores.shape[1], 3), most)
+    severity = np.where(kinds == 1, score, -score)
+    return _sample_cells(sample, label * 3 + kinds, score, severity, (scores.shape[1], 3), most)
 
 
 def _sample_cells(
-    sample: np.ndarray, cell: np.ndarray, score: np.ndarray, badness: np.ndarray, shape: Tuple[int, int], most: int
+    sample: np.ndarray, cell: np.ndarray, score: np.ndarray, severity: np.ndarray, shape: tuple[int, int], most: int
 ) -> SampleCells:
-    listed, _ = worst_first(cell, badness, sample, most=most)
+    listed, _ = worst_first(cell, severity, sample, most=most)
     filled, number = np.unique(cell, return_counts=True)
     return SampleCells(shape, filled, number, cell[listed], sample[listed], score[listed])
 
@@ -62,8 +61,8 @@ def _sample_cells(
 class Disagreements:
     """Images on which one run makes fewer errors than another."""
 
-    agreement: Dict[str, int]  # number of images without errors in both runs, only in the first, the second, neither
-    counts: Dict[str, int]  # number of images on which the second run is better, and worse
+    agreement: dict[str, int]  # number of images without errors in both runs, only in the first, the second, neither
+    counts: dict[str, int]  # number of images on which the second run is better, and worse
     image: np.ndarray  # (K,) images: where the second run is better, then where it is worse, by descending difference
     worse: np.ndarray  # (K,) whether the second run is worse on it
     first: np.ndarray  # (3, K) TP, FP and FN of the first run
@@ -71,7 +70,7 @@ class Disagreements:
 
 
 def disagreements(
-    first: PerImageCounts, second: PerImageCounts, *, confidence: Optional[np.ndarray] = None, most: int = 500
+    first: PerImageCounts, second: PerImageCounts, *, confidence: np.ndarray | None = None, most: int = 500
 ) -> Disagreements:
     """Find the images on which one run makes fewer errors (FP and FN) than the other, at most ``most`` of each.
 

@@ -35,7 +35,7 @@ def keyword_names(function: Callable[..., Any]) -> list[str]:
     return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
-def check_classes(classes: Any) -> None:
+def check_classes(classes: object) -> None:
     """Raises a ResultFileError unless class names are None or a sequence of distinct names."""
     if classes is None:
         return
@@ -49,14 +49,14 @@ def check_classes(classes: Any) -> None:
         raise ResultFileError(f"classes=[...] must be distinct (found {repeated[0]!a} more than once)")
 
 
-def check_cfg_options(options: Any) -> None:
+def check_cfg_options(options: object) -> None:
     """Raises a ResultFileError unless overrides of a config are None or a list of text."""
     is_list = isinstance(options, (list, tuple)) and all(isinstance(option, str) for option in options)
     if options is not None and not is_list:
         raise ResultFileError(f"cfg_options must be a list of 'KEY=VALUE' (found {shortened(options)})")
 
 
-def check_path(name: str, path: Any) -> None:
+def check_path(name: str, path: object) -> None:
     """Raises a ResultFileError unless an argument is a path or None."""
     if path is not None and not is_path(path):
         raise ResultFileError(f"{name} must be a path (found {shortened(path)})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Optional, Sequence, Tuple, TypeVar, Union
+from typing import Sequence, TypeVar
 
 import numpy as np
 
@@ -30,14 +30,14 @@ class JoinedImages:
     """Detections and ground truths of the same images."""
 
     batch: DetectionBatch
-    classes: Tuple[str, ...]  # in the order of the labels
-    image_ids: Tuple[ImageId, ...]
-    image_names: Tuple[str, ...]  # file names, "" if unknown
+    classes: tuple[str, ...]  # in the order of the labels
+    image_ids: tuple[ImageId, ...]
+    image_names: tuple[str, ...]  # file names, "" if unknown
     detections: RowCounts
     without_results: np.ndarray  # (images,) bool; evaluated as images without detections
     class_order: str = LABELS  # that of the ground truth, or 'labels' if the classes have no names
     joined_by: str = IMAGE_ID
-    image_sizes: Optional[np.ndarray] = None  # (images, 2) height and width, 0 if unknown
+    image_sizes: np.ndarray | None = None  # (images, 2) height and width, 0 if unknown
 
     @property
     def missing_images(self) -> int:
@@ -49,7 +49,7 @@ def join(
     ground_truth: AnnotationSet,
     results: DetectionResults,
     *,
-    classes: Optional[Sequence[str]] = None,
+    classes: Sequence[str] | None = None,
     allow_missing: bool = False,
 ) -> JoinedImages:
     """Join results to the ground truth by image id, by path if ids repeat, or by position if results have no ids.
@@ -79,7 +79,7 @@ def join(
         except MetricInputError as error:
             raise ResultFileError(f"{source}: {error}") from None
     return JoinedImages(
-        batch=DetectionBatch(detections, ground_truth.objects, len(ground_truth.image_ids)),
+        batch=DetectionBatch(detections, ground_truth.objects, len(ground_truth.image_ids), ground_truth.image_columns),
         classes=names,
         image_ids=ground_truth.image_ids,
         image_names=ground_truth.image_names,
@@ -107,7 +107,7 @@ def _joined_by(results: DetectionResults) -> str:
 
 def _positions(
     ground_truth: AnnotationSet, results: DetectionResults, allow_missing: bool
-) -> Tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Index of each result image in the ground truth, and which images of the ground truth have no results."""
     if results.image_ids is None:
         if not ground_truth.images_ordered:
@@ -148,8 +148,8 @@ def _positions(
 
 
 def _class_names(
-    ground_truth: AnnotationSet, results: DetectionResults, classes: Optional[Sequence[str]]
-) -> Tuple[str, ...]:
+    ground_truth: AnnotationSet, results: DetectionResults, classes: Sequence[str] | None
+) -> tuple[str, ...]:
     names = ground_truth.classes if ground_truth.classes is not None else tuple(classes or ())
     if not names:
         names = tuple(map(str, range(max(classes_from_labels(results, ground_truth), results.num_classes or 0))))
@@ -171,7 +171,7 @@ def classes_from_labels(results: DetectionResults, ground_truth: AnnotationSet) 
     return min(max(most, 0), MAX_CLASSES)
 
 
-def _labels_of_categories(ground_truth: AnnotationSet, results: DetectionResults) -> Tuple[Detections, RowCounts]:
+def _labels_of_categories(ground_truth: AnnotationSet, results: DetectionResults) -> tuple[Detections, RowCounts]:
     """Convert category ids to labels; drop detections of categories that were not selected."""
     if ground_truth.category_ids is None:
         raise ResultFileError(
@@ -190,7 +190,7 @@ def _labels_of_categories(ground_truth: AnnotationSet, results: DetectionResults
 
 
 def _check_labels(
-    rows: Union[Detections, GroundTruths], names: Sequence[str], image_ids: Sequence[ImageId], source: str
+    rows: Detections | GroundTruths, names: Sequence[str], image_ids: Sequence[ImageId], source: str
 ) -> None:
     labels, image = rows.labels, rows.image
     wrong = np.flatnonzero((labels < 0) | (labels >= len(names)))
@@ -211,7 +211,7 @@ def in_image_order(joined: JoinedImages) -> JoinedImages:
     return _take_images(joined, [index_of[image_id] for image_id in image_order(joined.image_ids)])
 
 
-def every_nth_image(joined: JoinedImages, rank: int, world_size: int) -> JoinedImages:
+def images_of_rank(joined: JoinedImages, rank: int, world_size: int) -> JoinedImages:
     """Every ``world_size``-th image, from ``rank`` on. Rank 0 has the row counts of the file."""
     chosen = _take_images(joined, range(rank, len(joined.image_ids), world_size))
     return chosen if rank == 0 else replace(chosen, detections=RowCounts(0, 0))
@@ -227,6 +227,7 @@ def select_images(ground_truth: AnnotationSet, image_ids: Sequence[ImageId]) -> 
         image_names=tuple(ground_truth.image_names[index] for index in chosen),
         image_sizes=ground_truth.image_sizes[chosen],
         objects=_take_rows(ground_truth.objects, chosen, len(ground_truth.image_ids)),
+        image_columns={name: np.asarray(column)[chosen] for name, column in ground_truth.image_columns.items()},
     )
 
 
@@ -239,7 +240,7 @@ def _take_images(joined: JoinedImages, chosen: Sequence[int]) -> JoinedImages:
     gts = _take_rows(batch.ground_truths, chosen, batch.num_images)
     return replace(
         joined,
-        batch=DetectionBatch(detections, gts, len(chosen)),
+        batch=DetectionBatch(detections, gts, len(chosen), batch.columns_of(list(chosen))),
         image_ids=tuple(joined.image_ids[index] for index in chosen),
         image_names=tuple(joined.image_names[index] for index in chosen),
         without_results=joined.without_results[list(chosen)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from mm_metrics_plugin.evaluation.inputs import check_cfg_options, input_entry, 
 from mm_metrics_plugin.evaluation.joining import (
     JoinedImages,
     classes_from_labels,
-    every_nth_image,
+    images_of_rank,
     in_image_order,
     join,
     match_image_ids,
@@ -35,11 +35,11 @@ class DetectionInput:
     """The ground truth and the results of a detector before reading; see :func:`evaluate_detection`."""
 
     ground_truth: Any  # None if the results contain the ground truth
-    results: Tuple[Any, ...]  # files that are shards of one test set, or one list of results in memory
-    classes: Optional[Sequence[str]] = None
-    class_order: Optional[str] = None
-    image_set: Optional[str] = None
-    cfg_options: Optional[Sequence[str]] = None
+    results: tuple[Any, ...]  # files that are shards of one test set, or one list of results in memory
+    classes: Sequence[str] | None = None
+    class_order: str | None = None
+    image_set: str | None = None
+    cfg_options: Sequence[str] | None = None
     trust: bool = False
     allow_missing: bool = False
 
@@ -70,10 +70,12 @@ class DetectionInput:
             track=progress.track,
         )
 
-    def ground_truth_entry(self, ground_truth: AnnotationSet) -> Dict[str, Any]:
+    def ground_truth_entry(self, ground_truth: AnnotationSet) -> dict[str, Any]:
         """Name and SHA-256 of the ground truth and of its image set."""
-        image_set = {} if self.image_set is None else {"image_set": input_entry(self.image_set)}
-        return {**input_entry(self.ground_truth, ground_truth.sha256), **image_set}
+        entry = input_entry(self.ground_truth, ground_truth.sha256)
+        if self.image_set is None:
+            return entry
+        return {**entry, "image_set": input_entry(self.image_set, ground_truth.image_set_sha256)}
 
     def check_in_results(self) -> None:
         """Reject options that need a separate ground truth."""
@@ -97,7 +99,7 @@ def ground_truth_in(results: DetectionResults) -> AnnotationSet:
     return results.ground_truth
 
 
-def results_entry(entry: Entry, results: DetectionResults) -> Dict[str, Any]:
+def results_entry(entry: Entry, results: DetectionResults) -> dict[str, Any]:
     """The provenance of results, with the number of their masks, which are not evaluated."""
     return {**entry, "masks": results.masks} if results.masks else dict(entry)
 
@@ -108,7 +110,7 @@ def load_images(
     *,
     group: ProcessGroup,
     progress: Progress,
-    worst_images: Optional[int],
+    worst_images: int | None,
     partial: bool,
 ) -> DetectionEvaluator:
     """Read, join and match all images, on all processes.
@@ -129,7 +131,7 @@ def load_images(
 
 
 def evaluator_of_batch(
-    batch: DetectionBatch, settings: DetectionSettings, classes: Optional[Sequence[str]], worst_images: Optional[int]
+    batch: DetectionBatch, settings: DetectionSettings, classes: Sequence[str] | None, worst_images: int | None
 ) -> DetectionEvaluator:
     """The evaluator of detections and ground truths that are arrays already."""
     if not batch.num_images:
@@ -158,7 +160,7 @@ class _FileInfo(NamedTuple):
 
     source: str
     lists_all_images: bool
-    image_ids: Tuple[ImageId, ...]
+    image_ids: tuple[ImageId, ...]
 
 
 class _ReadFile(NamedTuple):
@@ -178,7 +180,7 @@ class _Loader:
         settings: DetectionSettings,
         group: ProcessGroup,
         progress: Progress,
-        worst_images: Optional[int],
+        worst_images: int | None,
         partial: bool,
     ) -> None:
         self.source, self.settings, self.group, self.progress = source, settings, group, progress
@@ -186,7 +188,7 @@ class _Loader:
         self.several = several = len(source.results) > 1
         self.in_results = source.in_results
         self.classes = source.classes
-        self.ground_truth_entry: Dict[str, Any] = {}
+        self.ground_truth_entry: dict[str, Any] = {}
         if self.in_results:
             source.check_in_results()
         else:
@@ -194,10 +196,10 @@ class _Loader:
             self.ground_truth = source.read_ground_truth(progress)
             self.ground_truth_entry = source.ground_truth_entry(self.ground_truth)
         self.versions = versions(*(() if self.in_results else self.ground_truth.libraries))
-        self.files: List[_FileInfo] = []
-        self.matched: List[DetectionEvaluator] = []
-        self.waiting: List[_ReadFile] = []
-        self.empty_results: Optional[DetectionResults] = None  # of the same kind, without images
+        self.files: list[_FileInfo] = []
+        self.matched: list[DetectionEvaluator] = []
+        self.waiting: list[_ReadFile] = []
+        self.empty_results: DetectionResults | None = None  # of the same kind, without images
         self.num_classes = 0
         progress.step("reading the results")
         for path in progress.track(source.results[group.rank :: group.world_size] if several else source.results):
@@ -222,7 +224,7 @@ class _Loader:
         else:
             self.waiting.append(file)
 
-    def evaluator(self, infos: Sequence[Tuple[List[_FileInfo], int]]) -> Optional[DetectionEvaluator]:
+    def evaluator(self, infos: Sequence[tuple[list[_FileInfo], int]]) -> DetectionEvaluator | None:
         """Join and match the files that are not matched yet, given the files and class numbers of all processes.
 
         None if there are more processes than files.
@@ -248,7 +250,7 @@ class _Loader:
         allow_missing = self.source.allow_missing and not self.several
         joined = join(ground_truth, file.results, classes=self.classes, allow_missing=allow_missing)
         if not self.several:
-            joined = every_nth_image(joined, self.group.rank, self.group.world_size)
+            joined = images_of_rank(joined, self.group.rank, self.group.world_size)
         return self._evaluator(joined, [results_entry(file.entry, file.results)], file.ground_truth, file.entry)
 
     def _evaluator(
@@ -282,7 +284,7 @@ class _Loader:
         )
         return evaluator
 
-    def _remaining(self, files: Sequence[_FileInfo]) -> Optional[JoinedImages]:
+    def _remaining(self, files: Sequence[_FileInfo]) -> JoinedImages | None:
         """The images that no file has results for, if they belong to this report."""
         with_results = {image_id for file in files for image_id in file.image_ids}
         remaining = [image_id for image_id in self.ground_truth.image_ids if image_id not in with_results]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Mapping, NamedTuple
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class CrossFittedPoint:
         tp, fp, fn = (int(count.sum()) for count in self.counts.totals())
         return OperatingPoint(float(mean_of_defined(self.thresholds)), tp, fp, fn, self.rule.beta)
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
         return {"rule": str(self.rule), "thresholds": self.thresholds.tolist(), **self.point.to_dict()}
 
@@ -71,9 +71,9 @@ class RunSummary:
 
     name: str
     counts: Mapping[str, Any]  # as in a report on this run alone
-    cross_fitted: Optional[CrossFittedPoint] = None  # of detectors with at least two images
+    cross_fitted: CrossFittedPoint | None = None  # of detectors with at least two images
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
         cross_fitted = None if self.cross_fitted is None else self.cross_fitted.to_dict()
         return {"name": self.name, "counts": dict(self.counts), "cross_fitted": cross_fitted}
@@ -81,7 +81,7 @@ class RunSummary:
 
 def missing_warnings(
     name: str, without_results: np.ndarray, *, lists_all_images: bool, other: MatchTable
-) -> List[RunWarning]:
+) -> list[RunWarning]:
     """Images without results, except images of COCO results in which ``other`` has no detections either."""
     missing = without_results
     if not lists_all_images:
@@ -96,7 +96,7 @@ def missing_warnings(
 
 def threshold_warnings(
     name: str, counts: PerImageCounts, best: CrossFittedPoint, *, score_thr: float
-) -> List[RunWarning]:
+) -> list[RunWarning]:
     """A score threshold that is far from the best of the run.
 
     The micro F1 at the best threshold, which is selected on other images, is higher by at least 2 percentage points and

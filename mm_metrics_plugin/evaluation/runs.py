@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -52,23 +52,23 @@ class Runs:
 
     kind = ""
     other_kind = ""
-    classes: Tuple[str, ...]
+    classes: tuple[str, ...]
     settings: ComparisonSettings
-    image_names: Tuple[Any, ...]  # file name or id of each image or sample
+    image_names: tuple[Any, ...]  # file name or id of each image or sample
     image_folders: Sequence[str] = ()  # image names are paths below these folders
     image_sizes: Any = ()  # (images, 2) height and width, where known
     ground_truth: Any = None  # labels or targets of the samples of classifiers
-    libraries: Tuple[str, ...] = ()  # modules that read the ground truth
-    ground_truth_entry: Optional[Mapping[str, Any]] = None  # provenance of the ground truth; None if in the results
+    libraries: tuple[str, ...] = ()  # modules that read the ground truth
+    ground_truth_entry: Mapping[str, Any] | None = None  # provenance of the ground truth; None if in the results
     class_order = ""
-    joined_by: Tuple[str, ...] = ()  # how the images of each run were found
+    joined_by: tuple[str, ...] = ()  # how the images of each run were found
     progress: Progress
 
     def counts(self, run: int) -> PerImageCounts:
         """TP, FP and FN per image or sample."""
         raise NotImplementedError
 
-    def compare(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
+    def compare(self, first: int, second: int, counts: tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """The paired permutation test of all metrics of two runs."""
         raise NotImplementedError
 
@@ -76,20 +76,20 @@ class Runs:
         """What was read and used of a run."""
         raise NotImplementedError
 
-    def warnings(self, first: int, second: int, names: Sequence[str]) -> Tuple[RunWarning, ...]:
+    def warnings(self, first: int, second: int, names: Sequence[str]) -> tuple[RunWarning, ...]:
         """Reasons to doubt the verdicts on two runs."""
         return ()
 
-    def confidence(self, run: int) -> Optional[np.ndarray]:
+    def confidence(self, run: int) -> np.ndarray | None:
         """(samples,) score of the predicted class; None for detectors and multi-label classifiers."""
         return None
 
-    def decisions(self, run: int) -> Optional[np.ndarray]:
+    def decisions(self, run: int) -> np.ndarray | None:
         """(samples,) predicted class; None for detectors and multi-label classifiers."""
         return None
 
     def _settings(
-        self, settings: Optional[ComparisonSettings], options: Mapping[str, Any], default: Any, source: str
+        self, settings: ComparisonSettings | None, options: Mapping[str, Any], default: Any, source: str
     ) -> ComparisonSettings:
         """The settings of the comparison, with the options of the comparison and of its runs."""
         task_options = TASK_OPTIONS[self.kind]
@@ -99,13 +99,13 @@ class Runs:
         task_settings = default if settings is None else getattr(settings, self.kind)
         if task_settings is None:
             raise ResultFileError(f"{source}: holds {self.kind} results, and the settings are for {self.other_kind}")
-        changes: Dict[str, Any] = {name: options[name] for name in COMPARISON_OPTIONS if name in options}
+        changes: dict[str, Any] = {name: options[name] for name in COMPARISON_OPTIONS if name in options}
         task_changes = {name: options[name] for name in task_options if name in options}
         changes[self.kind] = replace(task_settings, **task_changes)
         return ComparisonSettings(**changes) if settings is None else replace(settings, **changes)
 
     @property
-    def _test_options(self) -> Dict[str, Any]:
+    def _test_options(self) -> dict[str, Any]:
         settings = self.settings
         return {
             "ci": settings.ci,
@@ -122,7 +122,7 @@ class MatchedRun:
     table: MatchTable
     counts: PerImageCounts  # at the score threshold of the comparison
     read: Mapping[str, Any]  # what was read, used and dropped
-    best: Optional[CrossFittedPoint]  # None with fewer than two images
+    best: CrossFittedPoint | None  # None with fewer than two images
     without_results: np.ndarray  # (images,)
     lists_all_images: bool  # COCO results list only images with detections
 
@@ -137,14 +137,14 @@ class DetectionRuns(Runs):
         self,
         source: DetectionInput,
         results: Sequence[DetectionResults],
-        settings: Optional[ComparisonSettings],
+        settings: ComparisonSettings | None,
         options: Mapping[str, Any],
         progress: Progress,
     ) -> None:
         self.settings = self._settings(settings, options, DetectionSettings(), results[0].source)
         # A comparison needs neither object sizes nor error types.
         detection: Any = self.settings.detection
-        self.detection: DetectionSettings = replace(detection, matching=(ANALYSIS_RULE,), area_edges=())
+        self.detection: DetectionSettings = replace(detection, matching=(ANALYSIS_RULE,), area_edges=(), area_ranges=())
         if detection.operating_point is not None and "score_thr" in options:
             raise ResultFileError(
                 f"score_thr=... excludes operating_point={detection.operating_point!r}, which gives each run its own "
@@ -200,7 +200,7 @@ class DetectionRuns(Runs):
 
     def _join(
         self, source: DetectionInput, results: Sequence[DetectionResults], progress: Progress
-    ) -> Tuple[List[JoinedImages], List[AnnotationSet]]:
+    ) -> tuple[list[JoinedImages], list[AnnotationSet]]:
         classes = source.classes
         if source.in_results:
             source.check_in_results()
@@ -230,9 +230,9 @@ class DetectionRuns(Runs):
         """Images, detections and ground truths, and the best score threshold."""
         return RunSummary(name, self.runs[run].read, self.runs[run].best)
 
-    def warnings(self, first: int, second: int, names: Sequence[str]) -> Tuple[RunWarning, ...]:
+    def warnings(self, first: int, second: int, names: Sequence[str]) -> tuple[RunWarning, ...]:
         """Images without results, and a score threshold that is far from the best."""
-        found: List[RunWarning] = []
+        found: list[RunWarning] = []
         for number, other in ((first, second), (second, first)):
             name, run, table = names[number], self.runs[number], self.runs[other].table
             found += missing_warnings(name, run.without_results, lists_all_images=run.lists_all_images, other=table)
@@ -240,7 +240,7 @@ class DetectionRuns(Runs):
                 found += threshold_warnings(name, run.counts, run.best, score_thr=self.detection.score_thr)
         return tuple(found)
 
-    def compare(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
+    def compare(self, first: int, second: int, counts: tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """Rates at the thresholds, and average precision."""
         return paired_permutation_test(self.runs[first].table, self.runs[second].table, **self._test_options)
 
@@ -255,7 +255,7 @@ class ClassificationRuns(Runs):
         self,
         source: DetectionInput,
         results: Sequence[ClassificationResults],
-        settings: Optional[ComparisonSettings],
+        settings: ComparisonSettings | None,
         options: Mapping[str, Any],
         progress: Progress,
     ) -> None:
@@ -310,15 +310,15 @@ class ClassificationRuns(Runs):
         """Samples."""
         return RunSummary(name, self.read[run])
 
-    def confidence(self, run: int) -> Optional[np.ndarray]:
+    def confidence(self, run: int) -> np.ndarray | None:
         """The score of the predicted class."""
         return self.scores[run].max(axis=1) if self.ground_truth.ndim == 1 else None
 
-    def decisions(self, run: int) -> Optional[np.ndarray]:
+    def decisions(self, run: int) -> np.ndarray | None:
         """The predicted class."""
         return hard_decisions(self.scores[run], thresholds=[-np.inf])[:, 0] if self.ground_truth.ndim == 1 else None
 
-    def compare(self, first: int, second: int, counts: Tuple[PerImageCounts, PerImageCounts]) -> Comparison:
+    def compare(self, first: int, second: int, counts: tuple[PerImageCounts, PerImageCounts]) -> Comparison:
         """Rates of the decisions, and AUC."""
         swaps = auc_swaps([self.scores[first]], [self.scores[second]], self.ground_truth)
         comparison = compare_counts(*counts, auc=swaps, **self._test_options)
@@ -328,7 +328,7 @@ class ClassificationRuns(Runs):
         return comparison
 
 
-def _with_same_task(results: Sequence[ClassificationResults]) -> List[ClassificationResults]:
+def _with_same_task(results: Sequence[ClassificationResults]) -> list[ClassificationResults]:
     """All runs as multi-label if any of them is: a run may happen to have one true class per sample."""
     first = next((run for run in results if run.targets is not None), None)
     if first is None:
@@ -337,7 +337,7 @@ def _with_same_task(results: Sequence[ClassificationResults]) -> List[Classifica
     return [replace(run.as_multi_label(reason), task_reason=reason) for run in results]
 
 
-def _sample_order(first: ClassificationResults, other: ClassificationResults) -> Tuple[Any, str]:
+def _sample_order(first: ClassificationResults, other: ClassificationResults) -> tuple[Any, str]:
     """The order in which the samples of another run are those of the first, and the field that identifies samples."""
     both = f"{first.source} and {other.source}"
     if first.scores.shape[1] != other.scores.shape[1]:
@@ -366,9 +366,9 @@ def _sample_order(first: ClassificationResults, other: ClassificationResults) ->
     return order, field
 
 
-def _sample_keys(first: ClassificationResults, other: ClassificationResults) -> Tuple[List[Any], List[Any], str]:
+def _sample_keys(first: ClassificationResults, other: ClassificationResults) -> tuple[list[Any], list[Any], str]:
     """Unique keys of the samples of both runs, and the field they are from."""
-    fields: Dict[str, Any] = {
+    fields: dict[str, Any] = {
         "img_path": (list(first.names), list(other.names)),
         "sample_idx": (first.sample_idx.tolist(), other.sample_idx.tolist()),
     }

@@ -125,7 +125,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
             raise ValueError(f"{name!a} has a value that save_state=... does not write")
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return type(value) is int and value >= 0
 
 
@@ -134,7 +134,7 @@ def _are_row_counts(value: Any) -> bool:
     return all(map(_is_count, [value["read"], *counts])) and value["read"] == sum(counts)
 
 
-def _are_entries(value: Any) -> bool:
+def _are_entries(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(entry, dict)
         and all(isinstance(entry.get(key, ""), str) for key in ("file", "class_order", "joined_by"))

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar, Union
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.exceptions import MetricInputError
 
@@ -21,6 +22,7 @@ TILE_ROWS = 512
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
+Rows = Union[np.ndarray, Sequence[int], slice]  # of an array: indices, a mask or a slice
 Scores = Union[np.ndarray, Sequence[np.ndarray]]  # (rows, classes), or consecutive blocks of rows
 
 
@@ -67,7 +69,7 @@ def json_values(value: Any) -> Any:
 _JSON_TYPES = {int, str, bool, type(None)}
 
 
-def divide(numerator: Any, denominator: Any) -> np.ndarray:
+def divide(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> np.ndarray:
     """``numerator / denominator`` in float64, NaN where the denominator is 0."""
     numerator, denominator = np.broadcast_arrays(
         np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
@@ -123,7 +125,7 @@ def _sortable(key: np.ndarray) -> np.ndarray:
     return np.asarray((key - key.min()).view(f"u{key.dtype.itemsize}"))
 
 
-def index_array(name: str, values: Any, limit_name: str = "", limit: int | None = None) -> np.ndarray:
+def index_array(name: str, values: npt.ArrayLike, limit_name: str = "", limit: int | None = None) -> np.ndarray:
     """The values as int64; MetricInputError unless they are a column of whole numbers from 0 to below the limit.
 
     Example:
@@ -206,18 +208,18 @@ def rates_from_counts(
 
 
 def worst_first(
-    group: np.ndarray, badness: np.ndarray, *ties: np.ndarray, per_group: int = 50, most: int = 20_000
+    group: np.ndarray, severity: np.ndarray, *ties: np.ndarray, per_group: int = 50, most: int = 20_000
 ) -> tuple[np.ndarray, int]:
     """Indices of the worst rows of each group, and the maximum number of rows per group.
 
-    Rows are sorted by group, descending badness, and ascending ``ties``. The maximum is ``per_group``, or less (but at
+    Rows are sorted by group, descending severity, and ascending ``ties``. The maximum is ``per_group``, or less (but at
     least 1) if all groups together had more than ``most`` rows.
     """
     counts = np.unique(group, return_counts=True)[1]
     limit = per_group
     while limit > 1 and int(np.minimum(counts, limit).sum()) > most:
         limit -= 1
-    order = np.lexsort((*ties[::-1], -badness, group))
+    order = np.lexsort((*ties[::-1], -severity, group))
     return order[position_in_group(group[order]) < limit], limit
 
 

@@ -20,7 +20,7 @@ def score_precision(array: np.ndarray) -> int:
     return BFLOAT16 if isinstance(array, BFloat16Array) else precision_of(array.dtype)
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether a value is a torch tensor, recognized by its methods, so that torch is not imported."""
     return hasattr(value, "resolve_neg")
 
@@ -63,7 +63,7 @@ def as_array(value: Any, name: str) -> np.ndarray:
     return native
 
 
-def _kind_of(value: Any) -> str:
+def _kind_of(value: object) -> str:
     """A type with its dtype, or the value itself."""
     dtype = getattr(value, "dtype", None)
     return shortened(value) if dtype is None else f"{type(value).__name__} of {dtype}"
@@ -72,7 +72,7 @@ def _kind_of(value: Any) -> str:
 class InvalidValue(Exception):
     """A value of a list is invalid: its index, what it must do or be (``be finite``), and what was found."""
 
-    def __init__(self, index: int, expected: str, found: Any) -> None:
+    def __init__(self, index: int, expected: str, found: object) -> None:
         super().__init__(expected)
         self.index, self.expected, self.found = index, expected, found
 

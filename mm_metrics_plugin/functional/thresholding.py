@@ -7,9 +7,10 @@ bfloat16), so the precision of each score is stored as a code, an index into ``P
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Sequence
+from typing import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.settings import number_text
 
@@ -23,18 +24,18 @@ _BFLOAT16_LEAST = -133  # exponent of the least subnormal number
 _BFLOAT16_LARGEST = float.fromhex("0x1.fep127")
 
 
-def precision_of(dtype: Any) -> int:
+def precision_of(dtype: npt.DTypeLike) -> int:
     """The precision code of a NumPy dtype; float64 for integers and wider floats."""
     dtype = np.dtype(dtype)
     return {2: FLOAT16, 4: FLOAT32}.get(dtype.itemsize, FLOAT64) if dtype.kind == "f" else FLOAT64
 
 
-def precision_codes(dtype: Any, precision: np.ndarray | None = None) -> list[int]:
+def precision_codes(dtype: npt.DTypeLike, precision: np.ndarray | None = None) -> list[int]:
     """The distinct precision codes of scores. ``precision`` are the codes of the scores; None uses the dtype."""
     return [precision_of(dtype)] if precision is None else np.unique(precision).tolist()
 
 
-def round_thresholds(thresholds: Any) -> np.ndarray:
+def round_thresholds(thresholds: npt.ArrayLike) -> np.ndarray:
     """Thresholds rounded to each of ``PRECISIONS``, as rows of float64."""
     exact = np.asarray(thresholds, dtype=np.float64)
     with np.errstate(over="ignore"):
@@ -50,7 +51,7 @@ def _to_bfloat16(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), rounded, values)
 
 
-def limits_for(scores: np.ndarray, thresholds: Any, precision: np.ndarray | None = None) -> np.ndarray:
+def rounded_limits(scores: np.ndarray, thresholds: npt.ArrayLike, precision: np.ndarray | None = None) -> np.ndarray:
     """Thresholds in the precision of each row of scores: (rows,) or (rows, thresholds).
 
     ``precision`` are the codes of the rows. None uses the dtype of the scores, and gives a single row.
@@ -62,7 +63,7 @@ def limits_for(scores: np.ndarray, thresholds: Any, precision: np.ndarray | None
 
 def reach(scores: np.ndarray, threshold: float, precision: np.ndarray | None = None) -> np.ndarray:
     """Whether each score is at least the threshold, in the precision of the score."""
-    limits = limits_for(scores, threshold, precision)
+    limits = rounded_limits(scores, threshold, precision)
     return scores >= limits.reshape(-1, *[1] * (scores.ndim - 1))
 
 
@@ -99,7 +100,7 @@ def threshold_text(threshold: float) -> str:
     return decimal_thresholds([threshold], [(code, neighbors) for code in codes])[0].text
 
 
-def decimal_thresholds(thresholds: Any, groups: Sequence[tuple[int, np.ndarray]]) -> list[Threshold]:
+def decimal_thresholds(thresholds: npt.ArrayLike, groups: Sequence[tuple[int, np.ndarray]]) -> list[Threshold]:
     """Thresholds with texts that select the same scores.
 
     A text has four decimals, rounded to nearest or else down, and more decimals if these select other scores.
@@ -172,5 +173,5 @@ def hard_decisions(
     """
     best = scores.argmax(axis=1)
     height = scores[np.arange(len(best)), best]
-    above = height[:, None] > limits_for(scores, list(thresholds), precision)
+    above = height[:, None] > rounded_limits(scores, list(thresholds), precision)
     return np.where(above, best[:, None], NO_DECISION)

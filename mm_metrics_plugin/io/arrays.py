@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import suppress
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, List, Optional, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -68,12 +68,12 @@ class JsonRows:
         noun: Name of a row in messages, such as ``"annotation"``.
     """
 
-    def __init__(self, rows: List[Any], source: str, noun: str) -> None:
+    def __init__(self, rows: list[Any], source: str, noun: str) -> None:
         self.rows = rows
         self.source = source
         self.noun = noun
 
-    def column(self, field: str) -> List[Any]:
+    def column(self, field: str) -> list[Any]:
         """One field of every row, which each row must have."""
         try:
             return list(map(itemgetter(field), self.rows))
@@ -86,7 +86,7 @@ class JsonRows:
                     raise ResultFileError(f"{name} has no '{field}'") from None
             raise
 
-    def numbers(self, field: str, width: int = 0, values: Optional[List[Any]] = None) -> np.ndarray:
+    def numbers(self, field: str, width: int = 0, values: list[Any] | None = None) -> np.ndarray:
         """A column (or ``values`` in its place) as float64: one number per row, or ``width`` numbers."""
         values = self.column(field) if values is None else values
         if not values:
@@ -120,7 +120,7 @@ class JsonRows:
                     raise self._error(field, number, "0 or 1", value)
         return np.array(list(map(bool, values)), dtype=bool)
 
-    def ids(self, field: str, values: Optional[List[Any]] = None) -> List[Any]:
+    def ids(self, field: str, values: list[Any] | None = None) -> list[Any]:
         """A column (or ``values`` in its place) of ids, each an integer or text."""
         values = self.column(field) if values is None else values
         kinds = set(map(type, values))

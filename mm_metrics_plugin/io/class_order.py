@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Sequence
 
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError, first_ten, listing
 from mm_metrics_plugin.io.arrays import JsonRows
@@ -28,10 +28,10 @@ _CHOICE = (
 class Categories(NamedTuple):
     """The categories of a COCO annotation file, in its order."""
 
-    ids: Tuple[Any, ...]
-    names: Tuple[str, ...]
+    ids: tuple[Any, ...]
+    names: tuple[str, ...]
 
-    def numbered(self, classes: Sequence[str]) -> Tuple[str, ...]:
+    def numbered(self, classes: Sequence[str]) -> tuple[str, ...]:
         """The names of labels 0, 1, ... in mmdet's ``CocoDataset`` with these ``metainfo['classes']``."""
         chosen = set(classes)
         return tuple(name for name in self.names if name in chosen)
@@ -80,14 +80,14 @@ class LabelNames(NamedTuple):
         labels: The label of each label of the dataset of a config, if it has another order.
     """
 
-    names: Tuple[str, ...]
+    names: tuple[str, ...]
     order: str
     conflict: str = ""
-    labels: Optional[List[int]] = None
+    labels: list[int] | None = None
 
 
 def label_names_of_file(
-    categories: Categories, classes: Optional[Sequence[str]], class_order: Optional[str], source: str
+    categories: Categories, classes: Sequence[str] | None, class_order: str | None, source: str
 ) -> LabelNames:
     """The label names of a COCO file, of which ``classes`` may select some."""
     names = categories.names
@@ -113,9 +113,9 @@ def label_names_of_dataset(
     dataset: Any,
     source: str,
     *,
-    own: Tuple[str, ...],
-    classes: Optional[Sequence[str]],
-    class_order: Optional[str],
+    own: tuple[str, ...],
+    classes: Sequence[str] | None,
+    class_order: str | None,
 ) -> LabelNames:
     """The label names of the test dataset of a config, in the dataset's order unless ``class_order`` is another.
 
@@ -160,10 +160,10 @@ def label_names_of_dataset(
 
 
 def _order_of_files(
-    source: str, dataset: Any, names: Tuple[str, ...]
-) -> Optional[Tuple[str, Categories, Tuple[str, ...]]]:
+    source: str, dataset: Any, names: tuple[str, ...]
+) -> tuple[str, Categories, tuple[str, ...]] | None:
     """The first annotation file, its categories, and the names of labels 0, 1, ...; None if no file numbers them."""
-    files: Dict[str, Tuple[Categories, Tuple[str, ...]]] = {}  # by path: folders may have files of the same name
+    files: dict[str, tuple[Categories, tuple[str, ...]]] = {}  # by path: folders may have files of the same name
     for leaf in leaf_datasets(dataset):
         category_ids, file = getattr(leaf, "cat_ids", None), getattr(leaf, "ann_file", None)
         if not category_ids or not isinstance(file, str) or not file.endswith(".json"):
@@ -186,7 +186,7 @@ def _order_of_files(
     return (Path(first).name, *files[first])
 
 
-def leaf_datasets(dataset: Any) -> List[Any]:
+def leaf_datasets(dataset: Any) -> list[Any]:
     """The datasets inside wrappers such as ``ConcatDataset``."""
     parts = getattr(dataset, "datasets", None) or ([dataset.dataset] if hasattr(dataset, "dataset") else None)
     return [dataset] if parts is None else [leaf for part in parts for leaf in leaf_datasets(part)]

@@ -23,8 +23,7 @@ class AnnotationSet:
         image_ids: Id of each image, in the order of the file.
         image_names: File name of each image, "" if unknown.
         image_sizes: (images, 2) height and width, 0 if unknown.
-        objects: The objects; ``image`` counts images in the order above. Crowd, difficult and ignored
-            objects are marked as ``crowd``.
+        objects: The objects; ``image`` counts images in the order above.
         row_counts: Annotations read, used and dropped.
         classes: Class names in the order of the labels, None if the file has none.
         category_ids: COCO's category id of each label, None if the file lacks the class.
@@ -35,8 +34,10 @@ class AnnotationSet:
         images_ordered: Whether the images are in the order of the test set, so that results without image ids
             can be joined by position.
         image_folders: The image folders of a config. ``image_names`` are then paths.
+        image_columns: Columns of ``DetectionBatch.image_columns``, such as the group of each image.
         libraries: The modules that read it.
         sha256: Of an annotation file or the files of a folder; None of a config and of objects in memory.
+        image_set_sha256: Of the list of the test set, if one was given.
     """
 
     source: str
@@ -52,8 +53,10 @@ class AnnotationSet:
     class_conflict: str = ""
     images_ordered: bool = True
     image_folders: tuple[str, ...] = ()
+    image_columns: Mapping[str, np.ndarray] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     sha256: str | None = None
+    image_set_sha256: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +136,9 @@ def check_same_ground_truth(first: AnnotationSet, second: AnnotationSet) -> None
 def _rows_by_image(ground_truth: AnnotationSet) -> dict[ImageId, np.ndarray]:
     """Class, crowd flag and box of the objects of each image, sorted."""
     objects = ground_truth.objects
-    rows = np.column_stack([objects.image, objects.labels, objects.crowd, objects.boxes.array]).astype(np.float64)
+    rows = np.column_stack([objects.image, objects.labels, objects.crowd, *objects.geometry.bounding_boxes()]).astype(
+        np.float64
+    )
     rows = rows[np.lexsort(rows.T[::-1])]
     starts = np.searchsorted(rows[:, 0], np.arange(1, len(ground_truth.image_ids)))
     return dict(zip(ground_truth.image_ids, np.split(rows[:, 1:], starts)))

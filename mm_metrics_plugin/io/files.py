@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from math import isqrt
 from pathlib import Path
-from typing import Any, Optional, Tuple, Union
+from typing import Any, Union
 
 from mm_metrics_plugin.exceptions import ResultFileError, pluralize
 
@@ -44,7 +44,7 @@ def read_bytes(path: PathLike) -> bytes:
         raise ResultFileError(f"{path.name}: cannot be read ({error.strerror})") from None
 
 
-def read_content(path: PathLike) -> Tuple[Content, str]:
+def read_content(path: PathLike) -> tuple[Content, str]:
     """The bytes of a regular file, and their SHA-256.
 
     The memory of a large file can be released part by part (see :func:`release`).
@@ -90,7 +90,7 @@ def trim_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def read_json(path: PathLike) -> Tuple[Any, str]:
+def read_json(path: PathLike) -> tuple[Any, str]:
     """The values of a JSON file, and its SHA-256."""
     data = read_bytes(path)
     with ThreadPoolExecutor(1) as pool:  # hashed while it is parsed
@@ -98,7 +98,7 @@ def read_json(path: PathLike) -> Tuple[Any, str]:
         return parse_json(data, Path(path).name), digest.result().hexdigest()
 
 
-def parse_json(data: Union[str, bytes], name: str) -> Any:
+def parse_json(data: str | bytes, name: str) -> Any:
     """The values of JSON text; ``name`` is its name in messages."""
     try:
         return json.loads(data, parse_int=_PARSE_INT)
@@ -132,7 +132,7 @@ def memory_limit(file_size: int, base: int = BASE_BYTES) -> int:
     return base + BYTES_PER_BYTE * file_size
 
 
-def check_num_classes(num_classes: int, source: str, file_size: Optional[int], *, labels_only: bool) -> None:
+def check_num_classes(num_classes: int, source: str, file_size: int | None, *, labels_only: bool) -> None:
     """Refuse a number of classes whose confusion matrix would take far more memory than the file explains.
 
     Any file may have 2,047 classes, or 23,169 if their number is not just the largest label plus one (``labels_only``).
@@ -150,7 +150,7 @@ def check_num_classes(num_classes: int, source: str, file_size: Optional[int], *
     raise ResultFileError(f"{source}: {num_classes} classes are more than a file of this size may have ({most})")
 
 
-def check_num_boxes(count: int, source: str, file_size: Optional[int]) -> None:
+def check_num_boxes(count: int, source: str, file_size: int | None) -> None:
     """Refuse more boxes than a file of this size can hold, before they are copied."""
     if file_size is not None and count > file_size // 8:  # four numbers of half precision
         raise ResultFileError(f"{source}: {pluralize(count, 'box')} are more than a file of this size can hold")

@@ -1,4 +1,4 @@
-"""State files of ``--save-state``: arrays and a JSON header in one ``.npz`` file, read without pickle."""
+"""State files of ``save_state``: arrays and a JSON header in one ``.npz`` file, read without pickle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
 import numpy as np
 
@@ -21,7 +21,7 @@ _HEADER = "header"
 _DAMAGED: Any = (ValueError, KeyError, TypeError, EOFError, MemoryError, RuntimeError, SyntaxError)
 
 
-def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, Optional[np.ndarray]]) -> None:
+def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray | None]) -> None:
     """Write a header and arrays, whole or not at all. Arrays that are None are left out."""
     text = json.dumps({"schema_version": SCHEMA_VERSION, **header}, ensure_ascii=True, allow_nan=False)
     content = {name: np.ascontiguousarray(value) for name, value in arrays.items() if value is not None}
@@ -31,7 +31,7 @@ def write_state(path: PathLike, header: Mapping[str, Any], arrays: Mapping[str, 
     write_all({str(path): archive.getvalue()})
 
 
-def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
+def read_state(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read what :func:`write_state` wrote. Nothing in the file is run, and its arrays take no more than its size.
 
     Raises:
@@ -58,7 +58,7 @@ def read_state(path: PathLike) -> Tuple[Dict[str, Any], Dict[str, np.ndarray]]:
     return header, arrays
 
 
-def _entries(archive: zipfile.ZipFile, file_size: int) -> List[zipfile.ZipInfo]:
+def _entries(archive: zipfile.ZipFile, file_size: int) -> list[zipfile.ZipInfo]:
     """The entries of a file, after checking that they are not compressed or repeated and do not overlap."""
     entries = archive.infolist()
     for entry in entries:
@@ -81,8 +81,8 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
         if version != (1, 0):
             raise ValueError(f"{name!a} has a header of version {version}")
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        if dtype.hasobject or dtype.kind not in "biuf" or fortran:
-            raise ValueError(f"{name!a} is not an array of numbers")
+        if dtype.hasobject or dtype.kind not in "biufSU" or fortran:
+            raise ValueError(f"{name!a} is not an array of numbers or texts")
         size = dtype.itemsize
         for side in shape:
             size *= side

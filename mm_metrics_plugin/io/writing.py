@@ -12,12 +12,12 @@ import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterable, Iterator, List, Mapping, Sequence, Union
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from mm_metrics_plugin.functional._arrays import json_values
 
 
-def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
+def write_all(contents: Mapping[str, str | bytes | memoryview]) -> None:
     """Write several files, given by path, with text as UTF-8. Missing folders are created.
 
     All are written under temporary names first, so no file is written partially, and none is replaced if one cannot be
@@ -31,7 +31,7 @@ def write_all(contents: Mapping[str, Union[str, bytes, memoryview]]) -> None:
 
 
 @contextmanager
-def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Iterator[None]:
+def ready_to_write(contents: Mapping[str, str | bytes | memoryview]) -> Iterator[None]:
     """Like :func:`write_all`, but the files are renamed when the block ends, and removed if it raises an error."""
     # All names are chosen before the first file is created, so an interrupt at any time can remove them.
     temporary = {path: str(Path(path).with_name(f".{Path(path).name}-{secrets.token_hex(8)}")) for path in contents}
@@ -51,7 +51,7 @@ def ready_to_write(contents: Mapping[str, Union[str, bytes, memoryview]]) -> Ite
                 os.unlink(name)
 
 
-def _write(path: str, temporary: str, data: Union[bytes, memoryview]) -> None:
+def _write(path: str, temporary: str, data: bytes | memoryview) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     if os.path.isdir(path):  # checked before any file is replaced
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -79,7 +79,7 @@ def _uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    received: List[Any] = []
+    received: list[Any] = []
     signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
     try:
         yield
@@ -140,7 +140,7 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     break. Text that begins with one of these characters (or with the full-width form of the first four) gets an
     apostrophe in front. Negative numbers are unchanged.
     """
-    lines: List[str] = []
+    lines: list[str] = []
     # With this line end, cells that contain a carriage return are quoted. Otherwise they would be split.
     writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
     writer.writerow([_csv_cell(cell) for cell in header])

@@ -19,7 +19,7 @@ from mmengine.logging import print_log
 
 from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import unique_names
-from mm_metrics_plugin.metrics.padding import Share, find_padding, sample_identity, too_many_samples
+from mm_metrics_plugin.metrics.padding import SamplesOfRank, find_padding, sample_identity, too_many_samples
 from mm_metrics_plugin.metrics.runner_log import NamedWarnings, class_table, in_runner, python_warnings
 from mm_metrics_plugin.metrics.sample_fields import Sample, SampleName, Samples, check_samples
 from mm_metrics_plugin.settings import require_known_options
@@ -319,7 +319,7 @@ class StreamingMetric(NamedWarnings, BaseMetric):  # type: ignore[misc]  # mmeng
             if not len(self.results):
                 self._reset()
             first = self._first_batch[0] if self._first_batch else None
-            shares = all_gather_or_raise(Share(self._seen, first, self._last, self._earlier_samples))
+            shares = all_gather_or_raise(SamplesOfRank(self._seen, first, self._last, self._earlier_samples))
             with self._named_errors():
                 padding = find_padding(shares, size)
             try:

@@ -214,7 +214,7 @@ class DetectionPRF(StreamingMetric):
 
     def _warn_undefined(self, report: DetectionReport) -> None:
         """Warn of what limits the values, and of those that are undefined."""
-        columns, names = report.protocols[0].columns, report.classes
+        columns, names = report.matching_rules[0].columns, report.classes
         reasons = ("neither ground truths nor detections", "no detections", "no ground truths")
         for key, reason in zip(RATES, reasons):
             skip, remedy = self.average != "micro", "" if key == "recall" else REMEDY
@@ -247,7 +247,7 @@ class DetectionPRF(StreamingMetric):
         with ready_to_write({} if self.outfile_prefix is None else self._files(report)):
             yield
         if self.confusion_matrix:
-            text = _matrix_text(report.protocols[0].result.matrix, report.labels)
+            text = _matrix_text(report.matching_rules[0].result.matrix, report.labels)
             print_log(text, logger="current", level=logging.INFO)
 
     def figures(self, state: DetectionState) -> list[FigureSpec]:
@@ -257,7 +257,7 @@ class DetectionPRF(StreamingMetric):
         def view() -> MatrixView:
             score_thr, iou_thr = number_text(settings.score_thr), number_text(settings.iou_thr)
             title = f"{self.matching}: score >= {score_thr}, IoU >= {iou_thr}"
-            return matrix_view(report.protocols[0].result.matrix, report.labels, title=title)
+            return matrix_view(report.matching_rules[0].result.matrix, report.labels, title=title)
 
         if state.rule(self.matching).cells is None:
             return []
@@ -269,9 +269,9 @@ class DetectionPRF(StreamingMetric):
 
     def _files(self, report: DetectionReport) -> dict[str, str]:
         """The confusion matrix and the table per class, as JSON and CSV."""
-        rule = report.protocols[0]
+        rule = report.matching_rules[0]
         rule = replace(rule, counts={**report.state.counts_by_name, **rule.counts})
-        content = {"protocol": self.matching, "classes": list(report.classes), **rule.to_dict()}
+        content = {"matching": self.matching, "classes": list(report.classes), **rule.to_dict()}
         rows = [list(row.values()) for row in content["per_class"]]
         files = {
             "json": to_json(content),

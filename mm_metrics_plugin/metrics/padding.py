@@ -10,7 +10,7 @@ from mm_metrics_plugin.exceptions import MetricInputError
 _IDENTITY = ("sample_idx", "img_id", "img_path")
 
 
-class Share(NamedTuple):
+class SamplesOfRank(NamedTuple):
     """The number of samples of a process, and the identities of its first and last one (None if unknown)."""
 
     samples: int
@@ -32,7 +32,7 @@ def sample_identity(sample: Mapping[str, Any]) -> str | None:
     return ", ".join(f"{key} {sample.get(key)}" for key in _IDENTITY if sample.get(key) is not None) or None
 
 
-def find_padding(shares: Sequence[Share], size: int) -> Padding:
+def find_padding(shares: Sequence[SamplesOfRank], size: int) -> Padding:
     """Find the samples that a sampler repeats so that all processes have equally many.
 
     mmengine's ``DefaultSampler`` and torch's ``DistributedSampler`` give sample ``i`` of process ``r`` the index
@@ -100,17 +100,17 @@ def too_many_samples(found: str, expected: str) -> MetricInputError:
     )
 
 
-def _with_earlier(share: Share, counts: bool) -> Share:
+def _with_earlier(share: SamplesOfRank, counts: bool) -> SamplesOfRank:
     return share._replace(samples=share.samples + share.earlier * counts, earlier=0)
 
 
-def _complete(shares: Sequence[Share], size: int) -> bool:
+def _complete(shares: Sequence[SamplesOfRank], size: int) -> bool:
     """Whether the processes read the whole dataset, with padding or without."""
     samples = [share.samples for share in shares]
     return sum(samples) == size or set(samples) == {-(-size // len(samples))}
 
 
-def _repeated(shares: Sequence[Share]) -> str | None:
+def _repeated(shares: Sequence[SamplesOfRank]) -> str | None:
     """A warning if the last sample of a process is the first of another."""
     first = {share.first: rank for rank, share in reversed(list(enumerate(shares))) if share.first is not None}
     for rank, share in enumerate(shares):

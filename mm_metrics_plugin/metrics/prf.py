@@ -20,7 +20,7 @@ from mm_metrics_plugin.functional.classification.confusion_matrix import (
     stat_scores_report,
 )
 from mm_metrics_plugin.functional.ranking import label_ranks, top_k_decisions
-from mm_metrics_plugin.functional.thresholding import hard_decisions, limits_for, reach
+from mm_metrics_plugin.functional.thresholding import hard_decisions, reach, rounded_limits
 from mm_metrics_plugin.metrics.base import FigureSpec
 from mm_metrics_plugin.metrics.classification_base import MultiLabelMetricBase, ScoredMetricBase, SingleLabelMetricBase
 from mm_metrics_plugin.metrics.runner_log import threshold_suffixes
@@ -223,7 +223,7 @@ class SingleLabelPRF(_PRFMetric, SingleLabelMetricBase):
         self.check_topk(max(self.topk), scores, samples)
         true_scores = scores[np.arange(len(labels)), labels]
         among = label_ranks(scores, labels)[:, None] < np.array(self.topk)
-        above = true_scores[:, None] > limits_for(scores, self._limits, precision)
+        above = true_scores[:, None] > rounded_limits(scores, self._limits, precision)
         return Batch(labels, decisions, (among[:, :, None] & above[:, None, :]).reshape(len(labels), -1))
 
     def compute(self, state: Any) -> dict[str, float]:

@@ -206,13 +206,18 @@ def to_host(values: Sequence[Any]) -> list[np.ndarray]:
     if len(remote) > 1:
         # Wide elements first, so that every array is aligned in the bytes that are fetched together.
         remote.sort(key=lambda i: -values[i].element_size())
-        packed = torch.cat([values[i].contiguous().view(-1).view(torch.uint8) for i in remote]).cpu()
+        packed = torch.cat([_as_bytes(values[i]) for i in remote]).cpu()
         start = 0
         for i in remote:
             stop = start + values[i].numel() * values[i].element_size()
             values[i] = packed[start:stop].view(values[i].dtype).view(values[i].shape)
             start = stop
     return [value.cpu().numpy() if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def _as_bytes(value: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor. One with at most one element may have any stride, which ``view`` refuses."""
+    return value.contiguous().as_strided((value.numel(),), (1,)).view(torch.uint8)
 
 
 def _readable(value: Any) -> Any:

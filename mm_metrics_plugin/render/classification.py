@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, Optional
+from typing import TYPE_CHECKING
 
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.render.sections import (
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mm_metrics_plugin.reports.classification import ClassificationReport
 
 
-def classification_sections(report: ClassificationReport, text: Optional[TextOptions] = None) -> List[Section]:
+def classification_sections(report: ClassificationReport, text: TextOptions | None = None) -> list[Section]:
     """The sections of a classification report: all of them, or those of the terminal."""
     opening = f"{tally('sample', report.counts['samples'])}, {pluralize(len(report.classes), 'class')}"
     columns, notes = report.columns, averaged_lines(report.classes_averaged, len(report.classes))
@@ -40,9 +40,9 @@ def classification_sections(report: ClassificationReport, text: Optional[TextOpt
     return [*sections, means_section({"value": report.means}), *threshold_sections(report, order)]
 
 
-def threshold_sections(report: ClassificationReport, order: Optional[ClassOrder] = None) -> List[Section]:
+def threshold_sections(report: ClassificationReport, order: ClassOrder | None = None) -> list[Section]:
     """Thresholds per class, calibration and confidence intervals, if the report has them."""
-    sections: List[Section] = []
+    sections: list[Section] = []
     if report.thresholds:
         settings = report.settings
         specificity, sensitivity = number_text(settings.at_specificity), number_text(settings.at_sensitivity)

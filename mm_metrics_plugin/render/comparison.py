@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.functional.statistics.paired_tests import significant
@@ -59,7 +59,7 @@ def interval_text(low: float, high: float, *, joined: str = "[{}, {}]", sign: bo
     return joined.format(*texts)
 
 
-def comparison_sections(report: ComparisonReport) -> List[Section]:
+def comparison_sections(report: ComparisonReport) -> list[Section]:
     """The sections of the terminal and the Markdown file."""
     settings = report.settings
     ci = settings.ci
@@ -90,7 +90,7 @@ def comparison_sections(report: ComparisonReport) -> List[Section]:
     return sections
 
 
-def run_lines(report: ComparisonReport, letters: Mapping[str, str]) -> List[str]:
+def run_lines(report: ComparisonReport, letters: Mapping[str, str]) -> list[str]:
     """What was read and used of the ground truth and of each run, and the best score thresholds if they are used."""
     ground_truths = [summary.counts.get("ground_truths") for summary in report.summaries]
     same = all(counts == ground_truths[0] for counts in ground_truths)
@@ -118,7 +118,7 @@ def _score_threshold(report: ComparisonReport) -> str:
     return f"the best score threshold of each run ({best.rule}; selected on other images, {len(best.thresholds)} folds)"
 
 
-def run_letters(names: Sequence[str]) -> Dict[str, str]:
+def run_letters(names: Sequence[str]) -> dict[str, str]:
     """Names of runs in tables: their own, or A, B and so on if one is long."""
     if max(map(len, names), default=0) <= MAX_NAME_LENGTH:
         return {name: name for name in names}
@@ -126,14 +126,14 @@ def run_letters(names: Sequence[str]) -> Dict[str, str]:
     return dict(zip(names, letters))
 
 
-def overall_rows(pair: PairwiseComparison, classes: Tuple[str, ...]) -> List[DifferenceRow]:
+def overall_rows(pair: PairwiseComparison, classes: tuple[str, ...]) -> list[DifferenceRow]:
     """The differences over all classes, in the order of tables."""
     order = {name: place for place, name in enumerate(OVERALL_NAMES)}
     rows = [row for row in pair.rows(classes) if row.class_name is None]
     return sorted(rows, key=lambda row: order.get(row.metric, len(order)))
 
 
-def _pair_sections(report: ComparisonReport, pair: PairwiseComparison, letters: Mapping[str, str]) -> List[Section]:
+def _pair_sections(report: ComparisonReport, pair: PairwiseComparison, letters: Mapping[str, str]) -> list[Section]:
     first, second = (letters[printable(name)] for name in (pair.first, pair.second))
     rows = pair.rows(report.classes)
     overall = overall_rows(pair, report.classes)
@@ -171,12 +171,12 @@ def _pair_sections(report: ComparisonReport, pair: PairwiseComparison, letters: 
     return sections
 
 
-def warning_lines(pair: PairwiseComparison, letters: Mapping[str, str]) -> List[str]:
+def warning_lines(pair: PairwiseComparison, letters: Mapping[str, str]) -> list[str]:
     """The reasons to doubt the verdicts, each with its mark."""
     return [f"{MARKS[code]} {letters[printable(run)]}: {message}" for code, run, message in pair.warnings]
 
 
-def classes_lines(rows: Sequence[DifferenceRow], classes: int) -> List[str]:
+def classes_lines(rows: Sequence[DifferenceRow], classes: int) -> list[str]:
     """Which means leave out classes without a value in both runs."""
     total = pluralize(classes, "class")
     parts = [
@@ -203,7 +203,7 @@ def _sentence(row: DifferenceRow, second: str, ci: float) -> str:
     return f"{name} {difference} {interval}, p {'' if p_value.startswith('<') else '= '}{p_value}: {verdict}"
 
 
-def _cells(row: DifferenceRow, name: Any, second: str, ci: float) -> List[Any]:
+def _cells(row: DifferenceRow, name: Any, second: str, ci: float) -> list[Any]:
     return [
         name,
         points(row.first),
@@ -217,11 +217,11 @@ def _cells(row: DifferenceRow, name: Any, second: str, ci: float) -> List[Any]:
 
 def difference_csv(report: ComparisonReport) -> Table:
     """The rows of ``differences.csv``."""
-    header: List[str] = []
-    rows: List[List[Any]] = []
+    header: list[str] = []
+    rows: list[list[Any]] = []
     for pair in report.comparisons:
         for row in pair.rows(report.classes):
-            values: Dict[str, Any] = row._asdict()
+            values: dict[str, Any] = row._asdict()
             header = ["first_run", "second_run", *values]
             values["warnings"] = "; ".join(row.warnings)
             rows.append([pair.first, pair.second, *("" if value is None else value for value in values.values())])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
@@ -54,28 +54,28 @@ ERROR_TYPES = {
 _RATES = ("precision", "recall", "f1")
 
 
-def detection_sections(report: DetectionReport, text: Optional[TextOptions] = None) -> List[Section]:
+def detection_sections(report: DetectionReport, text: TextOptions | None = None) -> list[Section]:
     """The sections of a detection report: all of them, or those of the terminal."""
-    verbose, analysis, protocols = text is None or text.verbose, report.analysis, list(report.protocols)
+    verbose, analysis, matching_rules = text is None or text.verbose, report.analysis, list(report.matching_rules)
     if text is not None and not verbose:
         default = DEFAULT_MATCHING[:1] if report.settings.matching == DEFAULT_MATCHING else None
-        wanted = text.protocols or default
-        protocols = [rule for rule in protocols if wanted is None or rule.name in wanted] or protocols
-    names = [protocol.name for protocol in protocols]
+        wanted = text.matching_rules or default
+        matching_rules = [rule for rule in matching_rules if wanted is None or rule.name in wanted] or matching_rules
+    names = [rule.name for rule in matching_rules]
     sections = [Section("", [*_detection_opening(report), *report.missing_results])]
-    order = _class_order(protocols[0], analysis)
-    for protocol in protocols:
-        sections.append(_protocol_section(report, protocol, text, order))
-        sections += confusion_sections(protocol.confusions, text)
+    order = _class_order(matching_rules[0], analysis)
+    for rule in matching_rules:
+        sections.append(_rule_section(report, rule, text, order))
+        sections += confusion_sections(rule.confusions, text)
         if text is None:
-            sections += matrix_sections(protocol.result.matrix, report.labels)
-        if verbose and protocol.rule.one_to_one:
-            table = class_table({name: protocol.columns[name] for name in ("name", "fp", *FALSE_POSITIVE_TYPES)})
-            title = f"False positives by type ({protocol.name})"
+            sections += matrix_sections(rule.result.matrix, report.labels)
+        if verbose and rule.rule.one_to_one:
+            table = class_table({name: rule.columns[name] for name in ("name", "fp", *FALSE_POSITIVE_TYPES)})
+            title = f"False positives by type ({rule.name})"
             notes = _false_positive_lines(number_text(report.settings.iou_thr))
             sections.append(Section(title, table=table, notes=notes, minor=True))
     if text is None:
-        sections.append(means_section({protocol.name: protocol.means for protocol in protocols}))
+        sections.append(means_section({rule.name: rule.means for rule in matching_rules}))
     if analysis is not None and verbose:
         sections += [_average_precision(analysis), _sizes(analysis)]
         sections += [_errors(analysis)] if analysis.errors is not None else []
@@ -83,9 +83,9 @@ def detection_sections(report: DetectionReport, text: Optional[TextOptions] = No
     elif analysis is not None:
         sections += [_errors(analysis, brief=True)] if analysis.errors is not None and ANALYSIS_RULE in names else []
         sections += optional_sections(analysis, order)
-    if report.differences and (verbose or not all(protocol.rule.one_to_one for protocol in protocols)):
-        sections.append(Section("Why the protocols differ", report.differences))
-    mmdet = next((protocol for protocol in report.protocols if protocol.rule.prints_summary), None)
+    if report.differences and (verbose or not all(rule.rule.one_to_one for rule in matching_rules)):
+        sections.append(Section("Why the matching rules differ", report.differences))
+    mmdet = next((rule for rule in report.matching_rules if rule.rule.prints_summary), None)
     if mmdet is not None and (verbose or mmdet.name in names or (text is not None and text.published)):
         block = published_block(mmdet.result, [printable(name) for name in report.classes])
         rates = f"mean precision and mean recall at score >= {number_text(report.settings.score_thr)}"
@@ -96,14 +96,14 @@ def detection_sections(report: DetectionReport, text: Optional[TextOptions] = No
     return sections
 
 
-def _class_order(protocol: RuleReport, analysis: Optional[DetectionAnalysis]) -> ClassOrder:
+def _class_order(rule: RuleReport, analysis: DetectionAnalysis | None) -> ClassOrder:
     """The order of classes on one screen: by AP if the table has it, else by F1."""
-    if protocol.rule.has_analyses and analysis is not None:
+    if rule.rule.has_analyses and analysis is not None:
         return ClassOrder.lowest(analysis.ap_columns(), "AP")
-    return ClassOrder.lowest(protocol.columns, "f1")
+    return ClassOrder.lowest(rule.columns, "f1")
 
 
-def _detection_opening(report: DetectionReport) -> List[str]:
+def _detection_opening(report: DetectionReport) -> list[str]:
     images, objects = (
         tally("image", report.counts["images"]),
         tally("ground-truth object", report.counts["ground_truths"]),
@@ -120,46 +120,44 @@ def _detection_opening(report: DetectionReport) -> List[str]:
     ]
 
 
-def _protocol_section(
-    report: DetectionReport, protocol: RuleReport, text: Optional[TextOptions], order: ClassOrder
-) -> Section:
+def _rule_section(report: DetectionReport, rule: RuleReport, text: TextOptions | None, order: ClassOrder) -> Section:
     """The table per class; on the terminal with AP and means."""
-    analysis, name = report.analysis, protocol.name
-    columns = {key: column for key, column in protocol.columns.items() if key not in FALSE_POSITIVE_TYPES}
-    notes = averaged_lines(protocol.classes_averaged, len(report.classes))
-    means: List[List[Any]] = []
+    analysis, name = report.analysis, rule.name
+    columns = {key: column for key, column in rule.columns.items() if key not in FALSE_POSITIVE_TYPES}
+    notes = averaged_lines(rule.classes_averaged, len(report.classes))
+    means: list[list[Any]] = []
     if text is not None:
-        if protocol.rule.has_analyses and not text.verbose:
+        if rule.rule.has_analyses and not text.verbose:
             del columns["detections"]  # TP + FP
-        if protocol.rule.has_analyses and analysis is not None:
+        if rule.rule.has_analyses and analysis is not None:
             columns["AP"] = analysis.ap_columns()["AP"]
-        means = _mean_rows(report, protocol, columns)
+        means = _mean_rows(report, rule, columns)
         notes = ["macro: mean over classes; micro: pooled over classes", *notes]
-        ignored = protocol.counts.get("ground_truths_ignored", 0)
+        ignored = rule.counts.get("ground_truths_ignored", 0)
         if ignored:
-            matched = protocol.counts["detections_ignored"]
+            matched = rule.counts["detections_ignored"]
             regions = pluralize(ignored, "crowd region")
             notes.append(f"ignored: {regions}, and detections that match only crowd regions ({matched:,})")
         if "AP" in columns and analysis is not None:
             notes += max_dets_lines(analysis.max_dets, analysis.most_detections)
-    title = f"{name}: {protocol.rule.description}"
+    title = f"{name}: {rule.rule.description}"
     return Section(title, table=class_table(columns), means=means, notes=notes, order=order, headline=True)
 
 
-def _mean_rows(report: DetectionReport, protocol: RuleReport, columns: Mapping[str, Any]) -> List[List[Any]]:
+def _mean_rows(report: DetectionReport, rule: RuleReport, columns: Mapping[str, Any]) -> list[list[Any]]:
     """The rows "macro" and "micro" of the table per class."""
-    means = protocol.means
-    macro: Dict[str, Any] = {name: means[name] for name in _RATES}
+    means = rule.means
+    macro: dict[str, Any] = {name: means[name] for name in _RATES}
     if report.analysis is not None:
         macro["AP"] = report.analysis.average_precision.to_dict()["mAP"]
     counts = ("ground_truths", "detections", "tp", "fp", "fn")
-    micro: Dict[str, Any] = {name: int(sum(columns[name])) for name in counts if name in columns}
+    micro: dict[str, Any] = {name: int(sum(columns[name])) for name in counts if name in columns}
     micro.update({name: means[f"{name}_micro"] for name in _RATES})
     rows = {"macro": macro, "micro": micro}
     return [[title, *(row.get(name, "") for name in list(columns)[1:])] for title, row in rows.items()]
 
 
-def _false_positive_lines(iou_thr: str) -> List[str]:
+def _false_positive_lines(iou_thr: str) -> list[str]:
     return [
         "the four types add up to FP; the last three are the background row of the matrix",
         "confusion: matched to an object of another class",
@@ -170,7 +168,7 @@ def _false_positive_lines(iou_thr: str) -> List[str]:
     ]
 
 
-def max_dets_lines(max_dets: int, most: int) -> List[str]:
+def max_dets_lines(max_dets: int, most: int) -> list[str]:
     """Which detections average precision uses."""
     message = DetectionSettings(max_dets=max_dets).truncation_message(most)
     if message:
@@ -231,7 +229,7 @@ def _errors(analysis: DetectionAnalysis, *, brief: bool = False) -> Section:
     return Section("Error types (TIDE)", lines, table, optional="error types")
 
 
-def error_lines(analysis: DetectionAnalysis) -> List[str]:
+def error_lines(analysis: DetectionAnalysis) -> list[str]:
     """What the columns of the error types count, and what they add up to."""
     errors: Any = analysis.errors
     overall = analysis.sizes.metrics()["all"]
@@ -248,7 +246,7 @@ def error_lines(analysis: DetectionAnalysis) -> List[str]:
     ]
 
 
-def optional_sections(analysis: DetectionAnalysis, order: Optional[ClassOrder] = None) -> List[Section]:
+def optional_sections(analysis: DetectionAnalysis, order: ClassOrder | None = None) -> list[Section]:
     """Operating points and confidence intervals, if the report has them."""
     sections = [] if analysis.points is None else [_operating_points(analysis, order)]
     if analysis.intervals is not None:
@@ -257,12 +255,12 @@ def optional_sections(analysis: DetectionAnalysis, order: Optional[ClassOrder] =
     return sections
 
 
-def _operating_points(analysis: DetectionAnalysis, order: Optional[ClassOrder]) -> Section:
+def _operating_points(analysis: DetectionAnalysis, order: ClassOrder | None) -> Section:
     points: Any = analysis.points
     header = ["class", "score threshold", "precision", "recall", f"F{points.rule.beta:g}"]
     header += [f"{name}*" for name in header[2:]]
     rates = attrgetter("precision", "recall", "f_score")
-    rows: List[List[Any]] = [
+    rows: list[list[Any]] = [
         [name, point.threshold, *rates(point), *rates(fitted)]
         for name, point, fitted in zip(
             ["micro (pooled)", *analysis.classes],
@@ -304,20 +302,20 @@ def _array(values: np.ndarray) -> str:
 
 
 def class_csv(report: DetectionReport) -> Table:
-    """The rows of ``per_class.csv`` by protocol. Only ``coco`` has AP and confidence intervals."""
-    more: Dict[str, Any] = {}
+    """The rows of ``per_class.csv`` by rule. Only ``coco`` has AP and confidence intervals."""
+    more: dict[str, Any] = {}
     if report.analysis is not None:
         columns = report.analysis.ap_columns()
         more = {name: columns[name] for name in columns if name != "name"}
         if report.analysis.intervals is not None:
             more.update(interval_columns(report.analysis.intervals.per_class))
-    header: List[str] = []
-    rows: List[List[Any]] = []
-    for protocol in report.protocols:
-        own = more if protocol.rule.has_analyses else {name: [""] * len(report.classes) for name in more}
-        columns = {**protocol.columns, **own}
-        header = ["protocol", *columns]
-        rows += [[protocol.name, *row] for row in rows_of(columns)]
+    header: list[str] = []
+    rows: list[list[Any]] = []
+    for rule in report.matching_rules:
+        own = more if rule.rule.has_analyses else {name: [""] * len(report.classes) for name in more}
+        columns = {**rule.columns, **own}
+        header = ["matching", *columns]
+        rows += [[rule.name, *row] for row in rows_of(columns)]
     return header, rows
 
 
@@ -325,7 +323,7 @@ def curve_csv(analysis: DetectionAnalysis) -> Table:
     """The rows of ``curves.csv``: precision, recall and F1 of each class on a grid of score thresholds."""
     curves = analysis.curves
     grid = curves.confidence.tolist()
-    rows: List[List[Any]] = []
+    rows: list[list[Any]] = []
     each = zip(analysis.classes, curves.precision, curves.recall, curves.f_score)
     for name, *columns in (*each, ("", curves.mean_precision, curves.mean_recall, curves.mean_f_score)):
         rows += [[name, *values] for values in zip(grid, *(column.tolist() for column in columns))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, List, Sequence
+from typing import Any, Iterable, Sequence
 
 from mm_metrics_plugin.render.sections import Section
 from mm_metrics_plugin.render.tables import cell, printable
@@ -37,7 +37,7 @@ def item(text: str) -> str:
     return "- " + re.sub(r"^( *)(\d+(?=[.)](?: |$))|(?=[-+=]))", r"\1\2\\", escape(text))
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> List[str]:
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
     """The lines of a table with right-aligned numbers."""
     rule = ["---"] + ["---:"] * (len(header) - 1)
     body = [[escape(cell(value)) for value in row] for row in rows]

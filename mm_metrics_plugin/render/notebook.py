@@ -6,7 +6,7 @@ The table takes the colors of the notebook, so it is readable in light and dark 
 from __future__ import annotations
 
 from html import escape
-from typing import Any, List, Sequence
+from typing import Any, Sequence
 
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.render.outputs import TextOptions, report_parts
@@ -26,7 +26,7 @@ def summary_line(report: Any) -> str:
     from mm_metrics_plugin.reports.detection import DetectionReport
 
     if isinstance(report, DetectionReport):
-        number, values = pluralize(report.counts["images"]["used"], "image"), dict(report.protocols[0].means)
+        number, values = pluralize(report.counts["images"]["used"], "image"), dict(report.matching_rules[0].means)
         if report.analysis is not None:
             values.update(report.analysis.average_precision.to_dict())
     elif isinstance(report, ClassificationReport):
@@ -69,7 +69,7 @@ def _section(section: Section) -> str:
 
 
 def _row(tag: str, values: Sequence[Any], line: str = "") -> str:
-    cells: List[str] = []
+    cells: list[str] = []
     for at, value in enumerate(values):
         style = CELL_STYLE.format(align="right" if at else "left", line=line)
         cells.append(f'<{tag} style="{style}">{escape(cell(value))}</{tag}>')

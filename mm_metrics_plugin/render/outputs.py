@@ -12,7 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence
 
 from mm_metrics_plugin.exceptions import MetricWarning, ResultFileError
 from mm_metrics_plugin.io.writing import to_csv, to_json, write_all
@@ -34,14 +34,14 @@ class TextOptions:
     """Options of the printed report.
 
     Attributes:
-        protocols: The protocols to print; None: ``coco``, or those of the report.
+        matching_rules: The matching rules to print; None: ``coco``, or those of the report.
         verbose: Print all sections and rows, not only one screen.
         published: End with the published summary of mmdet's counting.
         suggested: What the last line suggests.
         everything: Where to find what one screen leaves out.
     """
 
-    protocols: Optional[Sequence[str]] = None
+    matching_rules: Sequence[str] | None = None
     verbose: bool = False
     published: bool = False
     suggested: Sequence[str] = ()
@@ -57,7 +57,7 @@ class PageOptions:
         gallery: Maximum number of images.
     """
 
-    images: Optional[str] = None
+    images: str | None = None
     gallery: int = 48
 
     def __post_init__(self) -> None:
@@ -80,19 +80,19 @@ class ReportOutputs:
     formats: Mapping[str, Callable[[], str]]
     files: Mapping[str, Callable[[], str]]
     tables: Mapping[str, Callable[[], Table]]
-    figures: Callable[[str], Dict[str, Callable[[], Any]]]
+    figures: Callable[[str], dict[str, Callable[[], Any]]]
 
 
 @dataclass(frozen=True)
 class SavedOutputs:
     """Names of the written files, and the figures by name."""
 
-    files: List[str] = field(default_factory=list)
-    figures: Dict[str, Any] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
 
 
 def report_outputs(
-    report: Report, *, text: Optional[TextOptions] = None, page: Optional[PageOptions] = None
+    report: Report, *, text: TextOptions | None = None, page: PageOptions | None = None
 ) -> ReportOutputs:
     """All outputs of a report.
 
@@ -112,8 +112,8 @@ def report_outputs(
         sections = parts.sections(options)
         return to_text(sections) if options.verbose else to_screen(sections, options.everything)
 
-    csv: Dict[str, Callable[[], str]] = {name: partial(_to_csv, make) for name, make in parts.tables.items()}
-    formats: Dict[str, Callable[[], str]] = {
+    csv: dict[str, Callable[[], str]] = {name: partial(_to_csv, make) for name, make in parts.tables.items()}
+    formats: dict[str, Callable[[], str]] = {
         "text": make_text,
         "json": lambda: to_json(report.to_dict()),
         "md": lambda: to_markdown(parts.title, parts.sections(None)),
@@ -136,10 +136,10 @@ class ReportParts(NamedTuple):
 
     title: str
     name: str  # of the JSON and Markdown files
-    sections: Callable[[Optional[TextOptions]], List[Section]]  # None: all, for Markdown
+    sections: Callable[[TextOptions | None], list[Section]]  # None: all, for Markdown
     tables: Mapping[str, Callable[[], Table]]
     page: Callable[[PageOptions], str]
-    figures: Callable[[str], Dict[str, Draw]]
+    figures: Callable[[str], dict[str, Draw]]
     files: Mapping[str, Callable[[], str]]  # further ones
 
 
@@ -160,12 +160,12 @@ def _detection_parts(report: DetectionReport) -> ReportParts:
     from mm_metrics_plugin.render.html.detection import detection_page
 
     analysis = report.analysis
-    matrices = {protocol.name: protocol.result.matrix for protocol in report.protocols}
-    tables: Dict[str, Callable[[], Table]] = {
+    matrices = {rule.name: rule.result.matrix for rule in report.matching_rules}
+    tables: dict[str, Callable[[], Table]] = {
         "per_class": partial(class_csv, report),
         "confusion_matrix": partial(matrix_csv, matrices, report.labels),
     }
-    files: Dict[str, Callable[[], str]] = {}
+    files: dict[str, Callable[[], str]] = {}
     if analysis is not None:
         tables["curves"] = partial(curve_csv, analysis)
         if analysis.points is not None:
@@ -174,18 +174,18 @@ def _detection_parts(report: DetectionReport) -> ReportParts:
     return ReportParts("Detection report", "report", sections, tables, page, partial(_detection_figures, report), files)
 
 
-def _detection_figures(report: DetectionReport, color_theme: str) -> Dict[str, Draw]:
-    """The matrix of the first protocol, those of others unless they are there by default, and the curves."""
+def _detection_figures(report: DetectionReport, color_theme: str) -> dict[str, Draw]:
+    """The matrix of the first matching rule, those of others unless they are there by default, and the curves."""
     from mm_metrics_plugin.conventions import DEFAULT_MATCHING
     from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
     from mm_metrics_plugin.render.figures.curves import pr_curve_figure, threshold_curve_figure
 
     settings = report.settings
-    figures: Dict[str, Draw] = {}
-    for protocol in report.protocols[:1] if settings.matching == DEFAULT_MATCHING else report.protocols:
-        name = f"confusion_matrix_{protocol.name}.png" if figures else "confusion_matrix.png"
-        title = f"{protocol.name}, score >= {number_text(settings.score_thr)}, IoU >= {number_text(settings.iou_thr)}"
-        matrix = protocol.result.matrix
+    figures: dict[str, Draw] = {}
+    for rule in report.matching_rules[:1] if settings.matching == DEFAULT_MATCHING else report.matching_rules:
+        name = f"confusion_matrix_{rule.name}.png" if figures else "confusion_matrix.png"
+        title = f"{rule.name}, score >= {number_text(settings.score_thr)}, IoU >= {number_text(settings.iou_thr)}"
+        matrix = rule.result.matrix
         figures[name] = partial(confusion_figure, matrix, report.labels, title=title, color_theme=color_theme)
     if report.analysis is not None:
         arguments = report.analysis.curves, report.classes, color_theme
@@ -199,7 +199,7 @@ def _classification_parts(report: ClassificationReport) -> ReportParts:
     from mm_metrics_plugin.render.html.classification import classification_page
 
     matrix = report.matrix
-    tables: Dict[str, Callable[[], Table]] = {"per_class": partial(class_csv, report)}
+    tables: dict[str, Callable[[], Table]] = {"per_class": partial(class_csv, report)}
     if matrix is not None:
         tables["confusion_matrix"] = partial(matrix_csv, {"": matrix}, report.classes)
     sections, page = partial(classification_sections, report), partial(classification_page, report)
@@ -207,11 +207,11 @@ def _classification_parts(report: ClassificationReport) -> ReportParts:
     return ReportParts("Classification report", "report", sections, tables, page, figures, {})
 
 
-def _classification_figures(report: ClassificationReport, color_theme: str) -> Dict[str, Draw]:
+def _classification_figures(report: ClassificationReport, color_theme: str) -> dict[str, Draw]:
     from mm_metrics_plugin.render.figures.confusion_matrix import confusion_figure
     from mm_metrics_plugin.render.figures.curves import classification_curve_figure
 
-    figures: Dict[str, Draw] = {}
+    figures: dict[str, Draw] = {}
     if report.matrix is not None:
         title = f"accuracy {report.accuracy:.4f}"
         figures["confusion_matrix.png"] = partial(
@@ -233,12 +233,12 @@ def _comparison_parts(report: ComparisonReport) -> ReportParts:
 
 def save_outputs(
     report: Report,
-    folder: Optional[Path],
+    folder: Path | None,
     *,
-    page: Optional[PageOptions] = None,
+    page: PageOptions | None = None,
     color_theme: str = "plasma",
     keep_figures: bool = False,
-    progress: Optional[Progress] = None,
+    progress: Progress | None = None,
 ) -> SavedOutputs:
     """Write the files of a report.
 
@@ -289,7 +289,7 @@ def save_outputs(
     return saved
 
 
-def _warn_not_drawn(names: Sequence[str], reason: str, folder: Optional[Path]) -> None:
+def _warn_not_drawn(names: Sequence[str], reason: str, folder: Path | None) -> None:
     older = [name for name in names if folder is not None and (folder / name).exists()]
     found = f"; the folder has {', '.join(older)} of an older report" if older else ""
     warnings.warn(f"{', '.join(names)} cannot be drawn ({reason}){found}", MetricWarning)

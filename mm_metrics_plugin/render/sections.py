@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, List, Mapping, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -42,12 +42,12 @@ class Section:
 
     heading: str
     lines: Sequence[str] = ()
-    table: Optional[Table] = None
+    table: Table | None = None
     means: Sequence[Sequence[Any]] = ()
     notes: Sequence[str] = ()
     code: str = ""
     minor: bool = False
-    order: Optional[ClassOrder] = None
+    order: ClassOrder | None = None
     optional: str = ""
     headline: bool = False
 
@@ -84,13 +84,13 @@ def tally(noun: str, counts: Mapping[str, Any]) -> str:
     return f"{pluralize(counts['read'], noun)} read, {counts['used']:,} used ({reasons})"
 
 
-def class_order_lines(inputs: Mapping[str, Any]) -> List[str]:
+def class_order_lines(inputs: Mapping[str, Any]) -> list[str]:
     """What the order of the labels is."""
     orders = inputs.get("class_order", [])
     return [f"class order: {CLASS_ORDERS[order]}" for order in ([orders] if isinstance(orders, str) else orders)]
 
 
-def joined_by_lines(entries: Any, unit: str) -> List[str]:
+def joined_by_lines(entries: Any, unit: str) -> list[str]:
     """How files were joined with the ground truth, unless by image id."""
     entries = [entries] if isinstance(entries, Mapping) else entries
     ids = "image ids" if unit == "image" else "img_path or sample_idx that tells samples apart"
@@ -106,27 +106,27 @@ def joined_by_lines(entries: Any, unit: str) -> List[str]:
     return lines
 
 
-def mask_lines(entries: Any) -> List[str]:
+def mask_lines(entries: Any) -> list[str]:
     """The number of masks, which are not evaluated."""
     number = sum(entry.get("masks", 0) for entry in ([entries] if isinstance(entries, Mapping) else entries))
     return [f"masks: not evaluated ({pluralize(number, 'detection')}); all numbers are of boxes"] if number else []
 
 
-def task_lines(settings: ClassificationSettings) -> List[str]:
+def task_lines(settings: ClassificationSettings) -> list[str]:
     """The task of a classifier, the reason for it, and the score threshold of a multi-label task."""
     reason = settings.task_reason
     lines = [f"task: {settings.task} ({reason}{'' if reason == TASK_GIVEN else '; the option task changes it'})"]
     return lines + ([] if settings.score_thr is None else [f"score threshold: {number_text(settings.score_thr)}"])
 
 
-def averaged_lines(averaged: Mapping[str, int], classes: int) -> List[str]:
+def averaged_lines(averaged: Mapping[str, int], classes: int) -> list[str]:
     """Which means leave out classes without a value."""
     total = pluralize(classes, "class")
     parts = [f"{name} is over {number} of {total}" for name, number in averaged.items() if number < classes]
     return [f"means leave out classes without a value: {', '.join(parts)}"] if parts else []
 
 
-def confusion_sections(confusions: Sequence[Confusion], text: Optional[TextOptions]) -> List[Section]:
+def confusion_sections(confusions: Sequence[Confusion], text: TextOptions | None) -> list[Section]:
     """The most frequent confusions, if any."""
     lines = [
         f"{printable(confusion.ground_truth)} → {printable(confusion.prediction)}: {confusion.count:,}"
@@ -138,7 +138,7 @@ def confusion_sections(confusions: Sequence[Confusion], text: Optional[TextOptio
     return [Section(heading, lines, minor=True, optional="most frequent confusions")] if lines else []
 
 
-def matrix_sections(matrix: np.ndarray, labels: Sequence[str]) -> List[Section]:
+def matrix_sections(matrix: np.ndarray, labels: Sequence[str]) -> list[Section]:
     """The confusion matrix, unless it is too large."""
     if len(labels) > MAX_COLUMNS:
         return []
@@ -147,7 +147,7 @@ def matrix_sections(matrix: np.ndarray, labels: Sequence[str]) -> List[Section]:
 
 
 def means_section(columns: Mapping[str, Mapping[str, float]]) -> Section:
-    """The metrics over all classes, one column per protocol or one for all."""
+    """The metrics over all classes, one column per matching rule or one for all."""
     keys = next(iter(columns.values()))
     rows = [[OVERALL_NAMES[key], *(column[key] for column in columns.values())] for key in keys]
     return Section("Means (macro: over classes; micro: pooled)", table=(["", *columns], rows))
@@ -158,9 +158,9 @@ def interval_sections(
     classes: Sequence[str],
     names: Sequence[str],
     *,
-    order: Optional[ClassOrder] = None,
+    order: ClassOrder | None = None,
     samples: bool = False,
-) -> List[Section]:
+) -> list[Section]:
     """Confidence intervals over all classes and per class; ``samples`` instead of images with objects."""
     from mm_metrics_plugin.functional.statistics.bootstrap import (  # imports SciPy
         MIN_IMAGES,

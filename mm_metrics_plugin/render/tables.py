@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Mapping, Sequence, Tuple
 
 from mm_metrics_plugin.functional.classification.confusion_matrix import matrix_entries
 from mm_metrics_plugin.functional.thresholding import Threshold
@@ -54,7 +54,7 @@ def printable(name: Any) -> str:
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in str(name))
 
 
-def short_names(names: Sequence[Any], longest: int) -> List[str]:
+def short_names(names: Sequence[Any], longest: int) -> list[str]:
     """Names for a figure, shortened in the middle and distinct."""
     end = (longest - 1) // 2
     short = [
@@ -82,7 +82,7 @@ def cell(value: Any) -> str:
     return value.text if isinstance(value, Threshold) else f"{value:.4f}"
 
 
-def rows_of(columns: Mapping[str, Any]) -> List[List[Any]]:
+def rows_of(columns: Mapping[str, Any]) -> list[list[Any]]:
     """The rows of a table that is given by its columns, arrays or lists."""
     plain = [column.tolist() if hasattr(column, "tolist") else column for column in columns.values()]
     return [list(row) for row in zip(*plain)]
@@ -104,16 +104,16 @@ def matrix_rows(entries: Mapping[str, Any], labels: Sequence[str]) -> Table:
     ]
 
 
-def interval_columns(intervals: Mapping[str, Any]) -> Dict[str, Any]:
+def interval_columns(intervals: Mapping[str, Any]) -> dict[str, Any]:
     """Columns with the limits of the confidence intervals of each class."""
     return {f"{name}_{end}": getattr(limits, end) for name, limits in intervals.items() for end in ("low", "high")}
 
 
 def matrix_csv(matrices: Mapping[str, np.ndarray], labels: Sequence[str]) -> Table:
-    """The rows of ``confusion_matrix.csv``, those of each protocol; one matrix without a name has no such column."""
-    header: List[str] = []
-    rows: List[List[Any]] = []
-    for protocol, matrix in matrices.items():
+    """The rows of ``confusion_matrix.csv``, by matching rule; one matrix without a name has no such column."""
+    header: list[str] = []
+    rows: list[list[Any]] = []
+    for rule, matrix in matrices.items():
         header, own = matrix_rows(matrix_entries(matrix), labels)
-        rows += [[protocol, *row] for row in own] if protocol else own
-    return header if "" in matrices else ["protocol", *header], rows
+        rows += [[rule, *row] for row in own] if rule else own
+    return header if "" in matrices else ["matching", *header], rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import sys
 import textwrap
-from typing import Any, List, Sequence
+from typing import Any, Sequence
 
 from rich import box
 from rich.cells import cell_len
@@ -48,7 +48,7 @@ def to_screen(sections: Sequence[Section], everything: str) -> str:
     text = text_with(MAX_CLASSES, [])
     if room(text) >= 0:
         return text
-    left_out: List[Section] = []
+    left_out: list[Section] = []
     for section in (section for section in sections if section.optional):
         if room(text_with(MIN_CLASSES, left_out)) >= 0:
             break
@@ -100,7 +100,7 @@ def to_text(sections: Sequence[Section]) -> str:
     return "\n".join(line.rstrip(" ") for line in output.getvalue().split("\n"))
 
 
-def _wrapped(text: str, width: int) -> List[str]:
+def _wrapped(text: str, width: int) -> list[str]:
     """The lines of a sentence, wrapped between words. A longer word stays whole."""
     if cell_len(text) <= width:
         return [text]
@@ -109,7 +109,7 @@ def _wrapped(text: str, width: int) -> List[str]:
 
 def _tables(
     header: Sequence[str], rows: Sequence[Sequence[Any]], means: Sequence[Sequence[Any]], width: int
-) -> List[Table]:
+) -> list[Table]:
     """A table with right-aligned numbers and the means below a line, split by columns if it is too wide."""
     body = [[cell(value) for value in row] for row in (*rows, *means)]
     widths = [max(map(cell_len, column)) for column in zip(header, *body)]
@@ -129,9 +129,9 @@ def _tables(
     return tables
 
 
-def _split(widths: Sequence[int], width: int) -> List[List[int]]:
+def _split(widths: Sequence[int], width: int) -> list[list[int]]:
     """The columns of each part of a table, without the first column, which all parts have."""
-    parts: List[List[int]] = [[]]
+    parts: list[list[int]] = [[]]
     used = name = min(widths[0], MIN_NAME_WIDTH)
     for column, column_width in enumerate(widths[1:], start=1):
         if parts[-1] and used + GAP + column_width > width:

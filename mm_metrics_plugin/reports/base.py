@@ -106,7 +106,7 @@ class Report:
         gallery: int = GALLERY,
         color_theme: str = "plasma",
     ) -> list[str]:
-        """Write the files that the command writes to OUT_DIR.
+        """Write the files that the command writes to its output folder.
 
         Args:
             folder: Receives the files; it is made if it does not exist.

@@ -61,7 +61,7 @@ class DetectionReport(Report):
         return self.state.settings
 
     @cached_property
-    def protocols(self) -> tuple[RuleReport, ...]:
+    def matching_rules(self) -> tuple[RuleReport, ...]:
         """Confusion matrix and rates by each matching rule."""
         return tuple(self._rule_report(name) for name in self.settings.matching)
 
@@ -122,9 +122,9 @@ class DetectionReport(Report):
 
     @property
     def differences(self) -> list[str]:
-        """Why the protocols differ, in numbers, one line each."""
-        names = [report.name for report in self.protocols]
-        return [line for report in self.protocols for line in _differences(report, names)]
+        """Why the matching rules differ, in numbers, one line each."""
+        names = [report.name for report in self.matching_rules]
+        return [line for report in self.matching_rules for line in _differences(report, names)]
 
     @property
     def missing_results(self) -> list[str]:
@@ -133,7 +133,7 @@ class DetectionReport(Report):
 
     @property
     def remarks(self) -> list[str]:
-        """Why the protocols differ, and how many images have no results."""
+        """Why the matching rules differ, and how many images have no results."""
         return [*self.differences, *self.missing_results]
 
     def _content(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class DetectionReport(Report):
             "settings": self.settings.to_dict(),
             "inputs": self.inputs,
             "counts": self.counts,
-            "protocols": {report.name: report.to_dict() for report in self.protocols},
+            "matching_rules": {report.name: report.to_dict() for report in self.matching_rules},
             "remarks": self.remarks,
             **({} if self.analysis is None else self.analysis.to_dict()),
         }
@@ -163,7 +163,7 @@ class DetectionReport(Report):
         }
 
     def _rates(self, average: str, classwise: bool) -> dict[str, float]:
-        rule = self.protocols[0]
+        rule = self.matching_rules[0]
         result, columns = rule.result, rule.columns
         mean, micro = getattr(result, average), result.micro
         values = {
@@ -232,7 +232,7 @@ class DetectionReport(Report):
         return values
 
 
-def _differences(report: RuleReport, protocols: Sequence[str]) -> list[str]:
+def _differences(report: RuleReport, matching_rules: Sequence[str]) -> list[str]:
     counts, lines, rule = report.counts, [], report.rule
     if not rule.one_to_one:
         lines += [
@@ -243,7 +243,7 @@ def _differences(report: RuleReport, protocols: Sequence[str]) -> list[str]:
             f"{rule} counts {pluralize(counts['detections_counted_again'], 'detection')} too many: a detection "
             "counts once per ground truth that it overlaps",
         ]
-        if counts.get("crowds") and ANALYSIS_RULE not in protocols:  # which has a line about crowd regions
+        if counts.get("crowds") and ANALYSIS_RULE not in matching_rules:  # which has a line about crowd regions
             regions = pluralize(counts["crowds"], "crowd region")
             lines.append(f"{rule} counts {regions} as ordinary ground truths; {ANALYSIS_RULE} ignores them")
     elif counts.get("ground_truths_ignored"):

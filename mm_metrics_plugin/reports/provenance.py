@@ -42,7 +42,7 @@ class Provenance:
         )
 
     @property
-    def images_elsewhere(self) -> int:
+    def images_in_other_shards(self) -> int:
         """Number of images of the ground truths that are not among these."""
         return sum(int(entry["images"]) for entry in self.ground_truths) - len(self.image_ids)
 

@@ -9,10 +9,11 @@ from dataclasses import fields
 from typing import Any, Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.exceptions import MetricInputError, pluralize
 from mm_metrics_plugin.functional._arrays import index_array, map_in_order, stable_order
-from mm_metrics_plugin.functional.detection.data import DetectionBatch
+from mm_metrics_plugin.functional.detection.data import IMAGE_COLUMNS, DetectionBatch
 from mm_metrics_plugin.functional.detection.examples import CellExamples, Columns, DrawnShapes, Examples, WorstImages
 from mm_metrics_plugin.functional.detection.grid import report_grid
 from mm_metrics_plugin.functional.detection.match_table import MatchDetails, MatchTable, is_gt_column
@@ -25,7 +26,7 @@ from mm_metrics_plugin.states.counts import MatrixState
 RULE_COUNTS = ("detections_ignored", "ground_truths_ignored", "duplicates")
 EXAMPLE_TABLES: dict[str, type[Columns]] = {"cells": CellExamples, "images": WorstImages, "shapes": DrawnShapes}
 NO_NUMBER = np.iinfo(np.int64).max  # key of images whose id is not a number, which come last
-IMAGE_COLUMNS = ("images", "texts", "text_positions")
+ORDER_COLUMNS = ("images", "texts", "text_positions")
 _COLUMNS = ("image", "label", "score", "precision", "matched", "ignored", "gt_image", "gt_label", "gt_valid")
 _DETAILS = tuple(column.name for column in fields(MatchDetails))
 _DETECTIONS_AT_ONCE = 1 << 17  # matched at a time
@@ -47,7 +48,7 @@ class ImageBatch(Batch):
         batch: DetectionBatch,
         order: np.ndarray,
         texts: np.ndarray | None = None,
-        names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
     ) -> None:
         super().__init__(batch, order, texts, names)
         self.batch = batch
@@ -137,7 +138,7 @@ class MatchState(State):
         self.settings = settings
         self.keep = keep
         self.table_columns = (*_COLUMNS, *_DETAILS) if keep == FULL else _COLUMNS
-        self.reductions = dict.fromkeys((*IMAGE_COLUMNS, *self.table_columns), CONCAT)
+        self.reductions = dict.fromkeys((*ORDER_COLUMNS, *IMAGE_COLUMNS, *self.table_columns), CONCAT)
         super().__init__()
 
     def update(self, table: MatchTable, order: np.ndarray, texts: np.ndarray | None = None) -> MatchState:
@@ -147,6 +148,8 @@ class MatchState(State):
             without_number = order[:, 0] == NO_NUMBER
             self.add("texts", texts[without_number])
             self.add("text_positions", order[without_number, 1])
+        for name, column in table.image_columns.items():
+            self.add(name, column)
         position = order[:, 1].astype(np.int32)
         for name in self.table_columns:
             column = getattr(table if hasattr(table, name) else table.details, name)
@@ -185,7 +188,14 @@ class MatchState(State):
         arrays: dict[str, Any] = self.arrays()
         if arrays["images"] is None:
             return None
-        number = _image_numbers(*(arrays[name] for name in IMAGE_COLUMNS))
+        number = _image_numbers(*(arrays[name] for name in ORDER_COLUMNS))
+        rows = np.argsort(number[arrays["images"][:, 1]])
+        image_columns = {name: arrays[name] for name in IMAGE_COLUMNS if arrays[name] is not None}
+        for name, column in image_columns.items():
+            if len(column) != len(rows):
+                raise MetricInputError(
+                    f"'{name}' must be given for all images or for none (found {len(column)} of {len(rows)})"
+                )
         columns = {name: arrays[name] for name in self.table_columns}
         for image_column in ("image", "gt_image"):
             columns[image_column] = image = number[columns[image_column]]
@@ -203,11 +213,12 @@ class MatchState(State):
             num_images=len(arrays["images"]),
             details=details,
             settings=self.settings,
+            image_columns={name: column[rows] for name, column in image_columns.items()},
             **columns,
         )
 
 
-def _keys_and_positions(order: Any, num_images: int) -> np.ndarray:
+def _keys_and_positions(order: npt.ArrayLike, num_images: int) -> np.ndarray:
     """(images, 2) of the ``order`` of an :class:`ImageBatch`."""
     keys = np.asarray(order)
     if keys.shape not in ((num_images,), (num_images, 2)):
@@ -314,9 +325,9 @@ class DetectionState(StateGroup):
     def update(
         self,
         batch: DetectionBatch,
-        order: Any,
+        order: npt.ArrayLike,
         texts: np.ndarray | None = None,
-        names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
         on_progress: Callable[[float], None] | None = None,
     ) -> DetectionState:
         """Match the images, block by block; arguments as in :class:`ImageBatch`.

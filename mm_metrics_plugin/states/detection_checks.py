@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mm_metrics_plugin.conventions import MATCHING_RULES
-from mm_metrics_plugin.functional.detection.data import DetectionBatch, Detections, GroundTruths
+from mm_metrics_plugin.functional.detection.data import IMAGE_COLUMNS, DetectionBatch, Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.examples import DRAWN_KINDS, RULE_NAMES
 from mm_metrics_plugin.functional.detection.grid import report_grid
 from mm_metrics_plugin.functional.detection.match_table import ErrorType, MatchTable, Outcome, is_gt_column
@@ -24,7 +24,7 @@ _MAX_COUNT = 1 << 48  # sums stay within int64
 def check_detection_state(state: DetectionState, num_images: int) -> None:
     """Raises a ValueError unless the arrays fit the settings, the number of images and each other."""
     arrays: dict[str, Any] = state.arrays()
-    _check_layout(state, arrays)
+    _check_layout(state, arrays, num_images)
     _check_ranges(state, arrays, num_images)
     require(state.counts_by_name["images"] == num_images, f"the counts must be of {num_images} images")
     for name in state.settings.matching:
@@ -36,11 +36,14 @@ def check_detection_state(state: DetectionState, num_images: int) -> None:
         _check_sums(state, table)
 
 
-def _check_layout(state: DetectionState, arrays: dict[str, Any]) -> None:
+def _check_layout(state: DetectionState, arrays: dict[str, Any], num_images: int) -> None:
     """Compares dtypes and shapes with those of a state of one image without instances."""
     one_image = DetectionBatch(Detections.empty(), GroundTruths.empty(), 1)
     for name, expected in state.empty().update(one_image, [0]).arrays().items():
         array, (member, _, column) = arrays[name], name.partition(".")
+        if column in IMAGE_COLUMNS:
+            require(array is None or len(array) == num_images, f"{name!a} must have {num_images} rows")
+            continue
         if expected is None:
             require(array is None, f"{name!a} must be absent: images must be numbered")
             continue
@@ -154,7 +157,7 @@ def _check_sums(state: DetectionState, table: MatchTable) -> None:
     for name, count in counts.items():
         require(state.counts_by_name[name] == count, f"the number of {name!a} must be {count}")
     label, gt_label, details = table.label, table.gt_label, table.details
-    is_tp, is_tp_or_fp = table.flags(state.settings.iou_thr)
+    is_tp, is_tp_or_fp = table.tp_fp_masks(state.settings.iou_thr)
     # Name, rows of detections or ground truths, their labels, and the expected number per class.
     sums: list[tuple[str, Any, np.ndarray, np.ndarray]] = []
     for name in state.settings.matching:

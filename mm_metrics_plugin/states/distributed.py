@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from typing import Any, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class _Layout(NamedTuple):
     arrays: dict[str, tuple[str, tuple[int, ...]] | None]
 
 
-def launched_processes() -> Tuple[int, int]:
+def launched_processes() -> tuple[int, int]:
     """The rank of this process and the number of processes, as ``torchrun`` sets them.
 
     All four variables that processes need to find each other must be set; ``RANK`` alone may be left over in a shell.

@@ -99,13 +99,13 @@ class MetricCase:
 
 def evaluate(
     metric: BaseMetric, samples: Sequence[Any], batch_size: int = 7, size: int | None = None
-) -> Dict[str, float]:
+) -> dict[str, float]:
     """The values of the samples, read in batches; without warnings of undefined values."""
     with warnings.catch_warnings(), python_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         for start in range(0, len(samples), batch_size):
             metric.process(None, samples[start : start + batch_size])
-        values: Dict[str, float] = metric.evaluate(len(samples) if size is None else size)
+        values: dict[str, float] = metric.evaluate(len(samples) if size is None else size)
         return values
 
 

@@ -114,7 +114,7 @@ def counts_of(truth, run):
         own = [result for result in results if result["img_id"] == image["id"]]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="no detection reaches")  # in this image
-            columns = evaluate_detection(alone, own, matching=("coco",), matrix_only=True).protocols[0].columns
+            columns = evaluate_detection(alone, own, matching=("coco",), matrix_only=True).matching_rules[0].columns
         counts[image["file_name"]] = [int(columns[key].sum()) for key in ("tp", "fp", "fn")]
     return counts
 

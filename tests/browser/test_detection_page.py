@@ -55,8 +55,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(folder):
     options = ["--score-thr", SCORE_THR, "--ci", "0.9", "--resamples", "20", "--operating-point", "f1"]
-    protocols = [word for name in ("coco", "mmdet", "agnostic") for word in ("--matching", name)]
-    return make(folder, *options, *protocols, "--images", folder / "images")
+    matching_rules = [word for name in ("coco", "mmdet", "agnostic") for word in ("--matching", name)]
+    return make(folder, *options, *matching_rules, "--images", folder / "images")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def assert_class_table(page, per_class):
 
 
 def test_numbers_equal_the_json(page, report):
-    coco, intervals = report["protocols"]["coco"], report["intervals"]["overall"]
+    coco, intervals = report["matching_rules"]["coco"], report["intervals"]["overall"]
     values = {
         **{key: report["average_precision"][key] for key in ("mAP", "mAP_50")},
         **{key: coco[key] for key in RATES},
@@ -122,7 +122,7 @@ def test_numbers_equal_the_json(page, report):
 
 
 def test_the_slider_shows_the_numbers_of_its_threshold(page, report, folder):
-    coco = report["protocols"]["coco"]
+    coco = report["matching_rules"]["coco"]
     assert value(page, "#score-thr-value") == SCORE_THR
     assert_class_table(page, coco["per_class"])
     for row, expected in zip(rows_by_column(page, "class-table"), report["average_precision"]["per_class"]):
@@ -137,8 +137,10 @@ def test_the_slider_shows_the_numbers_of_its_threshold(page, report, folder):
         options = ("--score-thr", repr(threshold), "--matching", "coco", "--matrix-only", "--format", "json")
         expected = json.loads(printed("detection", folder / "truth.json", folder / "results.pkl", *options))
         assert threshold != before
-        assert_class_table(page, expected["protocols"]["coco"]["per_class"])
-        assert [readout(page, "macro", key) for key in RATES] == [expected["protocols"]["coco"][key] for key in RATES]
+        assert_class_table(page, expected["matching_rules"]["coco"]["per_class"])
+        assert [readout(page, "macro", key) for key in RATES] == [
+            expected["matching_rules"]["coco"][key] for key in RATES
+        ]
 
 
 def test_the_curves_follow_the_slider_and_the_class(page):
@@ -163,15 +165,15 @@ def test_the_best_threshold_is_the_operating_point(page, folder):
     assert [row["best"] for row in rows_by_column(page, "class-table")] == list(points["per_class"].values())
 
 
-def test_the_table_of_another_protocol_does_not_follow_the_slider(page, report):
-    page.select_option("#table-protocol", "1")
-    assert_class_table(page, report["protocols"]["mmdet"]["per_class"])
+def test_the_table_of_another_matching_rule_does_not_follow_the_slider(page, report):
+    page.select_option("#table-matching", "1")
+    assert_class_table(page, report["matching_rules"]["mmdet"]["per_class"])
     slide_to(page, 0)
-    assert_class_table(page, report["protocols"]["mmdet"]["per_class"])
+    assert_class_table(page, report["matching_rules"]["mmdet"]["per_class"])
     assert page.locator("#table-note").inner_text()
-    page.select_option("#table-protocol", "0")
+    page.select_option("#table-matching", "0")
     tp = rows_by_column(page, "class-table")[0]["tp"]
-    assert tp >= report["protocols"]["coco"]["per_class"][0]["tp"]
+    assert tp >= report["matching_rules"]["coco"]["per_class"][0]["tp"]
 
 
 def test_the_table_is_sorted_and_searched(page):
@@ -195,7 +197,7 @@ def test_the_table_is_sorted_and_searched(page):
 
 
 def test_a_click_on_a_cell_lists_its_members_worst_first(page, report):
-    matrix = report["protocols"]["coco"]["confusion_matrix"]
+    matrix = report["matching_rules"]["coco"]["confusion_matrix"]
     rows = click_cell(page, 4, 0)  # detections without a match
     assert value(page, "#cell-summary") == matrix[4][0] and len(rows) == min(matrix[4][0], 50) > 5
     scores = [float(row[3]) for row in rows]
@@ -206,20 +208,20 @@ def test_a_click_on_a_cell_lists_its_members_worst_first(page, report):
     assert len(areas) == min(matrix[1][4], 50) > 1
     assert all(first >= second * 0.98 for first, second in zip(areas, areas[1:]))  # sides are rounded
     page.wait_for_selector("#matrix .hoverlayer text")
-    first = report["protocols"]["coco"]["top_confusions"][0]
+    first = report["matching_rules"]["coco"]["top_confusions"][0]
     assert value(page, "#top-confusions button") == first["count"]
     page.locator("#top-confusions button").first.click()
     assert len(table_rows(page, "cell-table")) == min(first["count"], 50)
 
 
-def test_cells_and_false_positives_of_every_protocol(page, report):
-    for place, protocol in enumerate(report["protocols"].values()):
-        page.select_option("#matrix-protocol", str(place))
+def test_cells_and_false_positives_of_every_matching_rule(page, report):
+    for place, rule in enumerate(report["matching_rules"].values()):
+        page.select_option("#matrix-matching", str(place))
         for row, column in ((0, 0), (2, 1), (4, 2), (3, 4)):
-            assert len(open_cell(page, row, column)) == min(protocol["confusion_matrix"][row][column], 50)
+            assert len(open_cell(page, row, column)) == min(rule["confusion_matrix"][row][column], 50)
         rows = rows_by_column(page, "fp-table")
         assert len(rows) == 4 and len(rows[0]) == 6
-        for row, expected in zip(rows, protocol["per_class"]):
+        for row, expected in zip(rows, rule["per_class"]):
             counts = {key: number for key, number in row.items() if key != "name"}
             assert counts == {key: expected[key] for key in counts}
             assert 2 * counts["fp"] == sum(counts.values())
@@ -243,7 +245,7 @@ def test_a_detection_without_a_match_shows_the_object_it_overlaps_most(page):
 
 
 def test_the_matrix_shows_counts_and_shares(page, report):
-    matrix = np.array(report["protocols"]["coco"]["confusion_matrix"])
+    matrix = np.array(report["matching_rules"]["coco"]["confusion_matrix"])
     views = {
         "counts": matrix,
         "ground_truth": matrix / matrix.sum(1, keepdims=True),
@@ -290,7 +292,7 @@ def test_the_gallery_shows_the_worst_images_with_their_boxes(page):
     assert scores == sorted(scores, reverse=True) and scores
     shown.first.locator("button").press("Enter")
     page.wait_for_selector("dialog[open]")
-    assert page.locator("dialog .stage rect").count() > 0
+    assert page.locator("dialog .stage path").count() > 0
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog:not([open])", state="attached")
 
@@ -342,7 +344,7 @@ def test_the_tab_key_reaches_every_control(page):
     for _ in range(120):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.className"))
-    assert {"score-thr", "curve-class", "matrix-protocol", "cell-row", "cell-open", "sort", "thumbnail"} <= reached
+    assert {"score-thr", "curve-class", "matrix-matching", "cell-row", "cell-open", "sort", "thumbnail"} <= reached
 
 
 # --- other reports ----------------------------------------------------------------------------------------------------
@@ -353,11 +355,11 @@ def test_without_an_analysis(opened, folder, tmp_path):
         (tmp_path / name).symlink_to(folder / name)
     path, report = make(tmp_path, "--matrix-only", "--matching", "mmdet", "--matching", "agnostic")
     page = opened(path)
-    assert_class_table(page, report["protocols"]["mmdet"]["per_class"])
-    page.select_option("#table-protocol", "1")
-    assert_class_table(page, report["protocols"]["agnostic"]["per_class"])
+    assert_class_table(page, report["matching_rules"]["mmdet"]["per_class"])
+    page.select_option("#table-matching", "1")
+    assert_class_table(page, report["matching_rules"]["agnostic"]["per_class"])
     assert page.locator("#score-thr, #errors, #sizes, #gallery").count() == 0
-    assert len(click_cell(page, 0, 0)) == min(report["protocols"]["mmdet"]["confusion_matrix"][0][0], 50)
+    assert len(click_cell(page, 0, 0)) == min(report["matching_rules"]["mmdet"]["confusion_matrix"][0][0], 50)
 
 
 def test_without_objects_and_detections(opened, tmp_path):
@@ -377,7 +379,7 @@ def test_many_classes_have_a_list_instead_of_a_matrix(opened, tmp_path):
     files.write_pickle(tmp_path / "results.pkl", files.results_of(problem))
     path, report = make(tmp_path)
     assert path.stat().st_size < 10_000_000
-    matrix = np.array(report["protocols"]["coco"]["confusion_matrix"])
+    matrix = np.array(report["matching_rules"]["coco"]["confusion_matrix"])
     page = opened(path)
     assert not page.locator("#matrix").is_visible()
     assert len(open_cell(page, 0, 0)) == min(matrix[0][0], 50) > 0

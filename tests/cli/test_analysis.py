@@ -47,12 +47,12 @@ def test_the_best_threshold_gives_the_reported_rates(written):
     best = thresholds["in_sample"]["overall"]
     again = report_of(
         "detection", folder / "truth.json", folder / "results.pkl", "--score-thr", thresholds["threshold"]
-    )["protocols"]["coco"]
+    )["matching_rules"]["coco"]
     assert again["f1_micro"] == pytest.approx(best["f_score"])
     assert again["recall_micro"] == pytest.approx(best["recall"])
     for other in np.linspace(0.05, 0.9, 9):
         report = report_of("detection", folder / "truth.json", folder / "results.pkl", "--score-thr", other)
-        assert (report["protocols"]["coco"]["f1_micro"] or 0) <= best["f_score"] + 1e-12
+        assert (report["matching_rules"]["coco"]["f1_micro"] or 0) <= best["f_score"] + 1e-12
     # On images it was not chosen on, it cannot be better than the best.
     assert thresholds["cross_fitted"]["overall"]["f_score"] <= best["f_score"] + 1e-12
     assert list(thresholds["per_class"]) == list(CLASSES)
@@ -70,7 +70,7 @@ def test_the_printed_thresholds_give_the_reported_counts():
     assert sum(float(f"{point.threshold:.4f}") > point.threshold for point in points.values()) >= 3
     for at, (name, text) in enumerate(printed.items()):
         again = evaluate_detection(*paths, score_thr=float(text), matching=("coco",), matrix_only=True, gallery=None)
-        columns = again.protocols[0].columns
+        columns = again.matching_rules[0].columns
         counts = [int(columns[key].sum() if at == 0 else columns[key][at - 1]) for key in ("tp", "fp", "fn")]
         assert counts == [points[name].tp, points[name].fp, points[name].fn]
         assert f"threshold {text}:" in str(points[name])
@@ -81,7 +81,7 @@ def test_the_printed_thresholds_give_the_reported_counts():
 def test_intervals_contain_the_value_and_depend_on_the_seed(written):
     folder, report = written
     overall = report["intervals"]["overall"]
-    coco = report["protocols"]["coco"]
+    coco = report["matching_rules"]["coco"]
     for name in ("precision", "recall", "f1_of_means", "f1"):
         assert overall[name]["value"] == pytest.approx(coco[name], abs=1e-12)
         assert overall[name]["low"] < overall[name]["value"] < overall[name]["high"]
@@ -98,7 +98,7 @@ def test_own_sizes_and_matrix_only(written):
     found = report_of("detection", *paths, "--size-edges", "4000")
     assert list(found["sizes"]["ranges"]) == ["all", "area_0_4000", "area_4000_up"]
     bare = report_of("detection", *paths, "--matrix-only")
-    assert "average_precision" not in bare and bare["protocols"] == found["protocols"]
+    assert "average_precision" not in bare and bare["matching_rules"] == found["matching_rules"]
 
 
 def test_empty_results_and_ground_truth(tmp_path):

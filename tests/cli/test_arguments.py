@@ -144,7 +144,7 @@ def test_results_without_classes_are_refused(tmp_path, capsys):
 # --- flags and settings -----------------------------------------------------------------------------------------------
 
 # Fields that only Python sets.
-WITHOUT_FLAG = {"background_iou_thr", "iou_thrs"}
+WITHOUT_FLAG = {"background_iou_thr", "iou_thrs", "area_ranges", "recall_max_dets"}
 GIVEN = {
     "score_thr": ("0.4", 0.4),
     "iou_thr": ("0.6", 0.6),

@@ -75,7 +75,7 @@ def report_of(*arguments, subcommand="detection"):
 
 
 def recalls(report):
-    return {row["name"]: row["recall"] for row in report["protocols"]["coco"]["per_class"]}
+    return {row["name"]: row["recall"] for row in report["matching_rules"]["coco"]["per_class"]}
 
 
 def error_of(capsys, *arguments, subcommand="detection"):
@@ -215,8 +215,8 @@ def test_annotation_files_of_one_test_set_must_agree(folder, capsys, other_name)
         (["-", "results.pkl", "--class-order", "classes"], "--class-order"),
         (["-", "results.pkl", "--image-set", "a.txt"], "--image-set"),
         (["truth.json", "results.pkl", "--class-order", "classes"], "--class-order classes needs class names"),
-        (["truth.json", "results.pkl", "--image-set", "truth.json"], "--image-set requires a folder of VOC files"),
-        (["config.py", "results.pkl", "--image-set", "truth.json"], "lists its images itself"),
+        (["truth.json", "results.pkl", "--image-set", "truth.json"], "requires a folder of VOC annotations"),
+        (["config.py", "results.pkl", "--image-set", "truth.json"], "found a config"),
         (["truth.json", "results.pkl", "--classes", "x", "--class-order", "classes"], "has no class 'x'"),
     ],
 )

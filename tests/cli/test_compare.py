@@ -73,7 +73,7 @@ def test_each_run_is_compared_with_the_first(folder, capsys):
     assert rows["recall"]["p_value"] == pytest.approx(1 / 200)
     for name, side in (("good", "first"), ("worse", "second")):
         alone = files.report_of("detection", folder / "truth.json", folder / f"{name}.pkl")
-        coco = alone["protocols"]["coco"]
+        coco = alone["matching_rules"]["coco"]
         for key in ("precision", "recall", "f1_of_means", "f1"):
             assert rows[key][side] == pytest.approx(coco[key], abs=1e-12)
         for key in ("mAP", "mAP_50"):
@@ -99,7 +99,7 @@ def test_iou_and_nms_thresholds(folder):
     rows = {row["metric"]: row for row in report["comparisons"][0]["overall"]}
     assert report["settings"]["iou_thr"] == 0.42 and report["settings"]["score_thr"] == 0.3
     alone = files.report_of("detection", folder / "truth.json", folder / "good.pkl", *options)
-    assert rows["f1"]["first"] == pytest.approx(alone["protocols"]["coco"]["f1"], abs=1e-12)
+    assert rows["f1"]["first"] == pytest.approx(alone["matching_rules"]["coco"]["f1"], abs=1e-12)
     assert rows["mAP_50"]["first"] == pytest.approx(alone["average_precision"]["mAP_50"], abs=1e-12)
 
 
@@ -258,7 +258,7 @@ def test_a_score_threshold_near_the_best_is_no_warning():
 
 def test_means_are_over_the_classes_of_both_runs(folder, tmp_path):
     """The second run never predicts the class with the lowest precision."""
-    good = alone(folder / "good.pkl")["protocols"]["coco"]["per_class"]
+    good = alone(folder / "good.pkl")["matching_rules"]["coco"]["per_class"]
     hard = min(range(4), key=lambda label: good[label]["precision"])
     content = pickle.loads((folder / "good.pkl").read_bytes())
     for one in content:

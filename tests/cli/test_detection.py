@@ -22,7 +22,7 @@ OPTIONS += ["--ci", "0.9", "--resamples", "20"]
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The folder of a report with all three protocols, its report.json, and the message on stderr."""
+    """The folder of a report with all three matching rules, its report.json, and the message on stderr."""
     folder = tmp_path_factory.mktemp("report")
     done = command("detection", *pair(folder), "out", *OPTIONS, cwd=folder)
     succeeded(done)
@@ -44,56 +44,56 @@ def test_counts_add_up(written):
         assert counts["read"] == counts["used"] + sum(counts["dropped"].values())
     used, gts = report["counts"]["detections"]["used"], report["counts"]["ground_truths"]["used"]
     assert report["counts"]["detections"]["dropped"]["score below 0.3"] > 0
-    for name, protocol in report["protocols"].items():
-        matrix, counts = np.array(protocol["confusion_matrix"]), protocol["counts"]
+    for name, rule in report["matching_rules"].items():
+        matrix, counts = np.array(rule["confusion_matrix"]), rule["counts"]
         assert counts["detections"] + counts["detections_ignored"] == used
         assert counts["ground_truths"] + counts["ground_truths_ignored"] == gts
         assert matrix[:-1].sum() == counts["ground_truths"] + counts["ground_truths_counted_again"]
         assert matrix[:, :-1].sum() == counts["detections"] + counts["detections_counted_again"]
-        assert sum(row["ground_truths"] for row in protocol["per_class"]) == counts["ground_truths"]
-        assert sum(row["detections"] for row in protocol["per_class"]) == counts["detections"]
+        assert sum(row["ground_truths"] for row in rule["per_class"]) == counts["ground_truths"]
+        assert sum(row["detections"] for row in rule["per_class"]) == counts["detections"]
         if name != "mmdet":
-            for row in protocol["per_class"]:
+            for row in rule["per_class"]:
                 assert row["tp"] + row["fn"] == row["ground_truths"] and row["tp"] + row["fp"] == row["detections"]
-    assert report["protocols"]["mmdet"]["counts"]["duplicates"] > 0
+    assert report["matching_rules"]["mmdet"]["counts"]["duplicates"] > 0
 
 
 def test_the_schema(written):
     _, report, _ = written
-    assert list(report)[:6] == ["schema_version", "classes", "settings", "inputs", "counts", "protocols"]
+    assert list(report)[:6] == ["schema_version", "classes", "settings", "inputs", "counts", "matching_rules"]
     assert report["schema_version"] == 3 and report["classes"] == list(CLASSES)
     assert (
         report["inputs"]["results"]["file"] == "results.pkl" and len(report["inputs"]["ground_truth"]["sha256"]) == 64
     )
-    assert list(report["protocols"]) == ["coco", "mmdet", "agnostic"]
+    assert list(report["matching_rules"]) == ["coco", "mmdet", "agnostic"]
     keys = {"confusion_matrix", "per_class", "precision", "recall", "f1_of_means", "f1", "f1_micro"}
     row_keys = ["name", "ground_truths", "detections", "tp", "fp", "fn", "precision", "recall", "f1"]
     row_keys += ["fp_confusion", "fp_confusion_matched", "fp_duplicate", "fp_background"]
-    for protocol in report["protocols"].values():
-        assert keys <= set(protocol)
-        assert [list(row) for row in protocol["per_class"]] == [row_keys] * len(CLASSES)
+    for rule in report["matching_rules"].values():
+        assert keys <= set(rule)
+        assert [list(row) for row in rule["per_class"]] == [row_keys] * len(CLASSES)
 
 
 def test_csv_files_equal_the_json(written):
     folder, report, _ = written
     with open(folder / "out" / "per_class.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    for protocol, content in report["protocols"].items():
-        for row, expected in zip((row for row in rows if row["protocol"] == protocol), content["per_class"]):
+    for rule, content in report["matching_rules"].items():
+        for row, expected in zip((row for row in rows if row["matching"] == rule), content["per_class"]):
             assert row["name"] == expected["name"] and int(row["tp"]) == expected["tp"]
             assert float(row["f1"]) == expected["f1"]  # to the last digit
-    coco = [row for row in rows if row["protocol"] == "coco"]
+    coco = [row for row in rows if row["matching"] == "coco"]
     assert [float(row["AP"]) for row in coco] == [row["AP"] for row in report["average_precision"]["per_class"]]
     for name in ("recall", "AP_50"):
         for end in ("low", "high"):
             column = [float(row[f"{name}_{end}"]) if row[f"{name}_{end}"] else None for row in coco]
             assert column == report["intervals"]["per_class"][name][end]
-    assert {row[key] for row in rows if row["protocol"] == "mmdet" for key in ("AP", "AP_low")} == {""}
+    assert {row[key] for row in rows if row["matching"] == "mmdet" for key in ("AP", "AP_low")} == {""}
     with open(folder / "out" / "confusion_matrix.csv", newline="") as file:
         header, *body = csv.reader(file)
-    assert header == ["protocol", "ground_truth \\ prediction", *CLASSES, "background"]
+    assert header == ["matching", "ground_truth \\ prediction", *CLASSES, "background"]
     matrix = [list(map(int, row[2:])) for row in body if row[0] == "mmdet"]
-    assert matrix == report["protocols"]["mmdet"]["confusion_matrix"]
+    assert matrix == report["matching_rules"]["mmdet"]["confusion_matrix"]
 
 
 def test_formats_print_the_files(written):
@@ -120,7 +120,7 @@ def report_of(*arguments):
 
 
 def matrices(report):
-    return {name: protocol["confusion_matrix"] for name, protocol in report["protocols"].items()}
+    return {name: rule["confusion_matrix"] for name, rule in report["matching_rules"].items()}
 
 
 def test_all_formats_of_ground_truth_and_results_give_the_same_report(tmp_path):
@@ -204,12 +204,12 @@ def test_undefined_values_are_null_and_left_out_of_the_means(tmp_path):
     truth = files.write_json(tmp_path / "truth.json", files.truth_of(made, (*CLASSES, "unicorn")))
     results = files.write_pickle(tmp_path / "results.pkl", files.results_of(made))
     report = report_of(truth, results)
-    for protocol in report["protocols"].values():
-        unicorn = protocol["per_class"][-1]
+    for rule in report["matching_rules"].values():
+        unicorn = rule["per_class"][-1]
         assert [unicorn[key] for key in ("precision", "recall", "f1", "ground_truths")] == [None, None, None, 0]
-        defined = [row["precision"] for row in protocol["per_class"][:-1]]
-        assert protocol["precision"] == pytest.approx(np.mean(defined))
-        assert protocol["classes_averaged"]["precision"] == len(CLASSES)
+        defined = [row["precision"] for row in rule["per_class"][:-1]]
+        assert rule["precision"] == pytest.approx(np.mean(defined))
+        assert rule["classes_averaged"]["precision"] == len(CLASSES)
     assert "precision is over 4 of 5 classes" in files.printed("detection", truth, results)
 
 
@@ -242,7 +242,7 @@ def test_allow_missing_evaluates_images_without_results_as_empty(tmp_path):
     assert sentence in found["remarks"]
     evaluate_detection(truth, some, allow_missing=True).save(tmp_path / "out", html=True)
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert page.count(sentence) == 1 and page.index(sentence) < page.index("Why the protocols differ")
+    assert page.count(sentence) == 1 and page.index(sentence) < page.index("Why the matching rules differ")
 
 
 def test_score_iou_and_nms_thresholds(tmp_path):
@@ -252,7 +252,7 @@ def test_score_iou_and_nms_thresholds(tmp_path):
     scores = files.problem().scores
     assert used == [int((scores >= np.float32(thr)).sum()) for thr in (0.1, 0.6)]
     strict = report_of(truth, results, "--tp-iou-thr", "0.9")
-    assert strict["protocols"]["coco"]["recall_micro"] < low["protocols"]["coco"]["recall_micro"]
+    assert strict["matching_rules"]["coco"]["recall_micro"] < low["matching_rules"]["coco"]["recall_micro"]
     # 0 is a valid threshold, unlike in mmdet's tool: no two detections of a class may overlap.
     suppressed = report_of(truth, results, "--nms-iou-thr", "0")
     assert suppressed["counts"]["detections"]["dropped"]["removed by NMS"] > 0

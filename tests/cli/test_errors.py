@@ -143,7 +143,7 @@ def test_trust_reads_with_plain_pickle_and_warns(folder, capsys):
 @pytest.mark.parametrize("options", [[], ["--matrix-only"]])
 def test_a_score_threshold_above_every_score_is_a_warning(folder, capsys, options):
     arguments = ["detection", folder / "truth.json", folder / "results.pkl", "--score-thr", "30", *options]
-    assert files.report_of(*arguments)["protocols"]["coco"]["recall"] == 0
+    assert files.report_of(*arguments)["matching_rules"]["coco"]["recall"] == 0
     highest = "" if options else f" (the highest score is {files.problem(30).scores.max()!s})"
     warning = f"mm-metrics: warning: no detection reaches the score threshold 30{highest}\n"
     assert capsys.readouterr().err == warning

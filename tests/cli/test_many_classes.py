@@ -105,9 +105,9 @@ def test_detectors_of_many_classes(tmp_path):
     files.printed("detection", truth, results, tmp_path / "out", "--quiet")
     assert max(Image.open(tmp_path / "out" / "confusion_matrix.png").size) <= 4000
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    cells = report["protocols"]["coco"]["confusion_cells"]
+    cells = report["matching_rules"]["coco"]["confusion_cells"]
     used = report["counts"]["detections"]["used"]
-    counts = report["protocols"]["coco"]["counts"]
+    counts = report["matching_rules"]["coco"]["counts"]
     in_columns = sum(count for column, count in zip(cells["column"], cells["count"]) if column < len(classes))
     assert in_columns == used - counts.get("detections_ignored", 0)
 

@@ -90,12 +90,12 @@ def test_a_page_of_many_classes_and_images_stays_small(tmp_path):
     page = tmp_path / "out" / "report.html"
     assert page.stat().st_size < 10_000_000  # images add up to 5 MB
     data = data_of(page)
-    assert sum(len(one["cell"]) for one in data["protocols"]) <= 48_000
+    assert sum(len(one["cell"]) for one in data["matching_rules"]) <= 48_000
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    for protocol in data["protocols"]:
-        matrix = np.array(report["protocols"][protocol["name"]]["confusion_matrix"])
-        assert np.array_equal(matrix[protocol["cells"]["row"], protocol["cells"]["column"]], protocol["cells"]["count"])
-        assert np.count_nonzero(matrix) == len(protocol["cells"]["count"])
+    for rule in data["matching_rules"]:
+        matrix = np.array(report["matching_rules"][rule["name"]]["confusion_matrix"])
+        assert np.array_equal(matrix[rule["cells"]["row"], rule["cells"]["column"]], rule["cells"]["count"])
+        assert np.count_nonzero(matrix) == len(rule["cells"]["count"])
 
 
 CONFIG = """

@@ -24,7 +24,7 @@ import rich.progress
 from mm_metrics_command import load
 main = load("mm_metrics_plugin.cli").main
 from mm_metrics_plugin.cli import output
-from mm_metrics_plugin.io import detection_results as results
+from mm_metrics_plugin.evaluation import loading as results
 output.AFTER = {after}
 read, start, shown = results.read_detections, rich.progress.Progress.start, threading.Event()
 def started(self):
@@ -77,13 +77,13 @@ def on_terminal(folder, code):
 
 def test_a_progress_bar_is_shown_for_slow_steps(folder):
     out, shown = on_terminal(folder, SLOW.format(after=0.05, wait=600, more=""))
-    assert "reading the results" in shown and out.startswith("protocol,")
+    assert "reading the results" in shown and out.startswith("matching,")
 
 
 @pytest.mark.parametrize(("after", "more"), [(3600, ""), (0.05, '"--quiet"')], ids=["fast", "quiet"])
 def test_no_progress_bar_is_shown_for_fast_or_quiet_commands(folder, after, more):
     out, shown = on_terminal(folder, SLOW.format(after=after, wait=0.5, more=more))
-    assert shown == "" and out.startswith("protocol,") == (not more)
+    assert shown == "" and out.startswith("matching,") == (not more)
 
 
 class Terminal(io.StringIO):
@@ -127,7 +127,7 @@ def test_no_name_moves_the_cursor(tmp_path, monkeypatch, subcommand, kind):
 
 def test_no_progress_bar_is_shown_without_a_terminal(folder):
     done = command(cwd=folder, script=("-c", SLOW.format(after=0.05, wait=0.5, more="")))
-    assert succeeded(done).startswith("protocol,") and done.stderr == ""
+    assert succeeded(done).startswith("matching,") and done.stderr == ""
 
 
 def test_ascii_output(folder):
@@ -139,4 +139,4 @@ def test_ascii_output(folder):
 def test_show_without_a_display(folder):
     env = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "MPLBACKEND": "agg"}
     done = command("detection", "truth.json", "results.pkl", "--show", "--format", "csv", cwd=folder, env=env)
-    assert succeeded(done).startswith("protocol,") and done.stderr.count("\n") == 1 and "no display" in done.stderr
+    assert succeeded(done).startswith("matching,") and done.stderr.count("\n") == 1 and "no display" in done.stderr

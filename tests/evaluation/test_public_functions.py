@@ -78,7 +78,7 @@ def test_detection_of_what_is_in_memory(tmp_path):
     batch = DetectionBatch.from_images(
         boxes=[[[0, 0, 10, 10]]], scores=[[0.9]], labels=[[0]], gt_boxes=[[[0, 0, 10, 10]]], gt_labels=[[0]]
     )
-    assert evaluate_detection(batch, classes=["cat"]).protocols[0].columns["tp"].tolist() == [1]
+    assert evaluate_detection(batch, classes=["cat"]).matching_rules[0].columns["tp"].tolist() == [1]
 
 
 def test_merged_states_give_the_report_of_one_run(tmp_path):

@@ -142,7 +142,7 @@ def test_shards_may_have_separate_annotation_files(tmp_path):
         evaluate_detection(path, images, save_state=tmp_path / f"{name}.npz")
     merged = merge_states([tmp_path / "a.npz", tmp_path / "b.npz"]).to_dict()
     assert [entry["file"] for entry in merged["inputs"]["ground_truth"]] == ["a.json", "b.json"]
-    for key in ("counts", "protocols", "classes", "settings"):
+    for key in ("counts", "matching_rules", "classes", "settings"):
         assert merged[key] == expected[key]
 
 

@@ -28,9 +28,9 @@ def test_stable_order_of_narrow_integers_does_not_overflow():
 @pytest.mark.parametrize("most", [0, 30, 90, 1000])
 def test_worst_rows_of_every_group(most):
     random = np.random.default_rng(1)
-    group, badness = random.integers(0, 25, 400), np.round(random.random(400), 1)
-    rows, limit = worst_first(group, badness, np.arange(400), per_group=7, most=most)
+    group, severity = random.integers(0, 25, 400), np.round(random.random(400), 1)
+    rows, limit = worst_first(group, severity, np.arange(400), per_group=7, most=most)
     assert len(rows) <= max(most, 25) and 1 <= limit <= 7
     for number in range(25):
-        own = sorted(np.flatnonzero(group == number), key=lambda row: (-badness[row], row))
+        own = sorted(np.flatnonzero(group == number), key=lambda row: (-severity[row], row))
         assert rows[group[rows] == number].tolist() == own[:limit]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Iterator, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAMES = ("README.md", "README_zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -25,7 +25,7 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def blocks(path: Path) -> List[Block]:
+def blocks(path: Path) -> list[Block]:
     """The fenced code of a document, in order, each with the reason for which it is not run; no directives of MyST."""
     fenced, lines = [], path.read_text(encoding="utf-8").splitlines()
     start, above = None, ""
@@ -50,13 +50,13 @@ def prose(path: Path) -> str:
     return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
-def tables(path: Path) -> List[List[str]]:
+def tables(path: Path) -> list[list[str]]:
     """The cells of every table row, without the rows that only draw lines."""
     rows = [line.strip("|").split("|") for line in prose(path).splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows if set("".join(row)) - set("-")]
 
 
-def anchors(path: Path) -> List[str]:
+def anchors(path: Path) -> list[str]:
     """The names of the headings of a document in links."""
     headings = re.findall(r"^#+ (.+)$", prose(path), re.MULTILINE)
     plain = [re.sub(r"[`*]|\]\([^)]*\)", "", text).lower() for text in headings]
@@ -64,7 +64,7 @@ def anchors(path: Path) -> List[str]:
     return [re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-") for text in plain] + targets
 
 
-def links(path: Path) -> Iterator[Tuple[str, str]]:
+def links(path: Path) -> Iterator[tuple[str, str]]:
     """File and anchor of every link and image inside the project."""
     for target in re.findall(r"\]\((?!https?://)([^)\s]+)\)", prose(path)):
         name, _, anchor = target.partition("#")

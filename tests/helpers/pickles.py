@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import random
 import struct
-from typing import Dict, Iterator, Tuple
+from typing import Iterator
 
 PROTOCOLS = range(6)
 MARK, STOP, REDUCE, BUILD, POP, TUPLE = b"(", b".", b"R", b"b", b"0", b"t"
@@ -128,7 +128,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 # -- hostile pickles -------------------------------------------------------------------------------------------------
 
 
-def corpus(canary: str) -> Dict[str, bytes]:
+def corpus(canary: str) -> dict[str, bytes]:
     """All hostile pickles by name; ``canary`` is the path they touch if they run."""
     made = dict(_other_pickles())
     for protocol in PROTOCOLS:
@@ -140,7 +140,7 @@ def corpus(canary: str) -> Dict[str, bytes]:
     return made
 
 
-def _bodies(canary: str, p: int) -> Iterator[Tuple[str, bytes]]:
+def _bodies(canary: str, p: int) -> Iterator[tuple[str, bytes]]:
     """What every protocol can write."""
     command, code = text(f"touch {canary}"), text(f"open({canary!r}, 'w')")
     builtins = "__builtin__" if p < 3 else "builtins"
@@ -197,7 +197,7 @@ BAD_TENSORS = {
 }
 
 
-def _other_pickles() -> Iterator[Tuple[str, bytes]]:
+def _other_pickles() -> Iterator[tuple[str, bytes]]:
     """Opcodes that exist in some protocols only, or need none."""
     doubled = b"".join(b"h%ch%c\x86\x94" % (n, n) for n in range(60))
     bodies = {

@@ -11,7 +11,7 @@ import time
 from datetime import timedelta
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,11 +53,11 @@ class Ending(NamedTuple):
     """The outcome of a rank: its exit code (negative after a signal), and what ``evaluate`` returned or raised."""
 
     exit_code: int
-    numbers: Optional[Dict[str, float]]
-    error: Optional[str]
+    numbers: dict[str, float] | None
+    error: str | None
 
 
-def evaluator(kind: str, prefix: Optional[str] = None) -> Evaluator:
+def evaluator(kind: str, prefix: str | None = None) -> Evaluator:
     """Metrics whose states are counts and concatenated scores, or both and files."""
     if kind == "classification":
         return Evaluator([SingleLabelAUC(), SingleLabelPRF(counts=True)])
@@ -71,7 +71,7 @@ def samples(kind: str) -> list:
     return (single_label if kind == "classification" else detections)(np.random.default_rng(0), SIZE)
 
 
-def run(world_size: int, kind: str, fault: Fault, folder: Path, *, delay: Optional[float] = None) -> Dict[int, Ending]:
+def run(world_size: int, kind: str, fault: Fault, folder: Path, *, delay: float | None = None) -> dict[int, Ending]:
     """Evaluate on a group with a fault; ``folder`` gets ``tmp`` (TMPDIR) and ``work`` (the working directory).
 
     With ``delay`` the rank of the fault is killed from outside, this many seconds after all ranks are ready.
@@ -85,7 +85,7 @@ def run(world_size: int, kind: str, fault: Fault, folder: Path, *, delay: Option
         process.start()
     notes = folder / "notes"
     deadline = time.monotonic() + STUCK
-    ready: Optional[float] = None
+    ready: float | None = None
     killed = False
     running = set(range(world_size))
     while running and time.monotonic() < deadline:
@@ -116,7 +116,7 @@ def left_over(folder: Path) -> list:
     return sorted(str(path.relative_to(folder)) for name in ("tmp", "work") for path in (folder / name).rglob("*"))
 
 
-def _main(rank: int, world_size: int, kind: str, fault: Optional[Fault], folder: str) -> None:
+def _main(rank: int, world_size: int, kind: str, fault: Fault | None, folder: str) -> None:
     """One rank, which ends after an error as a training does."""
     faulthandler.dump_traceback_later(2 * STUCK, exit=True)  # if the test is gone
     tempfile.tempdir = os.environ["TMPDIR"] = str(Path(folder, "tmp"))
@@ -134,7 +134,7 @@ def _main(rank: int, world_size: int, kind: str, fault: Optional[Fault], folder:
         timeout=timedelta(seconds=SHORT if fault is not None and fault.kind == "never" else TIMEOUT),
     )
     mine = fault if fault is not None and fault.rank == rank else None
-    outcome: Dict[str, Any] = {"numbers": None, "error": None}
+    outcome: dict[str, Any] = {"numbers": None, "error": None}
     try:
         outcome["numbers"] = _evaluate(rank, world_size, kind, mine, notes)
     except Exception as error:
@@ -147,7 +147,7 @@ def _main(rank: int, world_size: int, kind: str, fault: Optional[Fault], folder:
     distributed.destroy_process_group()
 
 
-def _wait_for(notes: Path, names: List[str], limit: float = STUCK) -> None:
+def _wait_for(notes: Path, names: list[str], limit: float = STUCK) -> None:
     end = time.monotonic() + limit
     while not all((notes / name).exists() for name in names):
         if time.monotonic() > end:
@@ -155,7 +155,7 @@ def _wait_for(notes: Path, names: List[str], limit: float = STUCK) -> None:
         time.sleep(0.005)
 
 
-def _evaluate(rank: int, world_size: int, kind: str, fault: Optional[Fault], notes: Path) -> Optional[Dict[str, float]]:
+def _evaluate(rank: int, world_size: int, kind: str, fault: Fault | None, notes: Path) -> dict[str, float] | None:
     metrics_evaluator = evaluator(kind, "latest")
     share = samples(kind)
     share = [share[index % SIZE] for index in range(rank, -(-SIZE // world_size) * world_size, world_size)]

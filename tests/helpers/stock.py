@@ -8,7 +8,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -18,7 +18,7 @@ def tool(library: str, *parts: str) -> Path:
     return Path(find_spec(library).origin).parent / ".mim" / "tools" / Path(*parts)
 
 
-def environment() -> Dict[str, str]:
+def environment() -> dict[str, str]:
     """Environment variables of the tools: checkpoints can be loaded, and only the installed package is imported."""
     variables = {**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "OMP_NUM_THREADS": "1"}
     variables.pop("PYTHONPATH", None)
@@ -34,7 +34,7 @@ def run(script: Path, *arguments: Any, cwd: Path) -> str:
     return done.stdout
 
 
-def scalars(work_dir: Path, key: str) -> List[Dict[str, float]]:
+def scalars(work_dir: Path, key: str) -> list[dict[str, float]]:
     """The lines with the key in mmengine's log of scalars."""
     (log,) = sorted(work_dir.glob("*/vis_data/scalars.json"))
     return [row for row in map(json.loads, log.read_text().splitlines()) if key in row]

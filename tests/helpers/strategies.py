@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 import torch
@@ -181,12 +181,12 @@ class Feeding:
     """The order of samples, and their batches and ranks."""
 
     order: np.ndarray
-    cuts: List[int]  # ends of batches; equal ends are an empty batch
+    cuts: list[int]  # ends of batches; equal ends are an empty batch
     world_size: int
-    owners: List[int]  # rank of each sample, if ``sharding`` is ``'any'``
+    owners: list[int]  # rank of each sample, if ``sharding`` is ``'any'``
     batch_size: int  # of every rank
     sharding: str  # ``'padded'``, ``'uneven'`` (without padding) or ``'any'``
-    ends: List[int]  # ends of the first and the second of three parts
+    ends: list[int]  # ends of the first and the second of three parts
 
 
 def feeding_of(roll, count, *, padded=False):
@@ -259,7 +259,7 @@ class DetectionProblem:
 
     def with_rows(self, *, detections=None, ground_truths=None):
         """The same with other rows."""
-        changed: Dict[str, Any] = {"detections": detections, "ground_truths": ground_truths}
+        changed: dict[str, Any] = {"detections": detections, "ground_truths": ground_truths}
         return replace(self, batch=replace(self.batch, **{k: v for k, v in changed.items() if v is not None}))
 
 

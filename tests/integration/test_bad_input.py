@@ -98,9 +98,9 @@ COMMANDS = [
     ),
     ("a label out of range", classification(sampled(gt_label=np.array([3]))), "'gt_label'; sample; 1; found 3"),
     (
-        "labels as floats",
-        detection(results=changed(labels=lambda labels: labels.astype(float))),
-        "'pred_instances.labels'; image 1; found float64",
+        "labels with fractions",
+        detection(results=changed(labels=lambda labels: labels + 0.5)),
+        "labels' of image 1 must be whole numbers; found 3.5",
     ),
     ("labels as floats", classification(sampled(gt_label=np.array([1.0]))), "'gt_label'; sample; 1; found float64"),
     (

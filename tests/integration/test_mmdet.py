@@ -103,7 +103,7 @@ def report_of(config, options, work_dir, matching):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["protocols"][matching]
+    return json.loads(done.stdout)["matching_rules"][matching]
 
 
 def test_the_report_of_the_results_equals_the_log(training, tested):

@@ -29,8 +29,8 @@ def test_inverted_files(tmp_path):
     report = reported("detection", *detection_files(tmp_path, annotated(bbox=[5, 5, -3, -3]), swap))
     assert sum(report["counts"]["ground_truths"]["dropped"].values()) == 1
     assert report["counts"]["detections"]["used"] == plain["counts"]["detections"]["used"]
-    assert sum(row["tp"] for row in report["protocols"]["coco"]["per_class"]) < sum(
-        row["tp"] for row in plain["protocols"]["coco"]["per_class"]
+    assert sum(row["tp"] for row in report["matching_rules"]["coco"]["per_class"]) < sum(
+        row["tp"] for row in plain["matching_rules"]["coco"]["per_class"]
     )
 
 
@@ -50,13 +50,13 @@ def test_no_images_in_files(tmp_path):
     nothing = files.write_json(tmp_path / "truth.json", {**TRUTH, "images": [], "annotations": []})
     report = reported("detection", nothing, files.write_json(tmp_path / "results.json", []))
     assert report["counts"]["images"]["used"] == 0
-    assert all(row["f1"] is None for row in report["protocols"]["coco"]["per_class"])
+    assert all(row["f1"] is None for row in report["matching_rules"]["coco"]["per_class"])
 
 
 def test_empty_coco_results(tmp_path):
     truth, _ = detection_files(tmp_path)
     report = reported("detection", truth, files.write_json(tmp_path / "results.json", []))
-    rows = report["protocols"]["coco"]["per_class"]
+    rows = report["matching_rules"]["coco"]["per_class"]
     assert sum(row["fn"] for row in rows) == sum(row["ground_truths"] for row in rows) > 0
     assert all(row["precision"] is None for row in rows)
 
@@ -85,8 +85,8 @@ def test_image_ids_beyond_64_bits(tmp_path):
         renamed(content, "img_id")
         return content
 
-    expected = reported("detection", *detection_files(tmp_path))["protocols"]
-    assert reported("detection", *detection_files(tmp_path, truth, results))["protocols"] == expected
+    expected = reported("detection", *detection_files(tmp_path))["matching_rules"]
+    assert reported("detection", *detection_files(tmp_path, truth, results))["matching_rules"] == expected
 
 
 def test_class_list_with_bom_and_crlf(tmp_path):
@@ -95,12 +95,12 @@ def test_class_list_with_bom_and_crlf(tmp_path):
     expected = reported("detection", *detection_files(tmp_path))
     report = reported("detection", *detection_files(tmp_path), "--classes", names)
     assert report["classes"] == expected["classes"] == list(files.CLASSES)
-    assert report["protocols"] == expected["protocols"]
+    assert report["matching_rules"] == expected["matching_rules"]
 
 
 def test_json_with_bom_and_crlf(tmp_path):
     truth, results = detection_files(tmp_path)
-    expected = reported("detection", truth, results)["protocols"]
+    expected = reported("detection", truth, results)["matching_rules"]
     text = json.dumps(TRUTH, indent=1).replace("\n", "\r\n")
     truth.write_bytes(("\ufeff" + text).encode())
-    assert reported("detection", truth, results)["protocols"] == expected
+    assert reported("detection", truth, results)["matching_rules"] == expected

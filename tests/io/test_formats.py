@@ -274,7 +274,7 @@ def test_objects_with_one_meaning_are_read_as_detections(tmp_path):
 def test_no_detections():
     report = evaluate_detection(TRUTH, [])
     assert report.counts["detections"]["read"] == 0
-    assert report.protocols[0].columns["fn"].sum() == len(MADE.gt_labels) - MADE.gt_crowd.sum()
+    assert report.matching_rules[0].columns["fn"].sum() == len(MADE.gt_labels) - MADE.gt_crowd.sum()
     with pytest.raises(ResultFileError, match="contains no ground truth"):
         evaluate_detection(None, [])
 
@@ -285,7 +285,7 @@ def test_no_detections():
 def test_crowd_flags(flag):
     def crowds(value):
         annotations = [{**row, "iscrowd": value} for row in TRUTH["annotations"]]
-        counts = evaluate_detection({**TRUTH, "annotations": annotations}, RESULTS).protocols[0].counts
+        counts = evaluate_detection({**TRUTH, "annotations": annotations}, RESULTS).matching_rules[0].counts
         return counts["ground_truths_ignored"]
 
     assert crowds(flag) == crowds(1) != crowds(0) == crowds(None)

@@ -67,7 +67,7 @@ def mmdet_2(label, order=(0, 1, 2)):
 
 def tp_by_class(*arguments):
     report = json.loads(files.printed("detection", *arguments, "--format", "json"))
-    return {row["name"]: row["tp"] for row in report["protocols"]["coco"]["per_class"]}, report
+    return {row["name"]: row["tp"] for row in report["matching_rules"]["coco"]["per_class"]}, report
 
 
 def refused(capsys, *arguments):

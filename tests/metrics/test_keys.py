@@ -126,7 +126,7 @@ def test_samples_without_scores_do_not_change_the_keys():
 def test_keys_of_evaluators():
     from mmpretrain.evaluation import MultiTasksMetric
 
-    tasks = MultiTasksMetric(task_metrics={"animal": [dict(type="SingleLabelAUC"), dict(type="Accuracy")]})
+    tasks = MultiTasksMetric(task_metrics={"animal": [dict(type="SingleLabelAUC"), dict(type="mmpretrain.Accuracy")]})
     auc, accuracy = keys_of(Evaluator([tasks]))
     assert auc.keys == ["animal_single-label/auc", "animal_single-label/classes_averaged"]
     assert (accuracy.prefix, accuracy.keys) == ("animal_accuracy/", None)

@@ -12,7 +12,7 @@ from mmengine.dataset import DefaultSampler
 from torch.utils.data import DistributedSampler
 
 from mm_metrics_plugin import FieldSum, MetricInputError, MetricWarning
-from mm_metrics_plugin.metrics.padding import Share, find_padding
+from mm_metrics_plugin.metrics.padding import SamplesOfRank, find_padding
 from tests.helpers.ranks import on_ranks
 
 
@@ -124,7 +124,7 @@ def test_random_shares_are_counted_once_or_give_a_warning_or_an_error(size, worl
     cuts = sorted(random.randint(0, len(indices)) for _ in range(world_size - 1))
     shares = [indices[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(indices)])]
     identities = [(str(share[0]), str(share[-1])) if named and share else (None, None) for share in shares]
-    given = [Share(len(share), *ends) for share, ends in zip(shares, identities)]
+    given = [SamplesOfRank(len(share), *ends) for share, ends in zip(shares, identities)]
     if len(indices) > size and max(map(len, shares)) > -(-size // world_size):
         with pytest.raises(MetricInputError, match="but the dataset has"):
             find_padding(given, size)

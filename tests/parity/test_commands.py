@@ -61,7 +61,7 @@ def test_detectors(tmp_path, seed):
         actual = [report["average_precision"][key] for key in TWELVE]
         np.testing.assert_allclose(np.array(actual, dtype=float), expected, rtol=0, atol=1e-10)
         assert report["classes"] == [row["name"] for row in report["average_precision"]["per_class"]] == names
-        assert [row["name"] for row in report["protocols"]["coco"]["per_class"]] == names
+        assert [row["name"] for row in report["matching_rules"]["coco"]["per_class"]] == names
     compared = json.loads(files.printed("compare", path, pickled, listed, "--permutations", "20", "--format", "json"))
     compared = {row["metric"]: row for row in compared["comparisons"][0]["overall"]}
     for key, value in zip(TWELVE[:3], expected):

@@ -70,19 +70,19 @@ def torch_results(folder):
 def test_matrix_equals_the_stock_tool(folder, report):
     expected = stock_matrix(folder)
     assert expected.sum() > 300
-    assert report["protocols"]["mmdet"]["confusion_matrix"] == expected.tolist()
+    assert report["matching_rules"]["mmdet"]["confusion_matrix"] == expected.tolist()
     assert report["inputs"]["ground_truth"]["file"] == "classic.py" and "mmengine" in report["inputs"]["versions"]
 
 
 def test_config_and_annotation_file_give_the_same_report(folder, report):
     alone = json.loads(files.printed("detection", folder / "truth.json", folder / "results.pkl", "--format", "json"))
-    assert alone["protocols"] == report["protocols"] and alone["classes"] == report["classes"]
+    assert alone["matching_rules"] == report["matching_rules"] and alone["classes"] == report["classes"]
     assert alone["counts"]["detections"] == report["counts"]["detections"]
 
 
 def test_new_style_configs_and_options(folder, report):
     done = command("detection", "lazy.py", "results.pkl", "--format", "json", cwd=folder)
-    assert json.loads(succeeded(done))["protocols"] == report["protocols"]
+    assert json.loads(succeeded(done))["matching_rules"] == report["matching_rules"]
     other = files.truth_of(files.problem(60))
     other["annotations"] = other["annotations"][:50]
     files.write_json(folder / "fewer.json", other)

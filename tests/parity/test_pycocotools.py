@@ -87,6 +87,26 @@ def test_precision_at_every_recall_level_equals_pycocotools_at_other_settings():
                 np.testing.assert_allclose(curves.recall(most), recall[:, :, index, at], rtol=0, atol=1e-12)
 
 
+def test_named_area_ranges_and_several_max_dets_equal_pycocotools():
+    """Ranges that overlap and leave gaps, in average precision, in its log values, and by size."""
+    names = {"tiny": (0, 100), "any_thin": (50, 90), "rest": (400, 1e10)}
+    for seed in range(60):
+        batch, num_classes = random_batch(seed)
+        table = match_table(batch, num_classes, area_ranges=names, recall_max_dets=(2, 3), max_dets=5)
+        areas = [[0, 1e10], *map(list, names.values())]
+        expected = accumulated(batch, num_classes, areaRng=areas, maxDets=[2, 3, 5])
+        precision, recall = (undefined_as_nan(expected[name]) for name in ("precision", "recall"))
+        actual = average_precision(table)
+        assert (actual.areas, actual.max_dets) == (("all", *names), (2, 3, 5))
+        ap = precision[..., -1].mean(axis=1).transpose(2, 0, 1)
+        np.testing.assert_allclose(actual.ap, ap, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(actual.recall, recall.transpose(2, 3, 0, 1), rtol=0, atol=1e-12)
+        assert {"mAP_tiny", "AR@2", "AR@3", "AR@5", "AR_rest@5"} < set(actual.to_dict())
+        sizes = results_by_size(table)
+        assert list(sizes.ranges) == ["all", *names]
+        np.testing.assert_allclose(sizes.average_precision, ap.mean(axis=1), rtol=0, atol=1e-12)
+
+
 def test_thousands_of_detections_on_one_crowd_equal_pycocotools():
     random = np.random.default_rng(0)
     corners = random.uniform(0, 900, (3000, 2))

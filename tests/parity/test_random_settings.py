@@ -184,7 +184,7 @@ def plain_counts(problem):
 def assert_same_report(report, expected):
     """All numbers are equal; inputs and the number of images without results may differ."""
     values, others = report.to_dict(), expected.to_dict()
-    for name in ("settings", "protocols", "average_precision", "sizes", "errors", "operating_points", "intervals"):
+    for name in ("settings", "matching_rules", "average_precision", "sizes", "errors", "operating_points", "intervals"):
         np.testing.assert_equal(values[name], others[name], err_msg=name)
 
 
@@ -211,7 +211,7 @@ def test_report_merged_states_and_log_agree_with_pycocotools_and_plain_loops(see
     expected = precision_of_pycocotools(problem, [settings.iou_thr])[0, :, 0]
     np.testing.assert_allclose(analysis.curves.average_precision, expected, rtol=0, atol=1e-12)
     # Counts, and the means of dAP.
-    check_agreement(plain_counts(problem), report.protocols[0].columns, "plain loops")
+    check_agreement(plain_counts(problem), report.matching_rules[0].columns, "plain loops")
     for name in ERROR_TYPES if analysis.errors is not None else ():
         per_class = analysis.errors.dap_per_class[name]
         np.testing.assert_array_equal(~np.isnan(per_class), analysis.sizes.ground_truths[0] > 0)
@@ -225,7 +225,7 @@ def test_report_merged_states_and_log_agree_with_pycocotools_and_plain_loops(see
         problem.report([results[at] for at in part], save_state=file)
     assert_same_report(merge_states(files[::-1]), report)
     # The log.
-    for rule, reported in zip(MATCHING_RULES, report.protocols):
+    for rule, reported in zip(MATCHING_RULES, report.matching_rules):
         metric = DetectionPRF(settings.score_thr, settings.iou_thr, rule, classwise=True, max_dets=settings.max_dets)
         metric.dataset_meta = {"classes": problem.classes}
         log = evaluate(metric, problem.samples(), batch_size=1 + seed % 4)

@@ -62,8 +62,8 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
     report, written = detection_report(problem, threshold)
     samples, names = samples_of_images(problem), written["classes"]
     matches = match_table(problem.batch, problem.num_classes)
-    for protocol in MATCHING_RULES:
-        reported = written["protocols"][protocol]
+    for rule in MATCHING_RULES:
+        reported = written["matching_rules"][rule]
         table = table_of(reported)
         # The table and the matrix of the file.
         matrix = np.array(reported["confusion_matrix"])
@@ -74,7 +74,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
         check_agreement(means, reported, "means and matrix")
         # The log.
         metric = DetectionPRF(
-            num_classes=len(names), score_thr=threshold, matching=protocol, classwise=True, ap=protocol == "coco"
+            num_classes=len(names), score_thr=threshold, matching=rule, classwise=True, ap=rule == "coco"
         )
         metric.dataset_meta = {"classes": names}
         log = numbers(metric, [samples], len(samples))
@@ -82,7 +82,7 @@ def test_detection_matrix_table_curve_report_and_log_agree(roll):
         logged = {key: np.array([log[f"det/{key}/{name}"] for name in names]) for key in (*rates, "tp", "fp", "fn")}
         check_agreement(logged, table, "log and table")
         check_agreement({key: log[f"det/{key}"] for key in means}, reported, "log and report")
-        if protocol != "coco":
+        if rule != "coco":
             continue
         check_agreement(
             {key: log[f"det/{key}"] for key in ("mAP", "mAP_50", "mAP_75")}, written["average_precision"], "AP"

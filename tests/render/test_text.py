@@ -141,7 +141,7 @@ def test_classes_of_changed_samples_are_wrapped_and_complete(window, tmp_path):
     assert "".join(shown).count("x") >= 1400 and set(classes[1].split()) <= set(" ".join(shown).split())
 
 
-def test_the_default_report_is_one_screen_of_one_protocol(tmp_path):
+def test_the_default_report_is_one_screen_of_one_matching_rule(tmp_path):
     text = files.printed("detection", *PATHS, tmp_path)
     report = json.loads((tmp_path / "report.json").read_text())
     assert len(text.splitlines()) <= 40
@@ -149,7 +149,7 @@ def test_the_default_report_is_one_screen_of_one_protocol(tmp_path):
     for words in ("macro", "micro", "frame → ring: 10", "TIDE", "dAP", "--verbose"):
         assert words in text
     assert "===Averaging" not in text and "===Averaging" in (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert set(report["protocols"]) == {"coco", "mmdet"}
+    assert set(report["matching_rules"]) == {"coco", "mmdet"}
 
 
 @pytest.mark.parametrize(
@@ -176,10 +176,10 @@ def test_the_last_line_suggests_what_was_not_given(given, suggested, tmp_path, m
     )
 
 
-@pytest.mark.parametrize(("options", "protocols"), [(["--verbose"], 2), (["--matching", "mmdet"], 1)])
-def test_mmdets_counting_is_printed_on_request(options, protocols):
+@pytest.mark.parametrize(("options", "matching_rules"), [(["--verbose"], 2), (["--matching", "mmdet"], 1)])
+def test_mmdets_counting_is_printed_on_request(options, matching_rules):
     text = files.printed("detection", *PATHS, *options)
-    assert text.count("micro  ") == protocols
+    assert text.count("micro  ") == matching_rules
     assert "67 duplicates" in text and "55 crowd" in text and "AP: 0.4700065377550663" in text.splitlines()
 
 

@@ -93,7 +93,7 @@ def _rates(counts: Sequence[np.ndarray], beta: float, zero_division: float) -> R
     )
 
 
-def _average(rates: Rates, weights: Any, classes: slice) -> Rates:
+def _average(rates: Rates, weights: np.ndarray | None, classes: slice) -> Rates:
     return Rates(*(mean_over_classes(values[classes], weights=weights) for values in vars(rates).values()))
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from mm_metrics_plugin.conventions import COCO
 from mm_metrics_plugin.functional._arrays import map_in_order, mean_of_defined
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.settings import COCO_AREA_RANGES
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -279,6 +278,7 @@ def average_precision(
     table: MatchTable,
     *,
     max_dets: int | None = None,
+    recall_max_dets: Sequence[int] | None = None,
     iou_thrs: Sequence[float] | None = None,
     weights: np.ndarray | None = None,
 ) -> AveragePrecision:
@@ -286,7 +286,8 @@ def average_precision(
 
     Args:
         table: Match table of :func:`match_images`. Its settings are the defaults of the other arguments.
-        max_dets: Maximum number of detections per class and image, by score. Recall is also computed for 1 and 10.
+        max_dets: Maximum number of detections per class and image, by score.
+        recall_max_dets: Smaller numbers, for which recall is also computed.
         iou_thrs: IoU thresholds that are averaged over, some of those of the table.
         weights: (images,) integers, the multiplicity of each image. None: 1.
 
@@ -298,11 +299,11 @@ def average_precision(
         >>> round(average_precision(table).to_dict()["mAP"], 6)
         0.95
     """
-    settings = table.settings_with(max_dets=max_dets, iou_thrs=iou_thrs)
+    settings = table.settings_with(max_dets=max_dets, recall_max_dets=recall_max_dets, iou_thrs=iou_thrs)
     thresholds, max_dets = settings.iou_thrs, settings.max_dets
     available = {area_range.name for area_range in table.grid.area_ranges}
-    areas = tuple(area_range.name for area_range in COCO_AREA_RANGES if area_range.name in available)
-    numbers = (*(number for number in COCO.recall_max_dets if number < max_dets), max_dets)
+    areas = tuple(area_range.name for area_range in settings.ap_ranges if area_range.name in available)
+    numbers = (*(number for number in settings.recall_max_dets if number < max_dets), max_dets)
     columns = None if weights is None else np.asarray(weights)[:, None]
 
     def of_range(area: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Iterator, Mapping, Sequence, TypeVar, Union
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.exceptions import MetricInputError, pluralize
-from mm_metrics_plugin.functional._arrays import index_array, stable_order
-from mm_metrics_plugin.functional.detection.geometry import geometry_of_settings, nms
+from mm_metrics_plugin.functional._arrays import Rows, index_array, stable_order
+from mm_metrics_plugin.functional.detection.geometry import Geometry, geometry_of_settings, nms
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, first_invalid, floats
 from mm_metrics_plugin.functional.detection.instances import flatten_instances
 from mm_metrics_plugin.functional.thresholding import PRECISIONS, precision_of, reach
-from mm_metrics_plugin.settings import DetectionSettings, require_int
+from mm_metrics_plugin.settings import DetectionSettings, require_choice, require_int
 
 _R = TypeVar("_R", bound="_Instances")
 ImageId = Union[int, str]
+# Columns with one row per image, which travel with the images: the group of each image, such as its camera, for slices;
+# and (images, classes) which classes are known to be absent (LVIS), or have unlabeled objects.
+IMAGE_COLUMNS = ("groups", "negative", "not_exhaustive")
 
 
 def image_order(image_ids: Sequence[ImageId]) -> list[ImageId]:
@@ -28,7 +32,7 @@ def image_order(image_ids: Sequence[ImageId]) -> list[ImageId]:
 class _Instances:
     """Base class of detections and ground truths."""
 
-    image: Any
+    image: np.ndarray
     geometry: Any
     labels: np.ndarray
     field_prefix: ClassVar[str] = ""
@@ -52,7 +56,7 @@ class _Instances:
         geometry: type[Any] = Boxes,
         options: Mapping[str, Any] | None = None,
         shapes: str = "",
-        names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
         **flattening: Any,
     ) -> _R:
         """The instances of all images, one dict each.
@@ -67,13 +71,13 @@ class _Instances:
             names: The names of the images in messages.
             **flattening: Arguments of :func:`instances.flatten_instances`.
         """
-        fields, given = list(cls.fields), {field for image in images for field in image}
-        for field, default in cls.optional_fields.items():
-            everywhere = all(field in image for image in images)
-            if field in given and (everywhere or default is not None):
-                fields.append(field)
-            if field in given and not everywhere and default is not None:
-                images = [{field: np.full(len(image.get("labels", ())), default), **image} for image in images]
+        fields, given = list(cls.fields), {key for image in images for key in image}
+        for key, default in cls.optional_fields.items():
+            everywhere = all(key in image for image in images)
+            if key in given and (everywhere or default is not None):
+                fields.append(key)
+            if key in given and not everywhere and default is not None:
+                images = [{key: np.full(len(image.get("labels", ())), default), **image} for image in images]
         if "scores" in fields and geometry.score_field != "scores":
             images = [{**image, "scores": image.get(geometry.score_field, image.get("scores"))} for image in images]
         name = "image {}".format if names is None else lambda index: f"image {names[index]!r}"
@@ -83,7 +87,7 @@ class _Instances:
         return cls(flat.image, flat.geometry, **flat.columns)  # type: ignore[call-arg]
 
     @classmethod
-    def empty(cls: type[_R], geometry: Any = None) -> _R:
+    def empty(cls: type[_R], geometry: Geometry | None = None) -> _R:
         """No instances; of boxes, or of another ``geometry`` without rows."""
         nothing = [np.empty(0)] * (2 if issubclass(cls, Detections) else 1)
         shapes = Boxes.empty() if geometry is None else geometry
@@ -100,7 +104,7 @@ class _Instances:
         """The arrays by name, without the geometry."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
-    def take(self: _R, rows: Any) -> _R:
+    def take(self: _R, rows: Rows) -> _R:
         """The selected rows (indices, a mask or a slice)."""
         columns = {name: column[rows] for name, column in self.columns().items()}
         return replace(self, geometry=self.geometry.take(rows), **columns)  # type: ignore[type-var]
@@ -123,14 +127,14 @@ class _Instances:
             **{name: np.concatenate([part.columns()[name] for part in parts]) for name in names},
         )
 
-    def check(self, *, num_classes: int, names: Sequence[Any] | None = None) -> None:
+    def check(self, *, num_classes: int, names: Sequence[object] | None = None) -> None:
         """Raises MetricInputError if a value is invalid; ``names`` are the image names for the message."""
         prefix, labels = self.field_prefix, self.labels
 
-        def fail(field: str, row: int, expected: str, found: Any) -> None:
+        def fail(column: str, row: int, expected: str, found: object) -> None:
             image = int(self.image[row])
             name = repr(names[image]) if names is not None and 0 <= image < len(names) else str(image)
-            raise MetricInputError(f"'{prefix}{field}' of image {name} must {expected} (found {found})")
+            raise MetricInputError(f"'{prefix}{column}' of image {name} must {expected} (found {found})")
 
         field_name = self.geometry.field
         problem = self.geometry.check()
@@ -175,7 +179,7 @@ class Detections(_Instances):
         (2, [0])
     """
 
-    image: Any  # (N,) image index from 0, in any order
+    image: np.ndarray  # (N,) image index from 0, in any order
     geometry: Any  # shapes; an (N, 4) array becomes ``Boxes`` in xyxy format
     scores: np.ndarray  # (N,) confidence, float32 or float64
     labels: np.ndarray  # (N,) class index
@@ -213,7 +217,7 @@ class GroundTruths(_Instances):
         (2, 1)
     """
 
-    image: Any  # (M,) image index from 0
+    image: np.ndarray  # (M,) image index from 0
     geometry: Any  # shapes; an (M, 4) array becomes ``Boxes`` in xyxy format
     labels: np.ndarray  # (M,) class index
     # (M,) regions of many objects, COCO's ``iscrowd``: any number of detections may be matched, and are ignored
@@ -262,6 +266,7 @@ class DetectionBatch:
     detections: Detections
     ground_truths: GroundTruths
     num_images: int
+    image_columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # some of ``IMAGE_COLUMNS``
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_images", require_int("num_images", self.num_images, low=0))
@@ -270,6 +275,7 @@ class DetectionBatch:
             if not isinstance(rows, kind):
                 raise TypeError(f"{name} must be {kind.__name__} (found {type(rows).__name__})")
             index_array(f"{rows.field_prefix}image", rows.image, "num_images", self.num_images)
+        object.__setattr__(self, "image_columns", _image_columns(self.image_columns, self.num_images))
 
     @classmethod
     def from_images(
@@ -285,7 +291,7 @@ class DetectionBatch:
         gt_ignore: Sequence[Any] | None = None,
         box_format: str = "xyxy",
         gt_box_format: str = "xyxy",
-        names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
     ) -> DetectionBatch:
         """Concatenates per-image arrays.
 
@@ -294,7 +300,7 @@ class DetectionBatch:
         """
         targets = {"boxes": gt_boxes, "labels": gt_labels, "crowd": gt_crowd, "area": gt_area, "ignore": gt_ignore}
         predicted = _images({"boxes": boxes, "scores": scores, "labels": labels}, len(boxes), "", names)
-        given = {field: values for field, values in targets.items() if values is not None}
+        given = {name: values for name, values in targets.items() if values is not None}
         annotated = _images(given, len(boxes), GroundTruths.field_prefix, names)
         dets = Detections.from_images(predicted, options={"box_format": box_format}, names=names)
         gts = GroundTruths.from_images(annotated, options={"box_format": gt_box_format}, names=names)
@@ -307,7 +313,7 @@ class DetectionBatch:
         targets: Sequence[Mapping[str, Any]] | None,
         *,
         settings: DetectionSettings | None = None,
-        names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
     ) -> DetectionBatch:
         """Concatenates one dict per image.
 
@@ -328,7 +334,7 @@ class DetectionBatch:
         gts = GroundTruths.from_images(targets, geometry=geometry, options=options, names=names)
         return cls(dets, gts, len(predictions))
 
-    def check(self, *, num_classes: int, names: Sequence[Any] | None = None) -> None:
+    def check(self, *, num_classes: int, names: Sequence[object] | None = None) -> None:
         """Raises MetricInputError if a value is invalid; ``names`` are the image names for the message."""
         for rows in (self.detections, self.ground_truths):
             rows.check(num_classes=num_classes, names=names)
@@ -336,7 +342,12 @@ class DetectionBatch:
     def images(self, start: int, stop: int) -> DetectionBatch:
         """Images ``start:stop``, renumbered from 0."""
         stop = min(stop, self.num_images)
-        return DetectionBatch(self.detections.images(start, stop), self.ground_truths.images(start, stop), stop - start)
+        dets, gts = self.detections.images(start, stop), self.ground_truths.images(start, stop)
+        return DetectionBatch(dets, gts, stop - start, self.columns_of(slice(start, stop)))
+
+    def columns_of(self, images: Rows) -> dict[str, np.ndarray]:
+        """The image columns of some images (indices, a mask or a slice)."""
+        return {name: column[images] for name, column in self.image_columns.items()}
 
     def suppressed(self, iou_thr: float) -> DetectionBatch:
         """The batch after non-maximum suppression within every image and class."""
@@ -356,7 +367,7 @@ class DetectionBatch:
             dets, gts = (rows.take(slice(bound[start], bound[stop])) for rows, bound in zip(instances, bounds))
             if start or stop < self.num_images:
                 dets, gts = (replace(part, image=part.image - start) for part in (dets, gts))
-            yield start, DetectionBatch(dets, gts, stop - start)
+            yield start, DetectionBatch(dets, gts, stop - start, self.columns_of(slice(start, stop)))
             start = stop
 
     @classmethod
@@ -365,7 +376,24 @@ class DetectionBatch:
         starts = np.cumsum([0, *(batch.num_images for batch in batches)]).tolist()
         dets = [replace(b.detections, image=b.detections.image + start) for b, start in zip(batches, starts)]
         gts = [replace(b.ground_truths, image=b.ground_truths.image + start) for b, start in zip(batches, starts)]
-        return cls(Detections.concatenate(dets), GroundTruths.concatenate(gts), starts[-1])
+        names = batches[0].image_columns
+        if any(set(batch.image_columns) != set(names) for batch in batches):
+            raise ValueError("batches with and without image columns cannot be concatenated")
+        columns = {name: np.concatenate([batch.image_columns[name] for batch in batches]) for name in names}
+        return cls(Detections.concatenate(dets), GroundTruths.concatenate(gts), starts[-1], columns)
+
+
+def _image_columns(columns: Mapping[str, npt.ArrayLike], num_images: int) -> dict[str, np.ndarray]:
+    """The columns as arrays with one row of numbers or text per image."""
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    for name, array in arrays.items():
+        require_choice("an image column", name, IMAGE_COLUMNS)
+        if array.dtype.kind not in "biufSU" or array.shape[:1] != (num_images,):
+            raise MetricInputError(
+                f"'{name}' must be numbers or texts of {pluralize(num_images, 'image')} (found {array.dtype} of shape "
+                f"{array.shape})"
+            )
+    return arrays
 
 
 def _sorted_by_image(rows: Any) -> Any:
@@ -373,7 +401,7 @@ def _sorted_by_image(rows: Any) -> Any:
     return rows.take(stable_order(rows.image)) if (rows.image[1:] < rows.image[:-1]).any() else rows
 
 
-def _whole_numbers(values: Any) -> np.ndarray:
+def _whole_numbers(values: npt.ArrayLike) -> np.ndarray:
     """Integers as int64; other values are kept, and rejected by ``check``."""
     array = np.asarray(values)
     if array.dtype == np.int64 or array.dtype.kind not in "iuf":
@@ -385,13 +413,13 @@ def _whole_numbers(values: Any) -> np.ndarray:
 
 
 def _images(
-    columns: Mapping[str, Sequence[Any]], number: int, prefix: str, names: Sequence[Any] | None
+    columns: Mapping[str, Sequence[Any]], number: int, prefix: str, names: Sequence[object] | None
 ) -> list[dict[str, Any]]:
     """One dict per image from the values of each field."""
-    for field, values in {**columns, "names": range(number) if names is None else names}.items():
+    for name, values in {**columns, "names": range(number) if names is None else names}.items():
         if len(values) != number:
             raise MetricInputError(
-                f"'{'' if field == 'names' else prefix}{field}' must be given for {pluralize(number, 'image')} "
+                f"'{'' if name == 'names' else prefix}{name}' must be given for {pluralize(number, 'image')} "
                 f"(found {len(values)})"
             )
     return [dict(zip(columns, values)) for values in zip(*columns.values())]

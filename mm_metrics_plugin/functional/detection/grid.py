@@ -10,14 +10,7 @@ from mm_metrics_plugin.functional._arrays import group_starts
 from mm_metrics_plugin.functional.detection._assignment import assign
 from mm_metrics_plugin.functional.detection.data import Detections, GroundTruths
 from mm_metrics_plugin.functional.detection.pairs import OverlapPairs
-from mm_metrics_plugin.settings import (
-    COCO_AREA_EDGES,
-    COCO_AREA_RANGES,
-    COCO_IOU_THRS,
-    AreaRange,
-    DetectionSettings,
-    area_ranges,
-)
+from mm_metrics_plugin.settings import COCO_AREA_RANGES, COCO_IOU_THRS, AreaRange, DetectionSettings
 
 ANY_AREA = AreaRange("any", -np.inf, np.inf)
 MAX_IOU_THR = 1 - 1e-10  # as in pycocotools, so that identical boxes reach a threshold of 1
@@ -178,9 +171,4 @@ def report_grid(settings: DetectionSettings) -> MatchGrid:
     """The grid of a report: the IoU thresholds of AP and of the counts, the area ranges, and one without limits."""
     # COCO's 0.8999999999999999 and 0.9 are two thresholds.
     thresholds = tuple(sorted({*settings.iou_thrs, settings.iou_thr}))
-    ranges = (ANY_AREA, *COCO_AREA_RANGES)
-    if settings.area_edges != COCO_AREA_EDGES:
-        ranges += tuple(added for added in area_ranges(settings.area_edges) if added not in ranges)
-    if not settings.area_edges:
-        ranges = ranges[:2]
-    return MatchGrid(thresholds, ranges)
+    return MatchGrid(thresholds, tuple(dict.fromkeys((ANY_AREA, *settings.ap_ranges, *settings.size_ranges))))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Mapping, NamedTuple
 
 import numpy as np
 
@@ -74,12 +74,13 @@ class MatchTable:
     precision: np.ndarray | None = None  # (N,) uint8, precision code of each score; None: that of the dtype
     details: MatchDetails | None = None  # None if only AP and counts are needed
     settings: DetectionSettings = DEFAULT_SETTINGS
+    image_columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # those of the batch
 
     def settings_with(self, **options: Any) -> DetectionSettings:
         """The settings of the table with other values of some options; None keeps the table's value."""
         return replace(self.settings, **{name: value for name, value in options.items() if value is not None})
 
-    def flags(self, iou_thr: float, area: str = "any") -> tuple[np.ndarray, np.ndarray]:
+    def tp_fp_masks(self, iou_thr: float, area: str = "any") -> tuple[np.ndarray, np.ndarray]:
         """(N,) which detections are TP, and which are TP or FP."""
         counts = ~self.grid.at(self.ignored, area, iou_thr)
         return counts & self.grid.at(self.matched, area, iou_thr), counts
@@ -133,7 +134,8 @@ class MatchTable:
     def select_images(self, images: np.ndarray) -> MatchTable:
         """The table of some images (a mask or ascending indices), renumbered: a slice of the dataset.
 
-        All analyses of a slice follow from it, as if the dataset had only these images.
+        All analyses of a slice follow from it, as if the dataset had only these images:
+        ``table.select_images(table.image_columns["groups"] == "night")``.
         """
         chosen = np.zeros(self.num_images, dtype=bool)
         chosen[images] = True
@@ -151,7 +153,8 @@ class MatchTable:
         columns = taken(self)
         columns["image"], columns["gt_image"] = number[columns["image"]], number[columns["gt_image"]]
         details = None if self.details is None else replace(self.details, **taken(self.details))
-        return replace(self, num_images=int(chosen.sum()), details=details, **columns)
+        image_columns = {name: column[chosen] for name, column in self.image_columns.items()}
+        return replace(self, num_images=int(chosen.sum()), details=details, image_columns=image_columns, **columns)
 
     def confusion_matrix(self) -> np.ndarray:
         """(C + 1, C + 1) matrix of the ``coco`` rule at the score threshold; rows ground truth, background last."""

@@ -6,7 +6,7 @@ Ties: score descending, then image order, then detection order.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def match_images(
     num_classes: int,
     keep: str = FULL,
     worst_images: int | None = None,
-    names: Sequence[Any] | None = None,
+    names: Sequence[object] | None = None,
 ) -> ImageMatches:
     """Matches detections to ground truths under every matching rule of the settings.
 
@@ -92,7 +92,7 @@ def match_images(
         >>> batch = DetectionBatch(
         ...     Detections([0, 0, 0], boxes, [0.9, 0.8, 0.7], [0, 0, 1]), GroundTruths([0], boxes[:1], [0]), 1)
         >>> matches = match_images(batch, num_classes=2)
-        >>> matches.rules["coco"].matrix.tolist(), matches.table.flags(0.5)[0].tolist()
+        >>> matches.rules["coco"].matrix.tolist(), matches.table.tp_fp_masks(0.5)[0].tolist()
         ([[1, 0, 0], [0, 0, 0], [1, 1, 0]], [True, False, False])
     """
     require_choice("keep", keep, KEEP)
@@ -175,6 +175,7 @@ def match_images(
         precision=detections.precision,
         details=details,
         settings=settings,
+        image_columns=batch.image_columns,
     )
     return ImageMatches(counts, batch_counts, table, examples)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def find_pairs(
     *,
     min_overlap: float,
     overlaps: Sequence[str] = ("overlaps",),
-    names: Sequence[Any] | None = None,
+    names: Sequence[object] | None = None,
 ) -> OverlapPairs:
     """The pairs in the same image with an overlap above 0 and of at least ``min_overlap``; rows are sorted by image.
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.functional._arrays import (
     Result,
+    Rows,
     divide,
     fbeta_score,
     mean_of_defined,
@@ -52,7 +54,7 @@ class RankedScores:
         score, is_tp = (np.concatenate([getattr(part, name) for part in parts]) for name in ("score", "is_tp"))
         return cls(score, is_tp, np.concatenate(codes) if codes else None).take(stable_order(-score))
 
-    def take(self, rows: Any) -> RankedScores:
+    def take(self, rows: Rows) -> RankedScores:
         """The selected rows (indices, a mask or a slice)."""
         precision = None if self.precision is None else self.precision[rows]
         return RankedScores(self.score[rows], self.is_tp[rows], precision)
@@ -69,7 +71,7 @@ class RankedScores:
         """(2, points) TP and FP at each threshold."""
         return np.stack([count_reaching(self._groups(rows), thresholds) for rows in (self.is_tp, ~self.is_tp)])
 
-    def decimal_thresholds(self, thresholds: Any) -> list[Threshold]:
+    def decimal_thresholds(self, thresholds: npt.ArrayLike) -> list[Threshold]:
         """Thresholds with texts that select the same detections."""
         return decimal_thresholds(thresholds, list(self._groups(np.ones(len(self.score), dtype=bool))))
 
@@ -171,7 +173,7 @@ def precision_recall_curves(
 
 def ranked_rows(table: MatchTable, iou_thr: float) -> tuple[np.ndarray, np.ndarray, list[slice]]:
     """Table rows of TP and FP by class and descending score, which of them are TP, and the slice of each class."""
-    is_tp, is_tp_or_fp = table.flags(iou_thr)
+    is_tp, is_tp_or_fp = table.tp_fp_masks(iou_thr)
     rows = table.ranked.order[is_tp_or_fp[table.ranked.order]]
     starts = np.searchsorted(table.label[rows], np.arange(table.num_classes + 1)).tolist()
     return rows, is_tp[rows], list(map(slice, starts, starts[1:]))
@@ -229,7 +231,7 @@ def threshold_sweep(curves: DetectionCurves, *, also: Sequence[float] = ()) -> T
     )
 
 
-def rule_values(tp: np.ndarray, fp: np.ndarray, positives: Any, rule: OperatingRule) -> np.ndarray:
+def rule_values(tp: np.ndarray, fp: np.ndarray, positives: npt.ArrayLike, rule: OperatingRule) -> np.ndarray:
     """The value that a rule maximizes, at each threshold; -1 where the threshold does not satisfy the rule."""
     if rule.kind == "f":
         value = fbeta_score(tp, fp, positives - tp, rule.value)

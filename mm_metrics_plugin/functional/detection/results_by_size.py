@@ -10,7 +10,6 @@ import numpy as np
 from mm_metrics_plugin.functional._arrays import Result, mean_of_defined, rates_from_counts
 from mm_metrics_plugin.functional.detection.average_precision import APCurves
 from mm_metrics_plugin.functional.detection.match_table import MatchTable
-from mm_metrics_plugin.settings import area_ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +92,14 @@ def results_by_size(
         large                   1     1.0000   1.0000   1.0000   1.0000
     """
     settings = table.settings_with(
-        area_edges=area_edges, iou_thr=iou_thr, score_thr=score_thr, max_dets=max_dets, iou_thrs=iou_thrs
+        area_edges=area_edges,
+        area_ranges=None if area_edges is None else (),
+        iou_thr=iou_thr,
+        score_thr=score_thr,
+        max_dets=max_dets,
+        iou_thrs=iou_thrs,
     )
-    ranges, thresholds, max_dets = area_ranges(settings.area_edges), settings.iou_thrs, settings.max_dets
+    ranges, thresholds, max_dets = settings.size_ranges, settings.iou_thrs, settings.max_dets
     for area_range in ranges:
         key = area_range.name, max_dets, thresholds
         if key not in table.ap_values:
@@ -107,7 +111,7 @@ def results_by_size(
     tp, fp, num_gts = [], [], []
     # The confusion matrix includes boxes of negative or huge area, which COCO's range ``all`` does not.
     for area in ("any", *(area_range.name for area_range in ranges[1:])):
-        is_tp, is_tp_or_fp = (flag[reached] for flag in table.flags(settings.iou_thr, area))
+        is_tp, is_tp_or_fp = (flag[reached] for flag in table.tp_fp_masks(settings.iou_thr, area))
         tp.append(np.bincount(label[is_tp], minlength=table.num_classes))
         fp.append(np.bincount(label[is_tp_or_fp & ~is_tp], minlength=table.num_classes))
         num_gts.append(table.num_gts(area))

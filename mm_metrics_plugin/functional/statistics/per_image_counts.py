@@ -152,7 +152,7 @@ def per_image_counts(
         [[1, 0], [1, 0], [0, 0]]
     """
     settings = table.settings_with(score_thr=score_thr, iou_thr=iou_thr)
-    is_tp, is_tp_or_fp = table.flags(settings.iou_thr)
+    is_tp, is_tp_or_fp = table.tp_fp_masks(settings.iou_thr)
     reached = table.reach(settings.score_thr) if reached is None else reached
     tp, fp = is_tp & reached, is_tp_or_fp & ~is_tp & reached
     gts = table.grid.at(table.gt_valid, "any", settings.iou_thr)

@@ -36,8 +36,6 @@ READERS: tuple[Format, ...] = (
     *voc.FORMATS,
     *dataset_config.FORMATS,
 )
-_CONTENTS = (*FOREIGN_FORMATS, *(form for form in READERS if not form.on_disk))
-_FILES = (*(form for form in READERS if form.on_disk), *FILE_FORMATS)
 _EXPECTED = {
     DETECTIONS: "results of a detector are the results.pkl of tools/test.py --out, or COCO results: a list of dicts "
     "with image_id, category_id, bbox and score",
@@ -52,7 +50,8 @@ JSON_EXPANSION = 4  # a number takes 8 bytes in an array, and at least 2 in JSON
 
 def recognize(content: Any) -> Format | None:
     """The format of what a file holds, or of an object in memory; None if it is unknown."""
-    return next((form for form in _CONTENTS if form.detect(content)), None)
+    forms = (*FOREIGN_FORMATS, *(form for form in READERS if not form.on_disk))
+    return next((form for form in forms if form.detect(content)), None)
 
 
 def read_detections(source: Any, name: str = "results", **options: Any) -> DetectionResults:
@@ -98,7 +97,7 @@ def read(
         return _read_content(plain_content(source, name), tasks, ReadOptions(name, **options))
     path = Path(source)
     head = file_head(path)
-    form = next(form for form in _FILES if form.detect(head))
+    form = next(form for form in (*(form for form in READERS if form.on_disk), *FILE_FORMATS) if form.detect(head))
     size = 0 if head.is_folder else path.stat().st_size
     own = ReadOptions(path.name, file_size=size, most_bytes=size, **options)
     if form not in (JSON, PICKLE):

@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
@@ -57,10 +57,10 @@ def _read_test_set(path: Path, options: ReadOptions) -> AnnotationSet:
     labels = label_names_of_dataset(
         dataset, path.name, own=tuple(map(str, own)), classes=classes, class_order=class_order
     )
-    ids: List[Any] = []
-    paths: List[str] = []
-    sizes: List[Tuple[int, int]] = []
-    rows: List[Tuple[int, Dict[str, Any]]] = []
+    ids: list[Any] = []
+    paths: list[str] = []
+    sizes: list[tuple[int, int]] = []
+    rows: list[tuple[int, dict[str, Any]]] = []
     for number in options.track(range(len(dataset))):
         info = dataset.get_data_info(number)
         ids.append(info["img_id"])
@@ -98,7 +98,7 @@ def _read_test_set(path: Path, options: ReadOptions) -> AnnotationSet:
     )
 
 
-def _image_folders(dataset: Any) -> Tuple[str, ...]:
+def _image_folders(dataset: Any) -> tuple[str, ...]:
     """The folders that a dataset takes its images from."""
     prefixes = [getattr(leaf, "data_prefix", None) for leaf in leaf_datasets(dataset)]
     folders = [folder for prefix in prefixes if isinstance(prefix, dict) for folder in prefix.values()]
@@ -107,7 +107,7 @@ def _image_folders(dataset: Any) -> Tuple[str, ...]:
 
 def _complete_from_annotation_files(
     dataset: Any, image_ids: Sequence[ImageId], objects: GroundTruths
-) -> Tuple[GroundTruths, RowCounts]:
+) -> tuple[GroundTruths, RowCounts]:
     """Add the areas of the annotations, and the objects that mmdet drops because they are thin.
 
     mmdet's ``CocoDataset`` drops annotations whose width or height is below 1 or whose area is 0. pycocotools, and so
@@ -115,8 +115,8 @@ def _complete_from_annotation_files(
     """
     parts = _parts(dataset)
     ends = np.cumsum([len(part) for part in parts]).tolist() if len(parts) > 1 else [len(image_ids)]
-    completed: List[GroundTruths] = []
-    counts: List[RowCounts] = []
+    completed: list[GroundTruths] = []
+    counts: list[RowCounts] = []
     for part, start, end in zip(parts, [0, *ends], ends):
         own = objects.images(start, end)
         file = _annotation_file(part)
@@ -130,14 +130,14 @@ def _complete_from_annotation_files(
     return GroundTruths.concatenate(completed), RowCounts.total(counts)
 
 
-def _parts(dataset: Any) -> List[Any]:
+def _parts(dataset: Any) -> list[Any]:
     """The parts of a ``ConcatDataset`` in the order of its images; any other dataset by itself."""
     if not hasattr(dataset, "cumulative_sizes"):
         return [dataset]
     return [part for inner in dataset.datasets for part in _parts(inner)]
 
 
-def _annotation_file(dataset: Any) -> Optional[AnnotationSet]:
+def _annotation_file(dataset: Any) -> AnnotationSet | None:
     """The COCO file of a dataset, with all classes; None if it has none."""
     path = getattr(dataset, "ann_file", None)
     # Only datasets of COCO files have category ids.
@@ -158,8 +158,8 @@ def _annotation_file(dataset: Any) -> Optional[AnnotationSet]:
 
 
 def _complete(
-    own: GroundTruths, file: AnnotationSet, label_of: Dict[Any, int], image_ids: Sequence[ImageId]
-) -> Tuple[GroundTruths, RowCounts]:
+    own: GroundTruths, file: AnnotationSet, label_of: dict[Any, int], image_ids: Sequence[ImageId]
+) -> tuple[GroundTruths, RowCounts]:
     number = {image_id: at for at, image_id in enumerate(image_ids)}
     image = np.array([number.get(image_id, -1) for image_id in file.image_ids], dtype=np.int64)[file.objects.image]
     labels = np.array([label_of.get(key, -1) for key in file.category_ids or ()], dtype=np.int64)[file.objects.labels]
@@ -177,9 +177,9 @@ def _complete(
     return _matched(own, known, row_counts)
 
 
-def _matched(own: GroundTruths, known: GroundTruths, row_counts: RowCounts) -> Tuple[GroundTruths, RowCounts]:
+def _matched(own: GroundTruths, known: GroundTruths, row_counts: RowCounts) -> tuple[GroundTruths, RowCounts]:
     """The objects of a dataset with other rules, with the areas of the annotations that are equal to them."""
-    areas_of: Dict[Tuple[float, ...], List[float]] = {}
+    areas_of: dict[tuple[float, ...], list[float]] = {}
     areas: np.ndarray = known.area  # type: ignore[assignment]
     for key, known_area in zip(map(tuple, _table(known)[::-1].tolist()), areas[::-1].tolist()):
         areas_of.setdefault(key, []).append(known_area)
@@ -202,7 +202,7 @@ def _table(objects: GroundTruths) -> np.ndarray:
 
 
 @_silent_stdout()
-def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None) -> Tuple[str, ...]:
+def read_class_names(path: PathLike, *, options: Sequence[str] | None = None) -> tuple[str, ...]:
     """The class names of the test dataset of an mmpretrain config, which ``options`` override as in --cfg-options."""
     path = Path(path)
     dataset = _build(path, _read_config(path, options), "mmpretrain", lazy=True)
@@ -215,7 +215,7 @@ def read_class_names(path: PathLike, *, options: Optional[Sequence[str]] = None)
     return tuple(map(str, names))
 
 
-def _read_config(path: Path, options: Optional[Sequence[str]]) -> Any:
+def _read_config(path: Path, options: Sequence[str] | None) -> Any:
     """The config with its overrides; its custom imports are not imported yet."""
     check_is_file(path)
     try:
@@ -236,9 +236,7 @@ def _test_dataset(config: Any) -> Any:
     return dataset if isinstance(dataset, dict) else {}
 
 
-def _build(
-    path: Path, config: Any, library: str, *, classes: Optional[Sequence[str]] = None, lazy: bool = False
-) -> Any:
+def _build(path: Path, config: Any, library: str, *, classes: Sequence[str] | None = None, lazy: bool = False) -> Any:
     """The test dataset, without its pipeline: images are not loaded."""
     try:
         from mmengine.registry import DATASETS, init_default_scope
@@ -284,7 +282,7 @@ def _errors_name(path: Path, problem: str) -> Iterator[None]:
         raise ResultFileError(f"{path.name}: {problem} ({type(error).__name__}: {error}){hint}") from error
 
 
-def _parsed(options: Sequence[str]) -> Dict[str, Any]:
+def _parsed(options: Sequence[str]) -> dict[str, Any]:
     """Options of the form ``key=value``, parsed as in mmengine's tools."""
     from argparse import ArgumentParser
 

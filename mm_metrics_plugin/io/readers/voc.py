@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
@@ -16,7 +16,7 @@ from mm_metrics_plugin.io.arrays import check_unique
 from mm_metrics_plugin.io.class_order import ANNOTATIONS, CLASSES
 from mm_metrics_plugin.io.detection_data import SWAPPED, AnnotationSet, has_swapped_corners
 from mm_metrics_plugin.io.file_formats import holds
-from mm_metrics_plugin.io.files import PathLike, read_bytes
+from mm_metrics_plugin.io.files import read_bytes
 from mm_metrics_plugin.io.formats import GROUND_TRUTH, Format, ReadOptions
 from mm_metrics_plugin.io.readers.coco import lookup
 from mm_metrics_plugin.row_counts import RowCounts
@@ -42,9 +42,8 @@ class _Annotations(NamedTuple):
     sha256: str
 
 
-def _read_files(folder: Path, image_set: PathLike | None) -> _Annotations:
-    """Read the files of a folder: those that the file ``image_set`` lists, in its order, or by default all."""
-    files = sorted(folder.glob("*.xml")) if image_set is None else _listed_files(Path(image_set), folder)
+def _read_files(folder: Path, files: Sequence[Path]) -> _Annotations:
+    """Read some files of a folder, in their order."""
     if not files:
         raise ResultFileError(f"{folder.name}: holds no .xml files")
     names: list[str] = []
@@ -75,22 +74,20 @@ def _read_files(folder: Path, image_set: PathLike | None) -> _Annotations:
     return _Annotations(tuple(path.stem for path in files), tuple(names), sizes, objects, digest)
 
 
-def _listed_files(image_set: Path, folder: Path) -> list[Path]:
-    """The annotation file of every image of a list, in its order."""
+def _listed_files(data: bytes, name: str, folder: Path) -> list[Path]:
+    """The annotation file of every image of the list ``name``, in its order."""
     try:
-        lines = read_bytes(image_set).decode("utf-8-sig").splitlines()
+        lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise ResultFileError(
-            f"{image_set.name}: must be text with one image id per line (found something else)"
-        ) from None
+        raise ResultFileError(f"{name}: must be text with one image id per line (found something else)") from None
     ids = [line.strip() for line in lines if line.strip()]
     if not ids:
-        raise ResultFileError(f"{image_set.name}: lists no image")
-    check_unique(ids, "image id", image_set.name)
+        raise ResultFileError(f"{name}: lists no image")
+    check_unique(ids, "image id", name)
     present = {path.stem for path in folder.glob("*.xml")}
     missing = [image_id for image_id in ids if image_id not in present]
     if missing:
-        raise ResultFileError(f"{image_set.name}: {listing('image', missing)} without annotations in {folder.name}")
+        raise ResultFileError(f"{name}: {listing('image', missing)} without annotations in {folder.name}")
     return [folder / f"{image_id}.xml" for image_id in ids]
 
 
@@ -147,7 +144,12 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
         raise ResultFileError(f"{folder.name}: VOC annotations have no order of classes; labels follow classes=[...]")
     if (folder / "Annotations").is_dir():
         folder = folder / "Annotations"
-    annotations = _read_files(folder, image_set)
+    listed = None if image_set is None else read_bytes(image_set)
+    if image_set is None or listed is None:
+        files = sorted(folder.glob("*.xml"))
+    else:
+        files = _listed_files(listed, Path(image_set).name, folder)
+    annotations = _read_files(folder, files)
     images, names, boxes, difficult = zip(*annotations.objects) if annotations.objects else ((),) * 4
     if classes is None:
         raise ResultFileError(
@@ -170,6 +172,7 @@ def _read(folder: Path, options: ReadOptions) -> AnnotationSet:
         class_order=CLASSES,
         images_ordered=image_set is not None,
         sha256=annotations.sha256,
+        image_set_sha256=None if listed is None else hashlib.sha256(listed).hexdigest(),
     )
 
 

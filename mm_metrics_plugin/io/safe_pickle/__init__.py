@@ -9,7 +9,7 @@ from collections import OrderedDict
 from contextlib import contextmanager
 from pathlib import Path
 from sys import getsizeof
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
@@ -28,7 +28,7 @@ _LEAVES = (complex, set, frozenset)
 _CONTAINERS = (dict, list, tuple, OrderedDict)
 
 
-def read_pickle(path: PathLike, *, trust: bool = False, on_progress: Optional[Callable[[float], None]] = None) -> Any:
+def read_pickle(path: PathLike, *, trust: bool = False, on_progress: Callable[[float], None] | None = None) -> Any:
     """Read a pickle without running anything in it.
 
     Only the names that tensors, arrays and plain containers need are allowed, each replaced by a safe global; torch is
@@ -43,14 +43,14 @@ def read_pickle(path: PathLike, *, trust: bool = False, on_progress: Optional[Ca
 
 
 def read_hashed_pickle(
-    path: PathLike, *, trust: bool = False, on_progress: Optional[Callable[[float], None]] = None
-) -> Tuple[Any, str]:
+    path: PathLike, *, trust: bool = False, on_progress: Callable[[float], None] | None = None
+) -> tuple[Any, str]:
     """The content of :func:`read_pickle`, and the SHA-256 of the file."""
     (data, digest), name = read_content(path), Path(path).name
     return _load_with_pickle(data, name) if trust else loads(data, name, on_progress=on_progress), digest
 
 
-def loads(data: Content, source: str = "pickle", *, on_progress: Optional[Callable[[float], None]] = None) -> Any:
+def loads(data: Content, source: str = "pickle", *, on_progress: Callable[[float], None] | None = None) -> Any:
     """Like :func:`read_pickle`, for bytes in memory; ``source`` is their name in messages."""
     machine = Machine(data, NAMES, source, on_progress=on_progress)
     with collector_paused():
@@ -87,7 +87,7 @@ def _check_content(value: Any, machine: Machine) -> Any:
         A value that is not data, such as a safe global that was never called; None if all values are data.
     """
     recalled = machine.recalled
-    outer: List[Tuple[Iterator[Any], int, int, int]] = []  # the containers around the current one
+    outer: list[tuple[Iterator[Any], int, int, int]] = []  # the containers around the current one
     children, identity, height, size = iter((value,)), 0, 0, 0
     while True:
         for child in children:

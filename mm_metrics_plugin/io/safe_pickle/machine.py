@@ -12,7 +12,7 @@ made, and again each time it is used again, because a reader that copies the con
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Mapping, Tuple
 
 from mm_metrics_plugin.exceptions import pluralize
 from mm_metrics_plugin.io.files import LARGE, Content, memory_limit, release
@@ -73,9 +73,9 @@ class SafeGlobal:
     """
 
     name: str
-    make: Optional[Callable[..., Any]] = None
+    make: Callable[..., Any] | None = None
     meaning: Any = None
-    ahead: Optional[Callable[[Machine, int], int]] = None
+    ahead: Callable[[Machine, int], int] | None = None
 
 
 class PartialObject:
@@ -108,9 +108,9 @@ class Machine:
         data: Content,
         names: Names,
         source: str,
-        persistent: Optional[Callable[[Any], Any]] = None,
-        budget: Optional[MemoryBudget] = None,
-        on_progress: Optional[Callable[[float], None]] = None,
+        persistent: Callable[[Any], Any] | None = None,
+        budget: MemoryBudget | None = None,
+        on_progress: Callable[[float], None] | None = None,
     ) -> None:
         self.data = data
         self.names = names
@@ -119,16 +119,16 @@ class Machine:
         self.on_progress = on_progress
         self.start = 0
         self.released = 0  # where the memory that is not yet released begins
-        self.stack: List[Any] = []
-        self.outer: List[List[Any]] = []  # the stacks below each open mark
-        self.memo: List[Any] = []
+        self.stack: list[Any] = []
+        self.outer: list[list[Any]] = []  # the stacks below each open mark
+        self.memo: list[Any] = []
         self.budget = budget or MemoryBudget(len(data))
         self.charge = self.budget.charge
         self.other_keys = 0
-        self.layouts: Dict[bytes, Any] = {}  # of the tensors that were read in one step
-        self.used_at: Dict[SafeGlobal, int] = {}  # the last position of each name
+        self.layouts: dict[bytes, Any] = {}  # of the tensors that were read in one step
+        self.used_at: dict[SafeGlobal, int] = {}  # the last position of each name
         # Ids of the values that are used more than once. The height and size of each are filled in after reading.
-        self.recalled: Dict[int, Optional[Tuple[int, int]]] = {}
+        self.recalled: dict[int, tuple[int, int] | None] = {}
 
     def take(self, at: int, length: int) -> bytes:
         """The next ``length`` bytes."""
@@ -141,7 +141,7 @@ class Machine:
             self.released = release(self.data, self.released, at)
         return self.data[at:end]
 
-    def line(self, at: int, longest: int = LONGEST_LINE) -> Tuple[bytes, int]:
+    def line(self, at: int, longest: int = LONGEST_LINE) -> tuple[bytes, int]:
         """A line of text, and the position after it."""
         end = self.data.find(b"\n", at, at + longest + 1)
         if end < 0:
@@ -192,7 +192,7 @@ class Machine:
             raise Damaged(f"memo slot {index} is not the next one ({len(self.memo)})")
         self.memo.append(self.stack[-1])
 
-    def check_keys(self, keys: List[Any]) -> None:
+    def check_keys(self, keys: list[Any]) -> None:
         """Refuse keys whose hashing could be slow: nested tuples, and many numbers that may have the same hash."""
         for key in keys:
             if type(key) is str:
@@ -205,7 +205,7 @@ class Machine:
                 if self.other_keys > MOST_OTHER_KEYS:
                     raise Damaged(f"more than {MOST_OTHER_KEYS} keys are not text")
 
-    def since_mark(self) -> List[Any]:
+    def since_mark(self) -> list[Any]:
         """Close the last mark and return the values pushed since."""
         items = self.stack
         self.stack = self.outer.pop()

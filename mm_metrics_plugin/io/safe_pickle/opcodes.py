@@ -6,7 +6,7 @@ import pickle
 import struct
 from codecs import raw_unicode_escape_decode  # by name, the codec would be imported at its first use
 from sys import getsizeof
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable
 
 from mm_metrics_plugin.exceptions import ResultFileError, UnsafePickleError
 from mm_metrics_plugin.io.safe_pickle.machine import (
@@ -37,7 +37,7 @@ def _unknown(machine: Machine, at: int) -> int:
     raise Damaged(f"{machine.data[at - 1]:#04x} is not a pickle opcode")
 
 
-_HANDLERS: List[Handler] = [_unknown] * 256
+_HANDLERS: list[Handler] = [_unknown] * 256
 
 
 def opcode(name: str) -> Callable[[Handler], Handler]:
@@ -50,7 +50,7 @@ def opcode(name: str) -> Callable[[Handler], Handler]:
     return register
 
 
-def run(machine: Machine, at: int = 0) -> Tuple[Any, int]:
+def run(machine: Machine, at: int = 0) -> tuple[Any, int]:
     """Read the pickle that begins at a position, and return its value and the position after it.
 
     Raises:
@@ -225,7 +225,7 @@ for _length in (1, 2, 3):
     _short_tuple(f"TUPLE{_length}", _length)
 
 
-def _from_mark(name: str, make: Callable[[List[Any]], Any]) -> None:
+def _from_mark(name: str, make: Callable[[list[Any]], Any]) -> None:
     """A container of the values since the last mark."""
 
     @opcode(name)
@@ -286,7 +286,7 @@ def _setitems(machine: Machine, at: int) -> int:
     return _set_items(machine, machine.since_mark(), at)
 
 
-def _set_items(machine: Machine, items: List[Any], at: int) -> int:
+def _set_items(machine: Machine, items: list[Any], at: int) -> int:
     keys = items[::2]
     if len(items) % 2:
         raise Damaged("a key has no value")

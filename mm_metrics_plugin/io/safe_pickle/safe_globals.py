@@ -6,7 +6,7 @@ import math
 import re
 from collections import OrderedDict
 from functools import partial
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable
 
 import numpy as np
 
@@ -161,8 +161,8 @@ def _scalar(machine: Machine, dtype: Any, content: Any) -> Any:
 # -- the list of names ---------------------------------------------------------------------------------------------
 
 
-def _names() -> Dict[Tuple[str, str], SafeGlobal]:
-    makers: Dict[Tuple[str, str], Callable[..., Any]] = {
+def _names() -> dict[tuple[str, str], SafeGlobal]:
+    makers: dict[tuple[str, str], Callable[..., Any]] = {
         ("_codecs", "encode"): _encode,
         ("collections", "OrderedDict"): _ordered_dict,
         ("torch", "Size"): torch_size,

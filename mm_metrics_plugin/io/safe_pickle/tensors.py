@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ MOST_DIMENSIONS = 32
 MOST_LAYOUTS = 1024  # of tensors, kept at a time
 
 
-def check_dimensions(name: str, values: Any) -> Tuple[int, ...]:
+def check_dimensions(name: str, values: Any) -> tuple[int, ...]:
     """Check a shape, size or stride."""
     if type(values) is not tuple or len(values) > MOST_DIMENSIONS:
         raise Damaged(f"the {name} of an array is not a tuple of at most {MOST_DIMENSIONS} numbers")
@@ -111,7 +111,7 @@ def load_from_bytes(machine: Machine, content: Any) -> _Storage:
     return _Storage(content, start, count, kind)
 
 
-def _storage_header(machine: Machine, content: bytes) -> Tuple[_Kind, int, int]:
+def _storage_header(machine: Machine, content: bytes) -> tuple[_Kind, int, int]:
     """Read the header opcode by opcode. Only the names of storage classes are allowed in it."""
     claims = []
 
@@ -225,7 +225,7 @@ def rebuild_parameter(machine: Machine, tensor: Any, grad: Any, hooks: Any) -> n
     return tensor
 
 
-def torch_size(machine: Machine, lengths: Any) -> Tuple[int, ...]:
+def torch_size(machine: Machine, lengths: Any) -> tuple[int, ...]:
     """Replaces ``torch.Size``."""
     machine.charge(CONTAINER_COST + DIMENSION_COST * MOST_DIMENSIONS)  # as of a parameter
     return check_dimensions("size", lengths)
@@ -290,7 +290,7 @@ class _TensorLayout:
         key = content[first - _LENGTH.size : last]
         self.head, self.middle, self.rest = content[: storage.start].split(key)
 
-    def read(self, machine: Machine, at: int, start: int, end: int) -> Optional[np.ndarray]:
+    def read(self, machine: Machine, at: int, start: int, end: int) -> np.ndarray | None:
         """The tensor; None if the bytes around its values differ."""
         data = machine.data
         opcodes = int.from_bytes(data[end : end + self.tail_size], "little")

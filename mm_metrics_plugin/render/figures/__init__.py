@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, List, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 from mm_metrics_plugin.functional.classification.calibration_error import CalibrationResult
 from mm_metrics_plugin.functional.classification.confusion_matrix import MatrixView
@@ -24,7 +24,7 @@ COLOR_THEME = "plasma"
 
 
 @singledispatch
-def draw_figures(result: Any, classes: Sequence[str]) -> List[Figure]:
+def draw_figures(result: Any, classes: Sequence[str]) -> list[Figure]:
     """Draw the figures of a result: two of the curves of a detector, one of any other result.
 
     Args:
@@ -41,20 +41,20 @@ def draw_figures(result: Any, classes: Sequence[str]) -> List[Figure]:
 
 
 @draw_figures.register(MatrixView)
-def _draw_matrix(result: MatrixView, classes: Sequence[str]) -> List[Figure]:
+def _draw_matrix(result: MatrixView, classes: Sequence[str]) -> list[Figure]:
     return [confusion_figure(result.matrix, result.labels, title=result.title)]
 
 
 @draw_figures.register(ClassificationCurves)
-def _draw_classification(result: ClassificationCurves, classes: Sequence[str]) -> List[Figure]:
+def _draw_classification(result: ClassificationCurves, classes: Sequence[str]) -> list[Figure]:
     return [classification_curve_figure(result, classes, COLOR_THEME)]
 
 
 @draw_figures.register(DetectionCurves)
-def _draw_detection(result: DetectionCurves, classes: Sequence[str]) -> List[Figure]:
+def _draw_detection(result: DetectionCurves, classes: Sequence[str]) -> list[Figure]:
     return [draw(result, classes, COLOR_THEME) for draw in (pr_curve_figure, threshold_curve_figure)]
 
 
 @draw_figures.register(CalibrationResult)
-def _draw_calibration(result: CalibrationResult, classes: Sequence[str]) -> List[Figure]:
+def _draw_calibration(result: CalibrationResult, classes: Sequence[str]) -> list[Figure]:
     return [reliability_figure(result)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, List, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def confusion_figure(matrix: np.ndarray, labels: Sequence[str], *, title: str, c
     figure.text(0.5, 1 - 0.25 / height, title, ha="center", va="center", fontsize=12)
 
     largest = max(2, int(matrix.max(initial=1)))
-    panels: List[Tuple[str, np.ndarray, Normalize, np.ndarray, Callable[[Any], str]]] = [
+    panels: list[tuple[str, np.ndarray, Normalize, np.ndarray, Callable[[Any], str]]] = [
         ("counts", matrix, LogNorm(1, largest), _count_ticks(largest), _format_count),
         ("normalized over rows", shares, Normalize(0, 1), np.linspace(0, 1, 5), _format_share),
     ]
@@ -133,7 +133,7 @@ def check_color_theme(name: str) -> None:
         raise ValueError(f"'color_theme' must be the name of a color map of matplotlib (found {name!r})")
 
 
-def save_png(figure: Figure, file: Union[Path, BinaryIO]) -> None:
+def save_png(figure: Figure, file: Path | BinaryIO) -> None:
     """Write a figure as PNG. Equal figures give equal files: the version of matplotlib is not in them."""
     _draw(figure, DPI).save(file, format="png", dpi=(DPI, DPI), compress_level=1)
 

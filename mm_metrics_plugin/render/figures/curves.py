@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Sequence, Tuple
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def reliability_figure(result: CalibrationResult) -> Figure:
     """Draw a reliability diagram: accuracy by confidence, and the number of predictions by confidence."""
     figure, (axes, counts) = _panels(2, f"Reliability diagram: ECE {result.ece:.4f}, MCE {result.mce:.4f}")
     left = result.edges[:-1]
-    outline: Dict[str, Any] = dict(width=np.diff(result.edges), align="edge", edgecolor="white", linewidth=0.5)
+    outline: dict[str, Any] = dict(width=np.diff(result.edges), align="edge", edgecolor="white", linewidth=0.5)
     axes.bar(left, np.nan_to_num(result.accuracy), color="#4477aa", label="accuracy", **outline)
     axes.plot([0, 1], [0, 1], color="gray", linewidth=0.8, linestyle=":", label="perfectly calibrated")
     axes.plot(result.confidence, result.accuracy, "o", color="#cc3311", markersize=4, label="mean confidence")
@@ -89,7 +89,7 @@ def _curve_figure(
     title: str,
     classes: Sequence[str],
     color_theme: str,
-    panels: Sequence[Tuple[str, str, Sequence[Line], Optional[Line]]],
+    panels: Sequence[tuple[str, str, Sequence[Line], Line | None]],
 ) -> Figure:
     """Panels with one curve per class, and their mean; one legend for all, unless there are many classes.
 
@@ -132,7 +132,7 @@ def _thinned(values: np.ndarray) -> np.ndarray:
     return np.asarray(values[np.linspace(0, len(values) - 1, MAX_POINTS).astype(int)])
 
 
-def _panels(number: int, title: str, names: Sequence[str] = ()) -> Tuple[Figure, List[Axes]]:
+def _panels(number: int, title: str, names: Sequence[str] = ()) -> tuple[Figure, list[Axes]]:
     """Axes side by side, with space on the right for a legend with the given names."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
 from mm_metrics_plugin.evaluation.inputs import common_folder
 from mm_metrics_plugin.exceptions import pluralize
@@ -71,7 +71,7 @@ class Column(NamedTuple):
 
 def table_columns(
     names: Sequence[str] = ("name",), counts: Sequence[str] = (), rates: Sequence[str] = ()
-) -> List[Column]:
+) -> list[Column]:
     """Columns with the display names and explanations of their keys."""
     kinds = {"name": names, "count": counts, "rate": rates}
     return [
@@ -81,12 +81,12 @@ def table_columns(
     ]
 
 
-def table_rows(columns: Mapping[str, Any]) -> List[Dict[str, Any]]:
+def table_rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One dict per row, from one array or list per column."""
     return [dict(zip(columns, row)) for row in rows_of(columns)]
 
 
-def summary_cards(values: Mapping[str, float], words: Mapping[str, str], intervals: Mapping[str, Any]) -> List[Any]:
+def summary_cards(values: Mapping[str, float], words: Mapping[str, str], intervals: Mapping[str, Any]) -> list[Any]:
     """The overall metrics with their explanations and confidence intervals."""
     return [
         {"key": key, "title": OVERALL_NAMES[key], "value": values[key], "words": text, "interval": intervals.get(key)}
@@ -94,7 +94,7 @@ def summary_cards(values: Mapping[str, float], words: Mapping[str, str], interva
     ]
 
 
-def missing_libraries() -> List[str]:
+def missing_libraries() -> list[str]:
     """The libraries that a page needs and that are not installed."""
     return [name for module, name in LIBRARIES.items() if find_spec(module) is None]
 
@@ -109,9 +109,9 @@ def exact(value: Any) -> str:
     return "" if value is None or value != value else repr(value.item() if hasattr(value, "item") else value)
 
 
-def grouped_sections(sections: Sequence[Section]) -> List[Dict[str, Any]]:
+def grouped_sections(sections: Sequence[Section]) -> list[dict[str, Any]]:
     """The headings, lines and tables of sections, each with the parts without a heading that follow it."""
-    groups: List[Dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
     for section in sections:
         header, rows = section.table or ([], [])
         columns = [Column(str(at), title, kind="number" if at else "name") for at, title in enumerate(header)]
@@ -128,13 +128,13 @@ def grouped_sections(sections: Sequence[Section]) -> List[Dict[str, Any]]:
     return groups
 
 
-def without_common_folder(names: Sequence[str]) -> List[str]:
+def without_common_folder(names: Sequence[str]) -> list[str]:
     """Names without the folder that contains all of them. Empty names stay empty."""
     common = common_folder(names)
     return [os.path.relpath(name, common) if common and name else name for name in names]
 
 
-def file_entries(inputs: Mapping[str, Any], roles: Sequence[str]) -> List[Tuple[str, Mapping[str, Any]]]:
+def file_entries(inputs: Mapping[str, Any], roles: Sequence[str]) -> list[tuple[str, Mapping[str, Any]]]:
     """The files that were read, each with its role."""
     lists = {role: inputs.get(role, []) for role in roles}
     return [
@@ -144,7 +144,7 @@ def file_entries(inputs: Mapping[str, Any], roles: Sequence[str]) -> List[Tuple[
     ]
 
 
-def provenance(report: Any, roles: Sequence[str]) -> Dict[str, Any]:
+def provenance(report: Any, roles: Sequence[str]) -> dict[str, Any]:
     """Files, settings and versions, for the section "Provenance"; the results are the last of the roles."""
     inputs, settings = report.inputs, report.settings.to_dict()
     entries = [entry for _, entry in file_entries(inputs, roles[-1:])]

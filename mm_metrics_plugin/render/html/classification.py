@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def classification_page(report: ClassificationReport, options: PageOptions) -> s
     return render_page("classification.html", report, data=data, **_context(report))
 
 
-def _sample_names(samples: ClassificationSamples) -> List[str]:
+def _sample_names(samples: ClassificationSamples) -> list[str]:
     """Names of the samples: the file, else the index in the data set, else the position in the results."""
     return [
         name or (f"sample {index}" if index >= 0 else f"sample {position} of the file")
@@ -64,8 +64,8 @@ def _sample_names(samples: ClassificationSamples) -> List[str]:
 
 
 def _data(
-    report: ClassificationReport, cells: SampleCells, true_score: Optional[np.ndarray], names: List[str]
-) -> Dict[str, Any]:
+    report: ClassificationReport, cells: SampleCells, true_score: np.ndarray | None, names: list[str]
+) -> dict[str, Any]:
     """The data of the page's scripts. Multi-label cells have the columns TP, FP and FN."""
     listed, position = np.unique(cells.sample, return_inverse=True)
     rows, columns = np.divmod(cells.filled, cells.shape[1])
@@ -83,7 +83,7 @@ def _data(
     }
 
 
-def _context(report: ClassificationReport) -> Dict[str, Any]:
+def _context(report: ClassificationReport) -> dict[str, Any]:
     """The variables of the template."""
     calibration = None if report.calibration is None else report.calibration.figures
     sections = [section for section in threshold_sections(report) if section.heading != "Calibration"]
@@ -102,7 +102,7 @@ def _context(report: ClassificationReport) -> Dict[str, Any]:
     }
 
 
-def _cards(report: ClassificationReport) -> List[Any]:
+def _cards(report: ClassificationReport) -> list[Any]:
     intervals = {} if report.intervals is None else report.intervals.overall
     words = {
         "accuracy": f"Share of correct {'samples' if report.matrix is not None else 'yes-or-no decisions'}.",

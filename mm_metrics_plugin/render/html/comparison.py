@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
         }
         for number, pair in enumerate(report.comparisons, start=1)
     ]
-    context: Dict[str, Any] = {
+    context: dict[str, Any] = {
         "title": "Comparison of runs",
         "unit": "sample" if report.kind == "classification" else "image",
         "remarks": remarks,
@@ -67,11 +67,11 @@ def comparison_page(report: ComparisonReport, options: PageOptions) -> str:
     return render_page("comparison.html", report, data=data, **context)
 
 
-def _thumbnails(report: ComparisonReport, runs: Runs, options: PageOptions) -> Tuple[Dict[str, str], List[str]]:
+def _thumbnails(report: ComparisonReport, runs: Runs, options: PageOptions) -> tuple[dict[str, str], list[str]]:
     """``data:`` URIs of images on which the runs disagree, by index, and remarks on those that are not shown."""
     if not options.gallery or (options.images is None and not (runs.kind == "detection" and runs.image_folders)):
         return {}, []
-    images: List[int] = []
+    images: list[int] = []
     half = -(-options.gallery // (2 * len(report.comparisons)))
     for pair in report.comparisons:
         differing = pair.disagreements
@@ -87,20 +87,20 @@ def _thumbnails(report: ComparisonReport, runs: Runs, options: PageOptions) -> T
     return {str(image): thumbnail.uri for image, thumbnail in thumbnails.items()}, remarks
 
 
-def _image_names(runs: Runs) -> List[str]:
+def _image_names(runs: Runs) -> list[str]:
     """Names of the images: the file without the common folder, else the index."""
     unit = "sample" if runs.kind == "classification" else "image"
     files = iter(without_common_folder([name for name in runs.image_names if isinstance(name, str)]))
     return [next(files) if isinstance(name, str) else f"{unit} {name}" for name in runs.image_names]
 
 
-def _images(pair: PairwiseComparison, names: Sequence[str]) -> Dict[str, Any]:
+def _images(pair: PairwiseComparison, names: Sequence[str]) -> dict[str, Any]:
     images = pair.disagreements
     columns = {key: getattr(images, key) for key in ("image", "worse", "first", "second", "counts")}
     return {"name": [names[image] for image in images.image.tolist()], **columns}
 
 
-def _predictions(runs: Any, run: int, images: np.ndarray) -> Dict[str, Any]:
+def _predictions(runs: Any, run: int, images: np.ndarray) -> dict[str, Any]:
     """Ground truth, and classes and confidences that the first run and another predict; None of detectors."""
     if runs.decisions(run) is None:
         return {"ground_truth": None, "predictions": None, "confidences": None}
@@ -111,11 +111,11 @@ def _predictions(runs: Any, run: int, images: np.ndarray) -> Dict[str, Any]:
     }
 
 
-def _differences(report: ComparisonReport, pair: PairwiseComparison, letters: Mapping[str, str]) -> Dict[str, Any]:
+def _differences(report: ComparisonReport, pair: PairwiseComparison, letters: Mapping[str, str]) -> dict[str, Any]:
     """The differences of two runs over all classes and per class, and on how many images they agree."""
     first, second = letters[printable(pair.first)], letters[printable(pair.second)]
     overall = [_difference(row, second, report.settings.ci) for row in overall_rows(pair, report.classes)]
-    rows: Dict[str, List[Any]] = {metric: [] for metric in PER_CLASS}
+    rows: dict[str, list[Any]] = {metric: [] for metric in PER_CLASS}
     for row in pair.rows(report.classes):
         if row.class_name is not None and row.metric in rows:
             rows[row.metric].append(_difference(row, second, report.settings.ci))
@@ -138,7 +138,7 @@ def _differences(report: ComparisonReport, pair: PairwiseComparison, letters: Ma
     }
 
 
-def _difference(row: DifferenceRow, second: str, ci: float) -> Dict[str, Any]:
+def _difference(row: DifferenceRow, second: str, ci: float) -> dict[str, Any]:
     return {
         "metric": row.metric,
         "title": OVERALL_NAMES.get(row.metric, row.metric),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
@@ -56,8 +56,8 @@ def detection_page(report: DetectionReport, options: PageOptions) -> str:
 
 
 def _data(
-    report: DetectionReport, examples: Optional[Examples], thresholds: Optional[ThresholdSweep], names: Sequence[str]
-) -> Dict[str, Any]:
+    report: DetectionReport, examples: Examples | None, thresholds: ThresholdSweep | None, names: Sequence[str]
+) -> dict[str, Any]:
     """The data of the page's scripts. Only boxes that are listed in a cell are in it, each once."""
     members = (
         examples.cells
@@ -70,8 +70,8 @@ def _data(
         )
     )
     images = np.unique(members.image).astype(np.int64)
-    boxes: Dict[str, Any] = {}
-    indices: Dict[str, np.ndarray] = {}
+    boxes: dict[str, Any] = {}
+    indices: dict[str, np.ndarray] = {}
     for kind, index, label, outline in (
         ("detection", members.det_index, members.label, members.outline),
         ("ground_truth", members.gt_index, members.gt_label, members.gt_outline),
@@ -94,7 +94,7 @@ def _data(
     return {
         "labels": report.labels,
         "score_thr": report.settings.score_thr,
-        "protocols": [_protocol_data(protocol, members, indices) for protocol in report.protocols],
+        "matching_rules": [_rule_data(rule, members, indices) for rule in report.matching_rules],
         **boxes,
         "image_names": [names[image] for image in images.tolist()],
         "images": images,
@@ -102,12 +102,12 @@ def _data(
     }
 
 
-def _threshold_data(thresholds: ThresholdSweep) -> Dict[str, Any]:
+def _threshold_data(thresholds: ThresholdSweep) -> dict[str, Any]:
     best_texts = [threshold.text for threshold in thresholds.best_per_class]
     return {**thresholds.to_dict(), "best_text": thresholds.best.text, "best_texts": best_texts}
 
 
-def _protocol_data(report: RuleReport, members: CellExamples, indices: Mapping[str, np.ndarray]) -> Dict[str, Any]:
+def _rule_data(report: RuleReport, members: CellExamples, indices: Mapping[str, np.ndarray]) -> dict[str, Any]:
     rows = np.flatnonzero(members.rule == RULE_NAMES.index(report.name))
     matrix = report.result.matrix
     row, column = np.nonzero(matrix)
@@ -124,10 +124,10 @@ def _protocol_data(report: RuleReport, members: CellExamples, indices: Mapping[s
     }
 
 
-def _context(report: DetectionReport, thresholds: Optional[ThresholdSweep]) -> Dict[str, Any]:
+def _context(report: DetectionReport, thresholds: ThresholdSweep | None) -> dict[str, Any]:
     """The variables of the template."""
     analysis = report.analysis
-    main = next((rule for rule in report.protocols if rule.rule.has_analyses), report.protocols[0])
+    main = next((rule for rule in report.matching_rules if rule.rule.has_analyses), report.matching_rules[0])
     class_columns = table_columns(counts=COUNTS, rates=RATES)
     values = dict(main.columns)
     if analysis is not None and thresholds is not None:
@@ -137,11 +137,11 @@ def _context(report: DetectionReport, thresholds: Optional[ThresholdSweep]) -> D
         class_columns += [column._replace(kind="number") for column in table_columns(names=(), counts=("best",))]
     return {
         "title": "Detection report",
-        "rules": report.protocols,
+        "rules": report.matching_rules,
         "main": main,
         "cards": _cards(report, main),
         "intervals": None if analysis is None else analysis.intervals,
-        "protocols": {rule.name: rule.rule.description for rule in report.protocols},
+        "matching_rules": {rule.name: rule.rule.description for rule in report.matching_rules},
         "thresholds": thresholds,
         "class_columns": class_columns,
         "class_rows": table_rows({**values, "name": report.classes}),
@@ -154,11 +154,11 @@ def _context(report: DetectionReport, thresholds: Optional[ThresholdSweep]) -> D
     }
 
 
-def _cards(report: DetectionReport, main: RuleReport) -> List[Any]:
-    """The overall metrics. Only mAP has intervals by another protocol than ``coco``."""
+def _cards(report: DetectionReport, main: RuleReport) -> list[Any]:
+    """The overall metrics. Only mAP has intervals by another matching rule than ``coco``."""
     analysis = report.analysis
-    values: Dict[str, float] = dict(main.means)
-    words: Dict[str, str] = {}
+    values: dict[str, float] = dict(main.means)
+    words: dict[str, str] = {}
     intervals: Mapping[str, Any] = {}
     if analysis is not None:
         values.update(analysis.average_precision.to_dict())
@@ -176,7 +176,7 @@ def _cards(report: DetectionReport, main: RuleReport) -> List[Any]:
     return summary_cards(values, words, intervals)
 
 
-def _errors(report: DetectionReport) -> Optional[Dict[str, Any]]:
+def _errors(report: DetectionReport) -> dict[str, Any] | None:
     analysis = report.analysis
     if analysis is None or analysis.errors is None:
         return None
@@ -203,7 +203,7 @@ def _errors(report: DetectionReport) -> Optional[Dict[str, Any]]:
     }
 
 
-def _sizes(report: DetectionReport) -> Optional[Dict[str, Any]]:
+def _sizes(report: DetectionReport) -> dict[str, Any] | None:
     if report.analysis is None:
         return None
     sizes = report.analysis.sizes
@@ -219,7 +219,7 @@ def _sizes(report: DetectionReport) -> Optional[Dict[str, Any]]:
 
 def _gallery(
     report: DetectionReport, examples: Examples, paths: Sequence[str], names: Sequence[str], options: PageOptions
-) -> Optional[Dict[str, Any]]:
+) -> dict[str, Any] | None:
     """The worst images with their boxes; None without a folder to look in, or if no image is wanted."""
     folders, sizes = report.provenance.image_folders, report.provenance.image_sizes.tolist()
     if not options.gallery or (options.images is None and not folders):
@@ -260,7 +260,7 @@ def _gallery(
     return {"images": images, "remarks": remarks}
 
 
-def svg_paths(outlines: Outlines) -> List[str]:
+def svg_paths(outlines: Outlines) -> list[str]:
     """The ``d`` attribute of an SVG path for each shape, with coordinates of one decimal."""
     return [_svg_path(np.round(points, 1).tolist()) for points in outlines.lines()]
 

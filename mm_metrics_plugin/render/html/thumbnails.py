@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Sequence
 
 from mm_metrics_plugin.exceptions import pluralize
 
@@ -36,7 +36,7 @@ class Thumbnail:
     """
 
     uri: str
-    size: Tuple[int, int]
+    size: tuple[int, int]
     rotated: bool = False
 
     def has_size(self, height: int, width: int) -> bool:
@@ -60,7 +60,7 @@ class ImageFinder:
             ``cam1/0001.jpg`` is not ``cam2/0001.jpg``.
     """
 
-    def __init__(self, names: Sequence[str], dataset_folders: Sequence[str] = (), folder: Optional[str] = None) -> None:
+    def __init__(self, names: Sequence[str], dataset_folders: Sequence[str] = (), folder: str | None = None) -> None:
         self.dataset_folders = [os.path.abspath(path) for path in dataset_folders]
         self.folder = None if folder is None else os.path.abspath(folder)
         self._base_name_counts = Counter(map(_base_name, names))
@@ -94,7 +94,7 @@ class FoundImage:
         outside: Whether the file is outside the folders.
     """
 
-    path: Optional[Path] = None
+    path: Path | None = None
     by_base_name: bool = False
     outside: bool = False
 
@@ -122,7 +122,7 @@ def _existing(path: str, folder: str) -> FoundImage:
     return FoundImage(Path(path))
 
 
-def thumbnail(path: Path, *, longest_side: int = LONGEST_SIDE) -> Optional[Thumbnail]:
+def thumbnail(path: Path, *, longest_side: int = LONGEST_SIDE) -> Thumbnail | None:
     """Make a thumbnail, rotated by the EXIF orientation, as OpenMMLab's loaders do.
 
     Returns:
@@ -164,10 +164,10 @@ def collect_thumbnails(
     images: Sequence[int],
     names: Sequence[str],
     *,
-    folder: Optional[str],
+    folder: str | None,
     dataset_folders: Sequence[str] = (),
-    sizes: Sequence[Tuple[int, int]] = (),
-) -> Tuple[Dict[int, Thumbnail], List[str]]:
+    sizes: Sequence[tuple[int, int]] = (),
+) -> tuple[dict[int, Thumbnail], list[str]]:
     """Thumbnails by index of the image, and remarks on images that are not shown.
 
     Args:
@@ -178,7 +178,7 @@ def collect_thumbnails(
         sizes: Height and width of the images, 0 if unknown.
     """
     finder = ImageFinder(names, dataset_folders, folder)
-    thumbnails: Dict[int, Thumbnail] = {}
+    thumbnails: dict[int, Thumbnail] = {}
     missing = MISSING if folder is None else MISSING_IN_FOLDER
     skipped = dict.fromkeys((missing, OUTSIDE, UNREADABLE, TOO_LARGE), 0)
     num_bytes = 0

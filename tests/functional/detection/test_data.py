@@ -166,6 +166,10 @@ def test_blocks_are_whole_images_in_order():
         ({"iou_thrs": "0.5"}, "iou_thrs must be numbers"),
         ({"area_edges": ("5",)}, "area_edges must be a finite number"),
         ({"ci": 1.0}, "ci must be above 0 and below 1"),
+        ({"recall_max_dets": (10, 1)}, "recall_max_dets must be ascending"),
+        *(({"area_ranges": value}, "area_ranges must be") for value in (5, [5], {"tiny": 5}, {"a/b": (0, 5)})),
+        ({"area_ranges": {"tiny": (5, 5)}}, "the areas of 'tiny' must be ascending"),
+        ({"area_ranges": {"all": (0, 5)}}, "area_ranges must have distinct names"),
     ],
 )
 def test_invalid_settings_raise(options, message):
@@ -185,6 +189,8 @@ def test_settings_of_numpy_scalars_and_lists_are_plain_values():
     plain = DetectionSettings(score_thr=0.25, max_dets=7, seed=3)
     assert given == plain and hash(given) == hash(plain)
     assert json.loads(json.dumps(given.to_dict())) == plain.to_dict()
+    named = DetectionSettings(area_ranges={"tiny": (0, np.int64(400))}, recall_max_dets=[100, 300], max_dets=1000)
+    assert DetectionSettings.from_dict(json.loads(json.dumps(named.to_dict()))) == named
 
 
 def test_close_area_edges_have_distinct_names():
@@ -212,3 +218,17 @@ def test_operating_point_of_one_image_raises():
     table = match_images(batch, settings, num_classes=1).table
     with pytest.raises(ValueError, match="needs at least 2 images"):
         _ = DetectionAnalysis(["cat"], table).points
+
+
+def test_image_columns_belong_to_all_images():
+    nothing = (Detections.empty(), GroundTruths.empty(), 2)
+    with pytest.raises(ValueError, match="an image column must be one of 'groups'"):
+        DetectionBatch(*nothing, {"camera": [1, 2]})
+    with pytest.raises(MetricInputError, match=r"'groups' must be numbers or texts of 2 images \(found int64 of shape"):
+        DetectionBatch(*nothing, {"groups": [1, 2, 3]})
+    with_groups, without = DetectionBatch(*nothing, {"groups": ["a", "b"]}), DetectionBatch(*nothing)
+    with pytest.raises(ValueError, match="with and without image columns"):
+        DetectionBatch.concatenate([with_groups, without])
+    state = DetectionState(1, DetectionSettings()).update(with_groups, [0, 1]).update(without, [2, 3])
+    with pytest.raises(MetricInputError, match=r"'groups' must be given for all images or for none \(found 2 of 4\)"):
+        state.table()

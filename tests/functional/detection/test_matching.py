@@ -56,15 +56,23 @@ def state_of(batch, num_classes, settings, order, **kept):
     return DetectionState(num_classes, settings, **kept).update(batch, order)
 
 
+def image_columns(seed, num_images, num_classes):
+    """Groups as text of several lengths, and flags of every class; sometimes none."""
+    random = np.random.default_rng(seed)
+    groups = np.array(["day", "night", "fog at dawn"])[random.integers(0, 3, num_images)]
+    return {"groups": groups, "negative": random.random((num_images, num_classes)) < 0.5} if seed % 3 else {}
+
+
 def columns_of(table):
     """The arrays of a table and of its details."""
-    columns = {**vars(table), **(vars(table.details) if table.details else {})}
+    columns = {**vars(table), **(vars(table.details) if table.details else {}), **table.image_columns}
     return {name: value for name, value in columns.items() if isinstance(value, np.ndarray)}
 
 
 def test_selected_images_are_matched_as_if_they_were_alone():
     """A slice of the table is the table of the slice, and the matrix of the table is that of the rule."""
     for seed, batch, size, settings in problems(60):
+        batch = replace(batch, image_columns=image_columns(seed, batch.num_images, size))
         table = match_images(batch, settings, num_classes=size).table
         chosen = np.random.default_rng(seed).random(batch.num_images) < 0.6
         alone = DetectionBatch.concatenate(
@@ -76,6 +84,7 @@ def test_selected_images_are_matched_as_if_they_were_alone():
             assert actual.num_images == alone.num_images
             for name, column in columns_of(expected.table).items():
                 np.testing.assert_array_equal(columns_of(actual)[name], column, err_msg=f"seed {seed}: {name}")
+            assert actual.image_columns.keys() == expected.table.image_columns.keys() == batch.image_columns.keys()
             np.testing.assert_array_equal(actual.confusion_matrix(), expected.rules["coco"].matrix)
 
 
@@ -83,6 +92,7 @@ def test_selected_images_are_matched_as_if_they_were_alone():
 def test_shards_in_any_order_merge_bit_for_bit(keep):
     for seed, batch, size, settings in problems(100):
         random = np.random.default_rng(seed)
+        batch = replace(batch, image_columns=image_columns(seed, batch.num_images, size))
         whole = match_images(batch, settings, num_classes=size, keep=keep)
         keys = np.sort(random.permutation(100)[: batch.num_images])
         parts = [

@@ -90,7 +90,7 @@ def test_intervals_of_average_precision_equal_the_formulas():
     value = result.per_class["AP_50"].value
     chosen = table.grid.at(table.gt_valid, "all", 0.5)
     objects = np.bincount(table.gt_label[chosen], minlength=3)
-    is_tp, is_tp_or_fp = (flag[table.ranked.order] for flag in table.flags(0.5, "all"))
+    is_tp, is_tp_or_fp = (flag[table.ranked.order] for flag in table.tp_fp_masks(0.5, "all"))
     labels = table.label[table.ranked.order]
     near, biases, variances, floors = shrunken(value, objects), [], [], []
     for label in range(3):

@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, NamedTuple, Protocol, Sequence, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.conventions import IOU_TYPES
 from mm_metrics_plugin.exceptions import MetricInputError
-from mm_metrics_plugin.functional._arrays import group_starts, stable_order
+from mm_metrics_plugin.functional._arrays import Rows, group_starts, stable_order
 
 if TYPE_CHECKING:
     from mm_metrics_plugin.functional.detection.data import GroundTruths
@@ -88,19 +89,19 @@ class Geometry(Protocol):
     def check(self) -> str | None:
         """The end of an error message if the arrays are invalid, else None."""
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row of the first invalid shape, what it must be (``be finite``) and what was found, or None."""
 
     def is_ignored(self) -> np.ndarray:
         """(N,) whether a ground truth of this shape is neither TP nor FN, such as one without labeled key points."""
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, Any] | None:
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
         """The first image with shapes that cannot be compared, what they must be and what was found, or None.
 
         ``image`` (N,) are the images of these shapes; rows of both are in any order.
         """
 
-    def take(self: _G, rows: Any) -> _G:
+    def take(self: _G, rows: Rows) -> _G:
         """The selected rows (indices, a mask or a slice)."""
 
     def concatenate(self: _G, others: Sequence[_G]) -> _G:
@@ -156,7 +157,7 @@ def geometry_of_settings(settings: DetectionSettings) -> tuple[type[Any], dict[s
     return geometry, {name: getattr(settings, name) for name in geometry.options}
 
 
-def nms(boxes: Any, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
+def nms(boxes: Geometry | npt.ArrayLike, scores: np.ndarray, groups: np.ndarray, *, iou_thr: float) -> np.ndarray:
     """Indices kept by non-maximum suppression within groups, ascending.
 
     All groups are processed at once: the best shape of each group suppresses the others, then the best remaining one.

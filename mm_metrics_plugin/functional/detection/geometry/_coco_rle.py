@@ -17,7 +17,7 @@ _BLOCK_MASKS = 400  # decoded at once; the arrays fit the cache
 _FIRST_CHAR, _CONTINUED, _LAST_CHAR, _MAX_CHARS = 48, 80, 111, 7
 
 
-def read_rles(rles: Sequence[Any], names: Sequence[Any] | None) -> tuple[Runs, np.ndarray]:
+def read_rles(rles: Sequence[Any], names: Sequence[object] | None) -> tuple[Runs, np.ndarray]:
     """The runs of COCO's RLE dicts, and the image sizes; ``names`` are the images of the dicts, for error messages."""
     try:
         sizes, counts = [rle["size"] for rle in rles], [rle["counts"] for rle in rles]
@@ -47,7 +47,7 @@ def read_rles(rles: Sequence[Any], names: Sequence[Any] | None) -> tuple[Runs, n
 
 
 def rles_of_segmentations(
-    segmentations: Sequence[Any], sizes: Sequence[Any], names: Sequence[Any] | None
+    segmentations: Sequence[Any], sizes: Sequence[Any], names: Sequence[object] | None
 ) -> list[dict[str, Any]]:
     """RLE dicts of COCO's ``segmentation``; polygons are drawn."""
     rles = []
@@ -121,7 +121,7 @@ class InvalidMask(MetricInputError):
         self.row, self.expected, self.found = row, expected, found
 
 
-def fail(row: int, names: Sequence[Any] | None, expected: str, found: Any) -> NoReturn:
+def fail(row: int, names: Sequence[object] | None, expected: str, found: object) -> NoReturn:
     """Raises the error of the mask in a row; its number is that in its image."""
     of_image = ""
     if names is not None:
@@ -130,7 +130,7 @@ def fail(row: int, names: Sequence[Any] | None, expected: str, found: Any) -> No
     raise InvalidMask(row, of_image, expected, text if len(text) < 80 else text[:77] + "...")
 
 
-def checked_sizes(sizes: Sequence[Any], names: Sequence[Any] | None) -> np.ndarray:
+def checked_sizes(sizes: Sequence[Any], names: Sequence[object] | None) -> np.ndarray:
     """(N, 2) heights and widths."""
     if not len(sizes):
         return np.empty((0, 2), dtype=np.int64)
@@ -149,7 +149,7 @@ def checked_sizes(sizes: Sequence[Any], names: Sequence[Any] | None) -> np.ndarr
     raise MetricInputError(f"'sizes' must have shape (N, 2) (found {sizes!r})")
 
 
-def _decode(strings: list[Any], rows: np.ndarray, names: Sequence[Any] | None) -> tuple[np.ndarray, np.ndarray]:
+def _decode(strings: list[Any], rows: np.ndarray, names: Sequence[object] | None) -> tuple[np.ndarray, np.ndarray]:
     """The run lengths of compressed strings, and their number."""
     encoded = [text.encode(errors="surrogatepass") if isinstance(text, str) else text for text in strings]
     counts, lengths, broken = decode_strings(encoded)
@@ -158,7 +158,7 @@ def _decode(strings: list[Any], rows: np.ndarray, names: Sequence[Any] | None) -
     return counts, lengths
 
 
-def _numbers(lists: list[Any], rows: np.ndarray, names: Sequence[Any] | None) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(lists: list[Any], rows: np.ndarray, names: Sequence[object] | None) -> tuple[np.ndarray, np.ndarray]:
     """The run lengths of lists, and their number."""
     arrays = []
     for row, values in zip(rows.tolist(), lists):
@@ -172,7 +172,7 @@ def _numbers(lists: list[Any], rows: np.ndarray, names: Sequence[Any] | None) ->
 
 
 def _check_counts(
-    counts: np.ndarray, lengths: np.ndarray, sizes: np.ndarray, rows: np.ndarray, names: Sequence[Any] | None
+    counts: np.ndarray, lengths: np.ndarray, sizes: np.ndarray, rows: np.ndarray, names: Sequence[object] | None
 ) -> None:
     """Raises an error if the run lengths of a mask do not fill its image."""
     pixels = sizes.prod(axis=1)
@@ -189,7 +189,7 @@ def _check_counts(
     fail(int(rows[index]), names, expected, int(found))
 
 
-def _drawn(polygons: Any, size: list[int], row: int, names: Sequence[Any] | None) -> dict[str, Any]:
+def _drawn(polygons: Any, size: list[int], row: int, names: Sequence[object] | None) -> dict[str, Any]:
     """The RLE of the union of polygons."""
     if not isinstance(polygons, (list, tuple)):
         fail(row, names, "be a list of polygons or a COCO RLE", polygons)
@@ -205,7 +205,7 @@ def _drawn(polygons: Any, size: list[int], row: int, names: Sequence[Any] | None
     return drawn
 
 
-def _checked_polygon(points: Any, row: int, names: Sequence[Any] | None) -> list[float]:
+def _checked_polygon(points: Any, row: int, names: Sequence[object] | None) -> list[float]:
     """The coordinates of a polygon."""
     try:
         xy = np.asarray(points, dtype=np.float64)

@@ -5,11 +5,11 @@ Runs of a mask are sorted, not empty, and do not touch, so equal masks have equa
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from mm_metrics_plugin.functional._arrays import stable_order
+from mm_metrics_plugin.functional._arrays import Rows, stable_order
 
 _BLOCK_RUNS = 1 << 18  # runs looked up at once; these arrays fit the cache
 _BLOCK_PIXELS = 1 << 22  # of bitmaps
@@ -25,7 +25,7 @@ class Runs(NamedTuple):
         """(R,) the mask of each run."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
-    def take(self, rows: Any) -> Runs:
+    def take(self, rows: Rows) -> Runs:
         """The selected masks (indices, a mask or a slice); a slice is not copied."""
         lengths, first = self.lengths[rows], segment_starts(self.lengths)[rows]
         if isinstance(rows, slice) and rows.step in (None, 1):

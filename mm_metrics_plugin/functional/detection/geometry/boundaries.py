@@ -9,7 +9,7 @@ Reference: B. Cheng, R. Girshick, P. Dollár, A. C. Berg, A. Kirillov, Boundary 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Boundaries(Masks):
         array([564., 564.])
     """
 
-    overlap_name = "boundary IoU"
+    overlap_name: ClassVar[str] = "boundary IoU"
 
     @cached_property
     def boundaries(self) -> Masks:

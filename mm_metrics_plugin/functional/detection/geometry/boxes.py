@@ -10,11 +10,13 @@ Disjoint, empty and inverted boxes have an IoU of exactly 0.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import Rows
 from mm_metrics_plugin.functional._inputs import InvalidValue
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.instances import ToArray, joined_rows, rows_of_images
@@ -42,13 +44,13 @@ class Boxes:
         array([ 5.,  5., -1.,  4.])
     """
 
-    field = "boxes"
-    score_field = "scores"
-    options = ()
-    overlap_name = "IoU"
+    field: ClassVar[str] = "boxes"
+    score_field: ClassVar[str] = "scores"
+    options: ClassVar[tuple[str, ...]] = ()
+    overlap_name: ClassVar[str] = "IoU"
     prefiltered = True
 
-    def __init__(self, array: Any, box_format: str = "xyxy") -> None:
+    def __init__(self, array: npt.ArrayLike, box_format: str = "xyxy") -> None:
         if box_format not in BOX_FORMATS:
             raise ValueError(f"'box_format' must be one of {BOX_FORMATS} (found {box_format!r})")
         values = floats(array)
@@ -78,7 +80,7 @@ class Boxes:
         """The end of an error message if the shape is invalid, else None."""
         return None if self.array.shape[1:] == (4,) else f"must have shape (N, 4) (found {self.array.shape})"
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row, expected and found value of the first coordinate that is NaN, infinite or above 1e100."""
         return first_invalid(self.array)
 
@@ -89,7 +91,7 @@ class Boxes:
     def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> None:
         """None: all boxes can be compared."""
 
-    def take(self, rows: np.ndarray) -> Boxes:
+    def take(self, rows: Rows) -> Boxes:
         """The selected rows."""
         return Boxes(self.array[rows], self.box_format)
 
@@ -188,7 +190,7 @@ class Boxes:
             return np.asarray(intersection / union)
 
 
-def first_invalid(array: np.ndarray) -> tuple[int, str, Any] | None:
+def first_invalid(array: np.ndarray) -> tuple[int, str, object] | None:
     """Row, expected and found value of the first number that is NaN, infinite or above 1e100; None if all are valid."""
     # If any number is NaN or too large, so is the minimum or the maximum.
     if not array.size or (float(array.min()) >= -MAX_COORDINATE and float(array.max()) <= MAX_COORDINATE):
@@ -199,7 +201,7 @@ def first_invalid(array: np.ndarray) -> tuple[int, str, Any] | None:
     return int(row), f"be at most {MAX_COORDINATE:g} in size" if np.isfinite(found) else "be finite", found
 
 
-def floats(values: Any) -> np.ndarray:
+def floats(values: npt.ArrayLike) -> np.ndarray:
     """The values as float32 if it is exact, else as float64."""
     array = np.asarray(values)
     if array.dtype in (np.float32, np.float64):  # in native byte order
@@ -208,7 +210,7 @@ def floats(values: Any) -> np.ndarray:
     return array.astype(np.float32 if narrow else np.float64)
 
 
-def box_iou(first: Any, second: Any, *, crowd: bool = False) -> np.ndarray:
+def box_iou(first: npt.ArrayLike, second: npt.ArrayLike, *, crowd: bool = False) -> np.ndarray:
     """Pairwise (row by row) IoU of boxes in xyxy format, as in COCO.
 
     Args:

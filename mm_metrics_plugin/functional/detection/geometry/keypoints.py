@@ -7,11 +7,13 @@ height on each side.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.exceptions import MetricInputError
+from mm_metrics_plugin.functional._arrays import Rows
 from mm_metrics_plugin.functional._inputs import InvalidValue
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.geometry.boxes import Boxes, first_invalid, floats
@@ -43,13 +45,13 @@ class KeyPoints:
         ([[True, False, True]], array([200.]), array([106.]))
     """
 
-    field = "keypoints"
-    score_field = "scores"
-    options = ("sigmas",)
-    overlap_name = "OKS"
+    field: ClassVar[str] = "keypoints"
+    score_field: ClassVar[str] = "scores"
+    options: ClassVar[tuple[str, ...]] = ("sigmas",)
+    overlap_name: ClassVar[str] = "OKS"
     prefiltered = False  # key points at a distance are similar, too
 
-    def __init__(self, array: Any, sigmas: Any, boxes: Any = None, skeleton: Any = ()) -> None:
+    def __init__(self, array: npt.ArrayLike, sigmas: Any, boxes: Any = None, skeleton: Any = ()) -> None:
         values = floats(array)
         self.sigmas = np.asarray(sigmas, dtype=np.float64)
         if not values.size:
@@ -116,7 +118,7 @@ class KeyPoints:
             return f"must have a 'skeleton' of key points from 0 to {joints - 1} (found {self.skeleton.tolist()})"
         return None
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row, expected and found value of the first object with an infinite number or a box with a negative side."""
         invalid = first_invalid(self.array) or first_invalid(self.boxes)
         if invalid is None and len(self) and self.boxes[:, 2:].min() < 0:
@@ -128,7 +130,7 @@ class KeyPoints:
         """(N,) whether an object has no labeled key point."""
         return np.asarray(~self.labeled.any(axis=1))
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, Any] | None:
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
         """Image, expected and found value if the key points or their sigmas differ."""
         others = ground_truths.geometry
         if not len(self) or not len(others):
@@ -138,7 +140,7 @@ class KeyPoints:
             return int(image[0]), expected, self.sigmas.tolist()
         return None
 
-    def take(self, rows: Any) -> KeyPoints:
+    def take(self, rows: Rows) -> KeyPoints:
         """The selected rows."""
         return self._like(self.array[rows], self.boxes[rows])
 

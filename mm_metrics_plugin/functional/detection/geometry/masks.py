@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Callable, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Sequence, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from mm_metrics_plugin.exceptions import MetricInputError, shortened
+from mm_metrics_plugin.functional._arrays import Rows
 from mm_metrics_plugin.functional._inputs import InvalidValue
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.geometry._coco_rle import (
@@ -55,10 +57,10 @@ class Masks:
         ([[2, 5]], array([3., 0.]), array([False,  True]))
     """
 
-    field = "masks"
-    score_field = "mask_scores"
-    options: tuple[str, ...] = ()
-    overlap_name = "IoU"
+    field: ClassVar[str] = "masks"
+    score_field: ClassVar[str] = "mask_scores"
+    options: ClassVar[tuple[str, ...]] = ()
+    overlap_name: ClassVar[str] = "IoU"
     prefiltered = True
 
     def __init__(self, runs: Any, lengths: Any, sizes: Any) -> None:
@@ -110,7 +112,7 @@ class Masks:
         return cls.from_bitmaps(array) if array.size else cls.empty()
 
     @classmethod
-    def from_rle(cls: type[_M], rles: Sequence[Any], *, names: Sequence[Any] | None = None) -> _M:
+    def from_rle(cls: type[_M], rles: Sequence[Any], *, names: Sequence[object] | None = None) -> _M:
         """Masks from COCO's RLE dicts, with ``counts`` as compressed string or bytes or as list of run lengths.
 
         Args:
@@ -127,7 +129,7 @@ class Masks:
         return cls._of(*read_rles(rles, names))
 
     @classmethod
-    def from_bitmaps(cls: type[_M], bitmaps: Any) -> _M:
+    def from_bitmaps(cls: type[_M], bitmaps: npt.ArrayLike) -> _M:
         """Masks from a boolean or integer array (N, height, width).
 
         Example:
@@ -145,7 +147,7 @@ class Masks:
 
     @classmethod
     def from_segmentations(
-        cls: type[_M], segmentations: Sequence[Any], sizes: Sequence[Any], *, names: Sequence[Any] | None = None
+        cls: type[_M], segmentations: Sequence[Any], sizes: Sequence[Any], *, names: Sequence[object] | None = None
     ) -> _M:
         """Masks from COCO's ``segmentation``: lists of polygons, which ``pycocotools`` draws, or RLE dicts.
 
@@ -178,7 +180,7 @@ class Masks:
             return f"must have {shapes[0][0]} runs in all and one size each (found {self.lengths.sum()} runs)"
         return None
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row, expected and found value of the first mask with a wrong size, or runs that are not in its image."""
         height, width = self.sizes.T.astype(np.float64)
         wrong = (height < 1) | (width < 1) | (height * width > MAX_PIXELS)
@@ -200,7 +202,7 @@ class Masks:
         """(N,) False."""
         return np.zeros(len(self), dtype=bool)
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, Any] | None:
+    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
         """Image, expected and found value of the first image whose masks differ in size."""
         images = np.append(ground_truths.image, image)
         sizes = np.concatenate([ground_truths.geometry.sizes, self.sizes])
@@ -219,7 +221,7 @@ class Masks:
 
         return int(images[row]), "have one size", f"{of(first[inverse[row]])} and {of(row)}"
 
-    def take(self: _M, rows: Any) -> _M:
+    def take(self: _M, rows: Rows) -> _M:
         """The selected rows; a slice is not copied."""
         return self._of(self._runs.take(rows), self.sizes[rows])
 

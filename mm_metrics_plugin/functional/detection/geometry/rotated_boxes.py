@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, NamedTuple, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
+from mm_metrics_plugin.functional._arrays import Rows
 from mm_metrics_plugin.functional.detection.geometry import Edges, Outlines
 from mm_metrics_plugin.functional.detection.geometry._clipping import intersection_areas, polygon_areas
 from mm_metrics_plugin.functional.detection.geometry.boxes import first_invalid, floats
@@ -42,13 +44,13 @@ class RotatedBoxes:
         0.333333
     """
 
-    field = "boxes"
-    score_field = "scores"
-    options = ()
-    overlap_name = "IoU"
+    field: ClassVar[str] = "boxes"
+    score_field: ClassVar[str] = "scores"
+    options: ClassVar[tuple[str, ...]] = ()
+    overlap_name: ClassVar[str] = "IoU"
     prefiltered = True
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: npt.ArrayLike) -> None:
         values = floats(array)
         self.array = values.reshape(0, 5) if not values.size else values
 
@@ -74,7 +76,7 @@ class RotatedBoxes:
         shape = self.array.shape
         return None if shape[1:] in ((5,), (8,)) else f"must have shape (N, 5) or (N, 8) (found {shape})"
 
-    def first_invalid(self) -> tuple[int, str, Any] | None:
+    def first_invalid(self) -> tuple[int, str, object] | None:
         """Row, expected and found value of the first box with an infinite number, a negative side or a wrong corner."""
         invalid = first_invalid(self.array)
         if invalid is not None or not len(self):
@@ -97,7 +99,7 @@ class RotatedBoxes:
     def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> None:
         """None: all boxes can be compared."""
 
-    def take(self, rows: Any) -> RotatedBoxes:
+    def take(self, rows: Rows) -> RotatedBoxes:
         """The selected rows."""
         return RotatedBoxes(self.array[rows])
 
@@ -183,7 +185,7 @@ class RotatedBoxes:
         return result
 
 
-def rotated_box_iou(first: Any, second: Any) -> np.ndarray:
+def rotated_box_iou(first: npt.ArrayLike, second: npt.ArrayLike) -> np.ndarray:
     """Pairwise (row by row) IoU of rotated boxes (N, 5) or convex quadrilaterals (N, 8).
 
     Example:

@@ -24,10 +24,10 @@ function classes() {
     }
   }
 
-  const select = byId("table-protocol");
-  const protocol = () => data.protocols[select ? Number(select.value) : 0];
+  const select = byId("table-matching");
+  const rule = () => data.matching_rules[select ? Number(select.value) : 0];
   const fillAsReported = () => {
-    const { columns } = protocol();
+    const { columns } = rule();
     fill((label) => Object.fromEntries(Object.keys(columns).map((name) => [name, columns[name][label]])));
   };
   if (!data.thresholds) {
@@ -46,7 +46,7 @@ function classes() {
 
   const slider = byId("score-thr");
   const readout = Object.fromEntries([...byId("readout").tBodies[0].rows].map((row) => [row.dataset.average, page.columnCells(row)]));
-  const followsSlider = () => !select || protocol().follows_threshold;
+  const followsSlider = () => !select || rule().follows_threshold;
 
   /* --- curves --- */
 
@@ -151,8 +151,8 @@ function classes() {
 function confusions() {
   const { labels, detections, ground_truths: gts } = data;
   const background = labels.length - 1;
-  const select = byId("matrix-protocol");
-  const protocol = () => data.protocols[Number(select.value)];
+  const select = byId("matrix-matching");
+  const rule = () => data.matching_rules[Number(select.value)];
   const name = (label) => page.printable(labels[label]);
 
   /* Draws the outlines of a ground truth and a detection. */
@@ -178,7 +178,7 @@ function confusions() {
   };
 
   function memberRow(at, css) {
-    const { detection, ground_truth: groundTruths, overlap, background_type: types } = protocol();
+    const { detection, ground_truth: groundTruths, overlap, background_type: types } = rule();
     const det = detection[at];
     const gt = groundTruths[at];
     const detPath = det < 0 ? null : detections.path[det];
@@ -202,31 +202,31 @@ function confusions() {
     const title = css === "fn" ? `${name(row)}: missed` : row === background ? `${name(column)}: without a match`
       : css === "tp" ? `${name(row)}: correct` : `${name(row)} → ${name(column)}`;
     const order = { tp: "lowest score first", fn: "largest first", fp: "highest score first" }[css];
-    const rows = membersOf(protocol().cell, row * labels.length + column).map((at) => memberRow(at, css));
-    showCell({ row, column, title, order, cells: protocol().cells, rows });
+    const rows = membersOf(rule().cell, row * labels.length + column).map((at) => memberRow(at, css));
+    showCell({ row, column, title, order, cells: rule().cells, rows });
   }
 
-  const chart = confusionMatrix({ labels, cells: () => protocol().cells, open });
+  const chart = confusionMatrix({ labels, cells: () => rule().cells, open });
   const names = (last) => labels.map((_, label) => (label === background ? last : name(label)));
   cellControls(names("no match (background)"), names("missed (background)"), chart.select);
 
   const typeTable = byId("fp-table");
-  function showProtocol() {
-    const { columns, name: rule } = protocol();
+  function showRule() {
+    const { columns, name: matching } = rule();
     for (const row of typeTable.tBodies[0].rows) {
       for (const [column, cell] of Object.entries(page.columnCells(row))) showCount(cell, columns[column][Number(row.dataset.row)]);
     }
     page.sortAgain(typeTable);
-    byId("protocol-words").textContent = data.protocols.length > 1 ? `${rule}: ${select.selectedOptions[0].title}.` : "";
+    byId("matching-words").textContent = data.matching_rules.length > 1 ? `${matching}: ${select.selectedOptions[0].title}.` : "";
     const isConfusion = (row, column) => row !== column && row < background && column < background;
-    topConfusions(protocol().cells, isConfusion, (row, column) => `${name(row)} → ${name(column)}`, chart.select);
+    topConfusions(rule().cells, isConfusion, (row, column) => `${name(row)} → ${name(column)}`, chart.select);
   }
   select.addEventListener("change", () => {
-    showProtocol();
+    showRule();
     chart.draw();
     if (byId("cell").dataset.cell) open(...byId("cell").dataset.cell.split(",").map(Number));
   });
-  showProtocol();
+  showRule();
 }
 
 /* --- gallery ------------------------------------------------------------------------------------------------------ */
