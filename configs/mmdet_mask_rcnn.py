@@ -9,8 +9,8 @@ custom_imports = dict(imports=["mm_metrics_plugin"], allow_failed_imports=False)
 data_root = "data/shapes/"
 val_evaluator = [
     dict(type="CocoMetric", ann_file=data_root + "val.json", metric=["bbox", "segm"]),
-    dict(type="DetectionPRF", score_thr=0.3, ap=True),
-    dict(type="DetectionPRF", iou_type="segm", score_thr=0.3, classwise=True, ap=True),
+    dict(type="DetectionPRF", score_thr=0.1, ap=True),
+    dict(type="DetectionPRF", iou_type="segm", score_thr=0.1, classwise=True, ap=True),
 ]
 test_evaluator = val_evaluator
 

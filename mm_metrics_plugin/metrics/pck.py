@@ -23,7 +23,7 @@ from mm_metrics_plugin.metrics.sample_fields import (
 from mm_metrics_plugin.reports.base import class_values
 from mm_metrics_plugin.settings import require
 from mm_metrics_plugin.states.base import Batch
-from mm_metrics_plugin.states.counts import KeypointState
+from mm_metrics_plugin.states.counts import JointCountState
 
 _BOX = "bbox"
 _PREDICTED, _TARGET, _VISIBLE = "pred_instances.keypoints", "gt_instances.keypoints", "gt_instances.keypoints_visible"
@@ -92,9 +92,9 @@ class PCK(StreamingMetric):
         """The fields of the ground truth."""
         return self.fields[1:]
 
-    def empty_state(self) -> KeypointState:
+    def empty_state(self) -> JointCountState:
         """No key points."""
-        return KeypointState()
+        return JointCountState()
 
     def _reset(self) -> None:
         super()._reset()
@@ -144,7 +144,7 @@ class PCK(StreamingMetric):
             lengths.append(shape[0])
         return lengths
 
-    def compute(self, state: KeypointState) -> dict[str, float]:
+    def compute(self, state: JointCountState) -> dict[str, float]:
         """The mean, the shares of the joints and the number of objects that are left out."""
         empty = np.zeros((2, len(self._names())), dtype=np.int64)
         correct, labeled = empty if state.counts is None else state.counts

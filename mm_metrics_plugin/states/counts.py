@@ -165,14 +165,14 @@ class PairState(State):
         return self
 
 
-class KeypointState(State):
+class JointCountState(State):
     """Numbers of correct and labeled key points of each joint, and of objects without a size."""
 
     reductions = {"counts": SUM, "without_size": SUM}
     counts: np.ndarray  # (2, joints) correct and labeled
     without_size: np.ndarray
 
-    def update(self, counts: np.ndarray, without_size: np.ndarray) -> KeypointState:
+    def update(self, counts: np.ndarray, without_size: np.ndarray) -> JointCountState:
         """Add the counts (samples, 2, joints) and (samples,)."""
         self.add("counts", counts.sum(axis=0))
         self.add("without_size", without_size.sum())
