@@ -167,9 +167,6 @@ def collect_examples(
     images: SortedImages, matches: RuleMatches, rules: dict[str, RuleMatches], *, num_classes: int, worst_images: int
 ) -> Examples:
     """The worst members of the cells under every rule, and the worst images by ``matches`` with their shapes."""
-    dets = images.detections
-    drawn = dets.geometry.drawn_like(images.ground_truths.geometry)
-    images = images._replace(detections=replace(dets, geometry=drawn))
     parts = [_cell_examples(images, rule, counted, num_classes, len(rules)) for rule, counted in rules.items()]
     worst = _worst_images(images, matches)
     worst = worst.take(worst.worst(worst_images))

@@ -129,9 +129,6 @@ class Geometry(Protocol):
     def scaled(self: _G, factors: np.ndarray) -> _G:
         """The shapes with x and y multiplied by ``factors`` (N, 2)."""
 
-    def drawn_like(self: _G, others: _G) -> _G:
-        """The shapes, drawn like others: those of files may lack what only the ground truth has, such as a skeleton."""
-
     def outlines(self) -> Outlines:
         """The lines that draw the shapes."""
 

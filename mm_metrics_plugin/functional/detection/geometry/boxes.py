@@ -151,10 +151,6 @@ class Boxes:
         """The boxes with x and y multiplied by ``factors`` (N, 2)."""
         return Boxes(self.array * np.tile(factors, 2), self.box_format)
 
-    def drawn_like(self, others: Boxes) -> Boxes:
-        """The boxes."""
-        return self
-
     def outlines(self) -> Outlines:
         """The four edges."""
         left, top, right, bottom = self.bounding_boxes()

@@ -194,12 +194,6 @@ class KeyPoints:
         array[..., :2] *= factors[:, None]
         return self._like(array, self.boxes * np.tile(factors, 2))
 
-    def drawn_like(self, others: KeyPoints) -> KeyPoints:
-        """The objects with the skeleton of the others, unless they have one."""
-        if len(self.skeleton) or len(self.sigmas) != len(others.sigmas):
-            return self
-        return KeyPoints(self.array, self.sigmas, self.boxes, others.skeleton)
-
     def outlines(self) -> Outlines:
         """The lines of the skeleton between labeled key points, and a cross for each that no line reaches."""
         drawn = self.labeled[:, self.skeleton].all(axis=2)

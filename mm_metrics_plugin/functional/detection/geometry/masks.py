@@ -295,10 +295,6 @@ class Masks:
         row, top, bottom = (np.repeat(values, number) for values in (row, moved(lines[1], 1), moved(lines[2], 1)))
         return self._of(runs_of_columns(Columns(row, expanded(first, number), top, bottom), sizes[:, 0]), sizes)
 
-    def drawn_like(self: _M, others: _M) -> _M:
-        """The masks."""
-        return self
-
     def outlines(self) -> Outlines:
         """The outer and inner contours, simplified by about a pixel."""
         return contours(self._columns(), len(self))

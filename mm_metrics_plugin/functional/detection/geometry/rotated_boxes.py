@@ -158,10 +158,6 @@ class RotatedBoxes:
         """The boxes with x and y multiplied by ``factors`` (N, 2), as quadrilaterals."""
         return RotatedBoxes((self.corners() * factors[:, None]).reshape(-1, 8))
 
-    def drawn_like(self, others: RotatedBoxes) -> RotatedBoxes:
-        """The boxes."""
-        return self
-
     def outlines(self) -> Outlines:
         """The four sides."""
         corners = self.corners()
