@@ -117,7 +117,7 @@ class JsonRows:
                     return array.reshape((-1, *shape))
         expected = f"{width} finite numbers" if width else "a finite number"
         wrong = next(number for number, value in enumerate(values) if not _is_finite_row(value, width))
-        raise self._error(field, wrong, expected, values[wrong])
+        raise self.error(field, wrong, expected, values[wrong])
 
     def flags(self, field: str) -> np.ndarray:
         """A column of 0 and 1, or of booleans; rows without the field have False."""
@@ -129,7 +129,7 @@ class JsonRows:
             ]
             for number, value in enumerate(values):
                 if not isinstance(value, (int, float, type(None))):
-                    raise self._error(field, number, "0 or 1", value)
+                    raise self.error(field, number, "0 or 1", value)
         return np.array(list(map(bool, values)), dtype=bool)
 
     def ids(self, field: str, values: list[Any] | None = None) -> list[Any]:
@@ -138,7 +138,7 @@ class JsonRows:
         kinds = set(map(type, values))
         if not kinds <= {int, str}:
             wrong = next(number for number, value in enumerate(values) if type(value) not in (int, str))
-            error = self._error(field, wrong, "a whole number or text", values[wrong])
+            error = self.error(field, wrong, "a whole number or text", values[wrong])
             if field == "img_id" and values[wrong] is None:
                 hint = "add 'img_id' to meta_keys of PackDetInputs in the test pipeline and test again"
                 error = ResultFileError(f"{error}: {hint}")
@@ -153,9 +153,12 @@ class JsonRows:
                 )
         return values
 
-    def _error(self, field: str, index: int, expected: str, value: Any) -> ResultFileError:
+    def error(self, field: str, index: int, expected: str, value: Any) -> ResultFileError:
+        """The error of a value, with the image of the row if it names one."""
         row = f"'{field}' of {self.noun} number {self.positions[index]}"
-        return ResultFileError(f"{self.source}: {row} must be {expected} (found {shortened(value)})")
+        image = self.rows[index].get("image_id")
+        place = f" in image {shortened(image)}" if isinstance(image, (int, str)) else ""
+        return ResultFileError(f"{self.source}: {row} must be {expected} (found {shortened(value)}{place})")
 
 
 def _plain_array(value: Any) -> Any:

@@ -108,8 +108,16 @@ class _KeyPointShapes(JsonShapes):
         boxes = rows.numbers("bbox", 4) if rows.rows and not rows.without("bbox").any() else None
         return self._points(rows, boxes, ())
 
+    def _joints(self, rows: JsonRows) -> int:
+        """The number of key points, that of the first row."""
+        joints, rest = divmod(_length(rows, self.field), 3)
+        if rows.rows and (rest or not joints):
+            expected = "x, y and visibility or score of every key point, one after the other"
+            raise rows.error(self.field, 0, expected, rows.rows[0][self.field])
+        return joints
+
     def _points(self, rows: JsonRows, boxes: np.ndarray | None, skeleton: Any) -> KeyPoints:
-        joints = _length(rows, self.field) // 3
+        joints = self._joints(rows)
         points = rows.numbers(self.field, 3 * joints).reshape(len(rows.rows), joints, 3)
         return KeyPoints(points, sigmas_of(joints, self.options.sigmas), boxes, skeleton)
 
@@ -123,9 +131,8 @@ class _KeyPointShapes(JsonShapes):
                 f"{BOX_AREA_FACTOR} x the area of the box is used, as in xtcocotools",
                 MetricWarning,
             )
-        joints = _length(rows, self.field) // 3
         skeletons = (category.get("skeleton") for category in categories)
-        skeleton = next((_pairs(pairs, joints) for pairs in skeletons if isinstance(pairs, list)), ())
+        skeleton = next((_pairs(pairs, self._joints(rows)) for pairs in skeletons if isinstance(pairs, list)), ())
         # pycocotools ignores objects without labeled key points by their number.
         labeled = rows.numbers("num_keypoints", values=[row.get("num_keypoints", 1) for row in rows.rows])
         return self._points(rows, rows.numbers("bbox", 4), skeleton), {"ignore": labeled == 0}
