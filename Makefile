@@ -27,6 +27,8 @@ locked       = $(shell sed -n 's/^$(1)==//p' requirements/lock.txt)
 TORCH       := $(call locked,torch)
 MMCV        := $(call locked,mmcv)
 TORCHVISION := $(call locked,torchvision)
+MMPOSE      := $(call locked,mmpose)
+XTCOCOTOOLS := $(call locked,xtcocotools)
 # mmcv's wheel fits one torch and one Python only, so its place is named after both and shared by all clones.
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mm_metrics_plugin
 WHEELS := $(CACHE)/mmcv-$(MMCV)-torch-$(TORCH)-cp$(subst .,,$(FOUND))
@@ -144,11 +146,13 @@ $(WHEELS)/.built: | $(VENV)/.demo
 	@touch $@
 
 $(VENV)/.stack: $(VENV)/.demo $(WHEELS)/.built requirements/stack.txt
-	@echo "Installing mmcv, mmdet and mmpretrain ..."
+	@echo "Installing mmcv, mmdet, mmpretrain, mmseg and mmpose ..."
 	@$(PIP) install --no-deps --no-index $(WHEELS)/mmcv-*.whl
 	@# Its metadata wants an older torch, but it imports and works; newer ones do not, on a torch without CUDA.
 	@said=$$($(PIP) install --no-deps torchvision==$(TORCHVISION) 2>&1) || { echo "$$said" >&2; exit 1; }
 	@$(LOCKED) --requirement requirements/stack.txt
+	@$(PIP) install --no-deps mmpose==$(MMPOSE)
+	@$(PIP) install --no-deps --no-build-isolation --no-binary xtcocotools xtcocotools==$(XTCOCOTOOLS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.demo requirements/dev.txt

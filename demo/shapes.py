@@ -1,4 +1,4 @@
-"""Draw images of shapes with COCO annotations, for ``configs/mmdet_prf*.py``: ``python demo/shapes.py data/shapes``.
+"""Draw images of shapes with COCO annotations, for the configs of mmdet: ``python demo/shapes.py data/shapes``.
 
 The folder receives ``train/`` and ``val/``, ``train.json`` and ``val.json``.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -27,6 +28,14 @@ def mask_of(shape: str, side: int) -> np.ndarray:
     return mask & (distance >= side / 3.2) if shape in ("ring", "frame") else mask
 
 
+def rle_of(mask: np.ndarray, left: int, top: int) -> dict[str, Any]:
+    """COCO's run lengths of a mask at a corner of the image: background and foreground in turn, column by column."""
+    image = np.zeros((SIZE, SIZE), dtype=bool)
+    image[top : top + len(mask), left : left + mask.shape[1]] = mask
+    edges = np.flatnonzero(np.diff(image.ravel(order="F"), prepend=False))
+    return dict(size=[SIZE, SIZE], counts=np.diff([0, *edges.tolist(), SIZE * SIZE]).tolist())
+
+
 def draw(generator: np.random.Generator) -> tuple[np.ndarray, list[dict]]:
     """An image and its annotations: shapes that may overlap, and sometimes a crowd of small shapes."""
     image = generator.integers(0, 80, (SIZE, SIZE, 3))
@@ -41,24 +50,29 @@ def draw(generator: np.random.Generator) -> tuple[np.ndarray, list[dict]]:
         side = int(np.exp(generator.uniform(np.log(12), np.log(60))))
         left, top = (int(corner) for corner in generator.integers(0, SIZE - side, 2))
         paint(CLASSES[label], left, top, side)
-        annotations.append(dict(category_id=label + 1, bbox=[left, top, side, side], area=side * side, iscrowd=0))
+        mask = rle_of(mask_of(CLASSES[label], side), left, top)
+        row = dict(category_id=label + 1, bbox=[left, top, side, side], area=side * side, iscrowd=0, segmentation=mask)
+        annotations.append(row)
     if generator.random() < 0.15:
         label, width, height = int(generator.choice(len(CLASSES), p=FREQUENCIES)), 54, 36
         left, top = int(generator.integers(0, SIZE - width)), int(generator.integers(0, SIZE - height))
         for down in range(0, height, 12):
             for across in range(0, width, 12):
                 paint(CLASSES[label], left + across, top + down, 10)
-        annotations.append(dict(category_id=label + 1, bbox=[left, top, width, height], area=width * height, iscrowd=1))
+        row = dict(category_id=label + 1, bbox=[left, top, width, height], area=width * height, iscrowd=1)
+        annotations.append({**row, "segmentation": rle_of(np.ones((height, width), dtype=bool), left, top)})
     return image.astype(np.uint8), annotations
 
 
-def write_split(folder: Path, split: str, number: int, generator: np.random.Generator) -> None:
+def write_split(folder: Path, split: str, number: int, generator: np.random.Generator, masks: bool) -> None:
     """Write images and their COCO annotations."""
     (folder / split).mkdir()
     images: list[dict] = []
     annotations: list[dict] = []
     for image_id in range(1, number + 1):
         image, rows = draw(generator)
+        for row in [] if masks else rows:
+            del row["segmentation"]
         name = f"{image_id:04d}.png"
         cv2.imwrite(str(folder / split / name), image)
         images.append(dict(id=image_id, file_name=name, width=SIZE, height=SIZE))
@@ -68,12 +82,12 @@ def write_split(folder: Path, split: str, number: int, generator: np.random.Gene
     (folder / f"{split}.json").write_text(json.dumps(content, separators=(",", ":")))
 
 
-def write_shapes(folder: Path, train: int = 60, val: int = 25, seed: int = 1) -> None:
-    """Write the training and the validation set."""
+def write_shapes(folder: Path, train: int = 60, val: int = 25, seed: int = 1, masks: bool = True) -> None:
+    """Write the training and the validation set, with or without masks."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(seed)
-    write_split(folder, "train", train, generator)
-    write_split(folder, "val", val, generator)
+    write_split(folder, "train", train, generator, masks)
+    write_split(folder, "val", val, generator, masks)
 
 
 if __name__ == "__main__":

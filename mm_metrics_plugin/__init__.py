@@ -50,6 +50,7 @@ _METRIC_NAMES = (
     "MetricFigureHook",
     "MultiLabelAUC",
     "MultiLabelPRF",
+    "PCK",
     "PosNegRatio",
     "RecallAtK",
     "RegressionError",

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
-STACK = ("mmcv", "mmdet", "mmengine", "mmpretrain", "mmseg", "supervision", "tidecv", "torch", "torchmetrics")
+STACK = (
+    *("mmcv", "mmdet", "mmengine", "mmpose", "mmpretrain", "mmseg", "torch"),
+    *("faster_coco_eval", "hotcoco", "shapely", "supervision", "tidecv", "torchmetrics"),
+)
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = (str(ROOT / "tests"), str(ROOT / "benchmarks"))  # tests use inputs of the benchmarks
 

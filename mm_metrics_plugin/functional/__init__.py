@@ -19,6 +19,7 @@ from mm_metrics_plugin.functional.detection.operating_points import operating_po
 from mm_metrics_plugin.functional.detection.pr_curves import precision_recall_curves
 from mm_metrics_plugin.functional.detection.results_by_size import results_by_size
 from mm_metrics_plugin.functional.detection.tide import tide_errors
+from mm_metrics_plugin.functional.keypoints import pck
 from mm_metrics_plugin.functional.ranking import pos_neg_ratio, recall_at_k, top_k_decisions
 from mm_metrics_plugin.functional.regression import regression_error
 from mm_metrics_plugin.functional.segmentation import dice_score, mean_iou_report
@@ -50,6 +51,7 @@ __all__ = [
     "nms",
     "operating_points",
     "paired_permutation_test",
+    "pck",
     "per_image_counts",
     "pos_neg_ratio",
     "precision_recall_curves",

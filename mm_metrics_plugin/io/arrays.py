@@ -23,6 +23,7 @@ def to_array(value: Any) -> np.ndarray:
     Raises:
         TypeError: The value cannot be an array. ValueError, RuntimeError and OverflowError likewise.
     """
+    value = getattr(value, "tensor", value)  # of mmdet's HorizontalBoxes and mmrotate's RotatedBoxes
     if is_tensor(value):
         value = tensor_to_array(value)
     if isinstance(value, (list, tuple)):
@@ -66,19 +67,30 @@ class JsonRows:
         rows: The objects.
         source: Name of the file in messages.
         noun: Name of a row in messages, such as ``"annotation"``.
+        positions: The number of each row in messages, its index by default.
     """
 
-    def __init__(self, rows: list[Any], source: str, noun: str) -> None:
+    def __init__(self, rows: list[Any], source: str, noun: str, positions: Sequence[int] | None = None) -> None:
         self.rows = rows
         self.source = source
         self.noun = noun
+        self.positions = range(len(rows)) if positions is None else positions
+
+    def take(self, indices: Sequence[int]) -> JsonRows:
+        """The selected rows, which keep their numbers."""
+        positions = [self.positions[index] for index in indices]
+        return JsonRows([self.rows[index] for index in indices], self.source, self.noun, positions)
+
+    def without(self, field: str) -> np.ndarray:
+        """Which rows have no value, or None, in a field."""
+        return np.array([row.get(field) is None for row in self.rows], dtype=bool)
 
     def column(self, field: str) -> list[Any]:
         """One field of every row, which each row must have."""
         try:
             return list(map(itemgetter(field), self.rows))
         except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-            for number, row in enumerate(self.rows):
+            for number, row in zip(self.positions, self.rows):
                 name = f"{self.source}: {self.noun} number {number}"
                 if not isinstance(row, dict):
                     raise ResultFileError(f"{name} must be an object (found {type(row).__name__})") from None
@@ -105,7 +117,7 @@ class JsonRows:
                     return array.reshape((-1, *shape))
         expected = f"{width} finite numbers" if width else "a finite number"
         wrong = next(number for number, value in enumerate(values) if not _is_finite_row(value, width))
-        raise self._error(field, wrong, expected, values[wrong])
+        raise self.error(field, wrong, expected, values[wrong])
 
     def flags(self, field: str) -> np.ndarray:
         """A column of 0 and 1, or of booleans; rows without the field have False."""
@@ -116,8 +128,8 @@ class JsonRows:
                 for value in map(_plain_array, values)
             ]
             for number, value in enumerate(values):
-                if value not in (0, 1, None):
-                    raise self._error(field, number, "0 or 1", value)
+                if not isinstance(value, (int, float, type(None))) or value not in (0, 1, None):
+                    raise self.error(field, number, "0 or 1", value)
         return np.array(list(map(bool, values)), dtype=bool)
 
     def ids(self, field: str, values: list[Any] | None = None) -> list[Any]:
@@ -126,7 +138,7 @@ class JsonRows:
         kinds = set(map(type, values))
         if not kinds <= {int, str}:
             wrong = next(number for number, value in enumerate(values) if type(value) not in (int, str))
-            error = self._error(field, wrong, "a whole number or text", values[wrong])
+            error = self.error(field, wrong, "a whole number or text", values[wrong])
             if field == "img_id" and values[wrong] is None:
                 hint = "add 'img_id' to meta_keys of PackDetInputs in the test pipeline and test again"
                 error = ResultFileError(f"{error}: {hint}")
@@ -141,9 +153,12 @@ class JsonRows:
                 )
         return values
 
-    def _error(self, field: str, number: int, expected: str, value: Any) -> ResultFileError:
-        row = f"'{field}' of {self.noun} number {number}"
-        return ResultFileError(f"{self.source}: {row} must be {expected} (found {shortened(value)})")
+    def error(self, field: str, index: int, expected: str, value: Any) -> ResultFileError:
+        """The error of a value, with the image of the row if it names one."""
+        row = f"'{field}' of {self.noun} number {self.positions[index]}"
+        image = self.rows[index].get("image_id")
+        place = f" in image {shortened(image)}" if isinstance(image, (int, str)) else ""
+        return ResultFileError(f"{self.source}: {row} must be {expected} (found {shortened(value)}{place})")
 
 
 def _plain_array(value: Any) -> Any:

@@ -13,6 +13,7 @@ from mm_metrics_plugin.metrics.detection import DetectionPRF as DetectionPRF
 from mm_metrics_plugin.metrics.hooks import EvaluationCheckHook as EvaluationCheckHook
 from mm_metrics_plugin.metrics.hooks import MetricFigureHook as MetricFigureHook
 from mm_metrics_plugin.metrics.ks import SingleLabelKS as SingleLabelKS
+from mm_metrics_plugin.metrics.pck import PCK as PCK
 from mm_metrics_plugin.metrics.prf import MultiLabelPRF as MultiLabelPRF
 from mm_metrics_plugin.metrics.prf import SingleLabelPRF as SingleLabelPRF
 from mm_metrics_plugin.metrics.ranking import PosNegRatio as PosNegRatio

@@ -141,8 +141,7 @@ class DetectionPRF(StreamingMetric):
         **kwargs: Any,
     ) -> None:
         require_choice("iou_type", iou_type, list(IOU_TYPES))
-        if iou_type != DEFAULT_IOU_TYPE:
-            self.default_prefix = f"det-{iou_type}"
+        self.default_prefix = IOU_TYPES[iou_type].prefix
         super().__init__(**kwargs)
         require_choice("matching", matching, list(MATCHING_RULES))
         analyses = MATCHING_RULES[matching].has_analyses

@@ -1,4 +1,4 @@
-"""States of counts: confusion matrices, hits, true and false positives, pairs."""
+"""States of counts: confusion matrices, hits, true and false positives, pairs, key points."""
 
 from __future__ import annotations
 
@@ -162,4 +162,18 @@ class PairState(State):
     def update(self, positive: np.ndarray, negative: np.ndarray) -> PairState:
         """Count pairs of scores."""
         self.add("counts", np.array(count_pairs(positive, negative), dtype=np.int64))
+        return self
+
+
+class JointCountState(State):
+    """Numbers of correct and labeled key points of each joint, and of objects without a size."""
+
+    reductions = {"counts": SUM, "without_size": SUM}
+    counts: np.ndarray  # (2, joints) correct and labeled
+    without_size: np.ndarray
+
+    def update(self, counts: np.ndarray, without_size: np.ndarray) -> JointCountState:
+        """Add the counts (samples, 2, joints) and (samples,)."""
+        self.add("counts", counts.sum(axis=0))
+        self.add("without_size", without_size.sum())
         return self

@@ -127,18 +127,18 @@ def keypoint_batch(seed, *, sigmas=COCO_SIGMAS, num_classes=1):
     return DetectionBatch(Detections(image, KeyPoints(dets, sigmas), scores, labels), ground_truths, num_images)
 
 
-def random_rotated_boxes(random, number):
+def random_rotated_boxes(random, number, max_side=50):
     """Boxes at any angle; a few have no width."""
-    sides = random.uniform(1, 50, (number, 2)) * (random.random((number, 2)) > 0.02)
+    sides = random.uniform(1, max_side, (number, 2)) * (random.random((number, 2)) > 0.02)
     return np.concatenate([random.uniform(0, 60, (number, 2)), sides, random.uniform(-4, 4, (number, 1))], axis=1)
 
 
-def rotated_batch(seed):
+def rotated_batch(seed, max_side=50):
     """Rotated boxes with detections near ground truths, crowds and equal scores."""
     random = np.random.default_rng(seed)
     num_images, num_classes = int(random.integers(1, 5)), int(random.integers(1, 4))
     gt_image = np.sort(random.integers(0, num_images, 12))
-    gts = random_rotated_boxes(random, 12)
+    gts = random_rotated_boxes(random, 12, max_side)
     chosen = random.integers(0, 12, 40)
     boxes = gts[chosen] + random.normal(0, 1, (40, 5)) * [2, 2, 2, 2, 0.1] * random.choice([0, 0.5, 1], (40, 1))
     boxes[:, 2:4] = np.abs(boxes[:, 2:4])
@@ -191,6 +191,17 @@ def keypoint_fields(instances):
     names = ("keypoints", "num_keypoints", "bbox")
     fields = [dict(zip(names, values)) for values in zip(*(column.tolist() for column in columns))]
     return fields if isinstance(instances, GroundTruths) else [{"keypoints": field["keypoints"]} for field in fields]
+
+
+def rotated_fields(instances):
+    """The fields of rotated boxes in hotcoco's files."""
+    shapes = instances.geometry
+    left, top, right, bottom = shapes.bounding_boxes()
+    boxes = np.stack([left, top, right - left, bottom - top], axis=1).tolist()
+    fields = [{"obb": obb} for obb in shapes.array.tolist()]
+    if isinstance(instances, GroundTruths):
+        return [{**field, "bbox": box} for field, box in zip(fields, boxes)]
+    return fields  # with a box, the area would be that of the box
 
 
 def evaluated(target, results, iou_type, *, api=COCO, evaluator=COCOeval, **params):

@@ -25,13 +25,18 @@ def environment() -> dict[str, str]:
     return variables
 
 
-def run(script: Path, *arguments: Any, cwd: Path) -> str:
-    """The output of a script in a new process."""
-    done = subprocess.run(
-        [sys.executable, str(script), *map(str, arguments)], cwd=cwd, env=environment(), capture_output=True, text=True
-    )
-    assert done.returncode == 0, f"{script.name} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+def run(*arguments: Any, cwd: Path) -> str:
+    """The output of Python with these arguments, such as a script, in a new process."""
+    words = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(words, cwd=cwd, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, f"{arguments[0]} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
+
+
+def run_on_two_processes(script: Path, *arguments: Any, cwd: Path) -> None:
+    """Run a tool on two processes, each with a folder in the one that follows ``--work-dir``."""
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    run(*launcher, ROOT / "tests" / "helpers" / "on_gloo.py", script, *arguments, cwd=cwd)
 
 
 def scalars(work_dir: Path, key: str) -> list[dict[str, float]]:

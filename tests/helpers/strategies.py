@@ -120,7 +120,7 @@ def _drawn(make, seed):
 def _sample(make, seed, index, form, *, odd, rows_differ):
     """One sample of a dataset in a form (dtype or ``numpy``)."""
     sample = _drawn(make, seed)[index]
-    if "gt_instances" in sample:
+    if "ignored_instances" in sample:  # of a detector
         sample = _ODD[odd](sample)
     if rows_differ:
         sample = _with_distinct_scores(sample, seed * SAMPLES_DRAWN + index)
@@ -130,7 +130,8 @@ def _sample(make, seed, index, form, *, odd, rows_differ):
 
 
 def _with_field_of(sample, other, field):
-    if not field.endswith("instances") and _shapes(sample[field]) != _shapes(other[field]):
+    detector = "ignored_instances" in sample  # its images may have any number of instances
+    if not (detector and field.endswith("instances")) and _shapes(sample[field]) != _shapes(other[field]):
         return sample
     return {**sample, field: other[field]}
 

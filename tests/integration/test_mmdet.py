@@ -13,7 +13,7 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 
 from tests.helpers.detection_problems import stock_tool
-from tests.helpers.stock import ROOT, environment, run, scalars, score_of_test_tool, tool
+from tests.helpers.stock import ROOT, environment, run, run_on_two_processes, scalars, score_of_test_tool, tool
 
 
 def options_for(shapes):
@@ -67,19 +67,8 @@ def test_values_of_the_test_tool_equal_the_log(tested):
 def test_two_processes_give_the_values_of_one(training, tested):
     """25 images are not divisible by two, so the sampler adds padding."""
     config, options, work_dir = training
-    launched = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
-            *(str(ROOT / "tests" / "helpers" / "on_gloo.py"), str(tool("mmdet", "test.py"))),
-            *(str(config), str(work_dir / "epoch_12.pth"), "--work-dir", str(work_dir / "two"), "--cfg-options"),
-            *options,
-        ],
-        cwd=work_dir,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert launched.returncode == 0, launched.stderr[-3000:]
+    arguments = [config, work_dir / "epoch_12.pth", "--work-dir", work_dir / "two", "--cfg-options", *options]
+    run_on_two_processes(tool("mmdet", "test.py"), *arguments, cwd=work_dir)
     one, *two = (
         json.loads(next((work_dir / folder).glob("*/*.json")).read_text())
         for folder in ("test", "two/rank0", "two/rank1")

@@ -23,7 +23,7 @@ HOSTILE = [
     *("no-thr", "thr-0.30/a", "low/a", "/", "", " ", "a", "a_0", "a_1", "a_0_0", "a_1_1", "0", "1", "background"),
 ]
 class_names = st.sampled_from(HOSTILE) | st.text(max_size=3)
-CLASSWISE = {case.name: case for case in CASES if getattr(case.metric(), "classwise", False)}
+CLASSWISE = {case.name: case for case in CASES if getattr(case.metric(), "classwise", False) and case.classes}
 
 
 @lru_cache(maxsize=None)

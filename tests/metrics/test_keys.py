@@ -114,7 +114,7 @@ def test_keys_of_every_case_are_known(case):
     keys = metric.log_keys()
     assert keys == list(evaluate(metric, case.draw(30)))
     if type(metric).__name__ not in OPTIONS:  # the options change no keys
-        assert type(metric).__name__ in ("RegressionError", "PosNegRatio", "FieldMean", "FieldSum")
+        assert type(metric).__name__ in ("RegressionError", "PosNegRatio", "FieldMean", "FieldSum", "PCK")
 
 
 def test_samples_without_scores_do_not_change_the_keys():

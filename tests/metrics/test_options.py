@@ -30,6 +30,7 @@ INVALID = {
         *(dict(ci=0.95, matching="mmdet"), dict(ci=0.95, average="weighted"), dict(resamples=0, ci=0.95)),
         *(dict(operating_point="best"), dict(operating_point="f1", matching="mmdet")),
     ],
+    "PCK": [dict(thr=0), dict(norm="head"), dict(norm=(1, 1)), dict(norm=(0, 1, 2)), dict(joints=())],
     "MeanIoU": [dict(absent="zero")],
     "DiceScore": [
         *(dict(mode="medium"), dict(over="batch"), dict(activation="relu", mode="soft"), dict(activation="softmax")),

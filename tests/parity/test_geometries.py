@@ -1,4 +1,4 @@
-"""Masks, boundaries, rotated boxes and key points compared with pycocotools, OpenCV, shapely and tidecv."""
+"""Masks, boundaries, rotated boxes and key points compared with the packages that are the reference of each."""
 
 from __future__ import annotations
 
@@ -119,6 +119,29 @@ def test_boundary_iou_equals_erosion_by_opencv(block, monkeypatch):
             assert overlap == (values[0] if gts.crowd[gt] else min(values))
 
 
+def numbers_of(batch, num_classes):
+    """The 12 numbers of COCO."""
+    table = match_images(batch, COCO_RULE, num_classes=num_classes, keep="scores").table
+    return list(average_precision(table).to_dict().values())
+
+
+def test_boundary_ap_equals_faster_coco_eval():
+    from faster_coco_eval import COCO, COCOeval_faster
+
+    between = 0
+    for seed in range(40):
+        batch, num_classes = problems.mask_batch(seed, geometry=Boundaries, max_side=300)
+        sizes = np.concatenate([part.geometry.sizes for part in (batch.detections, batch.ground_truths)])
+        # Distances of x.5 pixels are rounded in another way there.
+        assert (np.abs(0.02 * np.hypot(*sizes.T) % 1 - 0.5) > 1e-9).all()
+        files = problems.coco_of(batch, num_classes, problems.segmentations)
+        expected = problems.evaluated(*files, "boundary", api=COCO, evaluator=COCOeval_faster).stats[:12]
+        numbers = numbers_of(batch, num_classes)
+        np.testing.assert_allclose(numbers, undefined_as_nan(expected), rtol=0, atol=1e-10, err_msg=str(seed))
+        between += 0 < numbers[0] < 1
+    assert between > 20
+
+
 def rotated_pairs(number):
     """Pairs of boxes, equal, nearly parallel, touching, thin, nested, on whole pixels, and others."""
     random = np.random.default_rng(0)
@@ -167,6 +190,22 @@ def test_iou_of_quadrilaterals_equals_shapely():
     actual = rotated_box_iou(first.reshape(-1, 8), second[:, ::-1].reshape(-1, 8))
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-9)
     assert len(actual) > 1000
+
+
+@pytest.mark.filterwarnings("ignore:hotcoco:UserWarning")
+def test_twelve_numbers_of_rotated_boxes_equal_hotcoco():
+    from hotcoco import COCO, COCOeval
+
+    undefined = between = 0
+    for seed in range(60):
+        batch, num_classes = problems.rotated_batch(seed, max_side=150)
+        files = problems.coco_of(batch, num_classes, problems.rotated_fields)
+        expected = problems.evaluated(*files, "obb", api=COCO, evaluator=COCOeval).stats
+        numbers = numbers_of(batch, num_classes)
+        np.testing.assert_allclose(numbers, undefined_as_nan(expected), rtol=0, atol=1e-6, err_msg=str(seed))
+        undefined += np.isnan(numbers).any()
+        between += 0 < numbers[0] < 1
+    assert undefined > 10 and between > 50
 
 
 OTHER_SIGMAS = (0.05, 0.1, 0.03, 0.08, 0.02)

@@ -41,7 +41,7 @@ class Outlines(NamedTuple):
     points: np.ndarray  # (P, 2) float64, x and y
     lengths: np.ndarray  # (N,) int32, number of points of each shape; 0 draws nothing
 
-    def take(self, rows: np.ndarray) -> Outlines:
+    def take(self, rows: Rows) -> Outlines:
         """The outlines of the chosen shapes; the index -1 selects an empty one."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
@@ -67,6 +67,7 @@ class Geometry(Protocol):
     score_field: ClassVar[str]  # the scores of detections, ``scores`` if they lack this field
     options: ClassVar[tuple[str, ...]]  # the settings that ``from_images`` takes
     overlap_name: ClassVar[str]  # such as ``IoU``
+    ignored_name: ClassVar[str]  # an ignored ground truth, with a plural in -s
     prefiltered: bool  # whether shapes overlap only if their bounding boxes intersect
 
     @classmethod
@@ -75,7 +76,7 @@ class Geometry(Protocol):
 
     @classmethod
     def from_images(
-        cls: type[_G], values: Sequence[Any], to_array: Callable[[Any], np.ndarray], **options: Any
+        cls: type[_G], values: Sequence[Any], to_array: Callable[[Any], np.ndarray], *args: Any, **options: Any
     ) -> tuple[_G, list[int]]:
         """The shapes of several images and their numbers; ``to_array`` converts what is no array.
 
@@ -95,11 +96,17 @@ class Geometry(Protocol):
     def is_ignored(self) -> np.ndarray:
         """(N,) whether a ground truth of this shape is neither TP nor FN, such as one without labeled key points."""
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
+    def mismatch(
+        self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None
+    ) -> tuple[int, str, object] | None:
         """The first image with shapes that cannot be compared, what they must be and what was found, or None.
 
-        ``image`` (N,) are the images of these shapes; rows of both are in any order.
+        ``image`` (N,) are the images of these shapes; rows of both are in any order. ``image_sizes`` (images, 2) are
+        heights and widths, 0 if unknown.
         """
+
+    def drawn_like(self: _G, other: _G) -> _G:
+        """These detections with the lines of ground truths, such as a skeleton."""
 
     def take(self: _G, rows: Rows) -> _G:
         """The selected rows (indices, a mask or a slice)."""

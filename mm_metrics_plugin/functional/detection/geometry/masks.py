@@ -61,6 +61,7 @@ class Masks:
     score_field: ClassVar[str] = "mask_scores"
     options: ClassVar[tuple[str, ...]] = ()
     overlap_name: ClassVar[str] = "IoU"
+    ignored_name: ClassVar[str] = "crowd region"
     prefiltered = True
 
     def __init__(self, runs: Any, lengths: Any, sizes: Any) -> None:
@@ -203,24 +204,34 @@ class Masks:
         """(N,) False."""
         return np.zeros(len(self), dtype=bool)
 
-    def mismatch(self, image: np.ndarray, ground_truths: GroundTruths) -> tuple[int, str, object] | None:
-        """Image, expected and found value of the first image whose masks differ in size."""
-        images = np.append(ground_truths.image, image)
-        sizes = np.concatenate([ground_truths.geometry.sizes, self.sizes])
+    def mismatch(
+        self, image: np.ndarray, ground_truths: GroundTruths, image_sizes: np.ndarray | None = None
+    ) -> tuple[int, str, object] | None:
+        """Image, expected and found value of the first image whose masks differ in size, from it or each other."""
+        known = np.empty((0, 2), dtype=np.int64) if image_sizes is None else image_sizes
+        with_size = np.flatnonzero(known.all(axis=1))
+        columns = (with_size, ground_truths.image, image)
+        images = np.concatenate(columns)
+        sizes = np.concatenate([known[with_size], ground_truths.geometry.sizes, self.sizes])
         _, first, inverse = np.unique(images, return_index=True, return_inverse=True)
         differs = np.flatnonzero((sizes != sizes[first[inverse]]).any(axis=1))
         if not len(differs):
             return None
         row = differs[0]
+        starts = np.append(0, np.cumsum(list(map(len, columns))))
 
         def of(row: int) -> str:
             """The size and the place of a mask."""
-            number = len(ground_truths)
-            kind, start = ("ground truth", 0) if row < number else ("detection", number)
-            index = int(np.count_nonzero(images[start:row] == images[row]))
-            return f"{sizes[row, 0]} x {sizes[row, 1]} of {kind} {index}"
+            kind = int(np.searchsorted(starts, row, side="right")) - 1
+            index = int(np.count_nonzero(images[starts[kind] : row] == images[row]))
+            place = ("the image", f"ground truth {index}", f"detection {index}")[kind]
+            return f"{sizes[row, 0]} x {sizes[row, 1]} of {place}"
 
         return int(images[row]), "have one size", f"{of(first[inverse[row]])} and {of(row)}"
+
+    def drawn_like(self: _M, other: _M) -> _M:
+        """These masks."""
+        return self
 
     def take(self: _M, rows: Rows) -> _M:
         """The selected rows; a slice is not copied."""
